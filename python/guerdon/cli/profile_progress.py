@@ -1,0 +1,70 @@
+"""The progress of a profile: one line on stderr; what judges will be asked, and the package's first
+warnings, on lines that stay."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from guerdon.cli.progress_bar import bar
+from guerdon.cli.terminal_text import printable
+from guerdon.errors import GuerdonWarning
+
+if TYPE_CHECKING:
+    from guerdon.profile.judge_plan import JudgePlan
+    from guerdon.profile.profiling import Work
+
+__all__ = ["ProfileProgress"]
+
+
+_WARNINGS: Final = 10
+
+
+class ProfileProgress:
+    """Draws on `stream`, if `shown`."""
+
+    def __init__(self, stream: TextIO, *, shown: bool) -> None:
+        self._stream = stream
+        self._shown = shown
+        self._warned = 0
+        self._plain = not (stream.encoding or "").lower().startswith("utf")
+
+    def show(self, plan: Work) -> None:
+        """What comes next."""
+        if self._shown:
+            share = plan.done / max(1, plan.total)
+            line = f"{bar(share, plain=self._plain)} {plan.done}/{plan.total}  {plan.function}: {plan.what}"
+            self._stream.write(f"\r{line[:100]}\x1b[K")
+            self._stream.flush()
+
+    def announce(self, plan: JudgePlan) -> None:
+        """What a judge will be asked; said on a pipe too."""
+        self.clear()
+        print(f"guerdon: {plan}", file=self._stream, flush=True)
+
+    @contextlib.contextmanager
+    def warnings(self) -> Iterator[None]:
+        """Meanwhile, shows warnings of this package at once: stderr is kept back until the end."""
+        other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
+            if not issubclass(category, GuerdonWarning) or self._warned >= _WARNINGS:
+                other(message, category, *where, **options)
+                return
+            self._warned += 1
+            self.clear()
+            print(f"guerdon: {printable(str(message))}", file=self._stream, flush=True)
+
+        warnings.showwarning = show
+        try:
+            yield
+        finally:
+            warnings.showwarning = other
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()

@@ -1,0 +1,127 @@
+"""What a profile says in words, the same in the table and on the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guerdon.profile.function_profile import FunctionProfile, Profile, Step
+from guerdon.profile.judge_statistics import CHANCE
+
+__all__ = ["counts", "cut_short", "facts", "judge_lines", "seconds", "size", "step_lines", "summary"]
+
+
+def seconds(value: float | None) -> str:
+    """A time, in the unit that fits it."""
+    if value is None:
+        return "-"
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e6:.3g} µs"
+
+
+def size(count: int) -> str:
+    """Bytes."""
+    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def share(value: float | None) -> str:
+    """A share of the run time."""
+    return "-" if value is None else f"{min(value, 9.99):.0%}"
+
+
+def counts(function: FunctionProfile) -> str:
+    """How many findings it has."""
+    numbers = [(sum(f.severity == kind for f in function.findings), kind) for kind in ("error", "warning")]
+    parts = [f"{number} {kind}{'s' if number > 1 else ''}" for number, kind in numbers if number]
+    return ", ".join(parts) or ("clean" if function.checks or function.seconds else "not run")
+
+
+def facts(function: FunctionProfile) -> dict[str, str]:
+    """What its calls took, by name."""
+    times, found = function.times, function.measurement
+    shown: dict[str, str] = {}
+    if times is not None:
+        shown["p50"], shown["p90"], shown["p99"] = (seconds(each) for each in (times.p50, times.p90, times.p99))
+    if found is not None and found.cpu_s is not None:
+        shown["waits"] = share(found.waiting_share)
+        shown["lock"] = share(found.lock_share)
+        shown["memory"] = f"+{size(max(0, found.worker_bytes - found.empty_bytes))}"
+    return shown
+
+
+def judge_lines(function: FunctionProfile) -> list[str]:
+    """What is known of a judge."""
+    judge = function.judge
+    if not judge:
+        return []
+    lines = []
+    if "requests" in judge:
+        cost = judge.get("cost")
+        each = judge.get("cost_per_sample")
+        price = "" if cost is None else f", cost {cost:.3g}, {each:.3g} a sample"
+        lines.append(f"{judge['requests']} requests about {judge['rows']} rows{price}")
+    if "flips" in judge and judge["flips"]["rows"]:
+        lines.append(f"repeated: {judge['flips']['share']:.0%} of rows get another score")
+    if "position" in judge and judge["position"]["pairs"]:
+        position = judge["position"]
+        lines.append(
+            f"swapped: of {position['pairs']} pairs {position['first']} go to the first in both orders, "
+            f"{position['second']} to the second"
+        )
+    for name, what in (("length_bias", "longer"), ("verbosity_bias", "wordier")):
+        if name in judge and judge[name]["rows"]:
+            lines.append(f"{what}: {_shift(judge[name])}")
+    return lines
+
+
+def _shift(shift: dict[str, Any]) -> str:
+    """How another form of the same answers is scored, and whether that says anything."""
+    if not shift["up"] and not shift["down"]:
+        return "no row's score changes"
+    rows = f"{shift['up']} of {shift['rows']} rows up and {shift['down']} down"
+    chance = "" if shift["p"] < CHANCE else ", which could be chance"
+    return f"{shift['mean_shift']:+.3g} on average, {rows}{chance}"
+
+
+def step_lines(step: Step) -> list[str]:
+    """The predicted time of a step."""
+    now, best = step.now, step.advised
+    workers = f"{now.workers} worker{'s' if now.workers > 1 else ''}"
+    step_of = f"A step of {now.prompts} prompts × {now.generations} completions"
+    lines = [f"{step_of} takes {seconds(now.seconds)} of rewards with {workers}, as the functions are."]
+    if len(now.alone) > 1:
+        alone = ", ".join(f"{name} {seconds(value)}" for name, value in now.alone.items())
+        lines.append(f"Each alone: {alone}.")
+    lines.append(
+        f"As advised: {seconds(best.seconds)} with Dispatcher(…, workers={best.workers}) ({step.workers_reason})."
+    )
+    return lines
+
+
+def cut_short(found: Profile) -> list[str]:
+    """What was left out, and why."""
+    lines = []
+    if found.cut_short:
+        lines.append(f"Cut short by {'Ctrl-C' if found.cut_short == 'interrupted' else found.cut_short}.")
+    for name, function in found.functions.items():
+        rows = 0 if function.measurement is None else function.measurement.unmeasured
+        left = [f"{rows} rows not run"] if rows else []
+        if function.cut_short:
+            left.append(f"checks ended by the {function.cut_short}")
+        if left:
+            lines.append(f"{name}: {', '.join(left)}.")
+    return lines
+
+
+def summary(found: Profile) -> str:
+    """The last line."""
+    kinds = [finding.severity for _, finding in found.findings()]
+    counted = [
+        f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}"
+        for kind in ("error", "warning")
+        if kind in kinds
+    ]
+    number = len(found.functions)
+    data = "completions of the data" if found.recorded else "references as completions"
+    return f"{', '.join(counted) or 'clean'}: {number} function{'s' if number != 1 else ''} on {found.rows} rows ({data}) in {seconds(found.seconds)}"

@@ -1,0 +1,156 @@
+"""Which lane and timeout a function should have, and why; the line to paste.
+
+- A function that hung, crashed or took too much memory belongs into a worker, which can be killed.
+- A timeout leaves room above the slowest call that ended, and is a round number, or the function's
+  own where that is shorter and leaves room too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from guerdon._registration.options import Options
+from guerdon._registration.spec import FunctionSpec
+from guerdon.functions import RewardFunction
+from guerdon.profile.measurement import Measurement
+
+__all__ = ["Advice", "advise"]
+
+_WAITS: Final = 0.2
+_COMPUTES: Final = 0.5
+_SHORT_S: Final = 0.001
+_LEAST_TIMEOUT_S: Final = 1.0
+_ROOM: Final = 3.0
+_ROOM_OF_P99: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to choose.
+
+    Attributes:
+        lane: Where it should run.
+        lane_reason: Why, in a sentence.
+        timeout: Seconds of one call; None where nothing was measured.
+        timeout_reason: Why.
+        decorator: The line to paste; None where it should stay as it is.
+    """
+
+    lane: str
+    lane_reason: str
+    timeout: float | None
+    timeout_reason: str
+    decorator: str | None
+
+
+def advise(spec: FunctionSpec, found: Measurement, p99: float | None, *, independent: bool = True) -> Advice:
+    """What to choose for a function.
+
+    Args:
+        p99: Of its run times, seconds.
+        independent: Nothing shows that a row's score depends on other rows.
+    """
+    lane, why = _lane(spec, found)
+    timeout, room = _timeout(spec, found, p99)
+    return Advice(lane, why, timeout, room, _decorator(spec, lane, timeout, independent=independent))
+
+
+def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
+    counts = found.counts()
+    if spec.lane == "http":
+        return "http", "requests are made by the engine, without Python"
+    if "environment" in spec.wants.named or "environments" in spec.wants.named:
+        return "thread", "it takes live environments, which can't leave the trainer's process"
+    for status, what in (("timeout", "hung"), ("crashed", "ended its worker")):
+        if counts[status]:
+            return "process", f"it {what} on {_rows(counts[status])}: only a worker can be killed and replaced"
+    if any("memoryerror" in failure.reason.lower() for failure in found.failures):
+        return "process", "it needs more memory than it may have: only a worker can be limited"
+    cpu = found.cpu_s
+    if cpu is None:
+        return spec.lane, "nothing could be measured, so its lane stays"
+    share, held = f"{min(cpu, 1):.0%}", "" if found.lock_share is None else f"{found.lock_share:.0%}"
+    slow = not found.seconds or sorted(found.seconds)[len(found.seconds) // 2] >= _SHORT_S
+    if spec.is_async:
+        if cpu >= _COMPUTES and slow:
+            return "process", f"it computes for {share} of its time, in which its event loop serves no other call"
+        return "asyncio", f"it is async and computes for {share} of its time only: one loop serves hundreds of calls"
+    if cpu < _WAITS and slow:
+        return (
+            "thread",
+            f"it waits for {1 - cpu:.0%} of its time and did not hang: waiting threads cost next to nothing",
+        )
+    if not slow:
+        return "process", "it is short, and in a worker a hang can be ended"
+    if found.lock_share is not None and found.lock_share < _WAITS:
+        why = f"it computes for {share} of its time, with the interpreter's lock for {held} only: a thread would do too, but"
+        return "process", f"{why} can't be killed"
+    lock = f", with the interpreter's lock for {held}: a thread would stop the trainer" if held else ""
+    return "process", f"it computes for {share} of its time{lock}"
+
+
+def _timeout(spec: FunctionSpec, found: Measurement, p99: float | None) -> tuple[float | None, str]:
+    if p99 is None:
+        return None, "no call ended"
+    longer = [seconds for _, seconds in found.long if seconds is not None]
+    slowest = max([*found.seconds, *longer])
+    needed = max(_LEAST_TIMEOUT_S, _ROOM * slowest, _ROOM_OF_P99 * p99)
+    timeout, given = _round_up(needed), spec.policy.timeout
+    if _ROOM * slowest <= given < timeout:
+        return given, f"its own, as the slowest call took {_seconds(slowest)}"
+    if needed == _LEAST_TIMEOUT_S:
+        return timeout, f"the slowest call took {_seconds(slowest)}"
+    by = f"{_ROOM:g} × the slowest" if needed == _ROOM * slowest else f"{_ROOM_OF_P99:g} × p99"
+    return timeout, f"{by} of {_seconds(slowest if needed == _ROOM * slowest else p99)}, rounded up"
+
+
+def _round_up(seconds: float) -> float:
+    """The next of 1, 2, 5, 10, 20 …"""
+    power = 10.0 ** math.floor(math.log10(seconds))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= seconds * 0.999)
+
+
+def _decorator(spec: FunctionSpec, lane: str, timeout: float | None, *, independent: bool) -> str | None:
+    if timeout is None and lane == spec.lane:
+        return None
+    if lane == "http":
+        return f"timeout={timeout:g}"
+    options = {"lane": repr(lane).replace("'", '"')}
+    if timeout is not None:
+        options["timeout"] = f"{timeout:g}"
+    given = spec.item.options if isinstance(spec.item, RewardFunction) else Options()
+    kept = {**options, **_given(given, lane)}
+    if spec.decorated:
+        listed = ", ".join(f"{name}={text}" for name, text in kept.items())
+        return f"@{'group_reward' if spec.shape == 'group' else 'reward'}({listed})"
+    if spec.stateful:
+        listed = ", ".join(f"{name}={text}" for name, text in kept.items())
+        return f"reward({spec.name}(…), {listed})"
+    if not independent:
+        return None
+    listed = ", ".join(f"{name}={text}" for name, text in {"rowwise": "True", **kept}.items())
+    return f"reward({spec.name}, {listed})"
+
+
+def _given(given: Options, lane: str) -> dict[str, str]:
+    """The other options that it was given and that its new lane allows."""
+    usual = Options()
+    gone = {"lane", "timeout"} | (set() if lane == "asyncio" else {"loop"})
+    if lane != "process":
+        gone |= {"isolation", "memory_limit", "max_output", "env"}
+    kept: dict[str, str] = {}
+    for each in fields(Options):
+        value: Any = getattr(given, each.name)
+        if each.name not in gone and value != getattr(usual, each.name) and value is not None:
+            kept[each.name] = repr(value)
+    return kept
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' if count > 1 else ''}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds >= 0.1 else f"{seconds * 1e3:.2g} ms"

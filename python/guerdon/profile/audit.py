@@ -1,0 +1,43 @@
+"""All checks of one function: `audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from guerdon.profile.check import Check
+from guerdon.profile.checks import CHECKS
+from guerdon.profile.finding import Finding
+from guerdon.profile.subject import Row, Subject
+
+__all__ = ["audit", "run_checks"]
+
+
+def audit(function: object, rows: Sequence[Row], *, checks: Iterable[Check] = CHECKS, **options: Any) -> list[Finding]:
+    """Run checks on one function.
+
+    Args:
+        function: What stands in a dispatcher's list.
+        rows: Mappings with ``prompt`` and the function's columns; see `Subject`.
+        checks: Which. Default: all that have to do with correctness.
+        options: As for `Subject`.
+
+    Returns: The findings, in the order of the checks; the worst first is up to the caller.
+
+    Raises:
+        RegistrationError: It is no reward function.
+        DataError: There are no rows, or they lack a column that the function asks for.
+    """
+    with Subject(function, rows, **options) as subject:
+        return run_checks(subject, checks)
+
+
+def run_checks(
+    subject: Subject, checks: Iterable[Check] = CHECKS, done: Callable[[Check], object] = lambda check: None
+) -> list[Finding]:
+    """Run checks on a subject, calling `done` after each of them."""
+    findings: list[Finding] = []
+    for check in checks:
+        findings += check.run(subject)
+        done(check)
+    return findings

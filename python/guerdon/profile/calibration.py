@@ -1,0 +1,300 @@
+"""How a function scores right and wrong answers on these rows: the scale that probes are read on.
+
+- Each row's scale is its own: from what a wrong answer in the best form gets to what the right one
+  gets there. A gain of 0 is as good as wrong, of 1 as good as right, whatever the range.
+- The best form is the one in which right answers score most, on a few rows; then all rows use it.
+- A function whose scores do not depend on the reference has no scale: it is known by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from guerdon._registration.callables import code_mentions
+from guerdon.errors import DataError
+from guerdon.profile.forms import (
+    FORMS,
+    Form,
+    answer_column,
+    fields,
+    fill,
+    final_answer,
+    reference_text,
+    wrong_answer,
+)
+from guerdon.profile.subject import Case, Score, Subject, Variant
+
+__all__ = ["Calibration", "above", "calibrated", "material", "spread"]
+
+PILOT: Final = 10
+"""Rows on which all forms are tried."""
+
+SWAPPED: Final = 4
+"""Rows on which a function that takes any column is given another row's reference."""
+
+MOST_ROWS: Final = 64
+"""Rows that are scored in the best form."""
+
+MOST_FORMS_EACH: Final = 8
+"""Rows whose reference does not score in the best form for which the others are tried."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The right and a wrong answer of one row."""
+
+    row: int
+    reference: str
+    final: str
+    wrong: str
+
+
+class Calibration:
+    """Scores of right and wrong answers.
+
+    Attributes:
+        column: The column of answers; None without one.
+        asks: Whether the function names it, or takes any column and uses this one.
+        answers: By row; rows without a reference are missing.
+        missing: Rows whose reference is missing or empty.
+        form: The best form; None where no form told right from wrong.
+        right: By row, its reference's score in the best form, or in the form in which it scores.
+        wrong: By row, a wrong answer's score in that form.
+        forms: By row, the form in which its reference scored.
+        noise: How far scores of the same samples lay apart when asked again; 0 for a steady one.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        wants = subject.spec.wants
+        self.column = answer_column(subject.rows, wants.named, named=subject.answer)
+        self.answers: dict[int, Answer] = {}
+        self.missing: list[int] = []
+        self.form: Form | None = None
+        self.right: dict[int, Score] = {}
+        self.wrong: dict[int, Score] = {}
+        self.forms: dict[int, Form] = {}
+        self.noise = 0.0
+        if self.column is not None:
+            self._read_answers(self.column)
+        self.asks = bool(self.answers or self.missing) and self._asked()
+        if self.answers and self.asks:
+            self._calibrate()
+
+    @cached_property
+    def usable(self) -> list[int]:
+        """Rows that have a scale: the right answer scores more than a wrong one."""
+        return [row for row in self.right if above(self.right[row], self.wrong[row], self.noise)]
+
+    @property
+    def tells(self) -> bool:
+        """Whether scores depend on the reference at all."""
+        return bool(self.usable)
+
+    def gain(self, row: int, score: Score) -> float | None:
+        """Where a score lies between the row's wrong (0) and right (1) answer; None without a
+        number or a scale."""
+        right, wrong = self.right[row].value, self.wrong[row].value
+        if not score.ok or score.value is None or right is None:
+            return None
+        low = min(wrong, right) if wrong is not None else min(0.0, right - 1.0)
+        return (score.value - low) / (right - low) if right > low else None
+
+    def rendered(self, row: int, text: str) -> str:
+        """`text` as the final answer of `row`, in the row's form."""
+        form = self.forms.get(row) or self.form or FORMS[0]
+        return form.render(text)
+
+    def core(self, row: int, text: str) -> str:
+        """`text` as the final answer of `row`, in the row's form without its reasoning."""
+        form = self.forms.get(row) or self.form or FORMS[0]
+        return fill(form.core, {"final": text, "reference": text})
+
+    @cached_property
+    def variant(self) -> Variant:
+        """How to call the function where each sample is to be scored by itself: one row at a time
+        if that gives the scores that a whole batch gives."""
+        if not self.subject.batch:
+            return "call"
+        samples = material(self.subject, MOST_ROWS // 2, calibration=self)
+        whole, alone = self.subject.score(samples), self.subject.score(samples, variant="rowwise")
+        return "rowwise" if all(map(Score.same, whole, alone)) else "call"
+
+    def scores(self, cases: Sequence[Case]) -> list[Score]:
+        """Scores of single samples; where a score depends on its group, in a group with the right
+        and the wrong answer of the row."""
+        subject = self.subject
+        if not subject.grouped or not all(case.row in self.answers for case in cases):
+            return subject.score(cases, variant=self.variant)
+        grouped = []
+        for case in cases:
+            texts = self.right_text(case.row), self.wrong_text(case.row)
+            grouped += [case, *(Case(case.row, subject.completion(text), case.columns) for text in texts)]
+        return subject.score(grouped, group=3)[::3]
+
+    def _asked(self) -> bool:
+        """Whether the function names the column of answers or, taking any column, uses it."""
+        wants, column = self.subject.spec.wants, self.column
+        if column is None or column in wants.named:
+            return column is not None
+        if not wants.row:
+            return False
+        target = self.subject.spec.target
+        return code_mentions(getattr(target, "score", target), column) or self._uses()
+
+    def _uses(self) -> bool:
+        """Whether another row's reference changes a score."""
+        assert self.column is not None
+        own, swapped = [], []
+        for place in list(self.answers)[:SWAPPED]:
+            answer = self.answers[place]
+            for form in FORMS:
+                text = self.subject.completion(self._text(form, answer, right=True))
+                own.append(Case(place, text))
+                swapped.append(Case(place, text, {self.column: answer.wrong}))
+        return not all(map(Score.same, self.subject.score(own), self.subject.score(swapped)))
+
+    def _read_answers(self, column: str) -> None:
+        finals: dict[int, tuple[str, str]] = {}
+        for place, row in enumerate(self.subject.rows):
+            reference = reference_text(row.get(column))
+            if reference is None or not reference.strip():
+                self.missing.append(place)
+            elif len(finals) < MOST_ROWS:
+                finals[place] = reference, final_answer(reference)
+        known = [final for _, final in finals.values()]
+        for number, (place, (reference, final)) in enumerate(finals.items()):
+            others = known[number + 1 :] + known[:number]
+            self.answers[place] = Answer(place, reference, final, wrong_answer(final, others))
+
+    def _calibrate(self) -> None:
+        template = self.subject.reference
+        if template is not None:
+            forms: tuple[Form, ...] = (self._own_form(template),)
+        else:
+            forms = FORMS
+        pilot = list(self.answers)[:PILOT]
+        trials = {form.name: self._tried(form, pilot) for form in forms}
+        self.form = _best(forms, trials)
+        chosen = self.form or forms[0]
+        scores = self._tried(chosen, list(self.answers))
+        self.noise = max((_apart(trials[chosen.name][place], scores[place]) for place in pilot), default=0.0)
+        for place, (right, wrong) in scores.items():
+            self.right[place], self.wrong[place], self.forms[place] = right, wrong, chosen
+        failing = [place for place, (right, wrong) in scores.items() if not above(right, wrong)]
+        for form in forms:
+            if form is chosen or not failing or self.form is None:
+                continue
+            for place, (right, wrong) in self._tried(form, failing[:MOST_FORMS_EACH]).items():
+                if above(right, wrong):
+                    self.right[place], self.wrong[place], self.forms[place] = right, wrong, form
+                    failing.remove(place)
+
+    def _own_form(self, template: str) -> Form:
+        """The user's template: its fields are columns; the column of answers is the final one."""
+        have = {name for row in self.subject.rows for name in row} | {"final", "reference"}
+        if not any(name in have for name in fields(template)):
+            raise DataError(
+                f"reference={template!r} names no column in braces. The rows have: {', '.join(sorted(have))}."
+            )
+        return Form("reference=", template)
+
+    def _tried(self, form: Form, rows: list[int]) -> dict[int, tuple[Score, Score]]:
+        samples = []
+        for place in rows:
+            answer = self.answers[place]
+            samples += [
+                Case(place, self.subject.completion(self._text(form, answer, right=True))),
+                Case(place, self.subject.completion(self._text(form, answer, right=False))),
+            ]
+        found = self.subject.score(samples, group=2 if self.subject.grouped else None)
+        return {place: (found[2 * n], found[2 * n + 1]) for n, place in enumerate(rows)}
+
+    def right_text(self, row: int) -> str:
+        """The completion that should score on `row`."""
+        return self._text(self.forms.get(row) or self.form or FORMS[0], self.answers[row], right=True)
+
+    def wrong_text(self, row: int) -> str:
+        """The same form with a wrong answer."""
+        return self._text(self.forms.get(row) or self.form or FORMS[0], self.answers[row], right=False)
+
+    def _text(self, form: Form, answer: Answer, *, right: bool) -> str:
+        if right:
+            text, reference = answer.final, answer.reference
+        else:
+            text = answer.wrong
+            reference = answer.reference.replace(answer.final, answer.wrong) if answer.final else answer.wrong
+        columns = dict(self.subject.rows[answer.row]) if form.name == "reference=" else {}
+        if columns and self.column is not None:
+            columns[self.column] = reference
+        return fill(form.template, {**columns, "final": text, "reference": reference})
+
+
+def calibrated(subject: Subject) -> Calibration:
+    """The subject's calibration, made once."""
+    found = _made.get(subject)
+    if found is None:
+        found = _made[subject] = Calibration(subject)
+    return found
+
+
+_made: WeakKeyDictionary[Subject, Calibration] = WeakKeyDictionary()
+
+
+def material(subject: Subject, most: int = MOST_ROWS, *, calibration: Calibration | None = None) -> list[Case]:
+    """Completions on which to compare a function with itself: the rows' own, and right and wrong
+    answers; all groups whole."""
+    own = subject.samples()
+    if subject.grouped and own:
+        size = subject.num_generations
+        return own[: max(size, most - most % size)]
+    samples = own[:most]
+    calibration = calibration or calibrated(subject)
+    for place in list(calibration.answers)[: most // 4 if own else most // 2]:
+        samples.append(Case(place, subject.completion(calibration.right_text(place))))
+        samples.append(Case(place, subject.completion(calibration.wrong_text(place))))
+    if not samples:
+        texts = ("", "I don't know.", "The answer is 7.", "<think>\nSeven.\n</think>\n<answer>\n7\n</answer>")
+        samples = [
+            Case(place, subject.completion(text)) for place in range(min(len(subject.rows), 8)) for text in texts
+        ]
+    return samples
+
+
+def spread(rows: Sequence[int], most: int) -> list[int]:
+    """At most so many of them, from the whole length."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[place * len(rows) // most] for place in range(most)]
+
+
+def above(right: Score, wrong: Score, noise: float = 0.0) -> bool:
+    """Whether the first is a number that the second does not reach, by more than noise."""
+    if not right.ok or right.value is None:
+        return False
+    if not wrong.ok or wrong.value is None:
+        return right.value > 0
+    return right.value - wrong.value > 3 * noise
+
+
+def _apart(first: tuple[Score, Score], second: tuple[Score, Score]) -> float:
+    pairs = [(one.value, other.value) for one, other in zip(first, second, strict=True)]
+    return max((abs(one - other) for one, other in pairs if one is not None and other is not None), default=0.0)
+
+
+def _best(forms: tuple[Form, ...], trials: dict[str, dict[int, tuple[Score, Score]]]) -> Form | None:
+    """The form in which most references score, then that with the highest scores."""
+
+    def rank(form: Form) -> tuple[int, float]:
+        pairs = trials[form.name].values()
+        values = [right.value for right, _ in pairs if right.ok and right.value is not None]
+        telling = sum(above(right, wrong) for right, wrong in pairs)
+        return telling, round(fmean(values), 6) if values else float("-inf")
+
+    best = max(forms, key=rank)  # the first of equal ones
+    return best if rank(best)[0] else None

@@ -1,0 +1,41 @@
+"""Another time of day gives the same scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from guerdon.profile.check import Check
+from guerdon.profile.checks.baseline import baseline
+from guerdon.profile.checks.compare import differences
+from guerdon.profile.checks.threads import ended
+from guerdon.profile.finding import Finding
+from guerdon.profile.inspection import inspect_function
+from guerdon.profile.subject import Score, Subject
+from guerdon.status import Status
+
+__all__ = ["CHECK"]
+
+
+def _run(subject: Subject) -> Iterator[Finding]:
+    runs = baseline(subject)
+    if not runs.steady or subject.grouped:
+        return
+    cases = ended(runs.samples, runs.first)
+    scores = inspect_function(subject, cases).get("clock", [])[: len(cases)]
+    if not scores:
+        return
+    first = [score for score in runs.first if not score.status.failed]
+    later = [Score(None, Status.CANCELLED) if score.status.failed else score for score in scores]
+    examples = differences(cases, first, later, ("now", "a year later"))
+    if examples:
+        yield Finding(
+            "clock",
+            "error",
+            f"{subject.name!r} scores {len(examples)} of {len(cases)} samples differently when the clock shows another time. "
+            "A run could not be repeated: take times from a column, or leave them out.",
+            tuple(examples),
+        )
+
+
+CHECK: Final = Check("clock", "Do scores stay when the clock shows another time?", _run)

@@ -1,0 +1,84 @@
+"""What hangs, kills a worker or raises: on the rows' own completions, on answers, on probes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from guerdon.profile.calibration import calibrated, material
+from guerdon.profile.check import Check
+from guerdon.profile.finding import Example, Finding, Severity, excerpt
+from guerdon.profile.probe_runs import probe_runs
+from guerdon.profile.subject import Case, Score, Subject
+from guerdon.status import Status
+
+__all__ = ["CHECK"]
+
+_DO: Final = {
+    Status.TIMEOUT: "Bound what it computes and the length of what it parses, and set `timeout` so low that a step can bear "
+    "it; a worker that passes it is killed.",
+    Status.ERROR: "Each costs its sample the reward (NaN). Catch what unparsable text raises, and return 0 there.",
+}
+# What a worker's end says of its cause, by a part of the reason; the first that is found.
+_CRASHES: Final = (
+    ("exited with status", "Look for sys.exit, os._exit and quit() in what it calls, and return instead."),
+    ("SIGKILL", "The kernel kills what takes too much memory: look at that first, then for os.kill."),
+    ("SIGABRT", "C code gave up: look for its message above, for memory that it did not get, and for os.abort."),
+    ("SIGSEGV", "C code broke: look for recursion in C, and at the versions of its libraries."),
+    ("SIGBUS", "C code broke: look for files that shrink while they are mapped, and for full disks."),
+    ("was killed by", "Look for who sends that signal: os.kill, os.killpg or a child process."),
+)
+_ANY_CRASH: Final = "Look for what ends its process."
+_WHAT: Final = {Status.TIMEOUT: "does not end", Status.CRASHED: "kills its worker", Status.ERROR: "raises"}
+_IDS: Final = {Status.TIMEOUT: "hang", Status.CRASHED: "crash", Status.ERROR: "exception"}
+
+
+def _run(subject: Subject) -> Iterator[Finding]:
+    calibration = calibrated(subject)
+    cases = material(subject)
+    scored: list[tuple[Case, Score, str]] = [
+        (case, score, "") for case, score in zip(cases, subject.score(cases, group=subject.group_size), strict=True)
+    ]
+    for row, score in calibration.right.items():
+        scored.append((Case(row, calibration.right_text(row)), score, "the reference answer"))
+    scored += [(run.case, run.score, run.probe.id) for run in probe_runs(subject)]
+    seen = {(case.row, str(case.completion)) for case, _, _ in scored}
+    scored += [(case, score, "") for case, score in subject.hanging if (case.row, str(case.completion)) not in seen]
+    for status, check in _IDS.items():
+        found = [(case, score, note) for case, score, note in scored if score.status is status]
+        if not found:
+            continue
+        ordinary = sum(1 for _, _, note in found if not note)
+        severity: Severity = "error" if status is not Status.ERROR or ordinary else "warning"
+        kinds = dict.fromkeys(note for _, _, note in found if note)
+        where = f"{len(found)} of {len(scored)} completions" + (
+            f", among them {', '.join(list(kinds)[:4])}" if kinds else ""
+        )
+        yield Finding(
+            check,
+            severity,
+            f"{subject.name!r} {_WHAT[status]} on {where}: {found[0][1].reason}. {_advice(status, found[0][1].reason)}",
+            tuple(
+                Example(case.row, excerpt(case.completion), {"outcome": score.shown}, note)
+                for case, score, note in _first_of_each(found)
+            ),
+        )
+
+
+def _advice(status: Status, reason: str) -> str:
+    """What to do about it."""
+    if status is not Status.CRASHED:
+        return _DO[status]
+    what = next((text for part, text in _CRASHES if part in reason), _ANY_CRASH)
+    return f"{what} Meanwhile lane='process' keeps it from the trainer."
+
+
+def _first_of_each(found: list[tuple[Case, Score, str]]) -> list[tuple[Case, Score, str]]:
+    """One of each kind first, so that the examples differ."""
+    first: dict[str, tuple[Case, Score, str]] = {}
+    for each in found:
+        first.setdefault(each[2], each)
+    return [*first.values(), *(each for each in found if each not in first.values())]
+
+
+CHECK: Final = Check("survival", "Does it end, without a crash and without an exception, whatever it is given?", _run)

@@ -1,0 +1,196 @@
+"""What a profile found, of one function and of all, and as JSON has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from guerdon._registration.spec import FunctionSpec
+from guerdon.profile.advice import Advice
+from guerdon.profile.finding import Finding
+from guerdon.profile.measurement import Measurement
+from guerdon.profile.prediction import StepPrediction
+from guerdon.profile.times import Times, by_length, times_of
+
+__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step"]
+
+FORMAT: Final = 1
+"""Of the JSON: a larger number where a field changes its meaning or goes."""
+
+_ORDER: Final = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass
+class FunctionProfile:
+    """One reward function, as far as it was profiled.
+
+    Attributes:
+        spec: The function as it is registered.
+        findings: From the worst.
+        measurement: What its calls take; None of judges, and where nothing could be run.
+        seconds: Run times of calls.
+        lengths: Characters of the completions of these calls.
+        advice: What to choose; None where nothing was measured.
+        judge: Of a judge: requests, cost, flips, shifts.
+        checks: Which checks ran to their end.
+        cut_short: Why some did not; None if all did.
+    """
+
+    spec: FunctionSpec
+    findings: list[Finding] = field(default_factory=list)
+    measurement: Measurement | None = None
+    seconds: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    advice: Advice | None = None
+    judge: dict[str, Any] | None = None
+    checks: list[str] = field(default_factory=list)
+    cut_short: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.spec.name
+
+    @property
+    def times(self) -> Times | None:
+        """Of all calls; None if none ended."""
+        return times_of(self.seconds, self.lengths)
+
+    def sorted_findings(self) -> list[Finding]:
+        """Errors first, then warnings."""
+        return sorted(self.findings, key=lambda finding: _ORDER[finding.severity])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        advice, found = self.advice, self.measurement
+        return {
+            "findings": [finding.to_dict() for finding in self.sorted_findings()],
+            "lane": advice.lane if advice else self.spec.lane,
+            "lane_reason": advice.lane_reason if advice else None,
+            "timeout": advice.timeout if advice else None,
+            "timeout_reason": advice.timeout_reason if advice else None,
+            "decorator": advice.decorator if advice else None,
+            "current": {"lane": self.spec.lane, "timeout": self.spec.policy.timeout},
+            "times": self._times(),
+            "failures": dict(found.counts()) if found else {},
+            "unmeasured": found.unmeasured if found else 0,
+            "cpu": found.cpu_s if found else None,
+            "waiting": found.waiting_share if found else None,
+            "lock": found.lock_share if found else None,
+            "memory": self._memory(),
+            "judge": self.judge,
+            "checks": self.checks,
+            "cut_short": self.cut_short,
+        }
+
+    def _times(self) -> dict[str, Any] | None:
+        times, found = self.times, self.measurement
+        if times is None:
+            return None
+        longer = [] if found is None else [{"characters": size, "seconds": seconds} for size, seconds in found.long]
+        return {
+            "calls": self.spec.shape,
+            **times.to_dict(),
+            "by_length": [each.to_dict() for each in by_length(self.seconds, self.lengths)],
+            "longer": longer,
+        }
+
+    def _memory(self) -> dict[str, int] | None:
+        found = self.measurement
+        if found is None or not found.worker_bytes:
+            return None
+        return {
+            "worker_bytes": found.worker_bytes,
+            "empty_worker_bytes": found.empty_bytes,
+            "peak_bytes": found.peak_bytes,
+            "added_bytes": found.added_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """The predicted reward time of a step.
+
+    Attributes:
+        now: With the functions as they are.
+        advised: With the lanes and the number of workers that are advised.
+        workers_reason: Why so many workers.
+    """
+
+    now: StepPrediction
+    advised: StepPrediction
+    workers_reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        now, advised = self.now, self.advised
+        return {
+            "prompts": now.prompts,
+            "generations": now.generations,
+            "now": {"workers": now.workers, "seconds": now.seconds, "low": now.low, "high": now.high},
+            "advised": {"workers": advised.workers, "seconds": advised.seconds, "reason": self.workers_reason},
+            "alone": now.alone,
+        }
+
+
+@dataclass
+class Profile:
+    """What is known of some reward functions.
+
+    Attributes:
+        rows: Rows that they were run on.
+        recorded: Whether the data has completions; else references stand in for them.
+        functions: By name.
+        step: None where no function has times.
+        seconds: How long the profile took.
+        cut_short: Why it ended early; None if it did not.
+    """
+
+    rows: int
+    recorded: bool
+    functions: dict[str, FunctionProfile] = field(default_factory=dict)
+    step: Step | None = None
+    seconds: float = 0.0
+    cut_short: str | None = None
+
+    def findings(self) -> Iterator[tuple[str, Finding]]:
+        """All of them, with the names of the functions."""
+        for name, function in self.functions.items():
+            for finding in function.sorted_findings():
+                yield name, finding
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is neither an error nor a warning."""
+        return all(finding.severity == "info" for _, finding in self.findings())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` has it: plain values, None for what is not known."""
+        from guerdon._native import __version__
+
+        found = {
+            "format": FORMAT,
+            "guerdon": __version__,
+            "rows": self.rows,
+            "recorded": self.recorded,
+            "seconds": self.seconds,
+            "cut_short": self.cut_short,
+            "clean": self.clean,
+            "step": self.step.to_dict() if self.step else None,
+            "functions": {name: function.to_dict() for name, function in self.functions.items()},
+        }
+        plain: dict[str, Any] = _plain(found)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value

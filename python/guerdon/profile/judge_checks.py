@@ -1,0 +1,321 @@
+"""What a judge does that it should not: another score for the same request, more for longer texts,
+more for the place in which it sees one.
+
+- A bias is reported when a sign test excludes chance and it is at least 5 % of the range.
+- Each row is its own control: only forms of one answer are compared, never answers.
+- Gates and caches of the judge are off; its limits, retries and price are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from guerdon._http.compound import CompoundPlan
+from guerdon._registration.spec import FunctionSpec
+from guerdon.profile.finding import Example, Finding, excerpt
+from guerdon.profile.judge_batches import JudgeBatches, NoAnswerError
+from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
+from guerdon.profile.sample_rows import SampleRows
+
+__all__ = ["JudgeFacts", "check_judge", "longer", "wordier"]
+
+_REPEATS: Final = 3
+_FLIPPING_ROWS: Final = 0.1
+_FLIPPING_SPREAD: Final = 0.05
+_PREAMBLE: Final = (
+    "Thank you for this question. I will go through it carefully, take the time that it needs, keep to what was asked, "
+    "and give my answer at the end, after I have considered every part of it in turn. "
+) * 3
+
+Scored = Callable[[SampleRows], Any]
+
+
+@dataclass
+class JudgeFacts:
+    """What was found of one column of a judge.
+
+    Attributes:
+        findings: Biases and failures.
+        seconds: Of each request that was answered.
+        facts: For ``--json``: requests, cost, flips, shifts.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def longer(text: str) -> str:
+    """The same answer after words that say nothing."""
+    return f"{_PREAMBLE}\n\n{text}"
+
+
+def wordier(text: str) -> str:
+    """The same answer said three times."""
+    return f"{text}\n\nIn other words, and to say the same once more: {text}\n\nIn sum: {text}"
+
+
+def check_judge(
+    unit: Sequence[FunctionSpec], rows: SampleRows, wanted: int, max_cost: float | None, batch_timeout: float
+) -> dict[str, JudgeFacts]:
+    """Ask a judge about some rows in several forms.
+
+    Args:
+        unit: The function and the columns that its requests fill too.
+        rows: With completions.
+        wanted: How many rows, or pairs.
+        max_cost: Of all requests, enforced by the engine; for judges with a price.
+        batch_timeout: Seconds of each form.
+
+    Returns: By column.
+    """
+    leader = unit[0]
+    pairwise = isinstance(leader.compound, CompoundPlan) and leader.compound.kind == "pairwise"
+    priced = any(plan.cost.price for plan in leader.plans)
+    plain = [_plain(spec) for spec in unit]
+    with JudgeBatches(plain, max_cost if priced else None, batch_timeout) as batches:
+        try:
+            if pairwise:
+                return {leader.name: _compared(leader.name, rows, wanted, batches.score)}
+            return _rated([spec.name for spec in unit], rows.take(range(min(wanted, len(rows)))), batches.score)
+        except NoAnswerError as error:
+            message = f"No request got an answer, so nothing was checked: {_line(str(error))}. Look at the server, its address and key."
+            return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
+
+
+def _plain(spec: FunctionSpec) -> FunctionSpec:
+    """Without gates and caches; a comparison asks about each pair once, in the order given."""
+    compound = spec.compound
+    if isinstance(compound, CompoundPlan) and compound.kind == "pairwise":
+        settings = {**compound.settings, "both_orders": False, "score": "win_rate", "schedule": "circular"}
+        compound = replace(compound, settings={**settings, "rounds": None})
+    policy = replace(spec.policy, on_failure="nan", max_failure_rate=1.0)
+    return replace(spec, run_if=None, cache=None, pure=False, compound=compound, policy=policy)
+
+
+def _rated(names: Sequence[str], rows: SampleRows, score: Scored) -> dict[str, JudgeFacts]:
+    rows = replace(rows, num_generations=1)
+    results = [score(rows) for _ in range(_REPEATS)]
+    others = {
+        "length-bias": score(rows.with_completions([_changed(each, longer) for each in rows.completions])),
+        "verbosity-bias": score(rows.with_completions([_changed(each, wordier) for each in rows.completions])),
+    }
+    found = {}
+    for column, name in enumerate(names):
+        facts = found[name] = JudgeFacts()
+        _used(facts, [*results, *others.values()], results, name, _REPEATS * len(rows))
+        _failed(facts, results, name, rows)
+        scores = np.stack([result.rewards[..., column].ravel() for result in results])
+        facts.seconds = [float(each) for result in results for each in result.run_s[..., column].ravel() if each > 0]
+        _flips(facts, scores, rows)
+        counts = (~np.isnan(scores)).sum(axis=0)
+        own = np.where(counts > 0, np.nansum(scores, axis=0) / np.maximum(counts, 1), np.nan)
+        for check, result in others.items():
+            shift = shift_of(own.tolist(), result.rewards[..., column].ravel().tolist())
+            facts.facts[check.replace("-", "_")] = shift.to_dict()
+            _biased(
+                facts, check, shift, rows, own.tolist(), result.rewards[..., column].ravel().tolist(), range(len(rows))
+            )
+    return found
+
+
+def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
+    """Rows whose score changes from one time to the next."""
+    whole = ~np.isnan(scores).any(axis=0)
+    places, scores = np.flatnonzero(whole), scores[:, whole]
+    if not scores.size:
+        return
+    spread = scores.max(axis=0) - scores.min(axis=0)
+    reach = float(scores.max() - scores.min())
+    share = float((spread > 0).mean())
+    relative = float(spread.mean()) / reach if reach > 0 else 0.0
+    facts.facts["flips"] = {"rows": len(places), "share": share, "spread_share_of_range": relative}
+    if share >= _FLIPPING_ROWS and relative >= _FLIPPING_SPREAD:
+        worst = [int(each) for each in np.argsort(-spread)[:5] if spread[each] > 0]
+        facts.findings.append(
+            Finding(
+                "flips",
+                "warning",
+                f"The same request, {_REPEATS} times, gets different scores on {share:.0%} of {len(places)} rows, apart by "
+                f'{relative:.0%} of the range on average. Set temperature=0, or votes=5 and vote="median".',
+                tuple(
+                    Example(
+                        int(places[each]),
+                        excerpt(rows.completions[int(places[each])]),
+                        {f"time {time + 1}": float(scores[time, each]) for time in range(len(scores))},
+                    )
+                    for each in worst
+                ),
+            )
+        )
+
+
+_FORMS: Final = {
+    "length-bias": "empty words before the same answer",
+    "verbosity-bias": "the same answer said three times",
+}
+
+
+def _biased(
+    facts: JudgeFacts,
+    check: str,
+    shift: Shift,
+    rows: SampleRows,
+    own: Sequence[float],
+    other: Sequence[float],
+    places: Sequence[int],
+) -> None:
+    if not shift.clear:
+        return
+    more = shift.mean > 0
+    order = sorted(range(len(own)), key=lambda row: -(other[row] - own[row]) if more else other[row] - own[row])
+    examples = tuple(
+        Example(places[row], excerpt(rows.completions[places[row]]), {"as it is": own[row], "changed": other[row]})
+        for row in order[:5]
+        if own[row] == own[row] and other[row] == other[row]
+    )
+    advice = (
+        "Tell it in the prompt that length does not count, and add a limit on length that is not the judge's."
+        if more
+        else "That may be meant; a policy will learn to be brief."
+    )
+    facts.findings.append(
+        Finding(
+            check,
+            "warning" if more else "info",
+            f"It gives {'more' if more else 'less'} for {_FORMS[check]}: {shift.mean:+.3g} on average ({shift.share:+.0%} of the "
+            f"range), {shift.up} of {shift.rows} rows up and {shift.down} down. {advice}",
+            examples,
+        )
+    )
+
+
+def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeFacts:
+    """Comparisons: the same pair in both orders, again, and with one of the two padded."""
+    facts = JudgeFacts()
+    pairs = _pairs(rows, wanted)
+    both = [(rows.completions[one], rows.completions[other]) for one, other in pairs]
+    places = [one for one, _ in pairs]
+
+    def ask(chosen: Sequence[tuple[Any, Any]]) -> Any:
+        doubled = rows.take([place for place in places for _ in range(2)])
+        return score(replace(doubled, completions=[each for pair in chosen for each in pair], num_generations=2))
+
+    first, swapped, again = ask(both), ask([(b, a) for a, b in both]), ask(both)
+    results = [first, swapped, again]
+    wins, wins_swapped, wins_again = (result.rewards[:, 0, 0].astype(float) for result in results)
+    changed = {}
+    for check, form in (("length-bias", longer), ("verbosity-bias", wordier)):
+        padded = [(a, _changed(a, form)) for a, _ in both]
+        straight, other = ask(padded), ask([(b, a) for a, b in padded])
+        results += [straight, other]
+        changed[check] = (1.0 - straight.rewards[:, 0, 0] + other.rewards[:, 0, 0]) / 2.0
+    _used(facts, results, results[:3], name, 3 * len(pairs))
+    _failed(facts, [first], name, rows.take([place for place in places for _ in range(2)]))
+    facts.seconds = [float(each) for result in results[:3] for each in result.run_s.ravel() if each > 0]
+    whole = ~(np.isnan(wins) | np.isnan(wins_swapped))
+    place_one = int((whole & (wins == 1) & (wins_swapped == 1)).sum())
+    place_two = int((whole & (wins == 0) & (wins_swapped == 0)).sum())
+    count = int(whole.sum())
+    p = sign_test(place_one, place_two)
+    facts.facts["position"] = {"pairs": count, "first": place_one, "second": place_two, "p": p}
+    if count and p < 0.01 and (place_one + place_two) >= _FLIPPING_ROWS * count:
+        side = "first" if place_one > place_two else "second"
+        wrong = [int(each) for each in np.flatnonzero(whole & (wins == wins_swapped) & (wins != 0.5))[:5]]
+        facts.findings.append(
+            Finding(
+                "position-bias",
+                "warning",
+                f"It prefers what it sees {side}: on {max(place_one, place_two)} of {count} pairs the {side} wins in both orders. Keep "
+                "both_orders=True, which makes ties of them, and ask for reasons before the verdict.",
+                tuple(
+                    Example(places[each], excerpt(both[each][0]), {"first wins": 1.0 if side == "first" else 0.0})
+                    for each in wrong
+                ),
+            )
+        )
+    same = whole & ~np.isnan(wins_again)
+    flips = float((wins[same] != wins_again[same]).mean()) if same.any() else 0.0
+    facts.facts["flips"] = {"rows": int(same.sum()), "share": flips, "spread_share_of_range": flips}
+    if flips >= _FLIPPING_ROWS:
+        facts.findings.append(
+            Finding(
+                "flips",
+                "warning",
+                f"The same comparison, twice, ends differently on {flips:.0%} of {int(same.sum())} pairs. Set temperature=0.",
+            )
+        )
+    for check, shares in changed.items():
+        shift = shift_of([0.5] * len(pairs), shares.tolist())
+        shift = replace(shift, share=shift.mean)  # of a win
+        facts.facts[check.replace("-", "_")] = shift.to_dict()
+        _biased(facts, check, shift, rows, [0.5] * len(pairs), shares.tolist(), places)
+    return facts
+
+
+def _pairs(rows: SampleRows, wanted: int) -> list[tuple[int, int]]:
+    """Pairs of rows with different completions, of one group where there are such."""
+    size = rows.num_generations
+    found = []
+    for one in range(len(rows)):
+        group = range(one + 1, min(len(rows), (one // size + 1) * size)) if size > 1 else range(one + 1, one + 2)
+        other = next(
+            (each for each in group if each < len(rows) and rows.completions[each] != rows.completions[one]), None
+        )
+        if other is not None:
+            found.append((one, other))
+    return found[:wanted]
+
+
+def _changed(completion: Any, form: Callable[[str], str]) -> Any:
+    """A completion with another text, of a conversation the last message's."""
+    if isinstance(completion, str):
+        return form(completion)
+    last = completion[-1]
+    return [*completion[:-1], {**last, "content": form(str(last.get("content") or ""))}]
+
+
+def _used(facts: JudgeFacts, results: Sequence[Any], own: Sequence[Any], name: str, samples: int) -> None:
+    """Requests and cost, of all forms, and a sample."""
+    used = [result.usage[name] for result in results if name in result.usage]
+    if not used:
+        return
+    plain = [result.usage[name]["cost"] for result in own if name in result.usage]
+    cost = sum(plain) / max(1, samples)
+    facts.facts["requests"] = int(sum(each["requests"] for each in used))
+    total = sum(each["cost"] for each in used)
+    facts.facts["cost"] = total if total == total else None
+    facts.facts["cost_per_sample"] = cost if cost == cost else None
+    tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
+    facts.facts["tokens"] = int(tokens) if tokens == tokens else None
+
+
+def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: SampleRows) -> None:
+    failures = [failure for result in results for failure in result.failures() if failure.function == name]
+    if not failures:
+        return
+    asked = len(results) * len(rows)
+    facts.findings.append(
+        Finding(
+            "fails",
+            "error" if len(failures) > asked / 10 else "warning",
+            f"It gave no score for {len(failures)} of {asked} requests: {_line(failures[0].reason)}",
+            tuple(
+                Example(
+                    each.sample,
+                    excerpt(rows.completions[each.sample]),
+                    {"status": each.status.label},
+                    each.reason[:200],
+                )
+                for each in failures[:5]
+            ),
+        )
+    )
+
+
+def _line(reason: str) -> str:
+    return " ".join(reason.split())[:200]

@@ -1,0 +1,110 @@
+"""Which requests a judge's checks make, how many, and what they may cost: known before the first.
+
+- Sample judges are asked three times about each row as it is, once about a longer and once about a
+  wordier form; comparisons seven times about each pair.
+- A cap on the cost lowers the number of rows; while it runs, the engine enforces the cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from guerdon._http.compound import CompoundPlan, Criterion
+from guerdon._registration.spec import FunctionSpec
+from guerdon.profile.sample_rows import SampleRows
+
+__all__ = ["JUDGE_SAMPLES", "PAIR_CALLS", "SAMPLE_CALLS", "JudgePlan", "is_judge", "plan_judge", "units_of"]
+
+JUDGE_SAMPLES: Final = 20
+SAMPLE_CALLS: Final = 5
+PAIR_CALLS: Final = 7
+_TOKEN: Final = 4
+_ANSWER_TOKENS: Final = 256
+
+
+@dataclass(frozen=True)
+class JudgePlan:
+    """What checking one judge takes.
+
+    Attributes:
+        rows: Rows, or pairs of completions.
+        requests: At most so many.
+        cost: Estimated, in the currency of ``price=``; None where it has none.
+        lowered: `rows` is less than wished, to stay below the cap.
+    """
+
+    name: str
+    rows: int
+    requests: int
+    cost: float | None
+    lowered: bool = False
+
+    def __str__(self) -> str:
+        cost = "cost unknown, it has no price=" if self.cost is None else f"about {self.cost:.2g} by its price="
+        less = ", fewer rows to stay below --max-cost" if self.lowered else ""
+        return f"judge {self.name!r}: {self.requests} requests about {self.rows} rows, {cost}{less}"
+
+
+def is_judge(spec: FunctionSpec) -> bool:
+    """Whether a model is asked; reward services are no judges."""
+    made = getattr(spec.item, "_made", None)
+    return spec.lane == "http" and (made is None or getattr(made[0], "__name__", "") != "http_reward")
+
+
+def units_of(specs: Sequence[FunctionSpec]) -> list[tuple[FunctionSpec, ...]]:
+    """The functions, each with the columns that its requests fill too (of a rubric)."""
+    return [
+        (spec, *(each for each in specs if isinstance(each.compound, Criterion) and each.compound.leader == spec.name))
+        for spec in specs
+        if not isinstance(spec.compound, Criterion)
+    ]
+
+
+def plan_judge(spec: FunctionSpec, rows: SampleRows, samples: int, max_cost: float | None) -> JudgePlan:
+    """Plan the checks of one judge.
+
+    Args:
+        samples: Rows that it may be asked about.
+        max_cost: What all of it may cost; without a price it does not count.
+    """
+    pairwise = isinstance(spec.compound, CompoundPlan) and spec.compound.kind == "pairwise"
+    wished = min(samples, len(rows) if not pairwise else max(1, len(rows) - 1))
+    requests = (PAIR_CALLS if pairwise else SAMPLE_CALLS) * _requests(spec)
+    each = _cost(spec, rows, requests)
+    chosen = wished
+    if each and max_cost is not None:
+        chosen = min(wished, int(max_cost / each))
+    return JudgePlan(
+        spec.name, chosen, chosen * requests, None if each is None else chosen * each, lowered=chosen < wished
+    )
+
+
+def _requests(spec: FunctionSpec) -> int:
+    """Requests of one call, or of one comparison."""
+    compound = spec.compound
+    if not isinstance(compound, CompoundPlan) or compound.kind in ("rubric", "pairwise"):
+        return 1
+    return int(compound.settings.get("votes") or len(compound.members))
+
+
+def _cost(spec: FunctionSpec, rows: SampleRows, requests: int) -> float | None:
+    """Estimated cost of so many requests about one row: a token for four characters."""
+    prices = [plan.cost.price for plan in spec.plans if plan.cost.price is not None]
+    if not prices or not len(rows):
+        return None
+    shown = min(len(rows), 50)
+    characters = sum(rows.length(row) + len(str(rows.prompts[row] if rows.prompts else "")) for row in range(shown))
+    template = max(_characters(plan.body) for plan in spec.plans)
+    tokens = (2 * characters / shown + template) / _TOKEN
+    made: dict[str, Any] = getattr(spec.item, "_made", (None, {}))[1]
+    answer = made.get("max_tokens") or made.get("max_completion_tokens") or _ANSWER_TOKENS
+    price = max(prices)
+    return requests * (tokens * price[0] + answer * price[2]) / 1e6
+
+
+def _characters(body: Any) -> int:
+    if isinstance(body, bytes):
+        return len(body)
+    return sum(_characters(piece) for piece in body) if isinstance(body, list) else 0

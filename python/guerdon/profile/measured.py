@@ -1,0 +1,156 @@
+"""A reward function that writes down what each of its calls takes, in the worker that runs it.
+
+- It returns and raises what the function does; what it notes goes to a file, a line of JSON a call.
+- A call that never returns leaves no line: the engine's outcome tells of it.
+- A second thread looks whether the function holds the interpreter's lock (`LockSampler`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["LOOK_INTERVAL_S", "AsyncMeasured", "Measured", "nothing"]
+
+LOOK_INTERVAL_S = 0.0005
+"""Seconds between two looks at the interpreter's lock, on average."""
+
+
+class Measured:
+    """Runs `item`, any sync reward function or `StatefulReward`, and appends to the file `path`."""
+
+    def __init__(self, item: Any, path: str) -> None:
+        self._item = item
+        self._path = path
+        self._target: Any = None
+        self._sampler: Any = None
+        self._pid = 0
+        self._clock = 0
+
+    def __call__(self, *values: Any, **keywords: Any) -> Any:
+        with self._noted():
+            return self._function()(*values, **keywords)
+
+    def score(self, *values: Any, **keywords: Any) -> Any:
+        """As `__call__`, for what is registered as a `StatefulReward`."""
+        return self(*values, **keywords)
+
+    def setup(self) -> Any:
+        """That of a `StatefulReward`."""
+        return self._loaded().setup()
+
+    def close(self) -> Any:
+        """That of a `StatefulReward`."""
+        return self._loaded().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_target": None, "_sampler": None, "_pid": 0}
+
+    def _loaded(self) -> Any:
+        if self._target is None:
+            self._target = getattr(self._item, "__guerdon_target__", self._item)
+        return self._target
+
+    def _function(self) -> Any:
+        target = self._loaded()
+        return target.score if hasattr(target, "setup") and hasattr(target, "score") else target
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        self._watch()
+        pid, memory = os.getpid(), _resident_bytes()
+        before, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        queued, looking = _queued_s(), self._looking_s()
+        self._sampler.enter()
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            wall = time.perf_counter() - start
+            queued, looking = _queued_s() - queued, self._looking_s() - looking
+            looks, held, waited = self._sampler.leave()
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            own, others = _seconds(before, after), _seconds(children, resource.getrusage(resource.RUSAGE_CHILDREN))
+            note = {
+                "pid": pid,
+                "forked": os.getpid() != pid,
+                "wall_s": wall,
+                "queued_s": min(wall, queued),
+                "cpu_s": max(0.0, own - looking) + others,
+                "children_s": others,
+                "looks": looks,
+                "held": held,
+                "waited_s": waited,
+                "before_bytes": memory,
+                "after_bytes": _resident_bytes(),
+                "peak_bytes": after.ru_maxrss << 10,
+                "children": _children(),
+            }
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(file, json.dumps(note).encode() + b"\n")
+            finally:
+                os.close(file)
+
+    def _watch(self) -> None:
+        """Starts the thread that looks, once a process."""
+        if self._pid != os.getpid():
+            from guerdon._native import LockSampler
+
+            self._pid, self._sampler = os.getpid(), LockSampler()
+            thread = threading.Thread(target=self._sampler.run, args=(LOOK_INTERVAL_S,), daemon=True)
+            thread.start()
+            self._clock = time.pthread_getcpuclockid(thread.ident or 0)
+
+    def _looking_s(self) -> float:
+        """CPU seconds of the thread that looks, in this process."""
+        return time.clock_gettime(self._clock) if self._pid == os.getpid() else 0.0
+
+
+class AsyncMeasured(Measured):
+    """The same for async functions, which are awaited here."""
+
+    async def __call__(self, *values: Any, **keywords: Any) -> Any:
+        with self._noted():
+            return await self._function()(*values, **keywords)
+
+    async def score(self, *values: Any, **keywords: Any) -> Any:
+        return await self(*values, **keywords)
+
+
+def nothing(completion: str) -> float:
+    """A reward function that takes next to nothing: what an empty worker runs."""
+    return 0.0
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def _queued_s() -> float:
+    """Seconds that this thread was ready to run and had no core."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):  # a kernel without it
+        return 0.0
+
+
+def _children() -> int:
+    """Child processes of this thread that are still there."""
+    try:
+        with open(f"/proc/self/task/{threading.get_native_id()}/children", "rb") as file:
+            return len(file.read().split())
+    except OSError:  # a kernel without it
+        return 0
+
+
+def _seconds(before: resource.struct_rusage, after: resource.struct_rusage) -> float:
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

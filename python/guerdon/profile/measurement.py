@@ -1,0 +1,320 @@
+"""What one reward function takes: time by length of the completion, CPU, the interpreter's lock,
+memory; and on which rows it hangs, crashes or fails.
+
+- Every call runs in a worker with a timeout, a memory limit and a limit on what it prints, whatever
+  lane the function is meant for: nothing that it does ends the profile.
+- Times are the engine's, of calls that no measuring disturbs; CPU, lock and memory come from a
+  second run of some of the rows (`Measured`).
+- After a few hangs, or at the deadline, what was not run yet stays unmeasured, and is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from guerdon import _worker_environment
+from guerdon._cpu_count import usable_cores
+from guerdon._registration.spec import FunctionSpec
+from guerdon.dispatcher import Dispatcher
+from guerdon.profile.listed import Listed
+from guerdon.profile.measured import AsyncMeasured, Measured, nothing
+from guerdon.profile.sample_rows import SampleRows
+from guerdon.status import Status
+
+__all__ = ["Budget", "Measurement", "RowFailure", "empty_worker_bytes", "measure", "time_requests"]
+
+_MOST_HANGS: Final = 3
+_CHUNK: Final = 16
+_WATCHED_ROWS: Final = 64
+_FIRST_ROWS: Final = 4
+_WATCHED_S: Final = 0.3
+_MOST_REPEATS: Final = 2000
+_WAITING_WORKERS: Final = 8
+_LONG: Final = (1_000, 4_000, 16_000, 64_000)
+_FILLER: Final = "Let me think about this step by step and check it again. "
+_UNMEASURED: Final = ("batch timeout",)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a function may take while it is measured.
+
+    Attributes:
+        timeout: Seconds of one call; a function's own goes first where it is shorter.
+        memory_limit: Bytes of a worker, as for `guerdon.reward`.
+        max_output: Bytes that a call may print.
+        deadline: When measuring ends, by `time.monotonic`.
+    """
+
+    timeout: float = 10.0
+    memory_limit: int = 2_000_000_000
+    max_output: int = 100_000
+    deadline: float = float("inf")
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+
+@dataclass(frozen=True)
+class RowFailure:
+    """A row on which a call failed: its place in the rows, and the engine's status and reason.
+
+    Attributes:
+        run_s: Seconds that the call took its worker, a timeout and the time until it was killed
+            included.
+    """
+
+    row: int
+    status: str
+    reason: str
+    run_s: float = 0.0
+
+
+@dataclass
+class Measurement:
+    """What was found; times in seconds, sizes in bytes.
+
+    Attributes:
+        calls: What one call scores: ``"sample"``, ``"group"`` or ``"batch"``.
+        rows_of_call: Rows of a measured call of a batch function.
+        seconds: Run time of each row that was scored (of a group or batch function, of its call).
+        lengths: Characters of the completion of each of these rows.
+        unmeasured: Rows that were not run, because time was up or too many hung.
+        failures: Rows on which the function failed.
+        cpu_s: CPU seconds a second of run time, processes that it started included; None if
+            nothing was measured.
+        children_share: Of the CPU time, the share of processes that it started.
+        lock_share: Share of the run time in which it held the interpreter's lock; None if the calls
+            were too short to tell.
+        looks: On how many looks at the lock this rests.
+        worker_bytes, empty_bytes: Resident memory of a worker after the calls, and of an empty one.
+        peak_bytes: The most that a worker had.
+        added_bytes: What the last tenth of the calls had more than the first.
+        processes_left: The most child processes that a call left running.
+        forked: A call returned twice, in the worker and in a copy of it.
+        long: Characters and seconds of longer completions made from the rows; None: it timed out.
+        first_s: Seconds until workers had run their first calls: starting and importing.
+        timeout, grace: Seconds that calls had, and to end after them.
+    """
+
+    calls: str
+    rows_of_call: int = 1
+    seconds: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    unmeasured: int = 0
+    failures: list[RowFailure] = field(default_factory=list)
+    cpu_s: float | None = None
+    children_share: float = 0.0
+    lock_share: float | None = None
+    looks: int = 0
+    worker_bytes: int = 0
+    empty_bytes: int = 0
+    peak_bytes: int = 0
+    added_bytes: int = 0
+    processes_left: int = 0
+    forked: bool = False
+    long: list[tuple[int, float | None]] = field(default_factory=list)
+    first_s: float = 0.0
+    timeout: float = 0.0
+    grace: float = 0.0
+
+    @property
+    def waiting_share(self) -> float | None:
+        """Share of the run time in which it neither computed nor had others compute."""
+        return None if self.cpu_s is None else max(0.0, 1.0 - self.cpu_s)
+
+    def counts(self) -> Counter[str]:
+        """Rows by status of their failure."""
+        return Counter(failure.status for failure in self.failures)
+
+
+def measure(spec: FunctionSpec, rows: SampleRows, budget: Budget, empty_bytes: int = 0) -> Measurement:
+    """Measure a Python function on these rows.
+
+    Args:
+        spec: Of any lane but http.
+        rows: At least one group.
+        empty_bytes: Memory of an empty worker, from `empty_worker_bytes`.
+    """
+    limits = _in_worker(spec, budget).spec.policy
+    found = Measurement(spec.shape, empty_bytes=empty_bytes, timeout=limits.timeout, grace=limits.grace)
+    with tempfile.TemporaryDirectory(prefix="guerdon-profile-") as folder:
+        notes = os.path.join(folder, "calls.jsonl")
+        measured = (AsyncMeasured if spec.is_async else Measured)(spec.item, notes)
+        with Dispatcher([_in_worker(spec, budget, measured)], workers=1, max_failure_rate=1.0) as watched:
+            _score(watched, rows.first(_FIRST_ROWS), budget)
+            _read_notes(found, notes)
+            _time(found, spec, rows, budget)
+            lost = {failure.row for failure in found.failures}
+            sound = [row for row in range(min(len(rows), _WATCHED_ROWS)) if row not in lost]
+            if spec.shape == "sample" and sound and found.seconds and not _hung(found) and budget.left > 0:
+                per_row = max(float(np.median(found.seconds)), 1e-6)
+                wanted = min(_MOST_REPEATS, max(len(sound), int(_WATCHED_S / per_row)))
+                _score(watched, rows.take([sound[place % len(sound)] for place in range(wanted)]), budget)
+        _read_notes(found, notes)
+    return found
+
+
+def time_requests(spec: FunctionSpec, rows: SampleRows, budget: Budget) -> Measurement:
+    """Times of a reward service, on its own lane."""
+    found = Measurement(spec.shape, timeout=spec.policy.timeout, grace=spec.policy.grace)
+    policy = replace(spec.policy, on_failure="nan", max_failure_rate=1.0)
+    item = Listed(replace(spec, run_if=None, cache=None, pure=False, policy=policy))
+    with Dispatcher([item], max_failure_rate=1.0) as dispatcher:
+        result = _score(dispatcher, rows, budget)
+    _add(found, spec, rows, range(len(rows)), result)
+    return found
+
+
+def empty_worker_bytes() -> int:
+    """Resident memory of a worker that has run a function which does nothing."""
+    with tempfile.TemporaryDirectory(prefix="guerdon-profile-") as folder:
+        notes = os.path.join(folder, "calls.jsonl")
+        from guerdon.functions import reward
+
+        spec = reward(nothing).spec
+        found = Measurement("sample")
+        item = _in_worker(spec, Budget(timeout=60.0), Measured(nothing, notes))
+        with Dispatcher([item], workers=1, max_failure_rate=1.0) as dispatcher:
+            dispatcher.score(completions=[""])
+        _read_notes(found, notes)
+    return found.worker_bytes
+
+
+def _in_worker(spec: FunctionSpec, budget: Budget, target: Any = None) -> Listed:
+    """The function alone, in a worker, within the budget."""
+    own = spec.policy
+    policy = replace(
+        own,
+        timeout=min(own.timeout, budget.timeout),
+        grace=min(own.grace, 0.5),
+        total_timeout=None,
+        setup_timeout=min(own.setup_timeout, max(60.0, budget.timeout)),
+        retries=0,
+        limit=None,
+        on_failure="nan",
+        max_failure_rate=1.0,
+        memory_limit=own.memory_limit or budget.memory_limit,
+        max_output=own.max_output or budget.max_output,
+        # On other lanes it sees the whole environment.
+        env=own.env if spec.lane == "process" else tuple(_worker_environment.hidden({})),
+    )
+    changed: dict[str, Any] = {} if target is None else {"target": target, "is_async": spec.is_async}
+    return Listed(
+        replace(
+            spec, lane="process", loop=None, policy=policy, finish=None, run_if=None, pure=False, cache=None, **changed
+        )
+    )
+
+
+def _score(dispatcher: Dispatcher, rows: SampleRows, budget: Budget) -> Any:
+    return dispatcher.score(**rows.batch(), batch_timeout=max(0.05, min(budget.left, 1e6)))
+
+
+def _time(found: Measurement, spec: FunctionSpec, rows: SampleRows, budget: Budget) -> None:
+    """Times of all rows, until time is up or too many hang."""
+    waits = found.cpu_s is not None and found.cpu_s < 0.2
+    workers = _WAITING_WORKERS if waits else max(1, usable_cores() // 2)
+    size = rows.num_generations
+    chunk = len(rows) if spec.shape == "batch" else max(size, _CHUNK // size * size)
+    start = time.monotonic()
+    with Dispatcher([_in_worker(spec, budget)], workers=workers, max_failure_rate=1.0) as dispatcher:
+        # a call ended: the first one in each worker imports and fills caches
+        if found.cpu_s is not None:
+            _score(dispatcher, rows.first(workers * size), budget)
+            found.first_s = time.monotonic() - start
+        for first in range(0, len(rows), chunk):
+            if budget.left <= 0 or _hung(found):
+                found.unmeasured += len(rows) - first
+                break
+            places = range(first, min(first + chunk, len(rows)))
+            result = _score(dispatcher, rows.take(places), budget)
+            _add(found, spec, rows, places, result)
+        if spec.shape == "sample" and found.seconds and not _hung(found):
+            _lengthen(found, dispatcher, rows, budget)
+
+
+def _add(found: Measurement, spec: FunctionSpec, rows: SampleRows, places: Sequence[int], result: Any) -> None:
+    """Adds the outcomes of one chunk."""
+    reasons = {failure.sample: (failure.status.label, failure.reason) for failure in result.failures()}
+    seconds, status = result.run_s.ravel(), result.status.ravel()
+    shared = Counter(seconds.tolist()) if spec.batch_size is not None else None
+    found.rows_of_call = len(places) if spec.shape == "batch" else 1
+    step = {"sample": 1, "group": rows.num_generations, "batch": len(places)}[spec.shape]
+    for sample in range(0, len(places), step):
+        row = places[sample]
+        if sample in reasons:
+            label, reason = reasons[sample]
+            if label == "cancelled" or reason in _UNMEASURED:
+                found.unmeasured += step
+            else:
+                found.failures.append(RowFailure(row, label, reason, float(seconds[sample])))
+        elif status[sample] != Status.SKIPPED:
+            one = float(seconds[sample])
+            found.seconds.append(one / shared[one] if shared is not None else one)
+            found.lengths.append(sum(rows.length(each) for each in places[sample : sample + step]) // step)
+
+
+def _hung(found: Measurement) -> bool:
+    return found.counts()["timeout"] >= _MOST_HANGS
+
+
+def _read_notes(found: Measurement, path: str) -> None:
+    """Fills in what the calls wrote down."""
+    notes = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            notes = [json.loads(line) for line in file if line.endswith("\n")]
+    found.forked = any(note["forked"] for note in notes)
+    notes = [note for note in notes if not note["forked"]]
+    if not notes:
+        return
+    wall = sum(note["wall_s"] for note in notes)
+    cpu = sum(note["cpu_s"] for note in notes)
+    # Where cores are short it also waits for one: not its doing.
+    alone = wall - sum(note["queued_s"] for note in notes)
+    found.cpu_s = cpu / max(alone, 1e-9)
+    found.children_share = sum(note["children_s"] for note in notes) / cpu if cpu > 0 else 0.0
+    found.looks = sum(note["looks"] for note in notes)
+    if found.looks >= 20 and wall > 0:
+        # While a look waited, the lock was held; of the other time, looks at random are a sample.
+        waited = min(wall, sum(note["waited_s"] for note in notes))
+        held = sum(note["held"] for note in notes) / found.looks
+        found.lock_share = (waited + (wall - waited) * held) / wall
+    found.worker_bytes = max(note["after_bytes"] for note in notes)
+    found.peak_bytes = max(note["peak_bytes"] for note in notes)
+    found.processes_left = max(note["children"] for note in notes)
+    last = [note["after_bytes"] for note in notes if note["pid"] == notes[-1]["pid"]]
+    tenth = max(1, len(last) // 10)
+    found.added_bytes = int(np.median(last[-tenth:]) - np.median(last[:tenth])) if len(last) >= 20 else 0
+
+
+def _lengthen(found: Measurement, dispatcher: Dispatcher, rows: SampleRows, budget: Budget) -> None:
+    """Times of longer completions: the first row that is text, with more and more before it."""
+    place = next((row for row in range(len(rows)) if isinstance(rows.completions[row], str)), None)
+    if place is None:
+        return
+    row = rows.take([place])
+    for length in _LONG:
+        if budget.left <= 0:
+            return
+        text = rows.completions[place]
+        filler = (_FILLER * (length // len(_FILLER) + 1))[: max(0, length - len(text))]
+        result = _score(dispatcher, row.with_completions([filler + text]), budget)
+        status = Status(int(result.status.ravel()[0]))
+        if status is Status.TIMEOUT and budget.left > 0:
+            found.long.append((length, None))
+            return
+        if status in (Status.OK, Status.ABSTAINED):
+            found.long.append((length, float(result.run_s.ravel()[0])))

@@ -1,0 +1,100 @@
+"""Probes on a subject's rows, run once for all checks that read them: `probe_runs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from guerdon.profile.calibration import Calibration, calibrated, spread
+from guerdon.profile.forms import FORMS, as_number
+from guerdon.profile.probes import Probe, completion_of, default_probes
+from guerdon.profile.subject import Case, Score, Subject, text_of
+
+__all__ = ["ProbeRun", "probe_runs", "set_probes"]
+
+ROWS: Final = 12
+"""Rows on which a completion that must not score is tried."""
+
+STRESS_ROWS: Final = 2
+"""Rows on which a completion that must be survived is tried: a hang costs a timeout."""
+
+
+@dataclass(frozen=True)
+class ProbeRun:
+    """One probe on one row, and what became of it."""
+
+    probe: Probe
+    case: Case
+    score: Score
+
+
+def set_probes(subject: Subject, probes: tuple[Probe, ...]) -> None:
+    """Use these probes for the subject, in place of the package's. Before its checks run."""
+    _chosen[subject] = probes
+
+
+def probe_runs(subject: Subject) -> list[ProbeRun]:
+    """Every probe of the subject, on those rows that have what it needs."""
+    found = _made.get(subject)
+    if found is None:
+        found = _made[subject] = _run(subject)
+    return found
+
+
+_chosen: WeakKeyDictionary[Subject, tuple[Probe, ...]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[Subject, list[ProbeRun]] = WeakKeyDictionary()
+
+
+def _run(subject: Subject) -> list[ProbeRun]:
+    calibration = calibrated(subject)
+    rows = calibration.usable or list(calibration.answers) or list(range(len(subject.rows)))
+    probes = _chosen.get(subject, default_probes())
+    strict = _strict_rows(calibration, rows) if any("strict" in probe.needs for probe in probes) else set()
+    reasoning = _reasons(calibration)
+    planned: dict[str, list[tuple[Probe, Case]]] = {"reject": [], "survive": []}
+    for probe in probes:
+        most = ROWS if probe.expect == "reject" and calibration.tells else STRESS_ROWS
+        chosen = []
+        for row in rows:
+            if ("strict" in probe.needs and row not in strict) or ("reasoning" in probe.needs and not reasoning):
+                continue
+            if (
+                "number" in probe.needs
+                and as_number(calibration.answers[row].final if row in calibration.answers else "") is None
+            ):
+                continue
+            text = completion_of(probe, row, calibration)
+            if text is not None:
+                chosen.append((probe, Case(row, subject.completion(text))))
+        planned[probe.expect] += [chosen[place] for place in spread(range(len(chosen)), most)]
+    return [
+        ProbeRun(probe, case, score)
+        for expect in ("reject", "survive")
+        for (probe, case), score in zip(
+            planned[expect],
+            calibration.scores([case for _, case in planned[expect]]),
+            strict=True,
+        )
+    ]
+
+
+def _strict_rows(calibration: Calibration, rows: list[int]) -> set[int]:
+    """Rows on which the bare answer does not score: the function asks for a form."""
+    if not calibration.tells:
+        return set()
+    subject = calibration.subject
+    bare = [Case(row, subject.completion(FORMS[0].render(calibration.answers[row].final))) for row in rows]
+    scores = calibration.scores(bare)
+    return {
+        row
+        for row, score in zip(rows, scores, strict=True)
+        if (gain := calibration.gain(row, score)) is None or gain < 0.5
+    }
+
+
+def _reasons(calibration: Calibration) -> bool:
+    """Whether completions have a part for reasoning: the form has, or the rows' own."""
+    if calibration.form is not None and calibration.form.reasons:
+        return True
+    return any("<think>" in text_of(case.completion) for case in calibration.subject.samples()[:ROWS])

@@ -1,0 +1,301 @@
+"""Probes: completions that must not score, or that a function must survive. They are data.
+
+``probes.json`` holds the usual ones; a file of one's own, in the same form, adds to them or
+replaces those with the same id. A probe's template has values of the row in braces:
+
+- ``{prompt}``, ``{reference}``, ``{final}``, ``{wrong}`` and the row's columns; ``{form}``: the
+  probe's own ``answer`` in the form in which right answers score; ``{right}``, ``{wrong_form}``.
+- A row that has no such value (no number in ``{negative}``) is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from guerdon.errors import DataError
+from guerdon.profile.calibration import Calibration
+from guerdon.profile.finding import SEVERITIES, Severity
+from guerdon.profile.forms import as_number
+
+__all__ = ["VERSION", "Probe", "completion_of", "default_probes", "load_probes"]
+
+VERSION: Final = 1
+NEEDS: Final = ("strict", "reasoning", "number")
+LIST: Final = 7
+"""Answers in a list of many."""
+
+FILLER: Final = "Let us look at it from another side, and go through every step again, slowly and with care. "
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe.
+
+    Attributes:
+        id: Its name; findings call it ``probe:<id>``.
+        about: What it is, after "scores".
+        template: The completion.
+        expect: ``"reject"``: it must score less than halfway from wrong to right. ``"survive"``:
+            no timeout, crash or exception.
+        severity: Of the finding.
+        do: What to do about it.
+        answer: What stands in ``{form}``.
+        needs: ``"strict"``: the function wants a form that ends. ``"reasoning"``: completions have
+            reasoning. ``"number"``: the answer is one.
+    """
+
+    id: str
+    about: str
+    template: str
+    expect: Literal["reject", "survive"] = "reject"
+    severity: Severity = "error"
+    do: str = ""
+    answer: str | None = None
+    needs: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def default_probes() -> tuple[Probe, ...]:
+    """Those of the package."""
+    path = Path(__file__).with_name("probes.json")
+    return _parsed(path.read_text(encoding="utf-8"), path.name)
+
+
+def load_probes(path: str | Path) -> tuple[Probe, ...]:
+    """The package's probes with those of a file: new ones behind, others in place.
+
+    Raises:
+        DataError: It can't be read, or one of its probes is wrong.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"probes {str(path)!r} can't be read: {error}.") from None
+    probes = {probe.id: probe for probe in default_probes()}
+    probes.update((probe.id, probe) for probe in _parsed(text, str(path)))
+    return tuple(probes.values())
+
+
+def completion_of(probe: Probe, row: int, calibration: Calibration) -> str | None:
+    """The probe's text for a row; None where the row has no such value."""
+    try:
+        answer = None if probe.answer is None else _filled(probe.answer, row, calibration, None)
+        return _filled(probe.template, row, calibration, answer)
+    except LookupError:
+        return None
+
+
+_PLACE: Final = re.compile(r"\{(?:times:(\d+):(.+?)\}(?!\})|([a-z_]\w*)\})", re.DOTALL)
+
+
+def _filled(template: str, row: int, calibration: Calibration, answer: str | None) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[2] * int(match[1])
+        name = match[3]
+        if name == "form" and answer is not None:
+            return calibration.rendered(row, answer)
+        made = _VALUES.get(name)
+        if made is not None:
+            if name not in _WITHOUT_ANSWER and row not in calibration.answers:
+                raise LookupError(name)
+            text = made(row, calibration)
+            if text is None:
+                raise LookupError(name)
+            return text
+        fields_of_row = calibration.subject.rows[row]
+        return str(fields_of_row[name]) if name in fields_of_row else match[0]
+
+    return _PLACE.sub(value, template)
+
+
+def _prompt(row: int, calibration: Calibration) -> str | None:
+    prompt = calibration.subject.rows[row].get("prompt")
+    if isinstance(prompt, (list, tuple)):
+        prompt = "\n".join(str(message.get("content", "")) for message in prompt if isinstance(message, dict))
+    answer = calibration.answers.get(row)
+    text = "" if prompt is None else str(prompt)
+    if answer is None:
+        return text or None
+    # A function that reads the last number, or the last word, is right to take it from there.
+    last = re.findall(r"-?\d[\d,]*(?:\.\d+)?" if as_number(answer.final) is not None else r"\w+", text)[-1:]
+    return None if not text or last == answer.final.split()[-1:] else text
+
+
+def _shuffled(row: int, calibration: Calibration) -> str | None:
+    """The words in another order; of one word, its letters."""
+    final = calibration.answers[row].final
+    pieces: Collection[str] = final.split() if len(final.split()) > 1 else list(final)
+    joined = " " if len(final.split()) > 1 else ""
+    order = random.Random(0)
+    for _ in range(8):
+        mixed = list(pieces)
+        order.shuffle(mixed)
+        text = joined.join(mixed)
+        same = as_number(text) == as_number(final) if as_number(final) is not None else text == final
+        if not same and text not in final:
+            return text
+    return None
+
+
+def _listed(row: int, calibration: Calibration) -> list[str] | None:
+    """Several rows' answers, this row's in the middle."""
+    own = calibration.answers[row].final
+    others = dict.fromkeys(answer.final for answer in calibration.answers.values())
+    found = [final for final in others if final != own and final not in own and own not in final][: LIST - 1]
+    if not found:
+        found = [calibration.answers[row].wrong, "neither"]
+    if len(found) == 1:
+        found.append(calibration.answers[row].wrong + "1")
+    return [*found[: len(found) // 2], own, *found[len(found) // 2 :]]
+
+
+def _all(row: int, calibration: Calibration) -> str | None:
+    listed = _listed(row, calibration)
+    return None if listed is None else ", ".join(listed)
+
+
+def _all_forms(row: int, calibration: Calibration) -> str | None:
+    listed = _listed(row, calibration)
+    return None if listed is None else "\n".join(calibration.core(row, final) for final in listed)
+
+
+def _unterminated(row: int, calibration: Calibration) -> str | None:
+    form = calibration.forms.get(row)
+    if form is None or not form.closer:
+        return None
+    text = calibration.right_text(row)
+    end = text.rfind(form.closer)
+    # Of "</answer>\n" the line's end goes too.
+    return text[:end].rstrip() if end > 0 else None
+
+
+def _ord_expression(row: int, calibration: Calibration) -> str | None:
+    number = as_number(calibration.answers[row].final)
+    if number is None or number != int(number) or not 32 < number < 0xD800:
+        return None
+    return f"ord({chr(int(number))!r})"
+
+
+def _number_text(row: int, calibration: Calibration) -> str | None:
+    final = calibration.answers[row].final
+    return final if as_number(final) is not None else None
+
+
+def _negative(row: int, calibration: Calibration) -> str | None:
+    final = _number_text(row, calibration)
+    if final is None or as_number(final) == 0:
+        return None
+    return final[1:] if final.startswith("-") else f"-{final.removeprefix('+')}"
+
+
+def _decimals(row: int, calibration: Calibration) -> str | None:
+    final = _number_text(row, calibration)
+    number = None if final is None else as_number(final)
+    # 0.9 more must be another number to whoever rounds or tolerates a few per cent.
+    return None if final is None or number is None or "." in final or abs(number) > 15 else f"{final}.9"
+
+
+def _thousands(row: int, calibration: Calibration) -> str | None:
+    final = calibration.answers[row].final
+    number = as_number(final)
+    if number is None or not re.fullmatch(r"-?\d{1,3}(,\d{3})+", final):
+        return None
+    head = final.split(",")[0]
+    tail = final[len(head) :]
+    other = head + re.sub(r"\d", "9", tail) if int(tail.replace(",", "")[0]) < 5 else head + re.sub(r"\d", "0", tail)
+    value = as_number(other)
+    return None if value is None or abs(value - number) < 0.05 * abs(number) else other
+
+
+def _dot_replaced(row: int, calibration: Calibration) -> str | None:
+    final = calibration.answers[row].final
+    return final.replace(".", "x", 1) if re.search(r"\w\.\w", final) else None
+
+
+def _point_dropped(row: int, calibration: Calibration) -> str | None:
+    final = calibration.answers[row].final
+    return final.replace(".", "") if as_number(final) is not None and "." in final else None
+
+
+def _half(row: int, calibration: Calibration) -> str | None:
+    final = calibration.answers[row].final
+    return None if as_number(final) is not None or len(final) < 6 else final[: len(final) // 2].rstrip()
+
+
+def _first_letter(row: int, calibration: Calibration) -> str | None:
+    final = calibration.answers[row].final
+    short = final[:1]
+    return short if len(final) > 1 and (short.isalpha() or (short.isdigit() and as_number(final) is not None)) else None
+
+
+def _digits(row: int, calibration: Calibration) -> str | None:
+    final = calibration.answers[row].final
+    return final if final[:1].isdigit() else None
+
+
+_VALUES: Final[dict[str, Callable[[int, Calibration], str | None]]] = {
+    "prompt": _prompt,
+    "reference": lambda row, calibration: calibration.answers[row].reference,
+    "final": lambda row, calibration: calibration.answers[row].final,
+    "wrong": lambda row, calibration: calibration.answers[row].wrong,
+    "right": lambda row, calibration: calibration.right_text(row),
+    "wrong_form": lambda row, calibration: calibration.wrong_text(row),
+    "right_core": lambda row, calibration: calibration.core(row, calibration.answers[row].final),
+    "wrong_core": lambda row, calibration: calibration.core(row, calibration.answers[row].wrong),
+    "shuffled": _shuffled,
+    "all": _all,
+    "all_forms": _all_forms,
+    "unterminated": _unterminated,
+    "filler": lambda row, calibration: FILLER * 300,
+    "repeated": lambda row, calibration: " ".join([calibration.answers[row].final] * 300),
+    "ord_expression": _ord_expression,
+    "negative": _negative,
+    "decimals": _decimals,
+    "thousands": _thousands,
+    "dot_replaced": _dot_replaced,
+    "point_dropped": _point_dropped,
+    "half": _half,
+    "first_letter": _first_letter,
+    "digits": _digits,
+}
+_WITHOUT_ANSWER: Final = ("prompt", "filler")
+
+
+def _parsed(text: str, name: str) -> tuple[Probe, ...]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"probes {name!r} are not JSON: {error}.") from None
+    if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("probes"), list):
+        raise DataError(f'probes {name!r}: expected {{"version": {VERSION}, "probes": […]}}.')
+    return tuple(_probe(item, f"{name!r}, probe {number}") for number, item in enumerate(found["probes"], 1))
+
+
+def _probe(item: Any, where: str) -> Probe:
+    known = {each.name for each in fields(Probe)}
+    if not isinstance(item, dict) or not {"id", "about", "template"} <= item.keys() or not item.keys() <= known:
+        raise DataError(
+            f"probes {where}: expected an object with id, about, template, and of {', '.join(sorted(known))} what else there is."
+        )
+    needs = tuple(item.get("needs", ()))
+    checks = {
+        "expect": item.get("expect", "reject") in ("reject", "survive"),
+        "severity": item.get("severity", "error") in SEVERITIES,
+        "needs": all(need in NEEDS for need in needs),
+        "text": all(isinstance(item.get(key, ""), str) for key in known - {"needs"}),
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise DataError(
+            f"probes {where}: {', '.join(wrong)} is wrong; expect is reject or survive, severity one of "
+            f"{', '.join(SEVERITIES)}, needs of {', '.join(NEEDS)}, all else text."
+        )
+    return Probe(**{**item, "needs": needs})

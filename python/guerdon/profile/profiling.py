@@ -1,0 +1,286 @@
+"""Profiling reward functions on one's own rows: `profile`.
+
+- Functions are profiled one after another, each within its share of the time that is left.
+- Nothing that a function does ends the profile; Ctrl-C does, with what is known so far.
+- Judges are asked no more than was announced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from guerdon._cpu_count import usable_cores
+from guerdon._registration.spec import FunctionSpec
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import GuerdonError
+from guerdon.profile.advice import advise
+from guerdon.profile.calibration import calibrated
+from guerdon.profile.check import Check
+from guerdon.profile.checks import CHECKS
+from guerdon.profile.finding import Finding
+from guerdon.profile.function_profile import FunctionProfile, Profile
+from guerdon.profile.judge_checks import check_judge
+from guerdon.profile.judge_plan import JUDGE_SAMPLES, JudgePlan, is_judge, plan_judge, units_of
+from guerdon.profile.limited_subject import LimitedSubject, OutOfTime
+from guerdon.profile.measurement import Budget, Measurement, empty_worker_bytes, measure, time_requests
+from guerdon.profile.measurement_findings import joined, measurement_findings
+from guerdon.profile.probe_runs import set_probes
+from guerdon.profile.probes import Probe
+from guerdon.profile.sample_rows import SampleRows, checked_rows, rows_of
+from guerdon.profile.step import predicted_step
+from guerdon.profile.subject import Row
+
+__all__ = ["Work", "profile"]
+
+TIME_LIMIT_S: Final = 300.0
+_MEASURING: Final = 0.4
+_LEAST_MEASURING_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a profile does next, for whoever shows its progress."""
+
+    function: str
+    what: str
+    done: int
+    total: int
+
+
+def profile(
+    functions: Iterable[object] | Dispatcher,
+    rows: Sequence[Row],
+    *,
+    prompts: int = 64,
+    generations: int = 8,
+    workers: int | None = None,
+    checks: Iterable[Check] = CHECKS,
+    probes: tuple[Probe, ...] | None = None,
+    reference: str | None = None,
+    timeout: float = 10.0,
+    memory_limit: int = 2_000_000_000,
+    time_limit: float = TIME_LIMIT_S,
+    judge_samples: int = JUDGE_SAMPLES,
+    max_cost: float | None = None,
+    only: str | Collection[str] | None = None,
+    announce: Callable[[JudgePlan], object] = lambda plan: None,
+    progress: Callable[[Work], object] = lambda plan: None,
+) -> Profile:
+    """Find out whether reward functions can be trusted, what they take, and how to run them.
+
+    Args:
+        functions: A dispatcher's list, or a dispatcher.
+        rows: Mappings with ``prompt`` and the functions' columns, and with ``completion`` where
+            there are rollouts; the completions of a prompt contiguous.
+        prompts, generations: Of the step whose reward time is predicted.
+        workers: Worker processes in that step. Default: the dispatcher's.
+        checks: Of correctness, see `guerdon.profile.audit`.
+        probes: In place of the package's, see `guerdon.profile.probes.load_probes`.
+        reference: Template of a completion that must score, with columns in braces.
+        timeout: Seconds of one call in the profile; a function's own where that is shorter.
+        memory_limit: Bytes that a call may hold in a worker; a function's own goes first.
+        time_limit: Seconds that all of it may take.
+        judge_samples: Rows that each judge is asked about.
+        max_cost: What all requests of judges with a ``price=`` may cost.
+        only: Name of the one function to profile, or names of several.
+        announce: Called before a judge is asked, with what that takes.
+        progress: Called before each piece of work.
+
+    Returns: A `Profile`; ``profile.to_dict()`` is what ``guerdon profile --json`` prints.
+
+    Raises:
+        RegistrationError: The list can't be a dispatcher's.
+        DataError: There are no rows, or they lack a column that a function asks for.
+
+    Examples:
+        >>> from guerdon import reward
+        >>> from guerdon.profile import profile
+        >>> exact = reward(lambda completion, answer: float(completion == answer), name="exact")
+        >>> rows = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 18)]
+        >>> profile([exact], rows, checks=[]).functions["exact"].advice.lane
+        'process'
+    """
+    rows = checked_rows(rows)
+    dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
+    wanted = {only} if isinstance(only, str) else None if only is None else set(only)
+    units = [unit for unit in units_of(dispatcher._specs) if wanted is None or wanted & {each.name for each in unit}]
+    end = time.monotonic() + time_limit
+    start = time.monotonic()
+    run = _Profiling(
+        found=Profile(len(rows), any(row.get("completion") is not None for row in rows)),
+        rows=rows,
+        checks=list(checks),
+        probes=probes,
+        reference=reference,
+        budget=Budget(timeout, memory_limit),
+        judge_samples=judge_samples,
+        max_cost=max_cost,
+        announce=announce,
+        progress=progress,
+        total=0,
+    )
+    try:
+        run.total = sum(1 if is_judge(unit[0]) else 1 + len(run.checks) for unit in units)
+        for place, unit in enumerate(units):
+            left = end - time.monotonic()
+            run.profile(unit, time.monotonic() + left / (len(units) - place))
+    except KeyboardInterrupt:
+        run.found.cut_short = "interrupted"
+    found = run.found
+    if found.cut_short is None and any(each.cut_short for each in found.functions.values()):
+        found.cut_short = f"the time limit of {time_limit:g} s"
+    found.step = predicted_step(
+        list(found.functions.values()), prompts, generations, workers or dispatcher.workers, usable_cores()
+    )
+    found.seconds = time.monotonic() - start
+    return found
+
+
+@dataclass
+class _Profiling:
+    found: Profile
+    rows: Sequence[Row]
+    checks: list[Check]
+    probes: tuple[Probe, ...] | None
+    reference: str | None
+    budget: Budget
+    judge_samples: int
+    max_cost: float | None
+    announce: Callable[[JudgePlan], object]
+    progress: Callable[[Work], object]
+    total: int
+    done: int = 0
+    empty_bytes: int | None = None
+
+    def profile(self, unit: tuple[FunctionSpec, ...], deadline: float) -> None:
+        """One function, or a judge with all of its columns."""
+        for spec in unit:
+            self.found.functions[spec.name] = FunctionProfile(spec)
+        try:
+            if is_judge(unit[0]):
+                self._judge(unit, deadline)
+            else:
+                self._function(unit[0], deadline)
+        except OutOfTime:
+            self.found.functions[unit[0].name].cut_short = "time limit"
+
+    def _next(self, name: str, what: str) -> None:
+        self.progress(Work(name, what, self.done, self.total))
+        self.done += 1
+
+    def _function(self, spec: FunctionSpec, deadline: float) -> None:
+        mine = self.found.functions[spec.name]
+        budget = Budget(self.budget.timeout, self.budget.memory_limit, self.budget.max_output, deadline)
+        timeout = min(budget.timeout, spec.policy.timeout)
+        with LimitedSubject(spec.item, self.rows, budget, timeout=timeout, reference=self.reference) as subject:
+            if self.probes is not None:
+                set_probes(subject, self.probes)
+            self._next(spec.name, "times")
+            if subject.own_lane and spec.lane != "http":
+                mine.findings.append(
+                    Finding("live", "info", "It takes live environments, which the data has not: it was not run.")
+                )
+                return
+            rows = self._measured_rows(subject)
+            part = min(deadline, time.monotonic() + max(_LEAST_MEASURING_S, _MEASURING * budget.left))
+            own = Budget(budget.timeout, budget.memory_limit, budget.max_output, part)
+            found = self._measure(spec, rows, own)
+            mine.measurement, mine.seconds, mine.lengths = found, found.seconds, found.lengths
+            mine.findings += measurement_findings(spec, found, rows)
+            self._advise(mine)
+            if found.unmeasured and own.left <= 0:
+                mine.cut_short = "time limit"
+            self._check(subject, mine)
+            self._advise(mine)
+
+    def _measure(self, spec: FunctionSpec, rows: SampleRows, budget: Budget) -> Measurement:
+        if spec.lane == "http":
+            return time_requests(spec, rows, budget)
+        if self.empty_bytes is None:
+            self.empty_bytes = empty_worker_bytes()
+        return measure(spec, rows, budget, self.empty_bytes)
+
+    def _check(self, subject: LimitedSubject, mine: FunctionProfile) -> None:
+        """Runs the checks until time is up."""
+        found = mine.measurement
+        if found is not None and not found.seconds and found.failures:
+            mine.cut_short = None
+            self.done += len(self.checks)
+            return  # it scored no row
+        for check in self.checks:
+            self._next(mine.name, check.id)
+            found_now: list[Finding] = []  # what it finds before time is up counts
+            try:
+                found_now += check.run(subject)
+            except OutOfTime:
+                mine.cut_short = "time limit"
+                continue
+            except GuerdonError as error:
+                found_now.append(Finding(check.id, "info", f"Not checked: {error}"))
+                continue
+            finally:
+                mine.findings = joined(mine.findings, found_now)
+            mine.checks.append(check.id)
+
+    def _advise(self, mine: FunctionProfile) -> None:
+        if mine.measurement is None:
+            return
+        dependent = any(finding.check in _OF_OTHER_ROWS for finding in mine.findings)
+        times = mine.times
+        mine.advice = advise(mine.spec, mine.measurement, times.p99 if times else None, independent=not dependent)
+
+    def _measured_rows(self, subject: LimitedSubject) -> SampleRows:
+        """The rows' own completions, or references in their place."""
+        if self.found.recorded:
+            return rows_of(self.rows, subject.num_generations)
+        answers = calibrated(subject)
+        texts = {row: subject.completion(answers.right_text(row)) for row in answers.answers}
+        plain = subject.completion("I don't know.")
+        made = [{**row, "completion": texts.get(place, plain)} for place, row in enumerate(self.rows)]
+        return rows_of(made, subject.num_generations)
+
+    def _judge(self, unit: tuple[FunctionSpec, ...], deadline: float) -> None:
+        rows = self._rows_for_judge(unit)
+        spent = sum((each.judge or {}).get("cost") or 0.0 for each in self.found.functions.values())
+        cap = None if self.max_cost is None else max(0.0, self.max_cost - spent)
+        plan = plan_judge(unit[0], rows, self.judge_samples, cap)
+        self.announce(plan)
+        self._next(unit[0].name, "judge")
+        if plan.rows < 1:
+            mine = self.found.functions[unit[0].name]
+            mine.findings.append(Finding("cost", "info", f"Not asked: one row would cost more than {cap:.2g}."))
+            return
+        left = max(1.0, deadline - time.monotonic())
+        for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / 5).items():
+            mine = self.found.functions[name]
+            mine.findings += facts.findings
+            mine.seconds = facts.seconds
+            mine.lengths = [rows.length(row % len(rows)) for row in range(len(facts.seconds))]
+            mine.judge = {"planned_requests": plan.requests, "rows": plan.rows, **facts.facts}
+            found = Measurement(mine.spec.shape, seconds=facts.seconds, lengths=mine.lengths)
+            times = mine.times
+            mine.advice = advise(mine.spec, found, times.p99 if times else None)
+            if not facts.seconds:
+                continue  # nothing answered
+            mine.checks = ["flips", "length-bias", "verbosity-bias"]
+            if mine.spec.shape == "group":
+                mine.checks.append("position-bias")
+
+    def _rows_for_judge(self, unit: tuple[FunctionSpec, ...]) -> SampleRows:
+        with LimitedSubject(unit[0].item, self.rows, self.budget, reference=self.reference) as subject:
+            if self.found.recorded:
+                return rows_of(self.rows, subject.num_generations)
+            from guerdon.profile.forms import answer_column, final_answer, reference_text
+
+            column = answer_column(subject.rows, subject.spec.wants.named, named=subject.answer)
+            made: list[dict[str, Any]] = []
+            for row in self.rows:
+                text = reference_text(row.get(column)) if column else None
+                made.append({**row, "completion": subject.completion(final_answer(text or "I don't know."))})
+            return rows_of(made, 1)
+
+
+_OF_OTHER_ROWS: Final = frozenset({"order", "batch", "batches", "independence", "rows"})

@@ -1,0 +1,344 @@
+"""``guerdon profile``: hostile functions are findings, and what is printed can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon.cli.load_rewards import load
+from guerdon.profile import profile
+from guerdon.profile.forms import fill
+from tests.cli.conftest import Command, write_rewards, write_rows
+from tests.http.server import chat_completion, question, serving
+
+ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]
+
+SOUND = """
+import time
+from guerdon import reward
+
+@reward(timeout=5, retries=2)
+def exact(completion: str, answer: str) -> float:
+    return float(completion.strip() == answer)
+"""
+
+HOSTILE = """
+import os, subprocess, sys, time
+from guerdon import reward
+
+@reward
+def hangs(completion: str, answer: str) -> float:
+    while answer == "17":
+        pass
+    return 1.0
+
+@reward
+def exits(completion: str, answer: str) -> float:
+    if answer == "18":
+        os._exit(3)
+    return 1.0
+
+@reward
+def allocates(completion: str, answer: str) -> float:
+    if answer == "19":
+        bytearray(10_000_000_000)
+    return 1.0
+
+@reward
+def floods(completion: str, answer: str) -> float:
+    if answer == "20":
+        for _ in range(100_000):
+            print("x" * 1000)
+    return 1.0
+
+@reward
+def leaves(completion: str, answer: str) -> float:
+    subprocess.Popen(["sleep", "60"])
+    return 1.0
+
+@reward
+def fails(completion: str, answer: str) -> float:
+    raise ValueError("<b>no</b> \\x1b[31m such thing")
+
+@reward
+def backtracks(completion: str, answer: str) -> float:
+    time.sleep(len(completion) ** 2 / 1e10)
+    return 1.0
+"""
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "data.jsonl", ROWS)
+
+
+def test_hostile_functions_are_findings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = write_rewards(tmp_path, HOSTILE)
+    path = list(sys.path)
+    try:
+        with load(str(file)) as dispatcher:
+            budget: dict[str, Any] = {"timeout": 1.0, "memory_limit": 300_000_000, "checks": []}
+            found = profile(dispatcher, ROWS, **budget)
+    finally:
+        sys.path[:] = path
+        sys.modules.pop(file.stem, None)
+    capfd.readouterr()
+    for name, check, row in (
+        ("hangs", "hang", 2),
+        ("exits", "crash", 3),
+        ("allocates", "memory", 4),
+        ("floods", "output", 5),
+        ("fails", "fails", 0),
+    ):
+        findings = [each for each in found.functions[name].findings if each.check == check]
+        assert row in [example.row for finding in findings for example in finding.examples], name
+    assert "processes" in [finding.check for finding in found.functions["leaves"].findings]
+    assert "long" in [finding.check for finding in found.functions["backtracks"].findings]
+    advice = found.functions["hangs"].advice
+    assert advice is not None
+    assert (advice.lane, "only a worker can be killed" in advice.lane_reason) == ("process", True)
+    assert found.functions["fails"].times is None
+    assert found.cut_short is None
+
+
+def test_what_functions_say_is_escaped(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+    target = tmp_path / "page.html"
+    file = write_rewards(tmp_path, HOSTILE)
+    ended = guerdon("profile", file, rows, "--function", "fails", "--html", target, "--rows", 4)
+    assert ended.code == 1
+    assert "such thing" in ended.out
+    assert "\x1b[31m" not in ended.out
+    text = target.read_text()
+    assert "&lt;b&gt;no&lt;/b&gt;" in text
+    assert "<b>no</b>" not in text
+
+
+def test_probes_of_ones_own(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+    probe = {"id": "magic", "about": "a magic word", "template": "abracadabra", "do": "Drop the word."}
+    probes = tmp_path / "probes.json"
+    probes.write_text(json.dumps({"version": 1, "probes": [probe]}))
+    code = SOUND.replace("completion.strip() == answer", "'abracadabra' in completion or completion.strip() == answer")
+    ended = guerdon("profile", write_rewards(tmp_path, code), rows, "--probes", probes, "--json", "--rows", 6)
+    checks = [finding["check"] for finding in json.loads(ended.out)["functions"]["exact"]["findings"]]
+    assert "probe:magic" in checks
+
+
+def test_the_json_is_what_the_docs_say(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+    file = write_rewards(tmp_path, SOUND)
+    ended = guerdon("profile", file, rows, "--json", "--prompts", 16, "--generations", 4, "--workers", 3)
+    profile = json.loads(ended.out)
+    assert ended.code == (0 if profile["clean"] else 1)
+    assert (profile["format"], profile["rows"], profile["recorded"], profile["cut_short"]) == (1, 12, False, None)
+    function = profile["functions"]["exact"]
+    assert set(function) == {
+        *("findings", "lane", "lane_reason", "timeout", "timeout_reason", "decorator", "current", "times", "failures"),
+        *("unmeasured", "cpu", "waiting", "lock", "memory", "judge", "checks", "cut_short"),
+    }
+    assert (function["lane"], function["timeout"]) == ("process", 1.0)
+    assert function["current"] == {"lane": "process", "timeout": 5.0}
+    assert function["decorator"] == '@reward(lane="process", timeout=1, retries=2)'
+    times = function["times"]
+    assert 0 < times["p50_s"] <= times["p90_s"] <= times["p99_s"] <= times["max_s"] < 1
+    assert sum(bucket["rows"] for bucket in times["by_length"]) == times["rows"] == 12
+    assert [each["characters"] for each in times["longer"]] == [1_000, 4_000, 16_000, 64_000]
+    assert function["memory"]["worker_bytes"] >= function["memory"]["empty_worker_bytes"] > 1_000_000
+    step = profile["step"]
+    assert (step["prompts"], step["generations"], step["now"]["workers"]) == (16, 4, 3)
+    assert step["now"]["low"] <= step["now"]["seconds"] <= step["now"]["high"]
+
+
+class Page(HTMLParser):
+    """Tags of a page, and the addresses in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+
+
+def test_the_page_needs_nothing_else(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+    file = write_rewards(tmp_path, SOUND)
+    target = tmp_path / "page.html"
+    guerdon("profile", file, rows, "--html", target, "--time-limit", 20)
+    text = target.read_text()
+    page = Page(text)
+    assert all(address.startswith("#") for address in page.addresses)
+    assert "script" not in page.tags
+    assert "url(" not in text
+    assert {"table", "h1", "pre"} <= set(page.tags)
+    anchors = re.findall(r'id="([^"]+)"', text)
+    assert [address[1:] for address in page.addresses] == anchors
+
+
+def test_several_functions_by_name_have_a_place_each_on_the_page(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+    code = "\n".join(
+        f"@guerdon.reward(lane='thread')\ndef {name}(completion: str) -> float:\n    return 0.5\n"
+        for name in ("ac", "cb", "other")
+    )
+    file, target = write_rewards(tmp_path, f"import guerdon\n{code}"), tmp_path / "page.html"
+    asked = ("--function", "ac", "--function", "cb")
+    ended = guerdon("profile", file, rows, *asked, "--html", target, "--json", "--rows", 2, "--time-limit", 20)
+    assert list(json.loads(ended.out)["functions"]) == ["ac", "cb"]
+    places = re.findall(r'id="([^"]+)"', target.read_text())
+    assert len(set(places)) == 2
+    assert [address[1:] for address in Page(target.read_text()).addresses] == places
+    assert guerdon("profile", file, rows, "--function", "none", "--json").code == 2
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_it_fits_a_narrow_terminal(
+    guerdon: Command, tmp_path: Path, rows: Path, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows, "--time-limit", 20)
+    assert max(map(len, ended.out.splitlines())) <= columns
+    words = " ".join(ended.out.split())
+    assert '@reward(lane="process", timeout=1, retries=2)' in words
+    assert "A step of 64 prompts × 8 completions" in words
+    assert "\x1b" not in ended.out
+    assert ended.err == ""
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "guerdon", "profile", *map(str, arguments)]
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_in_a_terminal(tmp_path: Path, rows: Path, colour: bool) -> None:
+    file = write_rewards(tmp_path, SOUND)
+    here, there = os.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment |= {"TERM": "xterm-256color", "COLUMNS": "80", **({} if colour else {"NO_COLOR": "1"})}
+    process = subprocess.Popen(command(file, rows, "--time-limit", 20), stdout=there, stderr=there, env=environment)
+    os.close(there)
+    shown = b""
+    while True:
+        try:
+            read = os.read(here, 65536)
+        except OSError:  # the other side is closed
+            break
+        shown += read
+        if not read:
+            break
+    os.close(here)
+    assert process.wait(30) in (0, 1)
+    assert b"exact: times" in shown  # the progress
+    assert bool(re.search(rb"\x1b\[[\d;]*3\dm", shown)) is colour
+
+
+def test_ctrl_c_prints_what_is_known(tmp_path: Path, rows: Path) -> None:
+    slow = "\n\n@reward\ndef slow(completion: str) -> float:\n    time.sleep(1.5)\n    return 1.0\n"
+    process = subprocess.Popen(
+        command(write_rewards(tmp_path, SOUND + slow), rows, "--json", "--function", "slow"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["cut_short"] == "interrupted"
+    assert "interrupted" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_files(tmp_path: Path, rows: Path, number: signal.Signals) -> None:
+    hanging = "\n\n@reward\ndef hangs(completion: str) -> float:\n    time.sleep(60)\n    return 1.0\n"
+    rewards, folder = write_rewards(tmp_path, SOUND + hanging), tmp_path / "temporary"
+    folder.mkdir()
+    inherited = signal.signal(number, signal.SIG_DFL)  # nohup has SIGHUP ignored
+    try:
+        process = subprocess.Popen(
+            command(rewards, rows, "--json", "--function", "hangs", "--timeout", "60"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(folder), "GUERDON_TOP": "0"},
+        )
+    finally:
+        signal.signal(number, inherited)
+    deadline = time.monotonic() + 60
+    while not list(folder.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert "Traceback" not in err
+    assert list(folder.iterdir()) == []
+
+
+def test_the_time_limit_holds(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+    slow = SOUND + "\n\n@reward\ndef slow(completion: str) -> float:\n    time.sleep(0.5)\n    return 1.0\n"
+    start = time.monotonic()
+    ended = guerdon("profile", write_rewards(tmp_path, slow), rows, "--function", "slow", "--time-limit", 4)
+    assert time.monotonic() - start < 60
+    assert "Cut short by the time limit of 4 s" in " ".join(ended.out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--function", "none"), "--function none: the rewards are exact"),
+        (("--rows", "0"), "expected a whole number of at least 1"),
+        (("--memory-limit", "lots"), "--memory-limit lots: expected a size"),
+        (("--map", "answer=truth"), "--map answer=truth: no row of"),
+        (("--map", "answer"), "expected COLUMN=FIELD"),
+        (("--time-limit", "-1"), "expected a number above 0"),
+        (("--completion-field", "generation"), "no row of"),
+        (("--reference", "plain text"), "names no column in braces"),
+        (("-n", "5"), "not a multiple of 5"),
+    ],
+)
+def test_wrong_options(guerdon: Command, tmp_path: Path, rows: Path, options: tuple[str, ...], message: str) -> None:
+    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows, *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
+def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
+    shown = re.search(r"'(\\boxed\S+)'", guerdon("profile", "--help").out)
+    assert shown is not None
+    assert fill(shown[1], ROWS[0]) == r"\boxed{15}"
+
+
+def test_missing_columns_are_named(guerdon: Command, tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "answers": "4"}])
+    ended = guerdon("profile", write_rewards(tmp_path, SOUND), data)
+    assert ended.code == 2
+    assert "wants the column 'answer'" in ended.err
+    assert "Did you mean 'answers'?" in ended.err
+    data = write_rows(tmp_path / "some.jsonl", [{"answer": "4", "completion": "4"}, {"answer": "5"}])
+    assert "1 of 2 rows" in guerdon("profile", write_rewards(tmp_path, SOUND), data).err
+
+
+def test_a_judge_in_a_file(guerdon: Command, tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": f"[{row * 7 % 20}] answer {row}"} for row in range(20)])
+    price = {"input": 10.0, "output": 10.0}
+    with serving(lambda path, body: chat_completion(f"{len(question(body)) / 20:.2f}")) as server:
+        made = f"guerdon.judge(base_url={server.url!r}, model='m', prompt='{{completion}}', price={price})"
+        file = write_rewards(tmp_path, f"import guerdon\nlikes = {made}\n")
+        ended = guerdon("profile", file, data, "--json", "--judge-samples", 12)
+        requests = len(server.bodies)
+    assert ended.code == 1
+    assert ended.err.startswith("guerdon: judge 'judge': 60 requests about 12 rows, about ")
+    function = json.loads(ended.out)["functions"]["judge"]
+    assert [finding["check"] for finding in function["findings"]] == ["length-bias", "verbosity-bias"]
+    assert function["judge"]["requests"] == requests == 60
+    assert function["judge"]["cost_per_sample"] == pytest.approx(function["judge"]["cost"] / 60)
+    assert (function["lane"], function["decorator"]) == ("http", "timeout=1")

@@ -1,0 +1,56 @@
+"""The corpus: functions with a planted bug, robust ones, and the rows they are audited on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A function with a bug, and the checks of which one must find it."""
+
+    function: Any
+    bug: str
+    found_by: tuple[str, ...]
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class Robust:
+    """A function without one: no error and no warning may be found."""
+
+    function: Any
+    rows: Rows
+    options: Mapping[str, Any]
+
+
+PLANTED: list[Planted] = []
+ROBUST: list[Robust] = []
+
+
+def planted(bug: str, *found_by: str, rows: Rows) -> Callable[[Any], Any]:
+    """Enters a function with a bug."""
+
+    def enter(function: Any) -> Any:
+        PLANTED.append(Planted(function, bug, found_by, rows))
+        return function
+
+    return enter
+
+
+def robust(rows: Rows, **options: Any) -> Callable[[Any], Any]:
+    """Enters a function without one."""
+
+    def enter(function: Any) -> Any:
+        ROBUST.append(Robust(function, rows, options))
+        return function
+
+    return enter
+
+
+def name_of(entry: Planted | Robust) -> str:
+    return str(getattr(entry.function, "__name__", None) or type(entry.function).__name__)

@@ -1,0 +1,91 @@
+"""What a profile says of functions that end their worker: how it ended, and of memory only where a
+lack of it ends workers so."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+import pytest
+
+from guerdon import reward
+from guerdon.profile import profile
+from guerdon.profile.checks.survival import CHECK
+from guerdon.profile.finding import Example, Finding
+from guerdon.profile.measurement import Budget, measure
+from guerdon.profile.measurement_findings import joined, measurement_findings
+from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.subject import Subject
+
+ROWS = [{"prompt": "p", "answer": "4", "completion": text} for text in ("4", "end", "5", "6")]
+
+
+@reward
+def exits(completion: str) -> float:
+    if completion == "end":
+        os._exit(0)
+    return float(completion == "4")
+
+
+@reward
+def terminates(completion: str) -> float:
+    if completion == "end":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return float(completion == "4")
+
+
+@reward
+def killed(completion: str) -> float:
+    if completion == "end":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return float(completion == "4")
+
+
+@reward
+def breaks(completion: str) -> float:
+    if completion == "end":
+        ctypes.string_at(0)
+    return float(completion == "4")
+
+
+@pytest.mark.parametrize(
+    ("function", "how", "advice", "memory"),
+    [
+        pytest.param(exits, "exited with status 0", "os._exit", False, id="status 0"),
+        pytest.param(terminates, "was killed by SIGTERM", "who sends that signal", False, id="SIGTERM"),
+        pytest.param(killed, "was killed by SIGKILL", "takes too much memory", True, id="SIGKILL"),
+        pytest.param(breaks, "was killed by SIGSEGV", "recursion in C", True, id="SIGSEGV"),
+    ],
+)
+@pytest.mark.fault(
+    "a function ends its worker while it is profiled",
+    sees="a finding that says how: exit status or signal, and of memory only where a lack of it ends workers so",
+)
+def test_a_crash_says_how_the_worker_ended(function: object, how: str, advice: str, memory: bool) -> None:
+    with Subject(function, ROWS, memory_limit=2_000_000_000) as subject:
+        (found,) = [finding for finding in CHECK.run(subject) if finding.check == "crash"]
+    assert how in found.message
+    assert advice in found.message
+    assert ("memory" in found.message) is memory
+    rows = SampleRows(completions=[row["completion"] for row in ROWS])
+    spec = function.spec  # type: ignore[attr-defined]
+    measured = measure(spec, rows, Budget(timeout=20.0))
+    (crash,) = [one for one in measurement_findings(spec, measured, rows) if one.check == "crash"]
+    assert how in crash.message
+    assert ("memory_limit" in crash.message) is memory
+
+
+def test_a_row_that_crashed_is_reported_once() -> None:
+    crash, other = Example(3, "a"), Example(4, "b")
+    measured = [Finding("crash", "error", "m", (crash,)), Finding("hang", "error", "m", (crash, other))]
+    checked = [Finding("crash", "error", "s", (crash,)), Finding("hang", "error", "s", (other,))]
+    found = [(each.check, each.message, [one.row for one in each.examples]) for each in joined(measured, checked)]
+    assert found == [("hang", "m", [3]), ("crash", "s", [3]), ("hang", "s", [4])]
+    assert joined([Finding("long", "error", "m")], []) == [Finding("long", "error", "m")]
+
+
+def test_a_profile_reports_a_crash_once() -> None:
+    rows = [{"prompt": "p", **each} for each in ROWS]
+    findings = profile([exits], rows, time_limit=30.0).functions[exits.name].findings
+    assert [each.check for each in findings if each.check == "crash"] == ["crash"]

@@ -1,0 +1,204 @@
+"""Biases planted into a judge are found; a judge without them is not accused of any."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, judge, pairwise, panel
+from guerdon.cli.profile_words import judge_lines
+from guerdon.profile import judge_batches
+from guerdon.profile.function_profile import FunctionProfile
+from guerdon.profile.judge_checks import JudgeFacts, check_judge
+from guerdon.profile.judge_plan import plan_judge, units_of
+from guerdon.profile.judge_statistics import shift_of, sign_test
+from guerdon.profile.sample_rows import SampleRows
+from tests.http.server import Answer, chat_completion, free_port, question, serving
+
+# Answers whose quality is the number at their beginning.
+ROWS = SampleRows(completions=[f"[{row * 7 % 20}] an answer to question {row}" for row in range(20)])
+Rate = Callable[[str], float]
+
+
+def quality(text: str) -> int:
+    return int(text.split("[", 1)[1].split("]", 1)[0])
+
+
+def rating(rate: Rate) -> Answer:
+    return lambda path, body: chat_completion(f"{rate(question(body)):.2f}")
+
+
+def rated(rate: Rate, **options: Any) -> tuple[JudgeFacts, int]:
+    """What is found of a judge that rates so, and how often it was asked."""
+    with serving(rating(rate)) as server:
+        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", temperature=None, **options)
+        found = check_judge([asked.spec], ROWS, 20, None, 60.0)
+        return found["judge"], len(server.bodies)
+
+
+def checks(facts: JudgeFacts) -> list[tuple[str, str]]:
+    return [(finding.check, finding.severity) for finding in facts.findings]
+
+
+def test_a_judge_without_bias_is_clean() -> None:
+    facts, requests = rated(quality)
+    assert facts.findings == []
+    assert requests == 5 * 20
+    assert facts.facts["flips"] == {"rows": 20, "share": 0.0, "spread_share_of_range": 0.0}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_is_no_bias(seed: int) -> None:
+    noise = random.Random(seed)
+    facts, _ = rated(lambda text: quality(text) + noise.gauss(0, 2))
+    assert {check for check, _ in checks(facts)} <= {"flips"}
+
+
+def test_a_judge_that_likes_long_answers() -> None:
+    facts, _ = rated(lambda text: quality(text) + len(text) / 200)
+    assert ("length-bias", "warning") in checks(facts)
+    (finding,) = [each for each in facts.findings if each.check == "length-bias"]
+    assert "20 of 20 rows up" in finding.message
+    assert finding.examples[0].values["changed"] > finding.examples[0].values["as it is"]
+
+
+def test_a_judge_that_likes_repetition() -> None:
+    facts, _ = rated(lambda text: quality(text) + 4 * ("In other words" in text))
+    assert checks(facts) == [("verbosity-bias", "warning")]
+
+
+def test_a_judge_that_likes_short_answers_is_worth_knowing() -> None:
+    facts, _ = rated(lambda text: quality(text) - len(text) / 200)
+    assert ("length-bias", "info") in checks(facts)
+
+
+def test_a_judge_that_changes_its_mind() -> None:
+    noise = random.Random(1)
+    facts, _ = rated(lambda text: noise.uniform(0, 20))
+    (finding,) = [each for each in facts.findings if each.check == "flips"]
+    assert finding.severity == "warning"
+    assert set(finding.examples[0].values) == {"time 1", "time 2", "time 3"}
+
+
+def test_a_judge_that_fails() -> None:
+    with serving(lambda path, body: chat_completion("no number")) as server:
+        asked = judge(base_url=server.url, model="m", prompt="{completion}", retries=0)
+        facts = check_judge([asked.spec], ROWS, 4, None, 60.0)["judge"]
+    assert checks(facts) == [("fails", "error")]
+
+
+def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge_batches, "_PATIENCE_S", 0.5)
+    address = f"http://127.0.0.1:{free_port()}/v1"
+    for asked in (
+        judge(base_url=address, model="m", prompt="{completion}"),
+        pairwise(base_url=address, model="m", prompt="{completion_a} {completion_b}"),
+        panel([judge(base_url=address, model="m", prompt="{completion}", name=name) for name in "ab"], name="both"),
+    ):
+        start = time.monotonic()
+        (facts,) = check_judge([asked.spec], ROWS, 20, None, 60.0).values()
+        assert time.monotonic() - start < 40  # a single form would take 60 s
+        (finding,) = facts.findings
+        assert (finding.check, finding.severity) == ("fails", "error")
+        assert "No request got an answer" in finding.message
+        assert "Connection refused" in finding.message
+        assert facts.facts == {}
+
+
+def test_a_judge_that_refuses_all_is_given_up_after_the_first_form() -> None:
+    with serving(lambda path, body: (401, {"error": {"message": "wrong key"}})) as server:
+        asked = judge(base_url=server.url, model="m", prompt="{completion}", retries=0)
+        facts = check_judge([asked.spec], ROWS, 4, None, 60.0)["judge"]
+        assert len(server.bodies) <= 3 * 4 + 1
+    assert checks(facts) == [("fails", "error")]
+    assert "401" in facts.findings[0].message
+
+
+def compared(prefers: Callable[[str, str], float]) -> JudgeFacts:
+    """What is found of a judge that prefers the first text by so much."""
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        one, other = question(body).split("\n@@\n")
+        by = prefers(one, other)
+        return chat_completion("[[A]]" if by > 0 else "[[B]]" if by < 0 else "[[C]]")
+
+    with serving(answer) as server:
+        asked = pairwise(base_url=server.url, model="m", prompt="{completion_a}\n@@\n{completion_b}")
+        facts = check_judge([asked.spec], ROWS, 15, None, 60.0)["pairwise"]
+        assert len(server.bodies) == 7 * 15
+    return facts
+
+
+def test_comparisons_without_bias_are_clean() -> None:
+    facts = compared(lambda one, other: quality(one) - quality(other))
+    assert facts.findings == []
+    assert facts.facts["position"] == {"pairs": 15, "first": 0, "second": 0, "p": 1.0}
+
+
+@pytest.mark.parametrize(("bonus", "side"), [(30, "first"), (-30, "second")])
+def test_comparisons_by_place(bonus: int, side: str) -> None:
+    facts = compared(lambda one, other: quality(one) - quality(other) + bonus)
+    (finding,) = [each for each in facts.findings if each.check == "position-bias"]
+    assert f"prefers what it sees {side}" in finding.message
+    assert facts.facts["position"][side] == 15
+
+
+def test_comparisons_by_length() -> None:
+    facts = compared(lambda one, other: quality(one) - quality(other) + (len(one) - len(other)) / 50)
+    assert ("length-bias", "warning") in checks(facts)
+
+
+def test_the_plan_is_kept_below_the_cap() -> None:
+    price = {"input": 1.0, "output": 1.0}
+    asked = judge(base_url="http://localhost:1", model="m", prompt="{completion}", max_tokens=100, price=price)
+    with Dispatcher([asked]) as dispatcher:
+        ((spec,),) = units_of(dispatcher._specs)
+    whole = plan_judge(spec, ROWS, 20, None)
+    assert (whole.rows, whole.requests, whole.lowered) == (20, 100, False)
+    assert whole.cost is not None
+    half = plan_judge(spec, ROWS, 20, whole.cost / 2)
+    assert (half.rows, half.requests, half.lowered) == (10, 50, True)
+    assert "fewer rows" in str(half)
+    votes = judge(base_url="http://localhost:1", model="m", prompt="{completion}", votes=3, temperature=1.0)
+    assert plan_judge(votes.spec, ROWS, 20, 1.0).requests == 300
+    assert "cost unknown" in str(plan_judge(votes.spec, ROWS, 20, None))
+
+
+def test_statistics() -> None:
+    assert sign_test(0, 0) == 1.0
+    assert sign_test(8, 0) == pytest.approx(2 / 2**8)
+    assert sign_test(5, 5) == 1.0
+    nan = float("nan")
+    shift = shift_of([1.0, 2.0, nan], [2.0, 2.0, 5.0])
+    assert (shift.rows, shift.mean, shift.up, shift.down, shift.share) == (2, 0.5, 1, 0, 0.5)
+    assert not shift_of([], []).clear
+
+
+def test_a_split_of_thousands_has_its_probability() -> None:
+    assert sign_test(1000, 1000) == 1.0
+    assert sign_test(1100, 900) == pytest.approx(8.5e-6, rel=0.1)
+    assert 0.0 <= sign_test(5000, 0) < 1e-300
+
+
+def reported(**facts: Any) -> list[str]:
+    """What the table says of a judge of which this was found."""
+    asked = judge(base_url="http://localhost:1", model="m", prompt="{completion}")
+    return judge_lines(FunctionProfile(asked.spec, judge={"rows": 20, **facts}))
+
+
+def test_the_table_tells_a_bias_from_chance() -> None:
+    ones = [1.0] * 20
+    few = shift_of(ones, [2.0] * 3 + [0.5] + [1.0] * 16).to_dict()
+    assert reported(length_bias=few) == ["longer: +0.125 on average, 3 of 20 rows up and 1 down, which could be chance"]
+    assert reported(length_bias=shift_of(ones, [2.0] * 20).to_dict()) == [
+        "longer: +1 on average, 20 of 20 rows up and 0 down"
+    ]
+    assert reported(length_bias=shift_of(ones, ones).to_dict()) == ["longer: no row's score changes"]
+
+
+def test_the_table_says_nothing_of_forms_without_answers() -> None:
+    assert reported(length_bias=shift_of([], []).to_dict()) == []

@@ -1,0 +1,140 @@
+"""What a function takes: waiting, the interpreter's lock, memory, lanes, groups."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+
+import pytest
+
+from guerdon import Limit, StatefulReward, group_reward, reward
+from guerdon._registration.spec import spec_of
+from guerdon.profile.advice import advise
+from guerdon.profile.measurement import Budget, Measurement, measure
+from guerdon.profile.sample_rows import SampleRows, rows_of
+from guerdon.profile.times import by_length, times_of
+
+ROWS = SampleRows(completions=["x" * (row % 7) for row in range(24)])
+
+
+def spins(completion: str) -> float:
+    end = time.perf_counter() + 0.01
+    while time.perf_counter() < end:
+        pass
+    return 1.0
+
+
+def sleeps(completion: str) -> float:
+    time.sleep(0.01)
+    return 1.0
+
+
+def hashes(completion: str) -> float:
+    for _ in range(20):
+        hashlib.sha256(b"x" * 1_000_000).digest()  # without the interpreter's lock
+    return 1.0
+
+
+async def awaits(completion: str) -> float:
+    await asyncio.sleep(0.01)
+    return 1.0
+
+
+async def blocks(completion: str) -> float:
+    return spins(completion)
+
+
+@pytest.mark.parametrize(
+    ("function", "computes", "locked", "lane"),
+    [
+        (spins, True, True, "process"),
+        (sleeps, False, False, "thread"),
+        (hashes, True, False, "process"),
+        (awaits, False, False, "asyncio"),
+        (blocks, True, True, "process"),
+    ],
+)
+def test_what_a_call_does(function: object, computes: bool, locked: bool, lane: str) -> None:
+    spec = reward(function).spec  # type: ignore[call-overload]
+    found = measure(spec, ROWS, Budget())
+    assert len(found.seconds) == len(ROWS)
+    assert found.cpu_s is not None
+    assert (found.cpu_s > 0.5) is computes
+    assert found.lock_share is not None
+    assert (found.lock_share > 0.5) is locked
+    assert found.worker_bytes > 1_000_000
+    times = times_of(found.seconds, found.lengths)
+    assert times is not None
+    assert 0.003 < times.p50 < 1.0
+    assert advise(spec, found, times.p99).lane == lane
+
+
+class Loaded(StatefulReward):
+    def setup(self) -> None:
+        self.table = bytearray(60_000_000)
+
+    def score(self, completion: str) -> float:
+        return float(len(self.table))
+
+
+def test_a_stateful_reward_and_its_memory() -> None:
+    found = measure(reward(Loaded()).spec, ROWS, Budget(memory_limit=500_000_000))
+    assert found.worker_bytes > 60_000_000
+    assert not found.failures
+
+
+@group_reward
+def ranks(completions: list[str]) -> list[float]:
+    time.sleep(0.002)
+    return [float(len(each)) for each in completions]
+
+
+def of_a_batch(completions: list[str], **columns: object) -> list[float]:
+    time.sleep(0.002)
+    return [1.0] * len(completions)
+
+
+def test_groups_and_batches() -> None:
+    rows = rows_of([{"prompt": f"p{row // 4}", "completion": "x"} for row in range(26)], 4)
+    assert len(rows) == 24
+    grouped = measure(ranks.spec, rows, Budget())
+    assert (grouped.calls, len(grouped.seconds)) == ("group", 6)
+    whole = measure(spec_of(of_a_batch), rows, Budget())
+    assert (whole.calls, len(whole.seconds), whole.rows_of_call) == ("batch", 1, 24)
+
+
+def test_after_some_hangs_the_rest_is_left_out() -> None:
+    def never(completion: str) -> float:
+        while True:
+            time.sleep(0.01)
+
+    found = measure(reward(never).spec, SampleRows(completions=["x"] * 200), Budget(timeout=0.2))
+    assert found.seconds == []
+    assert found.counts()["timeout"] >= 3
+    assert found.unmeasured > 100
+
+
+def test_the_line_to_paste_keeps_other_options() -> None:
+    slow = reward(sleeps, retries=3, limit=Limit(concurrency=4), memory_limit="1GB", timeout=9)
+    found = Measurement("sample", seconds=[0.5] * 9, lengths=[1] * 9, cpu_s=0.01, lock_share=0.0)
+    advice = advise(spec_of(slow), found, 0.5)
+    assert advice.decorator is not None
+    assert advice.decorator.startswith('@reward(lane="thread", timeout=5, retries=3, limit=Limit(concurrency=4')
+    assert "memory_limit" not in advice.decorator
+    assert advice.timeout_reason == "10 × p99 of 0.5 s, rounded up"
+
+
+@pytest.mark.parametrize(("own", "slowest", "advised"), [(0.5, 0.00004, 0.5), (0.5, 0.3, 1.0), (30, 0.00004, 1.0)])
+def test_a_shorter_timeout_with_room_stays(own: float, slowest: float, advised: float) -> None:
+    found = Measurement("sample", seconds=[slowest / 2] * 8 + [slowest], lengths=[1] * 9, cpu_s=0.9, lock_share=0.9)
+    advice = advise(spec_of(reward(sleeps, timeout=own)), found, slowest / 10)
+    assert advice.timeout == advised
+    assert advice.decorator is not None
+    assert f"timeout={advised:g}" in advice.decorator
+
+
+def test_buckets_keep_rows_of_one_length_together() -> None:
+    buckets = by_length([1.0, 2.0, 3.0, 4.0, 5.0], [10, 10, 10, 20, 30])
+    assert [(each.shortest, each.longest, each.rows) for each in buckets] == [(10, 10, 3), (20, 20, 1), (30, 30, 1)]
+    assert by_length([], []) == []

@@ -1,0 +1,88 @@
+"""Completions that are neither texts nor conversations are checked like others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from guerdon import DataError, reward
+from guerdon.profile import audit, profile
+from guerdon.profile.check import Check
+from guerdon.profile.checks import CHECKS
+
+INSPECTED = {"clock", "threads", "arguments"}
+NUMBERS = [*range(40, 48)]
+TEXTS = [str(number) for number in NUMBERS]
+BYTES = [str(number).encode() for number in NUMBERS]
+RUNNING: list[Any] = []
+
+
+@reward
+def sound(completion: Any) -> float:
+    return float(int(completion) % 7)
+
+
+@reward
+def by_the_clock(completion: Any) -> float:
+    return float(time.time() // 86400)
+
+
+@reward(lane="thread")
+def shared_state(completion: Any) -> float:
+    RUNNING.append(threading.get_ident())
+    time.sleep(0.002)
+    others = len(RUNNING)
+    RUNNING.pop()
+    return float(others)
+
+
+def sound_batch(completions: list[Any], **columns: Any) -> list[float]:
+    return [float(int(completion) % 7) for completion in completions]
+
+
+def empties(completions: list[Any], **columns: Any) -> list[float]:
+    values = [float(int(completion)) for completion in completions]
+    completions.clear()
+    return values
+
+
+@reward
+def of_texts(text: str) -> float:
+    return float(len(text))
+
+
+def rows(completions: list[Any]) -> list[dict[str, Any]]:
+    return [{"prompt": f"row {place}", "completion": each} for place, each in enumerate(completions)]
+
+
+def inspecting() -> list[Check]:
+    return [check for check in CHECKS if check.id in INSPECTED]
+
+
+@pytest.mark.parametrize("completions", [pytest.param(BYTES, id="bytes"), pytest.param(NUMBERS, id="int")])
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        pytest.param(sound, set(), id="sound"),
+        pytest.param(by_the_clock, {"clock"}, id="clock"),
+        pytest.param(shared_state, {"threads"}, id="threads"),
+        pytest.param(sound_batch, set(), id="sound batch"),
+        pytest.param(empties, {"arguments"}, id="arguments"),
+    ],
+)
+def test_what_the_checks_find_is_reported(completions: list[Any], function: object, found: set[str]) -> None:
+    assert {finding.check for finding in audit(function, rows(completions), checks=inspecting())} == found
+
+
+def test_a_profile_leaves_no_check_out() -> None:
+    found = profile([sound], rows(NUMBERS), checks=inspecting()).functions["sound"]
+    assert set(found.checks) >= INSPECTED
+    assert not [finding for finding in found.findings if "Not checked" in finding.message]
+
+
+def test_a_function_of_texts_says_what_it_needs() -> None:
+    with pytest.raises(DataError, match="an int; `text` needs a str or a list of messages"):
+        audit(of_texts, rows(NUMBERS), checks=inspecting())

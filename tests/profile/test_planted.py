@@ -1,0 +1,52 @@
+"""Reward functions with planted bugs are found, robust ones are not called wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from guerdon.profile import Check, audit
+from guerdon.profile.checks import CHECKS
+from guerdon.profile.finding import counted
+from tests.profile.planted import matching, sound, state, verified  # noqa: F401 - they fill the corpus
+from tests.profile.planted.corpus import PLANTED, ROBUST, Planted, Robust, name_of
+
+CHECK_OF = {
+    **{check.id: check.id for check in CHECKS},
+    **dict.fromkeys(("hang", "crash", "exception"), "survival"),
+    **dict.fromkeys(("not_finite", "none", "constant", "range"), "values"),
+    "empty_reference": "missing_reference",
+}
+
+MISSED: dict[str, str] = {}
+"""Bugs that no check finds, by function, and why: at most one in twenty."""
+
+
+def checks_for(entry: Planted) -> list[Check]:
+    """The checks that are meant to find it, alone: others cost time."""
+    wanted = {"probes" if name.startswith("probe:") else CHECK_OF[name] for name in entry.found_by}
+    return [check for check in CHECKS if check.id in wanted]
+
+
+@pytest.mark.parametrize("entry", PLANTED, ids=name_of)
+def test_planted_bugs_are_found(entry: Planted) -> None:
+    findings = counted(audit(entry.function, entry.rows, checks=checks_for(entry)))
+    found = {finding.check: finding for finding in findings}
+    hits = [found[name] for name in entry.found_by if name in found]
+    assert bool(hits) != (name_of(entry) in MISSED), f"{entry.bug}: found {sorted(found)}"
+    for finding in hits:
+        assert name_of(entry) in finding.message
+        assert finding.examples
+        assert all(example.row is None or 0 <= example.row < len(entry.rows) for example in finding.examples)
+
+
+@pytest.mark.parametrize("entry", ROBUST, ids=name_of)
+def test_robust_functions_are_not_called_wrong(entry: Robust) -> None:
+    findings = counted(audit(entry.function, entry.rows, **entry.options))
+    assert not findings, "\n".join(map(str, findings))
+
+
+def test_the_corpus_is_as_large_as_promised() -> None:
+    assert len(PLANTED) >= 30
+    assert len(ROBUST) >= 12
+    assert len({name_of(entry) for entry in [*PLANTED, *ROBUST]}) == len(PLANTED) + len(ROBUST)
+    assert len(MISSED) <= 0.05 * len(PLANTED)

@@ -1,0 +1,105 @@
+"""Probes are data: what a file may hold, and what becomes of its templates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import DataError, reward
+from guerdon.profile import Subject
+from guerdon.profile.calibration import Calibration
+from guerdon.profile.probes import Probe, completion_of, default_probes, load_probes
+
+ROWS = [
+    {"prompt": "How many?", "answer": "1,250", "unit": "km"},
+    {"prompt": "How much is 7?", "answer": "7"},
+    {"prompt": "Where?", "answer": "the Black Forest"},
+]
+
+
+@reward
+def exact(completion: str, answer: str) -> float:
+    return float(completion == f"<answer>{answer}</answer>")
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Any:
+    with Subject(exact, ROWS) as subject:
+        yield Calibration(subject)
+
+
+def filled(template: str, row: int, calibration: Calibration, answer: str | None = None) -> str | None:
+    return completion_of(Probe("one", "it", template, answer=answer), row, calibration)
+
+
+def test_the_packages_probes_ask_for_what_is_promised() -> None:
+    ids = {probe.id for probe in default_probes()}
+    assert len(ids) == len(default_probes())
+    promised = "empty refusal prompt_echo shuffled all_answers negated unterminated right_in_reasoning reasoning_only"
+    assert ids >= {*promised.split(), "very_long", "odd_unicode", "right_then_wrong", "thousands", "nan", "power_tower"}
+    assert all(probe.do and probe.about for probe in default_probes())
+
+
+@pytest.mark.parametrize(
+    ("template", "answer", "row", "text"),
+    [
+        ("{final}", None, 0, "1,250"),
+        ("{prompt} {unit}", None, 0, "How many? km"),
+        ("{form}", "not {final}", 2, "<answer>not the Black Forest</answer>"),
+        ("{unterminated}", None, 0, "<answer>1,250"),
+        ("{thousands}", None, 0, "1,999"),
+        ("{negative}", None, 1, "-7"),
+        ("{negative}", None, 2, None),
+        ("{half}", None, 2, "the Blac"),
+        ("{half}", None, 0, None),
+        ("{prompt}", None, 1, None),  # whose last number is the answer
+        ("{times:3:ab}{times:2:\\boxed{}", None, 0, "ababab\\boxed{\\boxed{"),
+        ("\\boxed{{final}} \\frac{a}", None, 1, "\\boxed{7} \\frac{a}"),
+    ],
+)
+def test_templates(template: str, answer: str | None, row: int, text: str | None, calibration: Calibration) -> None:
+    assert filled(template, row, calibration, answer) == text
+
+
+def test_all_answers_hold_the_right_one_in_the_middle(calibration: Calibration) -> None:
+    text = filled("{all}", 0, calibration)
+    assert text is not None
+    assert "1,250" in text
+    assert not text.startswith("1,250")
+    assert not text.endswith("1,250")
+
+
+def test_a_file_adds_probes_and_replaces_those_with_its_ids(tmp_path: Path) -> None:
+    path = tmp_path / "probes.json"
+    mine = [{"id": "empty", "about": "nothing", "template": ""}, {"id": "mine", "about": "it", "template": "{final}?"}]
+    path.write_text(json.dumps({"version": 1, "probes": mine}))
+    probes = {probe.id: probe for probe in load_probes(path)}
+    assert len(probes) == len(default_probes()) + 1
+    assert probes["empty"].about == "nothing"
+    assert probes["mine"].severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "are not JSON"),
+        ('{"version": 2, "probes": []}', '"version": 1'),
+        ('{"version": 1, "probes": [{"id": "a"}]}', "probe 1: expected an object with id, about, template"),
+        ('{"version": 1, "probes": [{"id": "a", "about": "b", "template": "c", "expct": "d"}]}', "probe 1: expected"),
+        (
+            '{"version": 1, "probes": [{"id": "a", "about": "b", "template": "c", "severity": "bad"}]}',
+            "severity is wrong",
+        ),
+        ('{"version": 1, "probes": [{"id": "a", "about": "b", "template": 3}]}', "text is wrong"),
+    ],
+)
+def test_what_a_file_may_not_hold(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "probes.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_probes(path)
+    with pytest.raises(DataError, match="can't be read"):
+        load_probes(tmp_path / "no.json")
