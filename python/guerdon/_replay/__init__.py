@@ -1,0 +1,117 @@
+"""Replay: the rollouts of a journal scored again, and how that differs.
+
+- `survey`, `chunks`: the journal, read in two passes, never as a whole.
+- `needs`, `scoring`: what functions ask for; their calls.
+- `rows`, `output`, `done`: what is written, and what an interrupted replay had written.
+- `compare`, `diff`: the arithmetic, and its sums over chunks.
+- `run`, `interrupts`, `result`, `versions`: one replay, and what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from guerdon._options import whole
+from guerdon._replay.result import ReplayResult, result_of
+from guerdon._replay.run import ReplayPlan, ReplayRun
+from guerdon._units import integer, number
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import DataError, RegistrationError
+
+__all__ = ["ReplayPlan", "ReplayResult", "ReplayRun", "replay", "result_of"]
+
+
+def replay(
+    journal: str | Path,
+    rewards: Dispatcher | Iterable[object],
+    *,
+    functions: Collection[str] | None = None,
+    failed_only: bool = False,
+    runs: Collection[str] | None = None,
+    steps: tuple[int | None, int | None] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    tolerance: float = 0.0,
+    moved: int = 20,
+    num_generations: int | None = None,
+    workers: int | None = None,
+    chunk: int = 512,
+) -> ReplayResult:
+    """Score the rollouts of a journal again, and compare.
+
+    The groups are put together as they were, so that functions of groups and batches,
+    ``finish_group``, panels and weights work. What a function needs must be in the journal: the
+    texts (``Journal(texts=True)``) or the columns that it names.
+
+    Args:
+        journal: The folder, or one of its parts. It is only read, but for streams of killed runs in
+            it, which become Parquet files.
+        rewards: Reward functions, or a `Dispatcher` with them, whose journal, trace and servers
+            are not used.
+        functions: Names of those that score; all by default. The others keep the rewards that the
+            journal has.
+        failed_only: Only cells that failed; a function that sees groups or batches is called on
+            each that has one.
+        runs: Only rows of these runs.
+        steps: Only rows of the steps from the first to the second, both included; None for no
+            bound.
+        out: Where the new rows go: a folder, as a journal of its own under the same keys, or a
+            ``.jsonl`` file.
+        resume: Go on with what an interrupted replay wrote to `out`: no row is scored or written
+            twice.
+        tolerance: Numbers no farther apart agree.
+        moved: How many moved samples of each function to keep.
+        num_generations: Samples of a group, where the journal leaves it open.
+        workers: Processes of the process lane; the dispatcher's by default.
+        chunk: Samples of a call into the engine; the last few chunks are lost when the process is
+            killed.
+
+    Returns:
+        Counts, the diff of each function and of the total, and what moved most.
+
+    Raises:
+        DataError: The journal lacks what a function asks for, or can't be read, or `out` can't be
+            used; the message says which. Nothing was scored.
+        RegistrationError: A function or an option can't work.
+
+    Examples:
+        >>> import tempfile, guerdon
+        >>> length = guerdon.reward(lambda text: float(len(text)), name="length")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     journal = guerdon.Journal(folder, texts=True)
+        ...     with guerdon.Dispatcher([length], journal=journal) as dispatcher:
+        ...         _ = dispatcher.score(completions=["a", "abc"], num_generations=2)
+        ...     guerdon.replay(folder, [length]).functions["length"]["diff"]["equal"]
+        2
+    """
+    if isinstance(functions, str) or isinstance(runs, str):
+        raise DataError("functions= and runs= take lists of names.")
+    if not 0 <= number(tolerance) < float("inf"):
+        raise DataError(f"tolerance={tolerance!r}: expected a number of at least 0.")
+    shown = integer(moved)
+    if shown is None or shown < 0:
+        raise DataError(f"moved={moved!r}: expected a whole number of at least 0.")
+    first, last = (None, None) if steps is None else steps
+    if first is not None and last is not None and first > last:
+        raise DataError(f"steps={steps!r}: the first step is behind the last.")
+    plan = ReplayPlan(
+        functions,
+        failed_only,
+        runs,
+        first,
+        last,
+        out,
+        resume,
+        float(tolerance),
+        shown,
+        whole("num_generations", num_generations),
+        whole("workers", workers),
+        whole("chunk", chunk) or 1,
+    )
+    if isinstance(rewards, (str, bytes)):
+        raise RegistrationError("rewards= takes functions or a Dispatcher; a file is for the command, guerdon replay.")
+    dispatcher = rewards if isinstance(rewards, Dispatcher) else Dispatcher(rewards)
+    run = ReplayRun(journal, dispatcher, plan)
+    run.run()
+    return result_of(run)

@@ -1,0 +1,383 @@
+"""The second pass over a journal: its samples in chunks of whole groups, ready to be scored.
+
+- A chunk holds samples of one writer and one group size, in the order of batch and sample.
+- Groups that lack samples come in chunks of their own, whose `whole` is False.
+- Memory holds the batches that are open at once, and one chunk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from guerdon._journal.schema import COLUMNS, import_arrow, plain_type, text_column
+from guerdon._replay.survey import BatchKey, BatchSummary, Survey, spans
+from guerdon.errors import DataError
+from guerdon.status import Status
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ABSENT", "Cells", "Chunk", "chunks"]
+
+ABSENT: Final = 255
+"""The status of a cell of which the journal has no row."""
+
+_ROWS: Final = 4096
+_MOST_BUFFERED: Final = 1 << 17
+"""Rows of one open batch; a larger one is scored group by group before it is complete."""
+
+_LABELS: Final = [status.label for status in Status]
+_PART: Final = "part"
+"""The column of a chunk that says in which part each row was."""
+
+
+@dataclass(eq=False)
+class Cells:
+    """One function's outcomes on the samples of a chunk, ``[S]`` each.
+
+    Attributes:
+        reward: float32, NaN where there is none.
+        status: uint8, `ABSENT` where there is no row.
+        weight: float32.
+        row: The row of the chunk's table; -1 without one.
+    """
+
+    reward: NDArray[np.float32]
+    status: NDArray[np.uint8]
+    weight: NDArray[np.float32]
+    row: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, samples: int) -> Cells:
+        return cls(
+            np.full(samples, np.nan, np.float32),
+            np.full(samples, ABSENT, np.uint8),
+            np.full(samples, np.nan, np.float32),
+            np.full(samples, -1, np.int64),
+        )
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        return np.asarray(self.status != ABSENT)
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        return np.asarray((self.status >= Status.TIMEOUT) & (self.status <= Status.CANCELLED))
+
+
+class Chunk:
+    """Samples of a journal.
+
+    Args:
+        table: Their rows, those of a sample together.
+        starts: The first row of each sample, and the number of rows.
+        functions: Of the whole journal.
+        size: Samples of a group; 1 where `whole` is False.
+        whole: Whether all groups are.
+        survey: Of the journal.
+    """
+
+    def __init__(
+        self, writer: str, table: Any, starts: NDArray[np.int64], size: int, *, whole: bool, survey: Survey
+    ) -> None:
+        self.writer = writer
+        self.table = table
+        self.size = size
+        self.whole = whole
+        self._starts = starts
+        self._survey = survey
+        first = starts[:-1]
+        self.batch: NDArray[np.uint64] = _numbers(table, "batch")[first]
+        self.sample: NDArray[np.int64] = _numbers(table, "sample")[first].astype(np.int64)
+        self.group: NDArray[np.int64] = _numbers(table, "group")[first].astype(np.int64)
+        self.repeated = 0
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @cached_property
+    def cells(self) -> dict[str, Cells]:
+        """By function of the journal; those without a row here are left out."""
+        found: dict[str, Cells] = {}
+        rows = self.table.num_rows
+        codes = _codes(self.table, "function", self._survey.functions)
+        sample = np.repeat(np.arange(len(self)), np.diff(self._starts))
+        reward = _floats(self.table, "reward")
+        weight = _floats(self.table, "weight")
+        status = _codes(self.table, "status", _LABELS)
+        if status.size and status.min() < 0:
+            row = int(np.flatnonzero(status < 0)[0])
+            raise DataError(
+                f"the journal has a status {self.table['status'][row].as_py()!r}, which is none of Guerdon's."
+            )
+        for code, name in enumerate(self._survey.functions):
+            mine = np.flatnonzero(codes == code)
+            if not mine.size:
+                continue
+            mine = mine[::-1]  # of two rows of a cell the first one stays
+            cells = found[name] = Cells.empty(len(self))
+            cells.reward[sample[mine]] = reward[mine]
+            cells.status[sample[mine]] = status[mine].astype(np.uint8)
+            cells.weight[sample[mine]] = weight[mine]
+            cells.row[sample[mine]] = mine
+        self.repeated = rows - sum(int(cells.there.sum()) for cells in found.values())
+        return found
+
+    @cached_property
+    def is_summed(self) -> NDArray[np.bool_]:
+        """Samples whose total was that of the other functions where one had failed."""
+        parts = self._survey.parts
+        summed = [place for place in self._parts if parts[place].facts.incomplete == "sum"]
+        return np.isin(self._part_of_row[self.first_rows], summed)
+
+    def has(self, name: str) -> bool:
+        """Whether there is the text column `name`."""
+        return any(name in self._kinds(part) for part in self._parts)
+
+    def values(self, name: str) -> list[Any]:
+        """What the functions got of the column `name`, one value a sample; None where the journal
+        has none."""
+        column = self.table[text_column(name)]
+        places = self._first_filled(column)
+        texts = column.take(import_arrow().array(places)).to_pylist()
+        if all(self._kinds(part).get(name, "text") == "text" for part in self._parts):
+            return list(texts)
+        parts = self._part_of_row[places].tolist()
+        return [self._decoded(name, text, part) for text, part in zip(texts, parts, strict=True)]
+
+    def value(self, name: str, sample: int) -> Any:
+        """What the functions got of the column `name` for the sample at this place."""
+        rows = range(int(self._starts[sample]), int(self._starts[sample + 1]))
+        column = self.table[text_column(name)]
+        row = next((row for row in rows if column[row].is_valid), rows[0])
+        return self._decoded(name, column[row].as_py(), int(self._part_of_row[row]))
+
+    def texts(self, name: str) -> tuple[list[str | None], str]:
+        """The text column `name` as it stands in the journal, one text a sample, and its kind; one
+        that has both kinds is JSON."""
+        column = self.table[text_column(name)]
+        places = self._first_filled(column)
+        texts: list[str | None] = column.take(import_arrow().array(places)).to_pylist()
+        kinds = {part: self._kinds(part).get(name) for part in self._parts}
+        found = {kind for kind in kinds.values() if kind is not None}
+        if len(found) < 2:
+            return texts, next(iter(found), "text")
+        parts = self._part_of_row[places].tolist()
+        pairs = zip(texts, parts, strict=True)
+        return [t if t is None or kinds[p] == "json" else json.dumps(t) for t, p in pairs], "json"
+
+    def cut(self, samples: NDArray[np.int64]) -> Chunk:
+        """A chunk of some of the samples, by place."""
+        counts = np.diff(self._starts)[samples]
+        rows = np.concatenate([np.arange(self._starts[s], self._starts[s + 1]) for s in samples])
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return Chunk(self.writer, self.table.take(rows), starts, self.size, whole=self.whole, survey=self._survey)
+
+    @cached_property
+    def first_rows(self) -> NDArray[np.int64]:
+        """The first row of each sample."""
+        return self._starts[:-1]
+
+    @cached_property
+    def _part_of_row(self) -> NDArray[np.int64]:
+        return np.asarray(_numbers(self.table, _PART), np.int64)
+
+    @cached_property
+    def _parts(self) -> list[int]:
+        return sorted(set(self._part_of_row.tolist()))
+
+    def _kinds(self, part: int) -> dict[str, str]:
+        return self._survey.kinds[part]
+
+    def _decoded(self, name: str, text: str | None, part: int) -> Any:
+        if text is None or self._kinds(part).get(name, "text") == "text":
+            return text
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise DataError(
+                f"{self._survey.parts[part].path} says that its column {text_column(name)!r} is JSON, and a value is not: "
+                f"{error}."
+            ) from None
+
+    def _first_filled(self, values: Any) -> NDArray[np.int64]:
+        """Of each sample the first row whose value is not null; any without one."""
+        places = np.arange(len(values))
+        filled = np.where(values.is_valid().to_numpy(), places, len(values))
+        first = np.minimum.reduceat(filled, self._starts[:-1]) if len(values) else filled
+        return np.asarray(np.where(first < len(values), first, self._starts[:-1]))
+
+
+def chunks(survey: Survey, texts: Iterable[str], size: int, *, batches: bool) -> Iterator[Chunk]:
+    """The samples that count, in the order of the journal.
+
+    Args:
+        texts: Names of the text columns to read.
+        size: Samples of a chunk, rounded up to whole groups.
+        batches: Each chunk is one whole batch.
+    """
+    columns = (*COLUMNS, *(text_column(name) for name in texts))
+    writers: dict[str, list[int]] = {}
+    for place, part in enumerate(survey.parts):
+        if part.limit:
+            writers.setdefault(part.writer, []).append(place)
+    for writer, places in writers.items():
+        ready = _Ready(writer, survey, size, batches=batches)
+        open_batches: dict[BatchKey, _BatchRows] = {}
+        for key, slices in _slices(survey, writer, places, columns):
+            summary = survey.batches[key]
+            batch = open_batches.setdefault(key, _BatchRows())
+            batch.add(slices)
+            if batch.seen == summary.rows:
+                yield from ready.add(key, summary, open_batches.pop(key).slices)
+            elif not batches and batch.buffered > _MOST_BUFFERED:
+                done, left = _complete_groups(batch.slices, summary)
+                batch.keep(left)
+                if done:
+                    yield from ready.add(key, summary, done)
+        for key, batch in open_batches.items():  # a part that changed between the two passes
+            yield from ready.add(key, survey.batches[key], batch.slices)
+        yield from ready.flush()
+
+
+class _BatchRows:
+    """The rows of one batch so far."""
+
+    def __init__(self) -> None:
+        self.slices: list[Any] = []
+        self.seen = self.buffered = 0
+
+    def add(self, rows: Any) -> None:
+        self.slices.append(rows)
+        self.seen += rows.num_rows
+        self.buffered += rows.num_rows
+
+    def keep(self, slices: list[Any]) -> None:
+        self.slices = slices
+        self.buffered = sum(rows.num_rows for rows in slices)
+
+
+class _Ready:
+    """Rows of whole batches that make the next chunk."""
+
+    def __init__(self, writer: str, survey: Survey, size: int, *, batches: bool) -> None:
+        self._writer = writer
+        self._survey = survey
+        self._size = size
+        self._batches = batches
+        self._slices: list[Any] = []
+        self._rows = 0
+        self._samples = 0
+        self._of: tuple[str, int, int] | None = None
+
+    def add(self, key: BatchKey, summary: BatchSummary, slices: list[Any]) -> Iterator[Chunk]:
+        """Adds rows of one batch, and gives the chunks that are full."""
+        of = (key[1], key[2], summary.size)
+        if self._slices and (self._batches or of != self._of):
+            yield from self.flush()
+        self._of = of
+        self._slices += slices
+        rows = sum(each.num_rows for each in slices)
+        self._samples += rows // max(1, bin(summary.functions).count("1"))
+        if self._batches or self._samples >= self._size:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Chunk]:
+        """The chunks of all rows so far."""
+        if not self._slices or self._of is None:
+            return
+        arrow = import_arrow()
+        table = arrow.Table.from_batches(self._slices)
+        size = self._of[2]
+        self._slices, self._samples = [], 0
+        table, starts = _by_sample(table)
+        chunk = Chunk(self._writer, table, starts, max(size, 1), whole=True, survey=self._survey)
+        whole = _whole(chunk, size)
+        if self._batches and not whole.all():
+            whole[:] = False  # a function of the batch can't see it all
+        places = np.flatnonzero(whole)
+        step = len(places) if self._batches else -(-self._size // max(size, 1)) * max(size, 1)
+        if len(places) == len(chunk) <= step:
+            yield chunk
+        else:
+            for first in range(0, len(places), max(step, 1)):
+                yield chunk.cut(places[first : first + step])
+        rest = np.flatnonzero(~whole)
+        for first in range(0, len(rest), self._size):
+            part = chunk.cut(rest[first : first + self._size])
+            part.whole, part.size = False, 1
+            yield part
+
+
+def _slices(
+    survey: Survey, writer: str, places: Sequence[int], columns: Sequence[str]
+) -> Iterator[tuple[BatchKey, Any]]:
+    """The rows of a writer that count, by stretches of one batch."""
+    arrow = import_arrow()
+    types = {name: plain_type(name) for name in columns}
+    for place in places:
+        for _, read in survey.parts[place].batches(columns, _ROWS, types=types, among=survey.selection.filter()):
+            rows = survey.selection.rows(read)
+            if not rows.num_rows:
+                continue
+            mark = arrow.array(np.full(rows.num_rows, place, np.int32))
+            marked = arrow.RecordBatch.from_arrays([*rows.columns, mark], names=[*columns, _PART])
+            for run, rank, number, start, end in spans(rows):
+                yield (writer, run, rank, number), marked.slice(start, end - start)
+
+
+def _complete_groups(slices: list[Any], summary: BatchSummary) -> tuple[list[Any], list[Any]]:
+    """The rows of the groups that are complete, and all others."""
+    table = import_arrow().Table.from_batches(slices)
+    group = _numbers(table, "group").astype(np.int64)
+    counts = np.bincount(group)
+    full = counts == summary.size * bin(summary.functions).count("1")
+    done = full[group]
+    if not done.any():
+        return [], slices
+    rest = table.take(np.flatnonzero(~done))
+    return table.take(np.flatnonzero(done)).to_batches(), rest.to_batches()
+
+
+def _by_sample(table: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The table in the order of batch and sample, and where each sample begins."""
+    batch, sample = _numbers(table, "batch"), _numbers(table, "sample")
+    order = np.lexsort((sample, batch))
+    if not np.array_equal(order, np.arange(len(order))):
+        table, batch, sample = table.take(order), batch[order], sample[order]
+    changes = (batch[1:] != batch[:-1]) | (sample[1:] != sample[:-1])
+    return table, np.concatenate([[0], np.flatnonzero(changes) + 1, [len(batch)]]).astype(np.int64)
+
+
+def _whole(chunk: Chunk, size: int) -> NDArray[np.bool_]:
+    """Of each sample whether its group has all of its samples, in their places."""
+    if size == 0:
+        return np.zeros(len(chunk), bool)
+    right = chunk.group == chunk.sample // size
+    keys = np.stack([chunk.batch.astype(np.int64), chunk.group])
+    changes = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
+    ids = np.concatenate([[0], np.cumsum(changes)])
+    counts = np.bincount(ids)
+    wrong = np.bincount(ids, weights=~right)
+    return np.asarray(((counts == size) & (wrong == 0))[ids])
+
+
+def _numbers(table: Any, name: str) -> Any:
+    return table[name].to_numpy()
+
+
+def _floats(table: Any, name: str) -> NDArray[np.float32]:
+    return np.asarray(table[name].to_numpy(), np.float32)
+
+
+def _codes(table: Any, name: str, known: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each value among those known; -1 for one that is not."""
+    arrow = import_arrow()
+    places = arrow.compute.index_in(table[name], value_set=arrow.array(known, arrow.string()))
+    return np.asarray(places.fill_null(-1).to_numpy(), np.int64)

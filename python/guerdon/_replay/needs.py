@@ -1,0 +1,135 @@
+"""What functions ask for, and what a journal has of it: decided before any call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from guerdon._registration.signature import RECORDERS, Wants
+from guerdon._registration.spec import FunctionSpec
+from guerdon._submit.token_counts import counting
+from guerdon.errors import DataError
+
+if TYPE_CHECKING:
+    from guerdon._replay.survey import Survey
+
+__all__ = ["Needs", "needs"]
+
+_OF_RESERVED: Final = {
+    "prompt": "prompt",
+    "prompts": "prompt",
+    "completion": "completion",
+    "completions": "completion",
+    "text": "completion",
+    "texts": "completion",
+    "completion_ids": "completion_ids",
+}
+"""The journal's text column of each reserved name; those without one are never in a journal."""
+
+
+@dataclass
+class Needs:
+    """What is read and passed to the functions.
+
+    Attributes:
+        completions: Whether some function gets them.
+        prompts: Likewise.
+        columns: Names of the dataset's columns that some function gets.
+        notes: What a reader of the results should know: a sentence each.
+    """
+
+    completions: bool = False
+    prompts: bool = False
+    columns: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[str]:
+        """The text columns to read."""
+        own = [name for name, wanted in (("prompt", self.prompts), ("completion", self.completions)) if wanted]
+        return [*own, *self.columns]
+
+
+def needs(specs: Sequence[FunctionSpec], survey: Survey) -> Needs:
+    """What these functions get from the journal.
+
+    Raises:
+        DataError: It lacks something that a function can't do without; the message names all.
+    """
+    available = survey.available()
+    parts = survey.parts_with_rows()
+    found = Needs()
+    columns: dict[str, None] = {}
+    lacking: dict[str, list[str]] = {}
+    for spec in specs:
+        for called, wants in _wants(spec):
+            takes_all = wants.everything or wants.row
+            for name in wants.named:
+                if name in RECORDERS:
+                    continue
+                text = _OF_RESERVED.get(name) if name in wants.reserved else name
+                having = available.get(text, []) if text is not None else []
+                if len(having) < len(parts) and name in wants.required:
+                    lacking.setdefault(called, []).append(_lacks(name, text, len(having), len(parts)))
+                elif not having:
+                    if text is not None:
+                        found.notes.append(
+                            f"{called!r} uses its default for {name!r}, which the journal lacks: in training it may have "
+                            "got the value."
+                        )
+                else:
+                    _take(found, columns, text)
+            if wants.everything and "completion" not in available:
+                lacking.setdefault(called, []).append(_lacks("completions", "completion", 0, len(parts)))
+            if takes_all:
+                given = [name for name in available if name not in ("prompt", "completion")]
+                columns.update(dict.fromkeys(given))
+                shown = ", ".join(map(repr, given)) or "none"
+                found.notes.append(f"{called!r} takes all columns: it gets those that the journal has ({shown}).")
+                if wants.everything:
+                    for text in ("prompt", "completion"):
+                        if text in available:
+                            _take(found, columns, text)
+    if lacking:
+        raise DataError(_message(lacking, available))
+    found.columns = list(columns)
+    found.notes = list(dict.fromkeys(found.notes))
+    return found
+
+
+def _wants(spec: FunctionSpec) -> Iterator[tuple[str, Wants]]:
+    yield spec.name, spec.wants
+    if spec.finish is not None:
+        yield f"{spec.name}.finish_group", spec.finish
+    counts = counting(spec)
+    if counts is not None:
+        yield f"{spec.name}, Limit(tokens=)", counts.wants
+
+
+def _take(found: Needs, columns: dict[str, None], text: str | None) -> None:
+    if text == "prompt":
+        found.prompts = True
+    elif text == "completion":
+        found.completions = True
+    elif text is not None:
+        columns[text] = None
+
+
+def _lacks(name: str, text: str | None, having: int, parts: int) -> str:
+    what = f"the {text}" if text in ("prompt", "completion") else f"the column {name!r}"
+    if text is None:
+        return f"{name!r}, which no journal keeps"
+    return f"{what} (only {having} of {parts} parts have it)" if having else what
+
+
+def _message(lacking: dict[str, list[str]], available: Iterable[str]) -> str:
+    lines = ["the journal lacks what functions ask for, so nothing was scored:"]
+    lines += [f"  {called!r}: {', '.join(dict.fromkeys(names))}" for called, names in lacking.items()]
+    there = [f"the {name}" if name in ("prompt", "completion") else f"the column {name!r}" for name in available]
+    lines.append(f"It has: {', '.join(there) or 'no texts and no columns'}.")
+    lines.append(
+        "A later run keeps them with Journal(folder, texts=True, columns=[…]). To replay the other functions alone, name "
+        "them: --function NAME, functions=[…]."
+    )
+    return "\n".join(lines)

@@ -1,0 +1,366 @@
+"""One replay: chunks of the journal through the functions, into OUT and the diff.
+
+- Everything that can't work is refused before any call, and before anything is written.
+- Chunks are written in the order of the journal. What ends the replay early loses those in flight;
+  Ctrl-C first writes the cells that are finished.
+- The sum over two replays, the second resuming the first, is that of one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from guerdon._journal.dispatcher_facts import facts_text
+from guerdon._journal.parts import find_parts
+from guerdon._journal.selection import Selection
+from guerdon._replay.chunks import ABSENT, Cells, Chunk, chunks
+from guerdon._replay.diff import Diff, Side
+from guerdon._replay.done import DoneRows
+from guerdon._replay.interrupts import deferred_interrupts
+from guerdon._replay.needs import needs
+from guerdon._replay.output import Output, check_output, open_output
+from guerdon._replay.rows import rows_of
+from guerdon._replay.scoring import Outcomes, Scorer, Submitted
+from guerdon._replay.survey import survey
+from guerdon._replay.versions import versions_of
+from guerdon._result.usage import add_usage
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import DataError
+from guerdon.status import Status
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from guerdon.results import RewardBatch
+
+__all__ = ["FunctionCounts", "ReplayPlan", "ReplayRun"]
+
+_IN_FLIGHT: Final = 4096
+"""Samples that are being scored at once, about."""
+_MIN_JUDGED: Final = 8
+_MOST_REASONS: Final = 1000
+_EXAMPLES: Final = 5
+
+
+_InFlight = deque[tuple[Submitted, Mapping[str, "NDArray[np.bool_]"], Mapping[str, Side]]]
+"""Chunks that are being scored, each with the cells that were wanted and those that were there."""
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """What a replay is asked for; see `guerdon.replay`."""
+
+    functions: Collection[str] | None = None
+    failed_only: bool = False
+    runs: Collection[str] | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+    out: str | Path | None = None
+    resume: bool = False
+    tolerance: float = 0.0
+    moved: int = 20
+    num_generations: int | None = None
+    workers: int | None = None
+    chunk: int = 512
+
+
+@dataclass
+class FunctionCounts:
+    """What became of one function's calls in this replay.
+
+    Attributes:
+        status: Cells by status, indexed by `Status`.
+        reasons: Of failures.
+        resumed: Cells that an earlier replay had scored.
+        left_out: Cells of groups or batches that lack samples, which it was not called on.
+    """
+
+    status: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Status), np.int64))
+    reasons: Counter[str] = field(default_factory=Counter)
+    resumed: int = 0
+    left_out: int = 0
+
+    @property
+    def scored(self) -> int:
+        return int(self.status.sum())
+
+    @property
+    def failed(self) -> int:
+        return int(sum(self.status[status] for status in Status if status.failed))
+
+    def add(self, outcomes: Outcomes) -> None:
+        called = outcomes.status[outcomes.status != ABSENT]
+        self.status += np.bincount(called, minlength=len(Status))
+        for reason, _ in outcomes.reasons.values():
+            if reason in self.reasons or len(self.reasons) < _MOST_REASONS:
+                self.reasons[reason] += 1
+
+
+class ReplayRun:
+    """A replay that was planned and checked.
+
+    Args:
+        journal: Folder, or one part.
+        dispatcher: With the functions; never used to score, so that it writes nothing.
+
+    Raises:
+        DataError: The journal, OUT or the plan can't be used.
+        RegistrationError: The functions can't.
+    """
+
+    def __init__(self, journal: str | Path, dispatcher: Dispatcher, plan: ReplayPlan) -> None:
+        self.journal, self.plan, self.dispatcher = journal, plan, dispatcher
+        if plan.out is not None:
+            check_output(plan.out, journal, resume=plan.resume)
+        elif plan.resume:
+            raise DataError("there is nothing to resume without an output: name it, -o OUT (out=).")
+        self.scorer = Scorer(dispatcher, plan.functions, plan.workers)
+        selection = Selection(None if plan.runs is None else frozenset(plan.runs), plan.first_step, plan.last_step)
+        self.parts = find_parts(journal)
+        self.survey = survey(self.parts, selection, plan.num_generations)
+        if plan.failed_only and not set(self.scorer.names) & set(self.survey.functions):
+            raise DataError(
+                f"failed_only: none of these functions is in the journal, whose functions are {', '.join(self.survey.functions)}."
+            )
+        self.needs = needs(self.scorer.specs, self.survey)
+        self.versions = versions_of(self.scorer.specs)
+        given = dispatcher.options["weights"]
+        self.weights: dict[str, float] = (
+            {} if given is None else dict(zip(dispatcher.names, _own(dispatcher), strict=True))
+        )
+        self.done = DoneRows()
+        self.output: Output | None = None
+        if plan.out is not None:
+            if plan.resume:
+                self.done = DoneRows.read(plan.out)
+                self._refuse_other_versions()
+            self.output = open_output(plan.out)
+        self.diff = Diff(self.weights, dispatcher.options["incomplete"], plan.tolerance, plan.moved)
+        self._facts = facts_text(dispatcher._specs, dispatcher.options["incomplete"])
+        self.counts = {name: FunctionCounts() for name in self.scorer.names}
+        self.used: dict[str, dict[str, float]] = {}
+        self.groups = self.incomplete_groups = self.repeated_rows = self.samples = 0
+        self.incomplete: list[dict[str, Any]] = []
+        self.complete = False
+
+    def run(self, progress: Callable[[int], None] = lambda samples: None) -> None:
+        """Score, write and compare.
+
+        Args:
+            progress: Called with the number of samples that were done since the last time.
+        """
+        in_flight: _InFlight = deque()
+        waiting = 0
+        try:
+            for chunk in self._chunks():
+                done = self.done.of(chunk, self.scorer.names)
+                wanted = self._wanted(chunk, done)
+                while in_flight and waiting + len(chunk) > _IN_FLIGHT:
+                    finished = self._finish(in_flight)
+                    waiting -= finished
+                    progress(finished)
+                in_flight.append((self.scorer.submit(chunk, wanted, self.needs), wanted, done))
+                waiting += len(chunk)
+            while in_flight:
+                progress(self._finish(in_flight))
+            self.complete = True
+        except KeyboardInterrupt:
+            with deferred_interrupts():
+                self._write_finished(in_flight)
+            raise
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the functions' engines and complete the output."""
+        self.scorer.close()
+        if self.output is not None:
+            self.output.close()
+            self.output = None
+
+    def breaches(self) -> list[str]:
+        """A message for each function that failed more often than allowed."""
+        messages = []
+        default: float = self.dispatcher.options["max_failure_rate"]
+        for spec in self.dispatcher._specs:
+            counts = self.counts.get(spec.name)
+            if counts is None:
+                continue
+            called = counts.scored - int(counts.status[Status.SKIPPED])
+            own = spec.policy.max_failure_rate
+            limit = default if own is None else own
+            found = f"too many failures: {spec.name!r} failed on {counts.failed} of {called} samples"
+            if counts.failed and spec.policy.on_failure == "raise":
+                messages.append(f'{found}, and has on_failure="raise".')
+            elif called >= _MIN_JUDGED and counts.failed > limit * called:
+                messages.append(f"{found}, more than the {100 * limit:.3g} % allowed (max_failure_rate).")
+        return messages
+
+    def notes(self) -> list[str]:
+        """What a reader of the results should know, a sentence each."""
+        notes = [*(f"{note}." for note in self.parts.notes), *self.needs.notes]
+        if self.incomplete_groups:
+            names = [name for name in self.scorer.names if self.counts[name].left_out]
+            skipped = (
+                f"; {', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not called on them"
+                if names
+                else ""
+            )
+            notes.append(
+                f"{self.incomplete_groups} groups lack samples: they count for no rank, advantage or total{skipped}."
+            )
+        if self.repeated_rows:
+            notes.append(f"{self.repeated_rows} rows of the journal repeat a cell: the first one of each counts.")
+        kept = [name for name in self.survey.functions if name not in self.counts]
+        if kept:
+            notes.append(f"not replayed, so in the total as the journal has them: {', '.join(map(repr, kept))}.")
+        new = [name for name in self.counts if name not in self.survey.functions]
+        if new:
+            notes.append(
+                f"not in the journal, so without comparison, and only in the total of now: {', '.join(map(repr, new))}."
+            )
+        for name in self.counts:
+            known, now = self.survey.versions.get(name, Counter()), self.versions.get(name)
+            if now and len(known) > 1:
+                notes.append(
+                    f"{name!r} is in the journal in {len(known)} versions: the comparison is with all of them."
+                )
+        return notes
+
+    def _chunks(self) -> Any:
+        texts = list(self.needs.texts)
+        if self.output is not None:
+            texts += [name for name in self.survey.available() if name not in texts]
+        elif self.plan.moved:
+            texts += [
+                name for name in ("prompt", "completion") if name in self.survey.available() and name not in texts
+            ]
+        whole = self.scorer.takes_batches
+        for chunk in chunks(self.survey, texts, self.plan.chunk, batches=whole):
+            self._count(chunk)
+            yield chunk
+
+    def _count(self, chunk: Chunk) -> None:
+        _ = chunk.cells  # counts repeated rows
+        self.samples += len(chunk)
+        self.repeated_rows += chunk.repeated
+        if chunk.whole:
+            self.groups += len(chunk) // chunk.size
+            return
+        left_out = [name for name in self.scorer.names if self.scorer.takes_groups(name)]
+        for name in left_out:
+            self.counts[name].left_out += len(chunk)
+        keys = list(zip(chunk.batch.tolist(), chunk.group.tolist(), strict=True))
+        found = Counter(keys)
+        self.groups += len(found)
+        self.incomplete_groups += len(found)
+        run, rank = chunk.table["run"][0].as_py(), chunk.table["rank"][0].as_py()
+        for (batch, group), samples in found.items():
+            if len(self.incomplete) < _EXAMPLES:
+                self.incomplete.append({"run": run, "rank": rank, "batch": batch, "group": group, "samples": samples})
+
+    def _wanted(self, chunk: Chunk, done: Mapping[str, Side]) -> dict[str, NDArray[np.bool_]]:
+        """Of each function, the samples that it is to score."""
+        wanted = {}
+        for name in self.scorer.names:
+            if not chunk.whole and self.scorer.takes_groups(name):
+                continue
+            if self.plan.failed_only:
+                cells = chunk.cells.get(name)
+                mask = np.zeros(len(chunk), bool) if cells is None else cells.failed
+                if self.scorer.takes_groups(name):
+                    mask = self.scorer.called(chunk, name, mask)
+            else:
+                mask = np.ones(len(chunk), bool)
+            if name in done:
+                mask = mask & (done[name].status == ABSENT)
+            if mask.any():
+                wanted[name] = mask
+        return wanted
+
+    def _finish(self, in_flight: _InFlight) -> int:
+        """Wait for the oldest chunk, write and compare it; returns its samples."""
+        submitted, wanted, done = in_flight[0]
+        outcomes, results = submitted.result()
+        with deferred_interrupts():
+            in_flight.popleft()
+            self._take(submitted.chunk, outcomes, results, wanted, done)
+        return len(submitted.chunk)
+
+    def _take(
+        self,
+        chunk: Chunk,
+        outcomes: dict[str, Outcomes],
+        results: list[RewardBatch],
+        wanted: Mapping[str, NDArray[np.bool_]],
+        done: Mapping[str, Side],
+    ) -> None:
+        """Write and compare what came out of a chunk."""
+        for name, found in outcomes.items():
+            # of a whole group that was called, those that were written stay
+            found.keep(wanted[name])
+            self.counts[name].add(found)
+        for result in results:
+            for name, used in result.usage.items():
+                add_usage(self.used.setdefault(name, {}), used)
+        if self.output is not None and any((each.status != ABSENT).any() for each in outcomes.values()):
+            texts = {name: chunk.texts(name) for name in self.survey.available() if chunk.has(name)}
+            self.output.write(chunk.writer, rows_of(chunk, outcomes, self.versions, self.weights, texts, self._facts))
+        sides = {}
+        for name in self.scorer.names:
+            side = _joined(len(chunk), outcomes.get(name), done.get(name))
+            if name in done:
+                self.counts[name].resumed += int((done[name].status != ABSENT).sum())
+            if side is not None:
+                sides[name] = side
+        self.diff.add(chunk, sides)
+
+    def _write_finished(self, in_flight: _InFlight) -> None:
+        """Write the finished cells of the chunks in flight."""
+        for submitted, _, _ in in_flight:
+            submitted.cancel()
+        for submitted, wanted, done in in_flight:
+            outcomes, results = submitted.result(timeout=2.0)
+            for name, found in outcomes.items():
+                found.keep_finished(self._together(submitted.chunk, name))
+            self._take(submitted.chunk, outcomes, results, wanted, done)
+
+    def _together(self, chunk: Chunk, name: str) -> int:
+        """How many samples of the chunk the function scores together."""
+        if not self.scorer.takes_groups(name):
+            return 1
+        return len(chunk) if self.scorer.takes_batches else chunk.size
+
+    def _refuse_other_versions(self) -> None:
+        for name, version in self.versions.items():
+            known = set(self.done.versions.get(name, ())) - {"", version}
+            if version and known:
+                raise DataError(
+                    f"{str(self.plan.out)!r} has rows of another version of {name!r} ({', '.join(sorted(known))}; now {version}): "
+                    "its code or an option changed since. Choose another output, and leave --resume (resume=True) out."
+                )
+
+
+def _own(dispatcher: Dispatcher) -> tuple[float, ...]:
+    """One weight for each function, without reward models."""
+    return dispatcher._builder.weights
+
+
+def _joined(samples: int, outcomes: Outcomes | None, done: Side | None) -> Side | None:
+    """What the samples have now: scored, or written earlier."""
+    if outcomes is None:
+        return done
+    cells = Cells.empty(samples)
+    cells.reward[:], cells.status[:] = outcomes.reward, outcomes.status
+    reasons = {place: reason for place, (reason, _) in outcomes.reasons.items()}
+    if done is not None:
+        earlier = done.status != ABSENT
+        cells.reward[earlier], cells.status[earlier] = done.reward[earlier], done.status[earlier]
+        reasons.update(done.reasons)
+    return Side(cells.reward, cells.status, reasons)

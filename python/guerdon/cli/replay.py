@@ -1,0 +1,189 @@
+"""``guerdon replay JOURNAL REWARDS``: score saved rollouts again, and say how that differs.
+
+- The diff goes to stdout, as a table or JSON; new rows go to ``-o OUT`` alone.
+- Usage errors, texts or columns that the journal lacks included, are found before any call.
+- After Ctrl-C the finished cells are in OUT, and ``--resume`` goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from guerdon.cli.arguments import at_least_zero, count, positive, steps
+from guerdon.cli.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
+
+if TYPE_CHECKING:
+    from guerdon._replay import ReplayPlan, ReplayResult, ReplayRun
+
+__all__ = ["add_to", "run"]
+
+_DESCRIPTION: Final = """\
+Score the rollouts of a journal again with the functions of a rewards file, and compare.
+
+JOURNAL is a folder that Dispatcher(journal=...) wrote, or one of its parts; it is only read.
+REWARDS is file.py or module, as for guerdon score; file.py:a,b means only a and b."""
+
+_EPILOG: Final = """\
+Exit code: 0 success; 1 a function failed on more samples than allowed, or with --exit-code some sample moved; 2 the
+command line, the journal, the rewards or OUT can't be used, or the journal lacks what a function asks for (nothing was
+scored); 130 after Ctrl-C (what was finished is in OUT: --resume goes on)."""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser's subcommands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "replay",
+        help="score saved rollouts again, and compare",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("journal", metavar="JOURNAL", help="a journal's folder, or one of its parts")
+    parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
+    parser.add_argument(
+        "--function", metavar="NAME", action="append", help="score with this function only, the others stay; repeatable"
+    )
+    parser.add_argument("--failed-only", action="store_true", help="only cells that failed")
+    parser.add_argument("--run", metavar="NAME", action="append", dest="runs", help="only this run; repeatable")
+    parser.add_argument(
+        "--step",
+        metavar="A:B",
+        type=steps,
+        default=(None, None),
+        help="only steps A to B, both included; A:, :B or one step",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", help="write the new rows: a folder (a journal), or a .jsonl file"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with what an interrupted replay wrote to OUT")
+    parser.add_argument("--diff", action="store_true", help="show what changed; always without -o")
+    parser.add_argument("--json", action="store_true", help="show it as JSON")
+    parser.add_argument(
+        "--tolerance", metavar="X", type=at_least_zero, default=0.0, help="numbers no farther apart agree; default 0"
+    )
+    parser.add_argument(
+        "--moved",
+        metavar="N",
+        type=count,
+        default=5,
+        help="show the N samples of each function that moved most; default 5",
+    )
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if some sample moved")
+    parser.add_argument(
+        "-n",
+        "--num-generations",
+        metavar="N",
+        type=positive,
+        help="samples of a group, where the journal leaves it open",
+    )
+    parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
+    parser.add_argument(
+        "--max-failure-rate",
+        metavar="X",
+        type=float,
+        help="allowed fraction of failed samples per function; default 0.5",
+    )
+    parser.add_argument(
+        "--chunk", metavar="N", type=positive, default=512, help="samples of a call into the engine; default 512"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay, write and show; returns the exit code.
+
+    Raises:
+        GuerdonError: Nothing was scored.
+    """
+    from guerdon._replay import ReplayRun, result_of
+    from guerdon.cli.load_rewards import load
+    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.replay_table import check_installed, print_diff, summary
+
+    shows = options.diff or options.json or options.exit_code or options.output is None
+    if shows and not options.json:
+        check_installed()
+    _check_journal(options.journal, options.rewards)
+    dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
+    with ExitStack() as stack:
+        stack.callback(dispatcher.close)
+        replayed = ReplayRun(options.journal, dispatcher, _plan(options))
+        stack.callback(replayed.close)
+        drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
+        progress = ProgressBar(drawn, replayed.survey.samples)
+        try:
+            replayed.run(progress.add)
+        except KeyboardInterrupt:
+            progress.clear()
+            _say_interrupted(replayed, options)
+            raise
+        finally:
+            progress.clear()
+    found = result_of(replayed)
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+    elif shows:
+        print_diff(found, sys.stdout)
+    if not options.quiet:
+        print(summary(found, options.output), file=sys.stderr)
+    return _code(found, options)
+
+
+def _check_journal(journal: str, rewards: str) -> None:
+    """Refuses what is no journal, before the rewards run any code.
+
+    Raises:
+        GuerdonError: There is none, or it has no parts.
+    """
+    from guerdon._journal.parts import find_parts
+
+    path = Path(journal)
+    if path.is_file() and path.suffix == ".py" and os.path.isdir(rewards):
+        raise UsageError(
+            f"{journal!r} is no journal: JOURNAL comes before REWARDS, as in guerdon replay {rewards} {journal}."
+        )
+    if not path.is_dir() or not any(each.suffix in (".arrows", ".parquet") for each in path.iterdir()):
+        find_parts(journal).check_some()
+
+
+def _code(found: ReplayResult, options: argparse.Namespace) -> int:
+    differs = options.exit_code and found.differences > 0
+    return TOO_MANY_FAILURES if found.failures or differs else SUCCESS
+
+
+def _plan(options: argparse.Namespace) -> ReplayPlan:
+    from guerdon._replay import ReplayPlan
+
+    if options.resume and options.output is None:
+        raise UsageError("--resume goes on with an output: name it, -o OUT.")
+    first, last = options.step
+    return ReplayPlan(
+        options.function,
+        options.failed_only,
+        options.runs,
+        first,
+        last,
+        options.output,
+        options.resume,
+        options.tolerance,
+        options.moved,
+        options.num_generations,
+        options.workers,
+        options.chunk,
+    )
+
+
+def _say_interrupted(replayed: ReplayRun, options: argparse.Namespace) -> None:
+    written = sum(counts.scored + counts.resumed for counts in replayed.counts.values())
+    if options.output is None:
+        message = "nothing was kept: there is no output (-o OUT)"
+    else:
+        message = f"{written} cells are in {options.output}; go on with --resume"
+    print(f"guerdon: {message}", file=sys.stderr)

@@ -1,0 +1,362 @@
+"""Replays on the command line: options, what is printed, exit codes, what interruptions leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from guerdon import reward
+from tests.cli.conftest import Command, write_rewards
+from tests.journal_files import row, write_journal
+from tests.replay.recorded import record, write_rows
+
+MENDED = """
+import guerdon
+
+@guerdon.reward(lane="thread")
+def short(text: str) -> float:
+    return 1.0 if len(text) < {limit} else 0.0
+
+@guerdon.reward(lane="thread")
+def picky(completion: str, answer: str) -> float:
+    if completion == "raise":
+        raise ValueError("no such thing")
+    return float(completion == answer)
+"""
+
+
+@reward(lane="thread")
+def short(text: str) -> float:
+    return 1.0 if len(text) < 3 else 0.0
+
+
+@reward(lane="thread")
+def picky(completion: str, answer: str) -> float:
+    return float(completion == answer)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    completions = ["a", "abc", "abcd", "raise", "\x1b[31mred", "b", "bb", "bbb"]
+    batch = {"prompts": ["p"] * 4 + ["q"] * 4, "completions": completions, "answer": ["a"] * 8}
+    return record(tmp_path / "journal", [short, picky], [batch, batch], size=4)
+
+
+@pytest.fixture
+def mended(tmp_path: Path) -> Path:
+    return write_rewards(tmp_path, MENDED.format(limit=4))
+
+
+def test_the_table_says_what_moved(guerdon: Command, journal: Path, mended: Path) -> None:
+    ended = guerdon("replay", journal, mended)
+    assert ended.code == 0
+    table, _, rest = ended.out.partition("Within groups")
+    groups, _, moved = rest.partition("Moved most")
+    lines = {line.split()[0]: line.split() for line in table.splitlines() if line}
+    assert lines["short"] == ["short", "16", "75.0", "%", "4", "0.375", "0.625", "0.6", "0", "0"]
+    assert lines["picky"] == ["picky", "16", "87.5", "%", "2", "0.143", "0.143", "1", "0", "2"]
+    assert lines["weighted"][:6] == ["weighted", "total", "16", "62.5", "%", "6"]
+    assert "short" in groups
+    assert "short  0 -> 1\n  run-1, step 0, rank 0, sample 1\n  prompt: p\n  completion: abc\n" in moved
+    assert "picky  0 -> error\n" in moved
+    assert "  now: ValueError: no such thing\n" in moved
+    assert "\x1b" not in ended.out
+    assert "short: 16 scored: 16 ok\n" in ended.err
+    assert "16 samples in 4 groups" in ended.err
+
+
+@pytest.mark.parametrize("columns", ["20", "40", "75", "76", "200"])
+def test_the_table_fits_the_terminal(
+    guerdon: Command, journal: Path, mended: Path, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    ended = guerdon("replay", journal, mended)
+    assert max(map(len, ended.out.splitlines())) <= int(columns)
+    for each in ("short", "picky", "Moved most"):
+        assert each in ended.out
+    if int(columns) < 76:
+        assert "  equal: 75.0 %\n" in ended.out
+
+
+def test_json_has_the_shape_that_the_docs_give(guerdon: Command, journal: Path, mended: Path) -> None:
+    ended = guerdon("replay", journal, mended, "--json", "--diff", "-q")
+    assert ended.err == ""
+    found = json.loads(ended.out)
+    assert list(found) == [
+        "journal",
+        "rows",
+        "samples",
+        "groups",
+        "incomplete",
+        "functions",
+        "total",
+        "moved",
+        "tolerance",
+        "differences",
+        "failures",
+        "notes",
+    ]
+    assert found["rows"] == 32
+    function = found["functions"]["short"]
+    assert list(function) == ["scored", "resumed", "left_out", "status", "reasons", "versions", "usage", "diff"]
+    assert list(function["diff"]) == list(found["total"])
+    assert list(function["diff"]) == [
+        "compared",
+        "equal",
+        "within_tolerance",
+        "moved",
+        "correlation",
+        "mean",
+        "mean_change",
+        "largest_change",
+        "failures_to_answers",
+        "answers_to_failures",
+        "ranks",
+        "advantages",
+    ]
+    assert list(found["moved"][0]) == [
+        "function",
+        "run",
+        "step",
+        "rank",
+        "batch",
+        "group",
+        "sample",
+        "journal",
+        "now",
+        "change",
+        "prompt",
+        "completion",
+    ]
+
+
+def test_exit_codes(guerdon: Command, journal: Path, tmp_path: Path) -> None:
+    same = write_rewards(tmp_path, MENDED.format(limit=3).replace('if completion == "raise"', "if False"))
+    assert guerdon("replay", journal, same, "--exit-code").code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    changed = write_rewards(other, MENDED.format(limit=4))
+    assert guerdon("replay", journal, changed, "--exit-code").code == 1
+    assert guerdon("replay", journal, changed, "--exit-code", "--function", "short", "--tolerance", "1").code == 0
+    failing = guerdon("replay", journal, changed, "--max-failure-rate", "0.01")
+    assert failing.code == 1
+    assert "too many failures: 'picky' failed on 2 of 16 samples, more than the 1 % allowed" in failing.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--step", "x"], "expected A:B, A:, :B or one step"),
+        (["--step", "3:2"], "expected A:B, A:, :B or one step"),
+        (["--step", ":"], "expected A:B, A:, :B or one step"),
+        (["--tolerance", "-1"], "expected a number of at least 0"),
+        (["--moved", "-1"], "expected a whole number of at least 0"),
+        (["--chunk", "0"], "expected a whole number of at least 1"),
+        (["--resume"], "--resume goes on with an output: name it, -o OUT"),
+        (["--step", "7"], "no row is of these runs and steps. The journal's runs: run-1. Its steps: 0 to 1."),
+        (["--run", "other"], "no row is of these runs and steps"),
+        (["--function", "shor"], "there is no reward function 'shor'. There are: short, picky."),
+        (["-o", "rows.parquet"], "the rows go into a folder, as a journal of their own, or into a .jsonl file"),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_usage_errors(guerdon: Command, journal: Path, mended: Path, arguments: list[str], message: str) -> None:
+    ended = guerdon("replay", journal, mended, *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
+def test_journal_and_rewards_in_the_wrong_order(guerdon: Command, journal: Path, mended: Path) -> None:
+    ended = guerdon("replay", mended, journal)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"JOURNAL comes before REWARDS, as in guerdon replay {journal} {mended}" in ended.err
+
+
+def test_the_journal_is_looked_at_before_the_rewards_run(guerdon: Command, tmp_path: Path) -> None:
+    raising = write_rewards(tmp_path, "raise ValueError('it ran')")
+    (tmp_path / "empty").mkdir()
+    for journal, why in ((tmp_path / "nowhere", "there is no journal"), (tmp_path / "empty", "has no parts")):
+        ended = guerdon("replay", journal, raising)
+        assert ended.code == 2
+        assert why in ended.err
+        assert "it ran" not in ended.err
+
+
+def test_steps_are_chosen_with_both_ends(guerdon: Command, journal: Path, mended: Path) -> None:
+    for steps, samples in (("0", 8), ("1:", 8), (":0", 8), ("0:1", 16)):
+        assert json.loads(guerdon("replay", journal, mended, "--step", steps, "--json").out)["samples"] == samples
+
+
+def test_the_journal_itself_is_never_the_output(guerdon: Command, journal: Path, mended: Path) -> None:
+    before = sorted((path.name, path.read_bytes()) for path in journal.iterdir())
+    ended = guerdon("replay", journal, mended, "-o", journal, "--resume")
+    assert ended.code == 2
+    assert "is the journal itself" in ended.err
+    assert sorted((path.name, path.read_bytes()) for path in journal.iterdir()) == before
+
+
+def test_an_output_with_rows_is_kept_unless_it_is_resumed(
+    guerdon: Command, journal: Path, mended: Path, tmp_path: Path
+) -> None:
+    for out in (tmp_path / "out", tmp_path / "rows.jsonl"):
+        assert guerdon("replay", journal, mended, "-o", out).out == ""
+        refused = guerdon("replay", journal, mended, "-o", out)
+        assert refused.code == 2
+        assert "holds rows already. Go on with them, --resume" in refused.err
+        whole = json.loads(guerdon("replay", journal, mended, "--json").out)
+        resumed = json.loads(guerdon("replay", journal, mended, "-o", out, "--resume", "--json").out)
+        assert resumed["functions"]["short"]["resumed"] == 16
+        assert resumed["functions"]["short"]["scored"] == 0
+        assert resumed["functions"]["short"]["diff"] == whole["functions"]["short"]["diff"]
+        assert resumed["total"] == whole["total"]
+        assert resumed["moved"] == whole["moved"]
+
+
+def test_a_rewards_file_whose_dispatcher_keeps_a_journal_does_not_write_to_it(
+    guerdon: Command, journal: Path, tmp_path: Path
+) -> None:
+    text = MENDED.format(limit=3) + "\ndispatcher = guerdon.Dispatcher([short], weights=[2.0])\n"
+    ended = guerdon("replay", journal, write_rewards(tmp_path, text), "--json")
+    assert json.loads(ended.out)["total"]["mean"]["now"] > 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir() and path.name != "__pycache__") == [
+        "journal"
+    ]
+
+
+def test_without_rich_the_json_is_there(
+    guerdon: Command, journal: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    ended = guerdon("replay", journal, mended)
+    assert ended.code == 2
+    assert "pip install 'guerdon[cli]'. --json needs nothing." in ended.err
+    assert guerdon("replay", journal, mended, "--json").code == 0
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    guerdon: Command, journal: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    ended = guerdon("replay", journal, mended)
+    assert ended.code == 2
+    assert "pip install 'guerdon[journal]'" in ended.err
+
+
+def test_a_terminal_without_utf8_gets_escapes(journal: Path, mended: Path) -> None:
+    command = [sys.executable, "-m", "guerdon", "replay", str(journal), str(mended), "-q"]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert rb"completion: \xb7[31mred" in ended.stdout or b"Moved most" in ended.stdout
+    ended.stdout.decode("ascii")
+
+
+SLOW = """
+import time
+import guerdon
+
+@guerdon.reward(lane="thread")
+def slow(completion: str) -> float:
+    time.sleep(0.02)
+    return float(len(completion))
+
+@guerdon.group_reward(lane="thread")
+def order(completions: list[str]) -> list[float]:
+    time.sleep(0.02)
+    return [float(place) for place in range(len(completions))]
+"""
+
+
+def slow_journal(folder: Path, samples: int = 200) -> Path:
+    rows: list[dict[str, Any]] = []
+    for sample in range(samples):
+        place = {"batch": sample // 40, "sample": sample % 40, "group": sample % 40 // 4}
+        texts = {"prompt": "p", "completion": "x" * (sample % 9)}
+        rows += [
+            row(**place, **texts, function="slow", value=float(sample % 9)),
+            row(**place, **texts, function="order", value=float(sample % 4)),
+        ]
+    return write_rows(folder, rows)
+
+
+def written(out: Path) -> list[dict[str, Any]]:
+    """The rows of an output, whoever holds it."""
+    if out.suffix == ".jsonl":
+        return [json.loads(line) for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    return list(pq.read_table(out).to_pylist()) if list(out.glob("*.parquet")) else []
+
+
+@pytest.mark.fault(
+    "`guerdon replay -o OUT` is killed with SIGKILL, or interrupted, in the middle",
+    sees="what was written stays; `--resume` goes on, scores and writes nothing twice, and its diff is that of one replay",
+)
+@pytest.mark.parametrize("name", ["out", "rows.jsonl"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_rows_that_are_done_stay_and_none_comes_twice(tmp_path: Path, name: str, how: signal.Signals) -> None:
+    journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / name
+    command = [sys.executable, "-m", "guerdon", "replay", str(journal), str(rewards), "-o", str(out)]
+    command += ["--chunk", "16", "--json"]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and _bytes(out) < 8_000:
+        time.sleep(0.01)
+    started.send_signal(how)
+    _, stderr = started.communicate(timeout=60)
+    assert started.returncode == (-9 if how == signal.SIGKILL else 130), stderr
+    if how == signal.SIGINT:
+        assert b"go on with --resume" in stderr
+    if name == "rows.jsonl" and how == signal.SIGKILL:  # also in the middle of a line
+        with out.open("ab") as file:
+            file.write(b'{"run": "run-1", "bat')
+
+    ended = subprocess.run([*command, "--resume"], capture_output=True, check=False, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["functions"]["slow"]["resumed"] > 0
+    assert found["functions"]["slow"]["scored"] > 0
+    assert found["functions"]["slow"]["scored"] + found["functions"]["slow"]["resumed"] == 200
+    assert found["differences"] == 0
+    assert found["total"]["equal"] == 200
+    keys = Counter((each["batch"], each["sample"], each["function"]) for each in written(out))
+    assert len(keys) == 400
+    assert set(keys.values()) == {1}
+    if out.is_dir():
+        assert {path.suffix for path in out.iterdir()} == {".parquet"}
+
+
+def _bytes(out: Path) -> int:
+    if out.is_dir():
+        return sum(path.stat().st_size for path in out.iterdir())
+    return out.stat().st_size if out.exists() else 0
+
+
+def test_two_replays_can_not_write_to_one_output(guerdon: Command, tmp_path: Path) -> None:
+    journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / "out"
+    command = [sys.executable, "-m", "guerdon", "replay", str(journal), str(rewards), "-o", str(out), "--chunk", "16"]
+    first = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and _bytes(out) < 4000:
+            time.sleep(0.01)
+        second = guerdon("replay", journal, rewards, "-o", out, "--resume")
+        assert second.code == 2
+        assert "is being written by another process" in second.err
+    finally:
+        first.kill()
+        first.communicate(timeout=30)
+
+
+def test_an_empty_journal_scores_nothing(guerdon: Command, mended: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    assert guerdon("replay", folder, mended).code == 2
+    write_journal(folder, [])
+    assert "has no parts" in guerdon("replay", folder, mended).err

@@ -1,0 +1,162 @@
+"""The arithmetic of a diff, against plain loops and NumPy on all values at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guerdon._replay.chunks import ABSENT
+from guerdon._replay.compare import AdvantageChange, Agreement, RankChange, average_ranks
+from guerdon.status import Status
+
+FAILED = (Status.TIMEOUT, Status.ERROR, Status.CRASHED, Status.CANCELLED)
+
+_value = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(-10, 10, width=32))
+_cell = st.one_of(
+    st.tuples(_value, st.just(Status.OK)),
+    st.tuples(st.just(math.nan), st.sampled_from([*FAILED, Status.ABSTAINED, Status.SKIPPED])),
+    st.tuples(st.just(0.0), st.sampled_from(FAILED)),  # on_failure= gave a number
+    st.tuples(st.just(math.nan), st.just(ABSENT)),
+)
+_pairs = st.lists(st.tuples(_cell, _cell), min_size=1, max_size=40)
+
+
+def _arrays(cells: Any) -> tuple[Any, Any]:
+    rewards, status = zip(*cells, strict=True)
+    return np.array(rewards, np.float32), np.array(status, np.uint8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_pairs, st.sampled_from([0.0, 0.25]), st.integers(1, 4))
+def test_agreement_is_that_of_a_loop(pairs: Any, tolerance: float, pieces: int) -> None:
+    agreement = Agreement(tolerance)
+    moved: list[bool] = []
+    for piece in np.array_split(np.arange(len(pairs)), pieces):
+        chosen = [pairs[place] for place in piece]
+        if chosen:
+            old, new = _arrays([a for a, _ in chosen]), _arrays([b for _, b in chosen])
+            moved += agreement.add(old[0], new[0], old[1], new[1]).tolist()
+
+    compared = equal = within = answered = failed = 0
+    numbers = []
+    for ((x, was), (y, now)), apart in zip(pairs, moved, strict=True):
+        if ABSENT in (was, now):
+            assert not apart
+            continue
+        compared += 1
+        x, y = float(np.float32(x)), float(np.float32(y))
+        if not math.isnan(x) and not math.isnan(y):
+            numbers.append((x, y))
+            same, close = x == y, abs(x - y) <= tolerance
+        else:
+            same = math.isnan(x) and math.isnan(y) and (was in FAILED) == (now in FAILED)
+            close = same
+        equal, within = equal + same, within + close
+        assert apart == (not close)
+        answered += was in FAILED and now not in FAILED
+        failed += now in FAILED and was not in FAILED
+    assert (agreement.compared, agreement.equal, agreement.within) == (compared, equal, within)
+    assert (agreement.failures_to_answers, agreement.answers_to_failures) == (answered, failed)
+    _check_correlation(agreement, numbers)
+
+
+def _check_correlation(agreement: Agreement, numbers: list[tuple[float, float]]) -> None:
+    if not numbers:
+        assert agreement.means == (None, None)
+        assert agreement.correlation is None
+        return
+    x, y = np.array(numbers).T
+    assert agreement.means == pytest.approx((x.mean(), y.mean()), abs=1e-9)
+    assert agreement.mean_change == pytest.approx(np.abs(x - y).mean(), abs=1e-9)
+    assert agreement.largest == pytest.approx(np.abs(x - y).max())
+    if len(numbers) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        # the sums of a constant are 0, up to the rounding of its mean
+        assert agreement.correlation is None or abs(agreement.correlation) <= 1
+    elif np.ptp(x) > 1e-3 and np.ptp(y) > 1e-3:
+        assert agreement.correlation == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-6)
+
+
+_groups = st.integers(1, 5).flatmap(
+    lambda size: st.lists(
+        st.lists(
+            st.tuples(st.one_of(_value, st.just(math.nan)), st.one_of(_value, st.just(math.nan))),
+            min_size=size,
+            max_size=size,
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_groups)
+def test_ranks_and_advantages_are_those_of_a_loop(groups: Any) -> None:
+    values = np.array(groups, np.float32)
+    old, new = values[:, :, 0], values[:, :, 1]
+    ranks = RankChange()
+    changes = {scale: AdvantageChange(scale) for scale in ("group", "none")}
+    for group in range(len(old)):
+        ranks.add(old[group : group + 1], new[group : group + 1])
+        for change in changes.values():
+            change.add(old[group : group + 1], new[group : group + 1])
+
+    if old.shape[1] > 1:
+        pairs = [(_ranks(a), _ranks(b)) for a, b in zip(old, new, strict=True)]
+        different = [[x != y for x, y in zip(a, b, strict=True)] for a, b in pairs]
+        assert ranks.groups == len(groups)
+        assert ranks.groups_changed == sum(map(any, different))
+        assert ranks.samples_changed == sum(itertools.chain.from_iterable(different))
+        assert ranks.best_changed == sum(_best(a) != _best(b) for a, b in zip(old, new, strict=True))
+    for scale, change in changes.items():
+        before, after = _advantages(old, scale), _advantages(new, scale)
+        assert change.samples == old.size
+        assert change.largest == pytest.approx(np.abs(after - before).max(), abs=1e-4)
+        assert change.mean_change == pytest.approx(np.abs(after - before).mean(), abs=1e-4)
+        clear = (np.abs(before) > 1e-4) & (np.abs(after) > 1e-4)
+        assert change.flipped >= int((np.sign(before) != np.sign(after))[clear].sum())
+
+
+def _ranks(values: Any) -> list[float | None]:
+    """None where there is no value."""
+    present = [float(value) for value in values if not np.isnan(value)]
+    ordered = sorted(present, reverse=True)
+    places = {value: [i + 1 for i, other in enumerate(ordered) if other == value] for value in present}
+    return [None if np.isnan(value) else sum(places[float(value)]) / len(places[float(value)]) for value in values]
+
+
+def _best(values: Any) -> set[int]:
+    present = [float(value) for value in values if not np.isnan(value)]
+    return {place for place, value in enumerate(values) if present and value == max(present)}
+
+
+def _advantages(totals: Any, scale: str) -> Any:
+    """As TRL does: (r - mean) / (std + 1e-4), 0 for a sample without a total."""
+    found = np.zeros(totals.shape)
+    for place, group in enumerate(totals.astype(np.float64)):
+        there = ~np.isnan(group)
+        if not there.any():
+            continue
+        centred = group - group[there].mean()
+        if scale == "group":
+            if len(group) == 1:
+                centred = centred / 1e-4
+            elif there.sum() < 2:
+                continue
+            else:
+                centred = centred / (group[there].std(ddof=1) + 1e-4)
+        found[place][there] = centred[there]
+    return found
+
+
+def test_equal_values_share_the_mean_of_their_ranks() -> None:
+    values = np.array([[3.0, 1.0, 3.0, np.nan, 0.0]], np.float32)
+    assert average_ranks(values)[0].tolist()[:3] == [1.5, 3.0, 1.5]
+    assert np.isnan(average_ranks(values)[0, 3])
+    assert average_ranks(values)[0, 4] == 4.0

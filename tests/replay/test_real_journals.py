@@ -1,0 +1,122 @@
+"""Replays of journals that dispatchers wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import guerdon
+from guerdon import DataError, Dispatcher, Journal, group_reward, read_journal, reward
+
+COMPLETIONS = ["four", "it is 4", "5", "", "hmm", "six 🧑‍🚀", "4", "44"]
+BATCH: dict[str, Any] = {
+    "prompts": ["2+2="] * 4 + ["3+1="] * 4,
+    "completions": COMPLETIONS,
+    "answer": [4, "4", None, {"value": 4}, 4, 4, 4, 4],
+}
+
+
+@reward(lane="thread")
+def length(text: str) -> float | None:
+    if text == "hmm":
+        raise ValueError("hmm")
+    return float(len(text)) if text else None
+
+
+@reward(lane="thread")
+def typed(completion: str, answer: Any) -> dict[str, Any]:
+    return {"score": float(len(str(answer))), "kind": type(answer).__name__}
+
+
+@group_reward(lane="thread")
+def place(prompts: list[str], completions: list[str]) -> list[float]:
+    return [float(sorted(completions).index(completion)) for completion in completions]
+
+
+def whole(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
+    return [float(len(set(completions)) + index) for index in range(len(completions))]
+
+
+FUNCTIONS = [length, typed, place, whole]
+
+
+def journal_of(folder: Path, functions: list[Any], *, count: int = 2, **options: Any) -> Path:
+    journal = Journal(folder, texts=True, columns=["answer"], run="first", **options)
+    with Dispatcher(functions, journal=journal, weights=[1.0] + [0.5] * (len(functions) - 1), workers=1) as dispatcher:
+        for step in range(count):
+            state = {"global_step": step}
+            dispatcher.score(**BATCH, num_generations=4, trainer_state=state, batch_timeout=300)
+    return folder
+
+
+def test_the_same_functions_give_the_same_values(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path / "j", FUNCTIONS)
+    found = guerdon.replay(journal, FUNCTIONS, workers=1)
+    assert (found.rows, found.samples, found.groups) == (64, 16, 4)
+    assert found.differences == 0
+    assert all(each["diff"]["equal"] == 16 for each in found.functions.values())
+    assert found.functions["length"]["status"] == {"ok": 12, "abstained": 2, "error": 2}
+    assert found.total["equal"] == 16
+    for each in found.functions.values():
+        (version,) = each["versions"]["journal"]
+        assert version == each["versions"]["now"]
+
+
+def test_what_it_writes_is_read_as_a_journal(tmp_path: Path) -> None:
+    journal, out = journal_of(tmp_path / "j", FUNCTIONS), tmp_path / "out"
+    guerdon.replay(journal, FUNCTIONS, workers=1, out=out)
+    old, new = read_journal(journal), read_journal(out)
+    assert [(field.name, field.type) for field in new.schema] == [(field.name, field.type) for field in old.schema]
+    assert new.schema.metadata[b"guerdon.schema"] == old.schema.metadata[b"guerdon.schema"]
+    assert json.loads(new.schema.metadata[b"guerdon.kinds"]) == json.loads(old.schema.metadata[b"guerdon.kinds"])
+    keys = ["batch", "sample", "function"]
+    rows = [sorted(each.to_pylist(), key=lambda row: [row[key] for key in keys]) for each in (old, new)]
+    for before, after in zip(*rows, strict=True):
+        differ = {name for name in before if before[name] != after[name]}
+        assert differ <= {"submitted", "queue_s", "run_s", "traceback"}
+
+
+def test_rows_of_another_version_are_not_gone_on_with(tmp_path: Path) -> None:
+    journal, out = journal_of(tmp_path / "j", [length, typed]), tmp_path / "out"
+    guerdon.replay(journal, [length, typed], out=out, steps=(0, 0))
+    other = reward(lambda text: 1.0, name="length", lane="thread")
+    with pytest.raises(DataError, match="has rows of another version of 'length'"):
+        guerdon.replay(journal, [other, typed], out=out, resume=True)
+    found = guerdon.replay(journal, [length, typed], out=out, resume=True)
+    assert (found.functions["typed"]["resumed"], found.functions["typed"]["scored"]) == (8, 8)
+
+
+def test_versions_are_compared_in_the_notes(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path / "j", [length, typed], count=1)
+    longer = reward(lambda text: float(len(text)), name="length", lane="thread")
+    journal_of(journal, [longer, typed], count=1)
+    found = guerdon.replay(journal, [longer, typed])
+    assert len(found.functions["length"]["versions"]["journal"]) == 2
+    assert any("'length' is in the journal in 2 versions" in note for note in found.notes)
+    assert found.samples == 16
+
+
+def test_a_journal_is_replayed_while_it_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    journal = Journal(folder, texts=True, columns=["answer"])
+    with Dispatcher([length, place], journal=journal) as dispatcher:
+        for _ in range(3):
+            dispatcher.score(**BATCH, num_generations=4)
+        while dispatcher.stats()["journal_rows"] < 48:
+            pass
+        found = guerdon.replay(folder, [length, place])
+        assert (found.samples, found.differences, found.incomplete["groups"]) == (24, 0, 0)
+        assert list(folder.glob("*.arrows"))
+
+
+def test_a_dispatcher_with_a_journal_does_not_journal_its_replay(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    with Dispatcher([length, place], journal=Journal(folder, texts=True)) as dispatcher:
+        dispatcher.score(**BATCH, num_generations=4)
+    with Dispatcher([length, place], journal=Journal(folder, texts=True)) as dispatcher:
+        before = sorted(path.name for path in folder.iterdir())
+        assert guerdon.replay(folder, dispatcher).differences == 0
+        assert sorted(path.name for path in folder.iterdir()) == before

@@ -1,0 +1,331 @@
+"""The figures of a report against plain references, over random journals."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guerdon._journal.parts import find_parts
+from guerdon._journal.selection import Selection
+from guerdon._journal_report import survey as survey_module
+from guerdon._journal_report.aggregates import aggregates
+from guerdon._journal_report.summary import summarise
+from guerdon._journal_report.tally import TimeBins
+from tests.journal_files import row, table, training, write_journal, write_open_part, write_part
+
+pd = pytest.importorskip("pandas")
+
+STATUSES = ["ok", "ok", "ok", "abstained", "timeout", "error", "skipped"]
+VALUES = st.sampled_from([0.0, 1.0, 0.5, -2.0, 1e6, 0.1, None])
+
+
+def figures(folder: Path, *, recover: bool = True, **options: Any) -> dict[str, Any]:
+    return aggregates(summarise(find_parts(folder, recover=recover), **options))
+
+
+@st.composite
+def journals(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """A small journal: up to six batches of two groups, three functions, each with its own luck."""
+    names = ["a", "b", "c"][: draw(st.integers(1, 3))]
+    generations = draw(st.integers(1, 4))
+    with_steps = draw(st.booleans())
+    rows = []
+    for batch in range(draw(st.integers(1, 6))):
+        for rank in range(draw(st.integers(1, 2))):
+            for sample in range(2 * generations):
+                for name in names:
+                    status = draw(st.sampled_from(STATUSES))
+                    value = draw(VALUES) if status == "ok" else None
+                    reward = value if status == "ok" else draw(st.sampled_from([None, 0.0]))
+                    rows.append(
+                        row(
+                            batch=batch,
+                            step=batch * 3 if with_steps else None,
+                            rank=rank,
+                            group=sample // generations,
+                            sample=sample,
+                            function=name,
+                            status=status,
+                            value=value,
+                            reward=reward,
+                            weight=draw(st.sampled_from([1.0, 0.5, 0.0, -1.0])),
+                            run_s=draw(st.floats(1e-6, 1e4)),
+                            queue_s=draw(st.floats(1e-6, 10)),
+                            attempts=draw(st.integers(0, 3)),
+                            cost=draw(st.sampled_from([None, 0.25])),
+                            reason=f"failed at {sample}" if status in ("timeout", "error") else None,
+                        )
+                    )
+    return rows
+
+
+def close(one: float | None, other: float) -> bool:
+    if one is None:
+        return math.isnan(other)
+    return one == pytest.approx(other, rel=1e-6, abs=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=journals(), parts=st.integers(1, 3))
+def test_figures_are_those_of_pandas(rows: list[dict[str, Any]], parts: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = figures(write_journal(Path(folder), rows, parts=parts))
+    frame = pd.DataFrame(rows)
+    frame["reward"] = frame["reward"].astype(float).astype(np.float32).astype(float)
+    assert found["rows"] == len(frame)
+    assert found["axis"]["kind"] == ("batch" if frame["step"].isna().all() else "step")
+    assert list(found["functions"]) == list(dict.fromkeys(frame["function"]))
+    for name, mine in frame.groupby("function"):
+        each = found["functions"][name]
+        rewards = mine["reward"].dropna()
+        assert each["rows"] == len(mine)
+        assert each["rewards"] == len(rewards)
+        assert close(each["mean"], rewards.mean() if len(rewards) else math.nan)
+        assert close(each["std"], rewards.std() if len(rewards) > 1 else math.nan)
+        assert close(each["min"], rewards.min() if len(rewards) else math.nan)
+        assert close(each["max"], rewards.max() if len(rewards) else math.nan)
+        assert each["status"] == mine["status"].value_counts().to_dict()
+        assert close(each["failed_share"], mine["status"].isin(["timeout", "error"]).mean())
+        assert each["retries"] == (mine["attempts"] - 1).clip(lower=0).sum()
+        assert close(each["cost"], mine["cost"].astype(float).sum())
+        assert sum(each["histogram"]["counts"]) == len(rewards)
+        if each["histogram"].get("values"):
+            counts = dict(zip(each["histogram"]["values"], each["histogram"]["counts"], strict=True))
+            expected = rewards.round(6).value_counts().to_dict()
+            assert {round(value, 6): count for value, count in counts.items()} == expected
+        axis = found["axis"]["first"]
+        by_step = mine.assign(at=mine[found["axis"]["kind"]]).groupby("at")["reward"]
+        for at, mean in by_step.mean().items():
+            assert close(each["over_time"]["mean"][axis.index(at)], mean)
+        check_times(each, mine)
+        check_spread(each, mine.groupby(["rank", "batch", "group"])["reward"])
+
+
+def check_times(each: dict[str, Any], mine: pd.DataFrame) -> None:
+    called = mine[mine["attempts"] > 0]
+    for name in ("run_s", "queue_s"):
+        for label, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+            if called.empty:
+                assert each[name][label] is None
+                continue
+            exact = np.quantile(called[name], share, method="inverted_cdf")
+            assert each[name][label] == pytest.approx(exact, rel=0.061)
+
+
+def check_spread(each: dict[str, Any], groups: Any) -> None:
+    several = [rewards.dropna() for _, rewards in groups if rewards.notna().sum() >= 2]
+    same = [rewards for rewards in several if rewards.min() == rewards.max()]
+    assert each["groups"] == len(several)
+    assert each["zero_spread"] == len(same)
+    assert close(each["spread"], np.mean([rewards.std() for rewards in several]) if several else math.nan)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=journals(), parts=st.integers(1, 4))
+def test_totals_and_correlations_are_those_of_pandas(rows: list[dict[str, Any]], parts: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = figures(write_journal(Path(folder), rows, parts=parts))
+    frame = pd.DataFrame(rows)
+    frame["reward"] = frame["reward"].astype(float).astype(np.float32).astype(float)
+    wide = frame.pivot(index=["rank", "batch", "group", "sample"], columns="function", values="reward")
+    weights = frame.pivot(index=["rank", "batch", "group", "sample"], columns="function", values="weight")
+    total = (wide * weights).sum(axis=1, min_count=1)
+    frame["failed"] = frame["status"].isin(["timeout", "error"]) & frame["reward"].isna()
+    total[frame.groupby(["rank", "batch", "group", "sample"])["failed"].any()] = np.nan
+    assert found["total"]["rewards"] == total.notna().sum()
+    assert close(found["total"]["mean"], total.mean())
+    by_group = [each.dropna() for _, each in total.groupby(["rank", "batch", "group"]) if each.notna().sum() >= 2]
+    assert found["total"]["groups"] == len(by_group)
+    assert found["total"]["zero_spread"] == sum(np.ptp(each) <= 1e-6 * max(1, abs(each.max())) for each in by_group)
+    names = found["correlation"]["functions"]
+    expected = wide[names].corr(min_periods=3)
+    for one, name in enumerate(names):
+        for other in range(one):
+            r = found["correlation"]["matrix"][one][other]
+            exact = expected.loc[name, names[other]]
+            assert (r is None and math.isnan(exact)) or r == pytest.approx(exact, abs=1e-9)
+
+
+def test_a_sample_on_which_a_function_failed_has_no_total(tmp_path: Path) -> None:
+    """Trainers leave it out: three samples that are the same stay a group that teaches nothing."""
+    rows = [row(sample=sample, function=name) for sample in range(4) for name in ("correct", "judge")]
+    rows[-1] |= {"status": "timeout", "value": None, "reward": None}
+    total = figures(write_journal(tmp_path, rows))["total"]
+    assert (total["rewards"], total["mean"], total["groups"], total["zero_spread"]) == (3, 2.0, 1, 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=200), st.floats(0.01, 0.99))
+def test_percentiles_of_times_are_within_six_percent(times: list[float], share: float) -> None:
+    counts = np.bincount(TimeBins.of(np.array(times)), minlength=TimeBins.COUNT)
+    exact = np.quantile(times, share, method="inverted_cdf")
+    # Six percent of a time; a value on the edge of a bin may fall to either side.
+    assert TimeBins.percentile(counts, share) == pytest.approx(exact, rel=0.0611)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-50, 500), min_size=1, max_size=300, unique=True))
+def test_each_step_has_one_bucket_in_order(steps: list[int]) -> None:
+    seen = survey_module._Steps()
+    seen.add(np.array(sorted(steps)))
+    axis = seen.axis("step", 12)
+    assert len(axis) <= 12
+    buckets = axis.buckets(np.array(sorted(steps)))
+    assert (np.diff(buckets) >= 0).all()
+    assert set(buckets.tolist()) == set(range(len(axis)))
+    for step, bucket in zip(sorted(steps), buckets.tolist(), strict=True):
+        assert axis.first[bucket] <= step <= axis.last[bucket]
+
+
+def test_the_truths_of_a_run_are_found(tmp_path: Path) -> None:
+    found = figures(write_journal(tmp_path, training(), parts=3))
+    functions = found["functions"]
+    assert found["ranks"] == {"0": 6400, "1": 6400}
+    assert functions["careful"]["zero_spread_share"] == 1
+    assert functions["format"]["zero_spread_share"] == pytest.approx(0.625)
+    assert [each["version"][0] for each in functions["format"]["versions"]] == ["a", "b"]
+    assert functions["format"]["versions"][1]["first"] == 20
+    names = found["correlation"]["functions"]
+    one, other = names.index("correct"), names.index("correct_strict")
+    assert found["correlation"]["matrix"][one][other] == pytest.approx(1)
+    assert found["judges"]["careful"]["kind"] == "votes"
+    assert found["judges"]["careful"]["agreement"] == pytest.approx(5 / 6, abs=0.02)
+    [pair] = found["judges"]["quality"]["pairs"]
+    assert pair["members"] == ["small", "large"]
+    assert pair["equal_share"] == pytest.approx(0.77, abs=0.04)
+    timeouts, errors = found["failures"]
+    assert (timeouts["function"], timeouts["status"], timeouts["first"], timeouts["last"]) == (
+        "quality",
+        "timeout",
+        10,
+        19,
+    )
+    assert errors["count"] == 26  # their reasons differ only in a number
+    assert functions["quality"]["cost"] == pytest.approx(0.001 * functions["quality"]["status"]["ok"])
+    assert {each["function"] for each in found["slowest"]} == {"quality"}
+
+
+def test_rows_of_a_group_are_found_across_record_batches(tmp_path: Path) -> None:
+    rows = [
+        row(batch=place // 6, group=place % 6 // 3, sample=place % 6, value=float(place % 6 // 3))
+        for place in range(60)
+    ]
+    write_open_part(tmp_path, table(rows), chunk=7)
+    found = figures(tmp_path)["functions"]["correct"]
+    assert (found["groups"], found["zero_spread"]) == (20, 20)
+    assert found["spread"] == 0
+
+
+def test_rows_of_a_huge_batch_are_not_all_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guerdon._journal_report.groups._MOST_HELD", 10)
+    rows = [row(group=place // 4, sample=place, value=1.0) for place in range(400)]
+    write_open_part(tmp_path, table(rows), chunk=30)
+    found = figures(tmp_path)["functions"]["correct"]
+    assert (found["groups"], found["zero_spread"]) == (100, 100)
+
+
+def test_a_part_that_is_being_written_counts_up_to_its_last_whole_message(tmp_path: Path) -> None:
+    rows = [row(sample=place) for place in range(50)]
+    write_part(tmp_path, table(rows[:20]))
+    write_open_part(tmp_path, table(rows[20:]), part=1, cut=9, chunk=10)
+    found = figures(tmp_path, recover=False)
+    assert (found["rows"], found["parts"], found["open_parts"]) == (40, 2, 1)
+    assert found["notes"] == []
+
+
+def test_a_part_that_was_just_finished_counts_once(tmp_path: Path) -> None:
+    rows = table([row(sample=place) for place in range(5)])
+    write_part(tmp_path, rows)
+    write_open_part(tmp_path, rows)
+    assert figures(tmp_path)["rows"] == 5
+
+
+def test_a_part_that_is_finished_meanwhile_is_read(tmp_path: Path) -> None:
+    rows = table([row(sample=place) for place in range(5)])
+    opened = write_open_part(tmp_path, rows)
+    journal = find_parts(tmp_path, recover=False)
+    opened.unlink()
+    write_part(tmp_path, rows)
+    assert aggregates(summarise(journal))["rows"] == 5
+
+
+def test_a_damaged_part_is_left_out_and_named(tmp_path: Path) -> None:
+    write_part(tmp_path, table([row()]))
+    damaged = write_part(tmp_path, table([row()]), part=1)
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    found = figures(tmp_path)
+    assert found["rows"] == 1
+    [note] = found["notes"]
+    assert damaged.name in note
+
+
+def test_runs_are_chosen(tmp_path: Path) -> None:
+    write_journal(tmp_path, [*training(steps=2), *(row(run="other", sample=place, value=9.0) for place in range(3))])
+    assert figures(tmp_path)["runs"] == {"other": 3, "run-1": 640}
+    found = figures(tmp_path, selection=Selection(runs=["other"]))
+    assert found["rows"] == 3
+    assert found["left_out_runs"] == {"run-1": 640}
+    assert list(found["functions"]) == ["correct"]
+
+
+def many_functions(count: int) -> Sequence[dict[str, Any]]:
+    return [
+        row(function=f"f{number:03}", batch=batch, step=batch, sample=sample, value=float(sample))
+        for batch in range(3)
+        for sample in range(4)
+        for number in range(count)
+    ]
+
+
+def test_of_very_many_functions_some_are_left_out(tmp_path: Path) -> None:
+    found = figures(write_journal(tmp_path, many_functions(130)))
+    assert len(found["functions"]) == survey_module.MOST_FUNCTIONS
+    assert len(found["left_out_functions"]) == 30
+    assert found["correlation"]["matrix"][0][99] == pytest.approx(1)
+
+
+def test_odd_columns_are_read(tmp_path: Path) -> None:
+    """Weights and times that are null, an unknown status, rewards that are infinite."""
+    rows = [
+        row(sample=0, weight=None, queue_s=None, run_s=None),
+        row(sample=1, status="unheard", value=None),
+        row(sample=2, reward=math.inf),
+        row(sample=3, version=None, function="other"),
+    ]
+    found = figures(write_journal(tmp_path, rows))
+    assert found["functions"]["correct"]["status"] == {"ok": 2, "other": 1}
+    assert found["functions"]["correct"]["rewards"] == 1
+
+
+def test_a_table_that_someone_made_of_a_journal_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.parquet"
+    frame = pd.DataFrame(training(steps=2))
+    frame.drop(columns=["traceback", "extra", "version", "weight"]).to_parquet(path)
+    assert figures(path)["rows"] == len(frame)
+
+
+def test_totals_are_those_of_the_dispatchers_option(tmp_path: Path) -> None:
+    """Fault: a function failed, and the dispatcher has incomplete="sum".
+    Sees: the sum of the other functions as the total, as the trainer did."""
+    rows = [row(sample=sample, function=name) for sample in range(4) for name in ("correct", "judge")]
+    rows[-1] |= {"status": "timeout", "value": None, "reward": None}
+    dropped = figures(write_journal(tmp_path / "drop", rows, dispatcher={"incomplete": "drop"}))["total"]
+    summed = figures(write_journal(tmp_path / "sum", rows, dispatcher={"incomplete": "sum"}))["total"]
+    assert (dropped["rewards"], dropped["mean"], dropped["zero_spread"]) == (3, 2.0, 1)
+    assert (summed["rewards"], summed["mean"], summed["zero_spread"]) == (4, 1.75, 0)
+
+
+def test_a_crash_is_shown_without_the_frames_of_the_worker(tmp_path: Path) -> None:
+    beginning = 'Fatal Python error: Segmentation fault\n  File "/home/me/rewards.py", line 7 in inner\n'
+    stack = beginning + '  File "/lib/guerdon/_worker/worker.py", line 212 in _samples\n'
+    rows = [row(), row(sample=1, status="crashed", reason="the worker was killed", traceback=stack)]
+    figures = aggregates(summarise(find_parts(str(write_journal(tmp_path, rows)))))
+    assert figures["failures"][0]["examples"][0]["traceback"].rstrip() == beginning.rstrip()

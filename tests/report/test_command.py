@@ -1,0 +1,346 @@
+"""``guerdon report``: what it writes and prints, and what it refuses."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from guerdon._html_frame.safe_text import as_json, shortened, visible
+from guerdon._journal.parts import find_parts
+from guerdon._journal.selection import Selection
+from guerdon._journal_report.aggregates import aggregates
+from guerdon._journal_report.page_data import fitted, page_data
+from guerdon._journal_report.summary import summarise
+from guerdon.cli import main
+from tests.journal_files import (
+    HOSTILE_TEXTS,
+    many_rows,
+    row,
+    table,
+    training,
+    write_journal,
+    write_open_part,
+    write_part,
+)
+from tests.report.conftest import make_page
+
+VOID = {"meta", "link", "input", "br"}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    rows = training(steps=8, groups=2, ranks=1, texts=True)
+    return write_journal(tmp_path / "journal", rows, texts=True, columns=["answer"])
+
+
+class Structure(html.parser.HTMLParser):
+    """What a page is made of: elements, their nesting, addresses and scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.scripts = 0
+        self.wrong: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.scripts += tag == "script"
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            elif name in ("src", "href", "action", "srcset"):
+                (self.links if (value or "").startswith("#") else self.addresses).append(value or "")
+            elif name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def test_writes_a_page_and_says_what_stands_out(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.html"
+    assert main(["report", str(journal), "-o", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "careful gave 7 to every sample" in printed.err
+    assert f"640 rows of 5 functions, see {out}" in printed.err
+    assert stat.S_IMODE(out.stat().st_mode) & 0o600 == 0o600
+    assert list(tmp_path.glob(".report*")) == []
+    page = Structure(out.read_text(encoding="utf-8"))
+    assert (page.open, page.wrong, page.handlers) == ([], [], [])
+    assert page.addresses == ["data:,"]
+    assert page.scripts == 2
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+
+
+def test_writes_report_html_by_default(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(journal), "-q"]) == 0
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_prints_the_figures_as_json(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(journal), "--json", "-q"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert found["rows"] == 640
+    assert found["functions"]["careful"]["mean"] == 7
+    assert {"severity", "section", "message"} == set(found["findings"][0])
+    assert printed.err == ""
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_page_can_go_to_stdout(journal: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["report", str(journal), "-o", "-", "-q"]) == 0
+    assert capsysbinary.readouterr().out.startswith(b"<!DOCTYPE html>")
+
+
+def test_opens_the_page_if_asked(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["report", str(journal), "-o", str(tmp_path / "x.html"), "--open", "-q"]) == 0
+    assert opened == [(tmp_path / "x.html").as_uri()]
+    assert main(["report", str(journal), "--json", "--open"]) == 2
+
+
+def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
+    without = make_page(journal, tmp_path / "without.html").read_text(encoding="utf-8")
+    assert "onerror='window" not in without
+    assert "What is " not in without
+    page = make_page(journal, tmp_path / "with.html", texts=True).read_text(encoding="utf-8")
+    data = json.loads(re.findall(r'id="data">(.*?)</script>', page, re.S)[0])
+    texts = [sample["texts"] for sample in data["samples"]]
+    assert all({"prompt", "completion", "answer"} <= set(each) for each in texts)
+    shown = {each["completion"] for each in texts}
+    assert shown <= {shortened(visible(text), 4000) for text in HOSTILE_TEXTS}
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_data_in_the_page_ends_no_element(text: str) -> None:
+    made = as_json({"text": text})
+    assert not set("<>&") & set(made)
+    assert json.loads(made) == {"text": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\tb\nc\r\nd", "a\tb\nc\nd"),
+        ("\x00\x1b[31m\x7f", "␀␛[31m␡"),
+        ("\u202eabc\u2066\u200f", "⟨U+202E⟩abc⟨U+2066⟩⟨U+200F⟩"),
+        ("\ud800 \U000e0041", "⟨U+D800⟩ ⟨U+E0041⟩"),
+        ("한국어 🧑\u200d🚀 é", "한국어 🧑\u200d🚀 é"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("make", "printed"),
+    [
+        (lambda path: None, "there is no journal"),
+        (lambda path: path.mkdir(), "has no parts (*.parquet, *.arrows): nothing was written yet"),
+        (lambda path: write_part(path, table([])), "has no rows yet: 1 part(s), all empty"),
+        (lambda path: write_part(path, table([{**row(), "function": None}])), "none of them names its function"),
+        (lambda path: write_open_part(path, table([]), cut=20), "nothing was written yet"),
+        (lambda path: write_part(path, table([row()], schema="2")), "has schema 2, this version of Guerdon reads 1"),
+        (lambda path: write_open_part(path, table([row()], schema="next")), "has schema next"),
+        (
+            lambda path: write_part(path, table([row()]).drop_columns("status")),
+            "is no part of a journal: it lacks the column 'status'",
+        ),
+        (
+            lambda path: write_part(path, table([row()])).write_bytes(b"no Parquet"),
+            "run-1-r0-4242-00000.parquet can't be read as a part of a journal",
+        ),
+        (
+            lambda path: pq.write_table(table([row()]).replace_schema_metadata(None), write_part(path, table([]))),
+            "run-1-r0-4242-00000.parquet is no part of a journal: its metadata name no schema",
+        ),
+    ],
+    ids=[
+        "absent",
+        "empty",
+        "no rows",
+        "no names",
+        "just begun",
+        "newer",
+        "named",
+        "another table",
+        "damaged",
+        "other files",
+    ],
+)
+def test_what_cannot_be_reported_is_refused(
+    make: Any, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / "journal")
+    out = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "journal"), "-o", str(out)]) == 2
+    shown = capsys.readouterr().err
+    assert printed in shown
+    assert shown.startswith("guerdon: ")
+    assert not out.exists()
+
+
+def test_an_unknown_run_is_refused(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(journal), "--run", "mine"]) == 2
+    assert "has no run 'mine'. Its runs: 'run-1'" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written_is_refused(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(journal), "-o", str(tmp_path / "no" / "folder.html")]) == 2
+    assert "can't be written: there is no folder" in capsys.readouterr().err
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["report", str(journal)]) == 2
+    assert "pip install 'guerdon[journal]'" in capsys.readouterr().err
+
+
+def test_a_page_stays_small_whatever_the_journal(tmp_path: Path) -> None:
+    """Long names, reasons, tracebacks and texts, in many functions and steps."""
+    long = "\U0001f600</script>\u202e" * 400
+    rows = [
+        row(
+            function=f"{number} {long[:900]}",
+            batch=step,
+            step=step,
+            sample=sample,
+            value=sample / 7,
+            run_s=10.0 ** (sample - 4),
+            status="error" if sample == 3 else "ok",
+            reason=f"{chr(97 + step % 26)}: {long[:4000]}",
+            traceback=long,
+            completion=long,
+            prompt=long,
+        )
+        for step in range(8)
+        for number in range(25)
+        for sample in range(6)
+    ]
+    page = make_page(write_journal(tmp_path / "journal", rows, texts=True), tmp_path / "report.html", texts=True)
+    assert page.stat().st_size < 3_000_000
+    assert Structure(page.read_text(encoding="utf-8")).wrong == []
+
+
+def test_most_counts_still_fit(tmp_path: Path) -> None:
+    """As many functions and buckets as there can be, each with all bins in use."""
+    for part, rows in enumerate(many_rows(200_000, functions=10)):
+        write_part(tmp_path, rows, part=part)
+    summary = summarise(find_parts(str(tmp_path)))
+    assert len(fitted(page_data(summary, aggregates(summary)))) < 2_000_000
+
+
+def figures_of(journal: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    assert main(["report", str(journal), "--json", "-q", *options]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("steps", "first", "last"),
+    [("2:5", 2, 5), ("2:", 2, 7), (":5", 0, 5), ("3", 3, 3), ("-5:1", 0, 1)],
+)
+def test_steps_are_chosen_at_the_command(
+    journal: Path, capsys: pytest.CaptureFixture[str], steps: str, first: int, last: int
+) -> None:
+    found = figures_of(journal, capsys, f"--step={steps}")
+    assert (found["axis"]["first"][0], found["axis"]["last"][-1]) == (first, last)
+    assert found["rows"] == 80 * (last - first + 1)
+    assert found["selection"]["steps"] is not None
+    whole = figures_of(journal, capsys)
+    assert whole["selection"] == {"functions": None, "steps": None}
+    mean = whole["functions"]["correct"]["over_time"]["mean"][first : last + 1]
+    assert found["functions"]["correct"]["over_time"]["mean"] == mean
+
+
+def test_functions_are_chosen_at_the_command(journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--function", "correct", "--function", "format"]
+    found = figures_of(journal, capsys, *chosen, "--step", "4:")
+    assert list(found["functions"]) == ["correct", "format"]
+    assert found["rows"] == 4 * 2 * 16
+    whole = figures_of(journal, capsys, "--step", "4:")
+    assert found["functions"]["format"] == whole["functions"]["format"]
+    # An error leaves a sample without a total.
+    expected = found["functions"]["correct"]["mean"] + 0.5 * found["functions"]["format"]["mean"]
+    assert found["total"]["mean"] == pytest.approx(expected, abs=0.05)
+    page = tmp_path / "page.html"
+    assert main(["report", str(journal), *chosen, "--step", "4:", "-q", "-o", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Only rows of steps from 4 count." in text
+    assert "Only these functions count: correct, format. The total reward is the sum of these alone." in text
+
+
+def test_row_groups_of_other_steps_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow.parquet as parquet
+
+    rows = table([row(batch=step, step=step, sample=sample) for step in range(10) for sample in range(20)])
+    parquet.write_table(rows, write_part(tmp_path, table([])), row_group_size=20)
+    whole: list[object] = []
+    iter_batches = parquet.ParquetFile.iter_batches
+
+    def watched(self: Any, *sizes: int, **options: Any) -> Any:
+        if "run_s" in options["columns"]:
+            whole.append(options["row_groups"])
+        return iter_batches(self, *sizes, **options)
+
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", watched)
+    found = summarise(find_parts(tmp_path), selection=Selection(first_step=3, last_step=5))
+    assert aggregates(found)["rows"] == 60
+    assert whole == [[3], [4], [5]]
+
+
+@pytest.mark.parametrize(
+    ("options", "printed"),
+    [
+        (["--function", "mine"], "has no function 'mine'. Its functions: 'correct', 'format'"),
+        (["--step", "90:"], "is of the chosen steps from 90, functions and runs. The journal's steps: 0 to 7."),
+        (["--step", "90"], "is of the chosen step 90, functions and runs."),
+        (["--step", "5:2"], "expected A:B, A:, :B or one step"),
+        (["--step", "x"], "expected A:B, A:, :B or one step"),
+    ],
+)
+def test_a_choice_without_rows_is_refused(
+    journal: Path, options: list[str], printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["report", str(journal), *options])
+    except SystemExit as left:
+        code = int(left.code or 0)
+    assert code == 2
+    assert printed in capsys.readouterr().err
+
+
+def test_steps_of_a_journal_without_any_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_journal(tmp_path, [row(step=None)])
+    assert main(["report", str(tmp_path), "--step", "1:"]) == 2
+    assert "has a step, so none can be chosen" in capsys.readouterr().err

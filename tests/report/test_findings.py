@@ -1,0 +1,156 @@
+"""The sentences with which a report opens: which of them a journal brings forth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon._journal.parts import find_parts
+from guerdon._journal_report.aggregates import aggregates
+from guerdon._journal_report.findings import findings, seconds
+from guerdon._journal_report.summary import summarise
+from tests.journal_files import START, row, table, training, write_journal, write_part
+
+
+def sentences(folder: Path, rows: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """The findings on these rows: message to severity."""
+    figures = aggregates(summarise(find_parts(str(write_journal(folder, rows)))))
+    return {each["message"]: each["severity"] for each in findings(figures)}
+
+
+def some(found: dict[str, str], beginning: str) -> tuple[str, str]:
+    [(message, severity)] = [each for each in found.items() if each[0].startswith(beginning)]
+    return message, severity
+
+
+def steps(count: int = 20, groups: int = 2, generations: int = 4) -> list[dict[str, Any]]:
+    """Places of so many steps."""
+    return [
+        {"batch": step, "step": step, "group": sample // generations, "sample": sample}
+        for step in range(count)
+        for sample in range(groups * generations)
+    ]
+
+
+def test_the_truths_of_a_run_are_sentences(tmp_path: Path) -> None:
+    found = sentences(tmp_path, training())
+    message, severity = some(found, "quality failed on 2.3 % of its samples, most of all at step 1")
+    assert message.endswith("Most common (60): TimeoutError: no answer within 30 s.")
+    assert severity == "warning"
+    assert some(found, "format no longer tells samples of a group apart: 100 % of its groups")[1] == "warning"
+    assert "careful gave 7 to every sample: it tells nothing apart." in found
+    assert some(found, "From step 0 to 39, the total reward rose: from 1.81 to 2.46")[1] == "info"
+    assert some(found, "correct and correct_strict say nearly the same")[1] == "info"
+    assert some(found, "Asked again, careful agreed with itself in 83 % of its votes")[1] == "info"
+    assert some(found, "format has 2 versions in this journal; the latest begins at step 20")[1] == "info"
+    assert some(found, "Judges cost 2.50 in all, 0.98 for each thousand")[1] == "info"
+    assert list(found.values()) == sorted(found.values(), reverse=True)  # warnings first
+
+
+def test_a_falling_reward_is_a_warning(tmp_path: Path) -> None:
+    rows = [row(**each, value=1 - each["step"] / 20 + each["sample"] % 2) for each in steps()]
+    assert some(sentences(tmp_path, rows), "From step 0 to 19, correct fell: from 1.48 to 0.575")[1] == "warning"
+
+
+def test_a_reward_that_stays_is_no_news(tmp_path: Path) -> None:
+    found = sentences(tmp_path, [row(**each, value=float(each["sample"] % 2)) for each in steps()])
+    assert some(found, "From step 0 to 19, correct stayed about the same: near 0.5")[1] == "info"
+    assert "No call failed." in found
+    assert "Every group tells its samples apart: none has the same total reward throughout." in found
+
+
+def test_groups_that_are_too_hard_or_too_easy_are_separated(tmp_path: Path) -> None:
+    """Of the two groups of a step one has only zeros, or in the second half only ones."""
+    rows = [row(**each, value=float(each["sample"] % 2 if each["group"] else each["step"] >= 10)) for each in steps()]
+    message, severity = some(sentences(tmp_path, rows), "50 % of the groups teach nothing")
+    assert "Of these 50 % have all samples at the highest reward (too easy), 50 % at the lowest (too hard)." in message
+    assert severity == "warning"
+
+
+def test_functions_that_work_against_each_other_are_named(tmp_path: Path) -> None:
+    rows = []
+    for each in steps():
+        rows.append(row(**each, value=float(each["sample"] % 3)))
+        rows.append(row(**each, function="short", value=-float(each["sample"] % 3)))
+    found = sentences(tmp_path, rows)
+    assert found["correct and short pull in opposite directions (correlation -1.00)."] == "warning"
+
+
+def test_calls_that_mostly_wait_are_named(tmp_path: Path) -> None:
+    rows = [row(**each, value=float(each["sample"] % 2), run_s=0.2, queue_s=3.0) for each in steps()]
+    assert some(sentences(tmp_path, rows), "Calls of correct wait longer than they run")[1] == "warning"
+
+
+def test_two_rows_that_wait_for_workers_to_start_are_no_news(tmp_path: Path) -> None:
+    rows = [row(batch=0, step=0, sample=each, value=1.0, run_s=4e-5, queue_s=0.3) for each in range(2)]
+    assert not [message for message in sentences(tmp_path, rows) if "wait longer" in message]
+
+
+def restarted(folder: Path, later: float) -> list[str]:
+    """What is reported of two processes of one rank: the second begins so many seconds later, and
+    writes steps 3 to 7."""
+    folder.mkdir()
+    for pid, first, begin in ((41, 0, 0.0), (42, 3, later)):
+        rows = [
+            row(batch=step, step=step, sample=sample, submitted=START + timedelta(seconds=begin + step))
+            for step in range(first, first + 5)
+            for sample in range(2)
+        ]
+        write_part(folder, table(rows), rank=0, pid=pid, part=0, run="run-1")
+    figures = aggregates(summarise(find_parts(str(folder))))
+    return [each["message"] for each in findings(figures) if "processes" in each["message"]]
+
+
+def test_steps_that_a_run_wrote_twice_are_named(tmp_path: Path) -> None:
+    (message,) = restarted(tmp_path / "again", 100.0)
+    assert message.startswith("Steps 3 to 4 were written by 2 processes, one after another (run 'run-1', rank 0)")
+
+
+def test_concurrent_processes_share_a_step(tmp_path: Path) -> None:
+    assert restarted(tmp_path / "shared", 0.0) == []
+
+
+def test_members_that_disagree_are_named(tmp_path: Path) -> None:
+    rows = [
+        row(**each, value=0.5, extra={"one": float(each["sample"] % 2), "other": 1.0 - each["sample"] % 2})
+        for each in steps()
+    ]
+    message, severity = some(sentences(tmp_path, rows), "In correct, one and other gave the same score to 0 % ")
+    assert (message[-20:], severity) == ("(correlation -1.00).", "warning")
+
+
+def test_several_runs_and_damage_are_findings(tmp_path: Path) -> None:
+    write_journal(tmp_path, [row(), row(run="other")])
+    (tmp_path / "run-1-r0-1-00001.parquet").write_bytes(b"damaged")
+    found = findings(aggregates(summarise(find_parts(str(tmp_path)))))
+    assert found[0]["message"].startswith("Not all of the journal could be read: run-1-r0-1-00001.parquet")
+    assert any(each["message"].startswith("2 runs are shown together") for each in found)
+
+
+def test_of_many_alike_a_few_are_shown(tmp_path: Path) -> None:
+    rows = [row(**each, function=f"f{number}", value=1.0) for each in steps() for number in range(9)]
+    found = sentences(tmp_path, rows)
+    constant = [message for message in found if "gave 1 to every sample" in message]
+    assert len(constant) == 3
+    assert constant[-1].endswith("The same holds for 6 more, see the tables.")
+    assert len(found) <= 12
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (2e-6, "2 µs"),
+        (0.00999, "10 ms"),
+        (0.999, "1 s"),
+        (1.26, "1.3 s"),
+        (119, "2 min"),
+        (600, "10 min"),
+        (1e4, "2.8 h"),
+    ],
+)
+def test_times_have_two_digits(value: float, shown: str) -> None:
+    assert seconds(value) == shown

@@ -1,0 +1,253 @@
+"""The page of a report in headless Chromium: it works, by keyboard and at both widths, and obeys
+nothing that a journal holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import OpenPage, contrast
+from tests.journal_files import row, table, write_journal, write_part
+from tests.report.conftest import make_page
+
+expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+
+SECTIONS = ["summary", "table", "rewards", "distributions", "groups", "correlation"]
+SECTIONS += ["failures", "latency", "cost", "judges", "samples", "about"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_every_section_is_drawn_and_fits(open_page: OpenPage, report: Path, width: int, scheme: str) -> None:
+    page = open_page(report, width=width, scheme=scheme)
+    assert (
+        page.evaluate(
+            "[...document.querySelectorAll('main section')].filter((each) => !each.hidden).map((each) => each.id)"
+        )
+        == SECTIONS
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.locator("#reward-charts figure").count() == 5
+    assert page.locator("#reward-charts svg path.line").count() == 5
+    assert page.locator("#reward-charts svg path.band").count() == 5
+    assert page.locator("svg.chart").count() > 25
+    # Nothing is drawn to the left or right of its chart.
+    outside = page.evaluate("""[...document.querySelectorAll("svg.chart")].filter((chart) => {
+        const box = chart.getBoundingClientRect();
+        return [...chart.querySelectorAll("text, path, rect")].some((each) => {
+            const inner = each.getBoundingClientRect();
+            return inner.left < box.left - 6 || inner.right > box.right + 6;
+        });
+    }).map((chart) => chart.getAttribute("aria-label"))""")
+    assert outside == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_both_schemes(open_page: OpenPage, report: Path, scheme: str) -> None:
+    page = open_page(report, scheme=scheme)
+    for selector in (
+        "body",
+        ".muted",
+        ".readout",
+        "nav a",
+        ".findings .warning",
+        ".findings .kind",
+        "td",
+        "th",
+        "summary",
+    ):
+        assert contrast(page, selector) >= 4.5, selector
+    for number in range(5):
+        assert contrast(page, f"#reward-charts figure:nth-child({number + 1}) h3") >= 3, number
+
+
+def test_the_switch_of_the_scheme_wins_over_the_system(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report, scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+    button = page.get_by_role("button", name="Theme")
+    button.click()
+    assert (button.inner_text(), page.evaluate(ground)) == ("Theme: light", "rgb(255, 255, 255)")
+    button.click()
+    assert (button.inner_text(), page.evaluate(ground)) == ("Theme: dark", dark)
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate(ground) == dark
+    button.click()
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+
+
+def test_the_filter_of_functions_changes_what_is_shown(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    page.get_by_role("checkbox", name="quality").uncheck()
+    expect(page.locator("#reward-charts figure")).to_have_count(4)
+    assert "quality" not in page.locator("#function-table").inner_text()
+    assert "timeout" not in page.locator("#reasons").inner_text()
+    assert page.locator("#cost-charts figure").count() == 0
+    assert page.locator("#matrix tbody tr").count() == 4
+    page.get_by_role("button", name="Show all").click()
+    expect(page.locator("#reward-charts figure")).to_have_count(5)
+
+
+def test_the_filter_of_steps_changes_what_is_shown(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    cells = "[...document.querySelectorAll('#function-table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    before = {row[0]: row[1:] for row in page.evaluate(cells)}
+    assert before["quality"][1] == "2,560"
+    page.locator("#from").focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#range")).to_have_text("step 20–39")
+    expect(page.locator("#function-table tbody tr").first.locator("td").nth(1)).to_have_text("1,280")
+    after = {row[0]: row[1:] for row in page.evaluate(cells)}
+    assert after["format"][1:6] == ["1,280", "1", "0", "100 %", "0 %"]
+    assert after["quality"][5] == "0 %"  # the timeouts came before
+    assert "timeout" not in page.locator("#reasons").inner_text()
+    assert "error" in page.locator("#reasons").inner_text()
+    assert all(20 <= int(row) <= 39 for row in page.locator("#slowest tbody td:nth-child(2)").all_inner_texts())
+    # The other end is pushed along.
+    page.locator("#to").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#range")).to_have_text("step 0–0")
+
+
+def test_figures_of_the_page_are_those_of_the_aggregates(open_page: OpenPage, report: Path) -> None:
+    """The page's script computes what the command computed, over all steps: the table that was
+    written for readers without scripts says the same."""
+    page = open_page(report)
+    drawn = page.locator("#function-table tbody tr").all_inner_texts()
+    html = report.read_text(encoding="utf-8")
+    written = [re.sub(r"<[^>]*>", "\t", row) for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", html)]
+    assert len(drawn) == len(written) == 5
+    for one, other in zip(drawn, written, strict=True):
+        assert _numbers(one) == pytest.approx(_numbers(other), rel=0.05, abs=0.05)
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(part.replace(",", "")) for part in re.findall(r"[\d,]+(?:\.\d+)?", text)]
+
+
+def test_a_chart_is_read_by_arrow_keys(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    chart = page.locator("#reward-charts svg").first
+    readout = page.locator("#reward-charts .readout").first
+    whole = readout.inner_text()
+    chart.focus()
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "End", "Home", "ArrowLeft", "ArrowLeft"):
+        page.keyboard.press(key)
+        seen.append(readout.inner_text().split(":")[0])
+    assert seen == ["step 0", "step 1", "step 39", "step 0", "step 0", "step 0"]
+    assert page.locator("#announcement").inner_text() == readout.inner_text()
+    page.keyboard.press("Escape")
+    assert readout.inner_text() == whole
+    bars = page.locator("#histograms svg").first
+    bars.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#histograms .readout").first.inner_text().startswith("0: ")
+    assert page.locator("#histograms rect.chosen").count() == 1
+
+
+def test_a_chart_is_read_by_pointer(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    chart = page.locator("#reward-charts svg").first
+    chart.scroll_into_view_if_needed()
+    chart.hover()
+    assert re.match(r"step 1[67]: ", page.locator("#reward-charts .readout").first.inner_text())
+
+
+def test_everything_is_reached_by_tab_and_its_focus_is_seen(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
+    count = page.evaluate("document.querySelectorAll('a, button, input, summary, [tabindex=\"0\"]').length")
+    seen = ["a"]
+    for _ in range(count - 1):
+        page.keyboard.press("Tab")
+        name, outline, inside = page.evaluate("""(() => {
+            const style = getComputedStyle(document.activeElement);
+            const box = document.activeElement.getBoundingClientRect();
+            return [document.activeElement.tagName.toLowerCase(), style.outlineStyle, box.bottom > 0 && box.top < innerHeight];
+        })()""")
+        assert outline != "none", name
+        assert inside, name
+        seen.append(name)
+    assert {"a", "button", "input", "summary", "svg", "div"} <= set(seen)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") in ("BODY", "A")
+
+
+def test_the_skip_link_leads_past_the_navigation(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.findings') !== null")
+
+
+def test_no_text_of_a_journal_is_obeyed(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    for name in page.locator("#sample-list details").all():
+        name.locator("summary").click()
+    shown = page.locator("#sample-list").inner_text()
+    assert "</script><script>window.hacked = 1</script>" in shown
+    assert "onerror='window.hacked = 2'" in shown
+    assert "⟨U+202E⟩" in shown
+    assert "␀" in shown
+    assert "\u202e" not in shown
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("#sample-list img, #sample-list a, #sample-list style, #sample-list base").count() == 0
+    assert "<b>no number</b>" in page.locator("#reasons").inner_text()
+    assert page.locator("#reasons b").count() == 0
+
+
+def test_names_of_a_journal_are_not_obeyed(open_page: OpenPage, tmp_path: Path) -> None:
+    names = [
+        "</script><img src=x onerror=window.hacked=1>",
+        '"><svg onload=window.hacked=2>',
+        "$title ${x} \u202ee",
+        "--c0:red;}",
+    ]
+    rows = [
+        row(
+            run="<b>run</b>\x00",
+            function=name,
+            sample=sample,
+            batch=sample // 4,
+            step=sample // 4,
+            value=float(sample % 3),
+            version="<i>v</i>",
+            extra={"<u>one</u>": 1.0, "two": 2.0} if sample % 3 == 1 else None,
+        )
+        for sample in range(40)
+        for name in names
+    ]
+    write_part(tmp_path / "<b>journal", table(rows), run="run")
+    page = open_page(make_page(tmp_path / "<b>journal", tmp_path / "report.html"))
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, main b, main u, main i:not(.legend i)").count() == 0
+    assert page.locator("#functions").inner_text().count("onerror=window.hacked=1") == 1
+    assert "$title ${x} ⟨U+202E⟩e" in page.locator("#functions").inner_text()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row()],
+        [row(value=None, status="abstained")],
+        [row(step=None, batch=batch, sample=batch % 2) for batch in range(9)],
+        [row(function="f", status="timeout", value=None, reward=None)],
+        [row(value=1e300), row(sample=1, value=-1e300)],
+        [row(step=step, value=1e-9 * step) for step in (-5, 0, 10**12)],
+        [row(function=f"f{number}", sample=sample) for number in range(40) for sample in range(3)],
+    ],
+    ids=["one row", "no reward", "no steps", "all failed", "huge", "odd steps", "many functions"],
+)
+def test_odd_journals_are_drawn(open_page: OpenPage, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    page = open_page(make_page(write_journal(tmp_path / "journal", rows), tmp_path / "report.html"), width=360)
+    assert page.locator("#reward-charts figure").count() == min(12, len({each["function"] for each in rows}))
+    assert not re.search("NaN|undefined|Infinity", page.locator("main").inner_html())
+    assert page.evaluate("document.documentElement.scrollWidth") == 360

@@ -1,0 +1,136 @@
+"""Reports on journals that dispatchers wrote."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, Journal, Limit, judge, panel, reward
+from guerdon.cli import main
+from tests.http.comparisons import comparing, fair
+from tests.http.server import chat_completion, question, serving
+from tests.journal_files import row, table, write_open_part
+
+
+@reward(lane="thread", name="length")
+def length(text: str) -> float | None:
+    if "raise" in text:
+        raise ValueError("no <b>length</b>")
+    return None if "none" in text else float(len(text))
+
+
+@reward(lane="thread", name="constant")
+def constant(completion: object, log_metric: Any) -> float:
+    log_metric("words", 7.0)
+    return 1.0
+
+
+def chat(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def score(dispatcher: Dispatcher, step: int, words: list[str]) -> None:
+    state = {"global_step": step}
+    dispatcher.score(
+        prompts=["<i>say</i>"] * len(words),
+        completions=[chat(word) for word in words],
+        num_generations=4,
+        trainer_state=state,
+    )
+
+
+def figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["report", str(folder), "--json", "-q"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_journal_is_reported_while_it_is_written_and_after(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "rewards"
+    with Dispatcher([length, constant], journal=Journal(folder, texts=True), max_failure_rate=1.0) as dispatcher:
+        for step in range(1, 9):
+            score(dispatcher, step, ["a", "bb", "none", "raise"] + ["same"] * 4)
+        early = ["report", str(folder), "-q", "-o", str(tmp_path / "early.html")]
+        while (code := main(early)) != 0:
+            assert code == 2  # no row yet
+    capsys.readouterr()
+    found = figures(folder, capsys)
+    assert (found["rows"], found["open_parts"]) == (128, 0)
+    assert found["axis"]["first"] == list(range(1, 9))
+    each = found["functions"]["length"]
+    assert each["status"] == {"ok": 48, "abstained": 8, "error": 8}
+    assert (each["min"], each["max"]) == (1, 4)
+    assert (each["groups"], each["zero_spread"]) == (16, 8)
+    assert found["functions"]["constant"]["zero_spread_share"] == 1
+    assert found["total"]["groups"] == 16
+    [failure] = found["failures"]
+    assert (failure["count"], failure["function"]) == (8, "length")
+    assert "no <b>length</b>" in failure["reason"]
+    assert "test_real_journals" in failure["examples"][0]["traceback"]
+    assert found["judges"] == {}
+    page = tmp_path / "report.html"
+    assert main(["report", str(folder), "--texts", "-q", "-o", str(page)]) == 0
+    data = json.loads(re.findall(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)[0])
+    shown = {sample["texts"]["completion"] for sample in data["samples"]}
+    assert {"[assistant] a", "[assistant] raise"} <= shown
+    assert {sample["texts"]["prompt"] for sample in data["samples"]} == {"<i>say</i>"}
+
+
+def test_what_a_killed_run_left_is_recovered_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        row(batch=place // 8, group=place % 8 // 4, sample=place % 8, value=float(place % 3)) for place in range(64)
+    ]
+    stream = write_open_part(tmp_path, table(rows), cut=11, chunk=16)
+    found = figures(tmp_path, capsys)
+    assert (found["rows"], found["open_parts"]) == (48, 0)
+    assert not stream.exists()
+    assert stream.with_suffix(".parquet").exists()
+    [note] = found["notes"]
+    assert "bytes were dropped" in note
+
+
+def test_judges_of_a_journal_are_recognised_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Votes, a panel and comparisons, of servers with opinions of their own."""
+    turn = itertools.count()
+    ask: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20}
+    with (
+        serving(lambda path, body: chat_completion(str(4 + int(question(body)) % 2))) as small,
+        serving(lambda path, body: chat_completion("4")) as large,
+        serving(lambda path, body: chat_completion(str(next(turn) % 2))) as fickle,
+        serving(fair) as referee,
+    ):
+        members = [
+            judge(base_url=server.url, name=name, **ask) for server, name in ((small, "small"), (large, "large"))
+        ]
+        functions = [
+            panel(members, reduce="mean", name="both"),
+            judge(
+                base_url=fickle.url,
+                temperature=1.0,
+                votes=3,
+                vote="mean",
+                name="votes",
+                limit=Limit(concurrency=1),
+                **ask,
+            ),
+            comparing(referee, name="better", schedule="all"),
+        ]
+        with Dispatcher(functions, journal=tmp_path / "rewards") as dispatcher:
+            dispatcher.score(prompts=["?"] * 4, completions=["1", "2", "3", "4"], num_generations=4)
+    found = figures(tmp_path / "rewards", capsys)["judges"]
+    assert {name: each["kind"] for name, each in found.items()} == {
+        "both": "panel",
+        "votes": "votes",
+        "better": "comparisons",
+    }
+    [pair] = found["both"]["pairs"]
+    assert (set(pair["members"]), pair["samples"], pair["equal_share"]) == ({"small", "large"}, 4, 0.5)
+    assert found["votes"]["agreement"] == pytest.approx(2 / 3)
+    assert found["better"]["agreement"] == 1
