@@ -23,6 +23,7 @@ from openrlhf.utils.agent import SingleTurnAgentExecutor
 from guerdon.integrations import openrlhf
 from tests.integrations.frameworks.rewards import dispatcher
 from tests.integrations.frameworks.test_openrlhf import serving
+from tests.serve.serving import serving as serving_command
 
 REWARDS = """
 from guerdon.integrations.openrlhf import reward_function
@@ -108,3 +109,15 @@ def test_why_a_value_has_to_be_chosen(tmp_path: Path, monkeypatch: pytest.Monkey
     (without,) = experiences(roll_out(str(file), ["4"]), monkeypatch)
     assert without.rewards is None
     assert openrlhf.reward_function.__kwdefaults__ == {"eos_token": None}
+
+
+def test_guerdon_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token is in the path. A failure has no reward, rather than a number that nobody gave."""
+    token = tmp_path / "token"
+    token.write_text("a-token-of-a-test-0123456789")
+    with serving_command(tmp_path, "--token-file", token) as one:
+        url = f"{one.url}/t/{token.read_text()}/openrlhf?function=correct&eos_token=</s>"
+        made = experiences(roll_out(url, ["4", "5", "raise"]), monkeypatch)
+    assert [None if one.rewards is None else one.rewards.flatten().tolist() for one in made] == [[1.0], [0.0], None]
+    together = Experience.concat_experiences(made[:2], pad_token_id=0)
+    assert together.rewards.flatten().tolist() == [1.0, 0.0]

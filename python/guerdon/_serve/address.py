@@ -1,0 +1,66 @@
+"""Where the server listens: on loopback unless told otherwise, and nowhere else without a token."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+
+from guerdon._serve.errors import ServerOptionError
+from guerdon._serve.settings import BACKLOG
+
+
+def listen(host: str, port: int, *, has_token: bool) -> list[socket.socket]:
+    """Listening sockets for all addresses of a host.
+
+    Raises:
+        ServerOptionError: There is no such host, its port is taken, or it can be reached from
+            elsewhere and no token is asked for.
+    """
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise ServerOptionError(f"--host {host!r}: {error}.") from None
+    addresses = {(family, place[0]) for family, _, _, _, place in found}
+    if not has_token and not all(_is_loopback(str(address)) for _, address in addresses):
+        raise ServerOptionError(
+            f"--host {host!r} can be reached from other machines, and no token is set: whoever reaches the port could "
+            "have rewards computed. Give --token-file, or listen on 127.0.0.1."
+        )
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in sorted(addresses):
+            sockets.append(_bound(family, str(address), port))
+            port = sockets[0].getsockname()[1]  # with 0 the others take the one that was found
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        hint = " Choose another --port, or 0 for any that is free." if error.errno == errno.EADDRINUSE else ""
+        raise ServerOptionError(f"can't listen on {host}:{port}: {error.strerror}.{hint}") from None
+    return sockets
+
+
+def url(one: socket.socket, *, tls: bool) -> str:
+    """The address of a listening socket, for people."""
+    address, port, *_ = one.getsockname()
+    shown = f"[{address}]" if one.family == socket.AF_INET6 else address
+    return f"http{'s' if tls else ''}://{shown}:{port}"
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def _bound(family: int, address: str, port: int) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind((address, port))
+        one.listen(BACKLOG)
+        one.setblocking(False)
+    except OSError:
+        one.close()
+        raise
+    return one

@@ -1,0 +1,85 @@
+"""Reads a request's body, within bounds that are kept while it comes.
+
+- A body that is too long, or that would be too much beside those of other requests, is refused
+  before it is read, or as soon as it is known to be.
+- One that takes too long is refused, however steadily it drips; as is one that has not come by the
+  end of the server's drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.types import Receive
+
+from guerdon._serve.drain import Drain, stopping
+from guerdon._serve.errors import ClientGoneError, RequestError
+from guerdon._serve.permits import Bytes
+
+# Of a length that is only declared: a client that sends nothing keeps others out of no more.
+_TAKEN_AT_ONCE: Final = 1 << 20
+
+
+async def read_body(
+    receive: Receive,
+    headers: Iterable[tuple[bytes, bytes]],
+    permits: Bytes,
+    drain: Drain,
+    *,
+    most: int,
+    timeout: float,
+) -> bytearray:
+    """The whole body; its bytes are taken from `permits`, whose owner gives them back.
+
+    Raises:
+        RequestError: It is too long, too slow, or too much at present; or the server ends first.
+        ClientGoneError: The connection was closed before its end.
+    """
+    length = _content_length(headers)
+    if length > most:
+        raise _too_long(most)
+    taken = min(length, _TAKEN_AT_ONCE)
+    permits.take(taken)
+    body = bytearray()
+    reading = asyncio.ensure_future(_read_into(body, receive, permits, taken, most))
+    drain.add(reading)
+    try:
+        await asyncio.wait((reading,), timeout=timeout)
+        if reading.cancelled():
+            raise stopping()
+        if not reading.done():
+            raise RequestError(408, f"the body did not come within {timeout:g} s: {len(body)} bytes are here.")
+        reading.result()
+        return body
+    finally:
+        if not reading.done():
+            reading.cancel()
+            await asyncio.wait((reading,))
+
+
+async def _read_into(body: bytearray, receive: Receive, permits: Bytes, taken: int, most: int) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        body += message.get("body", b"")
+        if len(body) > most:
+            raise _too_long(most)
+        if len(body) > taken:
+            permits.take(len(body) - taken)
+            taken = len(body)
+        if not message.get("more_body", False):
+            return
+
+
+def _too_long(most: int) -> RequestError:
+    return RequestError(413, f"the body is longer than {most >> 20} MB: send fewer samples a request.")
+
+
+def _content_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value) if value.isdigit() and len(value) < 20 else 0
+    return 0

@@ -1,0 +1,105 @@
+"""How many connections are open at once: no more than there are descriptors for.
+
+- Each may need five: its own, and those of the batch that its request becomes.
+- One too many is answered by 503 with ``Retry-After`` before it has sent anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections that are accepted in one turn of the loop, before any of them is looked at."""
+
+_OF_ONE: Final = 5
+_OF_A_WORKER: Final = 4
+_SPARE: Final = 64  # journals, connections to judges
+_MOST_REFUSED: Final = 32  # that are told so just now; others are closed at once
+_FEWEST: Final = 4
+_WITHOUT_LIMIT: Final = 1 << 20
+_LINGER_S: Final = 1.0
+_REFUSAL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    b"Retry-After: 1\r\nConnection: close\r\n\r\n%s"
+)
+_REASON: Final = (
+    b'{"error":"this server has all the connections that its descriptors allow (ulimit -n): ask another one."}'
+)
+
+
+class ConnectionLimit:
+    """The most connections of a server; all of it on one event loop.
+
+    Attributes:
+        most: Open at once.
+        refused: Open still, to be told so.
+    """
+
+    def __init__(self) -> None:
+        self.most = _WITHOUT_LIMIT
+        self.refused = 0
+
+    def measure(self, workers: int) -> None:
+        """Raises the soft limit of descriptors to the hard one, and counts what is left.
+
+        Workers that run already keep the limit that they began with.
+        """
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = max(soft, _WITHOUT_LIMIT) if hard == resource.RLIM_INFINITY else hard
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        used = len(os.listdir("/proc/self/fd"))
+        left = soft - used - ACCEPTED_AT_ONCE - _SPARE - _OF_A_WORKER * workers
+        self.most = max((left - _MOST_REFUSED) // _OF_ONE, _FEWEST)
+
+    def protocol(self, **options: Any) -> asyncio.Protocol:
+        """What uvicorn makes a connection of."""
+        return _BoundedProtocol(self, **options)
+
+
+class _BoundedProtocol(H11Protocol):
+    """HTTP on one connection, or a refusal of it. httptools would have no bound on headers."""
+
+    def __init__(self, limit: ConnectionLimit, **options: Any) -> None:
+        super().__init__(**options)
+        self._limit = limit
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.connections) < self._limit.most:
+            super().connection_made(transport)
+            return
+        transport.write(_REFUSAL % (len(_REASON), _REASON))
+        if self._limit.refused >= _MOST_REFUSED:
+            transport.abort()
+            return
+        if transport.can_write_eof():
+            transport.write_eof()
+        transport.set_protocol(_RefusedConnection(transport, self._limit))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.transport is not None:  # None: it was refused
+            super().connection_lost(exc)
+
+
+class _RefusedConnection(asyncio.Protocol):
+    """Reads what still comes for a moment: else the operating system may drop the answer."""
+
+    def __init__(self, transport: asyncio.Transport, limit: ConnectionLimit) -> None:
+        self._transport = transport
+        self._limit = limit
+        self._timer = asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)
+        limit.refused += 1
+
+    def eof_received(self) -> None:
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._limit.refused -= 1

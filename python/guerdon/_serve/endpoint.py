@@ -1,0 +1,133 @@
+"""Answers the requests of one protocol: body, JSON, samples, permits, scores, answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from guerdon._serve.body import read_body
+from guerdon._serve.cancellation import run_while_wanted
+from guerdon._serve.counters import Counters
+from guerdon._serve.drain import Drain
+from guerdon._serve.errors import ClientGoneError, RequestError
+from guerdon._serve.failures import RequestFailureLog
+from guerdon._serve.json_body import bytes_of_values, read_json
+from guerdon._serve.offload import Offload, is_big
+from guerdon._serve.permits import Bytes, Permits
+from guerdon._serve.protocols.protocol import ClientProtocol
+from guerdon._serve.responses import answer_early, error_response, json_response, send_whole
+from guerdon._serve.samples import Outcome, Request, score
+from guerdon._serve.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from guerdon.dispatcher import Dispatcher
+
+
+class ProtocolEndpoint:
+    """An ASGI application for the requests of one protocol.
+
+    Args:
+        protocol: Theirs.
+        dispatcher: Scores their samples.
+        settings: Bounds of bodies.
+        permits: Permits, shared by all protocols.
+        drain: Says when no more are taken.
+        counters: Counts what is answered.
+        failures: Logs what this server fails on.
+        offload: Does the work of big requests.
+    """
+
+    def __init__(
+        self,
+        protocol: ClientProtocol,
+        dispatcher: Dispatcher,
+        settings: ServerSettings,
+        permits: Permits,
+        drain: Drain,
+        counters: Counters,
+        failures: RequestFailureLog,
+        offload: Offload,
+    ) -> None:
+        self._protocol = protocol
+        self._dispatcher = dispatcher
+        self._settings = settings
+        self._permits = permits
+        self._drain = drain
+        self._counters = counters
+        self._failures = failures
+        self._offload = offload
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, count = self._protocol.path, self._counters.count
+        try:
+            with Bytes(self._permits) as held:
+                response = await self._response(scope, receive, held)
+                if isinstance(response, Response):
+                    held.keep(len(response.body))
+                    count(path, str(response.status_code))
+                    await send_whole(response, scope, receive, send)
+                    return
+        except ClientGoneError:
+            count(path, "gone")
+            return
+        count(path, str(response.status))
+        await answer_early(response, scope, receive, send)
+
+    async def _response(self, scope: Scope, receive: Receive, held: Bytes) -> Response | RequestError:
+        """The answer, a refusal too; a refusal as it is while the body is not here as a whole."""
+        is_read = False
+        try:
+            body = await self._body(scope, receive, held)
+            is_read = True
+            return await self._answer(scope, receive, body, held)
+        except ClientGoneError:
+            raise
+        except RequestError as error:
+            refusal = error
+        except Exception as error:
+            self._failures.report(self._protocol.path, error)
+            refusal = RequestError(500, "this server failed on the request: its log says why.")
+        return error_response(refusal) if is_read else refusal
+
+    async def _body(self, scope: Scope, receive: Receive, held: Bytes) -> bytearray:
+        self._drain.check()
+        kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+        if kind.partition(b";")[0].strip().lower() != b"application/json":
+            raise RequestError(415, "send JSON, with `Content-Type: application/json`.")
+        settings = self._settings
+        return await read_body(
+            receive, scope["headers"], held, self._drain, most=settings.max_body_bytes, timeout=settings.body_timeout
+        )
+
+    async def _answer(self, scope: Scope, receive: Receive, body: bytearray, held: Bytes) -> Response:
+        size, run = len(body), self._offload.run
+        held.take(await run(size, bytes_of_values, body))
+        fields, request = await run(size, self._read, body, QueryParams(scope["query_string"]))
+        del body
+        grouped = self._dispatcher._submitter.group_function
+        if grouped is not None and not self._protocol.takes_groups:
+            raise RequestError(
+                400,
+                f"reward function {grouped!r} works on whole groups, and {self._protocol.path} gets single samples: send "
+                "whole groups to /score or /openrlhf, with num_generations.",
+            )
+        if grouped is not None and request.num_generations is None:
+            raise RequestError(
+                400,
+                f"reward function {grouped!r} works on whole groups: say how many completions a prompt has, as "
+                "num_generations in the body or in the address.",
+            )
+        with self._permits.take_samples(len(request)):
+            work = score(self._dispatcher, request, self._offload if is_big(size) else None)
+            outcomes = await run_while_wanted(work, receive, self._drain)
+        return await run(size, self._write, fields, request, outcomes)
+
+    def _read(self, body: bytearray, query: QueryParams) -> tuple[dict[str, Any], Request]:
+        fields = read_json(body)
+        return fields, self._protocol.read(fields, query)
+
+    def _write(self, fields: dict[str, Any], request: Request, outcomes: list[Outcome]) -> Response:
+        return json_response(self._protocol.write(fields, request, outcomes))

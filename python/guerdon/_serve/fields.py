@@ -1,0 +1,76 @@
+"""Fields of a request, by the types that a protocol expects of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from guerdon._serve.errors import RequestError
+from guerdon._serve.samples import RESERVED
+
+GROUP_SIZE = ("num_generations", "group_size")
+"""Either says how many completions a prompt has."""
+
+
+def list_of(fields: Mapping[str, Any], name: str, length: int | None = None) -> list[Any]:
+    """A list, of a length if that is known.
+
+    Raises:
+        RequestError: 400, it is none.
+    """
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise RequestError(400, f"{name!r} has to be a list with one entry a sample.")
+    if length is not None and len(value) != length:
+        raise RequestError(400, f"{name!r} has {len(value)} entries for {length} samples.")
+    return value
+
+
+def text(fields: Mapping[str, Any], name: str) -> str:
+    """A text.
+
+    Raises:
+        RequestError: 400, it is none.
+    """
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise RequestError(400, f"{name!r} has to be a text.")
+    return value
+
+
+def text_or_messages(value: object, name: str) -> object:
+    """A text, or a list of messages, each an object.
+
+    Raises:
+        RequestError: 400, it is neither.
+    """
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
+        return value
+    raise RequestError(400, f"{name!r} has to be a text or a list of messages.")
+
+
+def group_size(fields: Mapping[str, Any], query: Mapping[str, str]) -> int | None:
+    """Completions per prompt, from the body or else from the address; None where neither says so.
+
+    Raises:
+        RequestError: 400, it is no whole number of at least 1.
+    """
+    given: list[Any] = [fields[name] for name in GROUP_SIZE if fields.get(name) is not None]
+    given += [
+        int(query[name]) if query[name].isdecimal() and len(query[name]) < 10 else query[name]
+        for name in GROUP_SIZE
+        if name in query
+    ]
+    if not given:
+        return None
+    if any(one != given[0] or isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in given):
+        raise RequestError(400, "num_generations (or group_size) has to be a whole number of at least 1.")
+    size: int = given[0]
+    return size
+
+
+def refuse_reserved(fields: Mapping[str, Any]) -> None:
+    """Raises `RequestError` (400) for names that only a trainer's process can give."""
+    for name in fields:
+        if name in RESERVED:
+            raise RequestError(400, f"{name!r} can't be a column of a request.")

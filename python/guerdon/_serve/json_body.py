@@ -1,0 +1,78 @@
+"""Reads a request's JSON, strictly: what Python's reader makes of odd JSON is never scored.
+
+- NaN and infinities, numbers beyond a float, and names that are there twice are refused.
+- Half surrogate pairs are text that models write: they go on as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, NoReturn
+
+from guerdon._serve.errors import RequestError
+
+MOST_VALUES: Final = 4 << 20
+"""Of one body: what they take as objects of Python is bounded, and so is the time to make them."""
+_BYTES_A_VALUE: Final = 64
+
+
+class _Refused(ValueError):
+    pass
+
+
+def read_json(body: bytes | bytearray) -> dict[str, Any]:
+    """The object in the body.
+
+    Raises:
+        RequestError: 400, it is something else.
+    """
+    try:
+        found = json.loads(body, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
+    except RecursionError:
+        raise RequestError(400, "the body is nested too deeply.") from None
+    except _Refused as error:
+        raise RequestError(400, str(error)) from None
+    except ValueError as error:  # also of bytes that are no text
+        raise RequestError(400, f"the body is no JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise RequestError(400, f"expected a JSON object, not a {_KINDS.get(type(found), 'value')}.")
+    return found
+
+
+def bytes_of_values(body: bytes | bytearray) -> int:
+    """About what the body's values take beyond the bytes of their texts.
+
+    Raises:
+        RequestError: 413, there are too many; counted by commas and brackets, those of texts too.
+    """
+    count = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if count > MOST_VALUES:
+        raise RequestError(
+            413,
+            f"the body has some {count} values; this server takes {MOST_VALUES} in one: send fewer samples a request.",
+        )
+    return count * _BYTES_A_VALUE
+
+
+_KINDS = {list: "list", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise _Refused(f"the name {twice!a:.80} is there twice in one object.")
+    return made
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise _Refused(f"the number {digits:.40} is beyond a float: send null, or leave it out.")
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Refused(f"{name} is no JSON: send null, or leave it out.")

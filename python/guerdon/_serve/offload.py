@@ -1,0 +1,49 @@
+"""Keeps long computing off the event loop, so that others are answered meanwhile.
+
+- What belongs to a big request runs on a thread, one request's part at a time.
+- What a cancelled caller no longer takes is handed to `drop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_BIG: Final = 256 << 10  # bytes: some milliseconds of JSON
+
+
+def is_big(size: int) -> bool:
+    """Whether the body of a request has so many bytes that its work leaves the event loop."""
+    return size > _BIG
+
+
+class Offload:
+    """The thread of one server; it starts with the first big request."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "guerdon-big-requests")
+
+    async def run(self, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of `work` for a request of `size` bytes."""
+        if not is_big(size):
+            return work(*args, **kwargs)
+        return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
+
+    async def run_owned(self, make: Callable[[], T], drop: Callable[[T], object]) -> T:
+        """What `make` makes on the thread; it goes to `drop` if the caller is cancelled."""
+        future = self._thread.submit(make)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(lambda made: _drop(made, drop))
+            raise
+
+
+def _drop(made: Future[T], drop: Callable[[T], object]) -> None:
+    if not made.cancelled() and made.exception() is None:
+        drop(made.result())

@@ -1,0 +1,58 @@
+"""What a protocol is to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from guerdon._serve.errors import RequestError
+from guerdon._serve.samples import Outcome, Request
+
+
+class Reader(Protocol):
+    """Makes the samples of a request out of its JSON and its query."""
+
+    def __call__(self, fields: Mapping[str, Any], query: Mapping[str, str]) -> Request: ...
+
+
+class Writer(Protocol):
+    """Makes an answer out of the outcomes of a request's samples."""
+
+    def __call__(self, fields: Mapping[str, Any], request: Request, outcomes: Sequence[Outcome]) -> Any: ...
+
+
+@dataclass(frozen=True)
+class ClientProtocol:
+    """A protocol.
+
+    Attributes:
+        path: Where it is spoken.
+        read: Raises `RequestError` for what it can't read.
+        write: Raises `RequestError` for what it has no word for.
+        takes_groups: A request can have the samples of whole groups.
+    """
+
+    path: str
+    read: Reader
+    write: Writer
+    takes_groups: bool = True
+
+
+def rewards_or_refuse(outcomes: Sequence[Outcome]) -> list[float]:
+    """The rewards, for a protocol that knows numbers alone.
+
+    Raises:
+        RequestError: 422, a sample has none; with the reason.
+    """
+    rewards: list[float] = []
+    for index, outcome in enumerate(outcomes):
+        if outcome.reward is None:
+            raise RequestError(422, f"sample {index} has no reward: {describe(outcome)}.")
+        rewards.append(outcome.reward)
+    return rewards
+
+
+def describe(outcome: Outcome) -> str:
+    """The status of an outcome without reward, with its reason where it has one."""
+    return outcome.status.label if outcome.reason is None else f"{outcome.status.label}: {outcome.reason}"

@@ -1,0 +1,64 @@
+"""Prompts and completions out of OpenAI's responses API, as conversations or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from guerdon._serve.errors import RequestError
+
+
+def prompt_of(parameters: Mapping[str, Any]) -> object:
+    """What the model was given: a text, or messages.
+
+    Raises:
+        RequestError: 400, it is neither.
+    """
+    given = parameters.get("input")
+    if isinstance(given, str):
+        return given
+    messages = _messages(given, "responses_create_params.input")
+    instructions = parameters.get("instructions")
+    return [{"role": "system", "content": instructions}, *messages] if isinstance(instructions, str) else messages
+
+
+def completion_of(response: Mapping[str, Any], *, as_text: bool) -> object:
+    """What the model made of it: messages, with calls of tools and what they gave; where the prompt
+    was a text and there is nothing but text, a text.
+
+    Raises:
+        RequestError: 400, it is no list of items.
+    """
+    messages = _messages(response.get("output"), "response.output")
+    if as_text and all(message["role"] == "assistant" and "tool_calls" not in message for message in messages):
+        return "".join(message["content"] for message in messages)
+    return messages
+
+
+def _messages(items: object, where: str) -> list[dict[str, Any]]:
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise RequestError(400, f"'{where}' has to be a list of items.")
+    made = (_message(item) for item in items)
+    return [message for message in made if message is not None]
+
+
+def _message(item: dict[str, Any]) -> dict[str, Any] | None:
+    """None for what is no part of the conversation, such as reasoning."""
+    kind = item.get("type", "message")
+    if kind == "message":
+        return {"role": str(item.get("role", "assistant")), "content": _text(item.get("content"))}
+    if kind == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments")}
+        call = {"id": item.get("call_id"), "type": "function", "function": function}
+        return {"role": "assistant", "content": "", "tool_calls": [call]}
+    if kind == "function_call_output":
+        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": _text(item.get("output"))}
+    return None
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))

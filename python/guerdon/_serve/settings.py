@@ -1,0 +1,43 @@
+"""What the command line says of the server, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+MOST_BODY_BYTES: Final = 64 << 20
+"""Of one request."""
+MOST_BODIES_BYTES: Final = 1 << 30
+"""Of the bodies of all requests together that are read or scored."""
+MOST_SAMPLES: Final = 16384
+BODY_TIMEOUT_S: Final = 60.0
+DRAIN_TIMEOUT_S: Final = 30.0
+IDLE_TIMEOUT_S: Final = 120.0
+"""After which a connection without a whole request is closed."""
+
+BACKLOG: Final = 4096
+"""Connections that the operating system holds until they are accepted."""
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How requests are served.
+
+    Attributes:
+        tokens: Any of them lets a request in; none: no token is asked for.
+        max_samples: In flight and queued; requests beyond that get 429.
+        body_timeout: Seconds within which a request's body has to come.
+        drain_timeout: Seconds that requests in flight have after SIGTERM.
+        certificate, key: Files of the TLS certificate chain and its key; both None without TLS.
+        max_body_bytes, max_bodies_bytes, idle_timeout: As the constants above.
+    """
+
+    tokens: tuple[bytes, ...] = field(default=(), repr=False)
+    max_samples: int = MOST_SAMPLES
+    body_timeout: float = BODY_TIMEOUT_S
+    drain_timeout: float = DRAIN_TIMEOUT_S
+    certificate: str | None = None
+    key: str | None = None
+    max_body_bytes: int = MOST_BODY_BYTES
+    max_bodies_bytes: int = MOST_BODIES_BYTES
+    idle_timeout: float = IDLE_TIMEOUT_S

@@ -1,0 +1,155 @@
+"""A `guerdon serve` in a process of its own, and what talks to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+REWARDS = """
+import os
+import time
+from guerdon import group_reward, reward
+
+@reward(timeout=1.0)
+def correct(text: str, label: object = None) -> float | None:
+    match text:
+        case "none":
+            return None
+        case "hang":
+            time.sleep(60)
+        case "raise":
+            raise ValueError("odd text")
+        case "die":
+            os._exit(3)
+        case "nap":
+            time.sleep(0.1)
+    return float(text == label)
+
+@reward(lane="thread")
+def length(text: str) -> float:
+    return float(len(text))
+
+@group_reward(lane="thread")
+def rank(texts: list[str]) -> list[float]:
+    return [float(sorted(texts).index(text)) for text in texts]
+"""
+
+
+@dataclass
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@dataclass
+class Served:
+    """A running server."""
+
+    process: subprocess.Popen[str]
+    port: int
+    scheme: str = "http"
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def ask(self, method: str, path: str, body: object = None, *, raw: bytes | None = None, **headers: str) -> Answer:
+        """One request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        sent = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if sent is not None:
+            named.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, sent, named)
+            got = connection.getresponse()
+            return Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, got.read().decode())
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: object = None, **more: Any) -> Answer:
+        return self.ask("POST", path, body, **more)
+
+    def metric(self, name: str, **headers: str) -> float:
+        """The sum of a metric's series."""
+        text = self.ask("GET", "/metrics", **headers).text
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith((name + " ", name + "{"))
+        )
+
+    def end(self, sign: int = signal.SIGTERM, patience: float = 20.0) -> tuple[int, str]:
+        """Sends a signal and waits; the exit code, and what stderr had after its first line."""
+        self.process.send_signal(sign)
+        return self.wait(patience)
+
+    def wait(self, patience: float = 20.0) -> tuple[int, str]:
+        _, errors = self.process.communicate(timeout=patience)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    *options: object,
+    functions: str = ":correct,length",
+    text: str = REWARDS,
+    ulimit: str = "",
+    **environment: str,
+) -> Iterator[Served]:
+    """Serves the functions of `text` on a free port; `ulimit` are options of that command."""
+    import os
+
+    file = folder / f"served_{abs(hash((str(folder), text))):x}.py"
+    file.write_text(text)
+    limited = ["sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh"] if ulimit else []
+    command = [*limited, sys.executable, "-m", "guerdon", "serve", f"{file}{functions}", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--workers", "2", *map(str, options)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        found = re.search(r"at (https?)://[^ ]*:(\d+)$", first.strip())
+        if found is None:
+            raise AssertionError(first + process.communicate(timeout=20)[1])
+        yield Served(process, int(found[2]), found[1])
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def until(true: Any, patience: float = 15.0) -> None:
+    """Waits until `true()` is."""
+    deadline = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)

@@ -1,0 +1,100 @@
+"""Hundreds of requests in flight, and clients of every kind together: none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import aiohttp
+
+from tests.serve.replicas import TEXT, value
+from tests.serve.serving import Served, serving, until
+
+WAITS = """
+import asyncio
+from guerdon import reward
+
+@reward(timeout=60)
+async def wait(text: str) -> float:
+    await asyncio.sleep(1.0)
+    return float(len(text))
+"""
+
+
+async def ask_all(one: Served, texts: list[str]) -> list[float]:
+    """All at once, a connection each."""
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
+
+        async def ask(text: str) -> float:
+            async with session.post(one.url + "/score", json={"text": text}) as response:
+                response.raise_for_status()
+                return float((await response.json())["reward"])
+
+        return await asyncio.gather(*(ask(text) for text in texts))
+
+
+def test_hundreds_of_requests_in_flight(tmp_path: Path) -> None:
+    texts = ["x" * (index % 97) for index in range(600)]
+    with serving(tmp_path, functions="", text=WAITS) as one:
+        seen: list[float] = []
+
+        async def both() -> list[float]:
+            sending = asyncio.create_task(ask_all(one, texts))
+            while not sending.done():
+                seen.append(await asyncio.to_thread(one.metric, "guerdon_serve_samples_in_flight"))
+                await asyncio.sleep(0.1)
+            return await sending
+
+        assert asyncio.run(both()) == [float(len(text)) for text in texts]
+        assert max(seen) > 300
+        assert one.metric('guerdon_serve_requests_total{path="/score",status="200"}') == 600
+        assert one.end()[0] == 0
+
+
+def test_good_clients_are_served_among_bad_ones(tmp_path: Path) -> None:
+    """Some vanish, some send junk, some drip; those that behave get what a serial loop gives."""
+    chance = random.Random(15)
+
+    async def bad(one: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+        kind = chance.randrange(4)
+        head = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
+        try:
+            if kind == 0:
+                writer.write(head + b'{"text": "0123456"}\n')
+            elif kind == 1:
+                writer.write(head[: chance.randrange(len(head))])
+            elif kind == 2:
+                writer.write(head + b"{{{{{{{{{{{{{{{{{{{{")
+                await reader.read(1000)
+            else:
+                writer.write(head + b'{"te')
+                await asyncio.sleep(0.2)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    async def good(one: Served, session: aiohttp.ClientSession, text: str) -> float | None:
+        async with session.post(one.url + "/score", json={"text": text}) as response:
+            response.raise_for_status()
+            found: float | None = (await response.json())["reward"]
+            return found
+
+    async def run(one: Served, texts: list[str]) -> list[float | None]:
+        async with aiohttp.ClientSession() as session:
+            noise = [asyncio.create_task(bad(one)) for _ in range(300)]
+            found = await asyncio.gather(*(good(one, session, text) for text in texts))
+            await asyncio.gather(*noise, return_exceptions=True)
+            return found
+
+    texts = [f"good {index}" for index in range(300)]
+    with serving(tmp_path, functions="", text=TEXT) as one:
+        found = asyncio.run(run(one, texts))
+        import numpy as np
+
+        assert found == [None if (v := value(text)) is None else float(np.float32(v)) for text in texts]
+        until(lambda: one.metric("guerdon_serve_samples_in_flight") == 0)
+        assert one.metric("guerdon_serve_body_bytes") == 0
+        assert one.end()[0] == 0

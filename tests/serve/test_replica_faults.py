@@ -1,0 +1,144 @@
+"""Servers behind one `http_reward` on bad days: samples that kill, one that is slow, comes late or
+comes back, and a trainer that is killed."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Limit, RewardBatch, RewardFunction, Status, http_reward
+from tests.serve.replicas import HARMFUL, value
+from tests.serve.serving import Served, serving, until
+
+TEXTS = [f"text {index}" for index in range(400)]
+
+
+def replica(stack: ExitStack, folder: Path, *options: object, **environment: str) -> Served:
+    folder.mkdir()
+    return stack.enter_context(serving(folder, *options, functions="", text=HARMFUL, **environment))
+
+
+def behind(*addresses: str, **options: Any) -> RewardFunction:
+    given: dict[str, Any] = {"timeout": 5.0, "total_timeout": 60.0, "retries": 8, "limit": Limit(concurrency=16)}
+    return http_reward([one + "/score" for one in addresses], columns=["text"], name="served", **{**given, **options})
+
+
+def requests(one: Served) -> float:
+    return one.metric("guerdon_serve_requests_total")
+
+
+def assert_as_serial(result: RewardBatch, texts: list[str]) -> None:
+    expected = [None if text.startswith("poison") else value(text) for text in texts]
+    found = [None if math.isnan(reward) else reward for reward in result.rewards.ravel().tolist()]
+    assert found == [None if one is None else float(np.float32(one)) for one in expected]
+    poison, none, number = Status.CRASHED, Status.ABSTAINED, Status.OK
+    assert [Status(status) for status in result.status.ravel()] == [
+        poison if text.startswith("poison") else none if one is None else number
+        for text, one in zip(texts, expected, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.fault(
+    "samples kill their workers on a server behind `http_reward(url=[…])`, whichever of them that is",
+    sees="`crashed`, by the server's word and without another attempt; no other sample is, the servers live on",
+)
+def test_poison_samples(tmp_path: Path, batch_size: int | None) -> None:
+    texts = [*TEXTS[:50], "poison 1", *TEXTS[50:99], "poison 2", *TEXTS[99:200]]
+    with ExitStack() as stack:
+        servers = [replica(stack, tmp_path / str(index)) for index in range(2)]
+        with Dispatcher([behind(*(one.url for one in servers), batch_size=batch_size)]) as dispatcher:
+            result = dispatcher.score(completions=texts)
+        assert_as_serial(result, texts)
+        assert set(result.attempts.ravel().tolist()) == {1}
+        reasons = [failure.reason for failure in result.failures()]
+        assert len(reasons) == 2
+        assert all("SIGKILL" in reason for reason in reasons), reasons
+        assert all(one.ask("GET", "/health").status == 200 for one in servers)
+
+
+@pytest.mark.fault(
+    "one of two servers behind `http_reward(url=[…])` is a hundred times slower than the other",
+    sees="nothing: it gets few requests, each sample is scored once",
+)
+def test_a_slow_server(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        fast = replica(stack, tmp_path / "fast")
+        slow = replica(stack, tmp_path / "slow", SLOW_S="0.4")
+        begun = time.monotonic()
+        with Dispatcher([behind(fast.url, slow.url)]) as dispatcher:
+            result = dispatcher.score(completions=TEXTS)
+        assert time.monotonic() - begun < 20.0, "half of them at the slow one take 40 s"
+        assert_as_serial(result, TEXTS)
+        assert requests(slow) < 100 < requests(fast)
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.fault(
+    "a server behind `http_reward(url=[…])` is started, or killed and started again, in mid-batch at its address",
+    sees="nothing: all values; it gets its share as soon as it answers",
+)
+def test_a_server_that_comes_in_mid_batch(tmp_path: Path, before: bool) -> None:
+    port = free_port()
+    texts = [f"text {index}" for index in range(800)]  # 20 s of the first server alone
+    with ExitStack() as stack:
+        first = replica(stack, tmp_path / "first", SLOW_S="0.1")
+        comes = replica(stack, tmp_path / "before", "--port", port, SLOW_S="0.1") if before else None
+        address = f"http://127.0.0.1:{port}"
+        with Dispatcher([behind(first.url, address, limit=Limit(concurrency=4))]) as dispatcher:
+            pending = dispatcher.submit(completions=texts)
+            if comes is not None:
+                until(lambda: requests(comes) > 10)
+                comes.process.kill()
+                comes.process.wait()
+            until(lambda: requests(first) > 20)
+            late = replica(stack, tmp_path / "late", "--port", port)
+            until(lambda: requests(late) > 10)
+            assert not pending.done, "it came in mid-batch"
+            result = pending.result()
+        assert_as_serial(result, texts)
+
+
+@pytest.mark.fault(
+    "the trainer of servers behind `http_reward(url=[…])` is killed in mid-batch",
+    sees="its calls are cancelled on each of them, and another trainer is served at once",
+)
+def test_the_trainer_is_killed(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        servers = [replica(stack, tmp_path / str(index)) for index in range(2)]
+        urls = [one.url + "/score" for one in servers]
+        program = (
+            "from guerdon import Dispatcher, http_reward\n"
+            f"served = http_reward({urls!r}, columns=['text'], name='served', timeout=60.0)\n"
+            "Dispatcher([served]).score(completions=['nap'] * 16)\n"
+        )
+        trainer = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "GUERDON_TOP": "0"})
+        try:
+            until(lambda: all(in_flight(one) > 0 for one in servers), 30)
+        finally:
+            trainer.send_signal(signal.SIGKILL)
+            trainer.wait()
+        until(lambda: all(in_flight(one) == 0 for one in servers), 10)
+        with Dispatcher([behind(*(one.url for one in servers))]) as dispatcher:
+            assert_as_serial(dispatcher.score(completions=TEXTS[:40]), TEXTS[:40])
+
+
+def in_flight(one: Served) -> float:
+    return one.metric("guerdon_serve_samples_in_flight")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,176 @@
+"""Few descriptors, and big requests: the server goes on for the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from guerdon import DataError
+from guerdon._serve import endpoint
+from guerdon._serve.app import make_app
+from guerdon._serve.counters import Counters
+from guerdon._serve.drain import Drain
+from guerdon._serve.errors import RequestError
+from guerdon._serve.json_body import MOST_VALUES, bytes_of_values
+from guerdon._serve.offload import Offload
+from guerdon._serve.permits import Permits
+from guerdon._serve.settings import ServerSettings
+from tests.serve.serving import Served, serving
+
+WAITS = """
+import asyncio
+from guerdon import reward
+
+@reward(timeout=60)
+async def wait(text: str) -> float:
+    await asyncio.sleep(0.5)
+    return float(len(text))
+"""
+
+MEGABYTE = 1 << 20
+
+
+def ask_together(one: Served, count: int, body: object) -> list[tuple[int, str | None]]:
+    """Status and Retry-After of requests that are in flight together, a connection each."""
+
+    async def ask_all() -> list[tuple[int, str | None]]:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+
+            async def ask() -> tuple[int, str | None]:
+                async with session.post(one.url + "/score", json=body) as response:
+                    await response.read()
+                    return response.status, response.headers.get("Retry-After")
+
+            found = await asyncio.gather(*(ask() for _ in range(count)), return_exceptions=True)
+            # Beyond those that are refused with words, connections are closed at once.
+            return [one if isinstance(one, tuple) else (0, None) for one in found]
+
+    return asyncio.run(ask_all())
+
+
+@pytest.mark.fault(
+    "more requests at once than a server has descriptors for",
+    sees="those beyond get 503 with `Retry-After`, or are closed at once; the others are scored",
+)
+@pytest.mark.parametrize("body", [{"text": "ab"}, {"texts": ["ab", "c"]}], ids=["single", "list"])
+def test_few_descriptors(tmp_path: Path, body: object) -> None:
+    with serving(tmp_path, functions="", text=WAITS, ulimit="-n 512") as one:
+        found = ask_together(one, 400, body)
+        assert set(found) <= {(200, None), (503, "1"), (0, None)}
+        assert found.count((200, None)) >= 20
+        assert (503, "1") in found
+        assert one.post("/score", {"text": "ab"}).json["reward"] == 2.0
+        code, printed = one.end()
+    assert code == 0
+    assert len(printed) < 1000, printed
+
+
+def test_the_soft_limit_of_descriptors_is_raised(tmp_path: Path) -> None:
+    with serving(tmp_path, functions="", text=WAITS, ulimit="-Sn 128") as one:
+        assert set(ask_together(one, 200, {"text": "ab"})) == {(200, None)}
+
+
+@pytest.mark.fault("a body of millions of small values", sees="others are answered meanwhile, `/health` too")
+def test_a_big_body_keeps_nobody_waiting(served: Served) -> None:
+    body = b'{"completion": "ab", "x": [' + b",".join([b"{}"] * (3 * MEGABYTE // 2)) + b"]}"
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(served.post, "/score?function=length", raw=body)
+        answered = 0
+        while not asked.done():
+            assert served.ask("GET", "/health").status == 200
+            answered += 1
+    assert asked.result().json["reward"] == 2.0
+    assert answered >= 10
+    assert served.metric("guerdon_serve_body_bytes") == 0
+
+
+@pytest.mark.parametrize(("size", "on_loop"), [(100, True), (1 << 19, False)], ids=["small", "big"])
+def test_the_work_of_a_big_request_leaves_the_event_loop(
+    size: int, on_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, bool] = {}
+
+    def spy(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            seen[name] = threading.current_thread() is threading.main_thread()
+            return call(*arguments, **named)
+
+        return called
+
+    def refuse(**_: object) -> Any:
+        raise DataError("no more")
+
+    for name in ("bytes_of_values", "read_json"):
+        monkeypatch.setattr(endpoint, name, spy(name, getattr(endpoint, name)))
+    submitted, scorer = spy("submit", refuse), SimpleNamespace(group_function=None)
+    dispatcher: Any = SimpleNamespace(names=("one",), _submitter=scorer, submit=submitted, ascore=submitted)
+    body = json.dumps({"completions": ["a" * size, "b"]}).encode()
+    permits = Permits(8, 64 << 20)
+    app = make_app(dispatcher, ServerSettings(), Drain(), permits, Counters(permits))
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/score", "query_string": b"", "headers": headers}
+    sent: list[Any] = []
+    bodies = [body]
+
+    async def receive() -> Any:
+        if not bodies:
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app({**scope, "root_path": ""}, receive, send))
+    assert sent[0]["status"] == 400
+    assert seen == {"bytes_of_values": on_loop, "read_json": on_loop, "submit": on_loop}
+
+
+def test_a_body_of_too_many_values_is_refused(served: Served) -> None:
+    body = b'{"completion": "ab", "x": [' + b",".join([b"0"] * (MOST_VALUES + 1)) + b"]}"
+    answer = served.post("/score", raw=body)
+    assert answer.status == 413
+    assert "send fewer samples a request" in answer.json["error"]
+    with pytest.raises(RequestError):
+        bytes_of_values(body)
+    assert bytes_of_values(b'{"a": [1, 2]}') == 3 * 64
+
+
+def test_big_lists_are_scored_in_order(served: Served) -> None:
+    texts = ["x" * (index * 100) for index in range(100)]
+    assert served.post("/score?function=length", {"completions": texts}).json["rewards"] == [
+        float(len(text)) for text in texts
+    ]
+
+
+def test_what_a_cancelled_caller_does_not_take_is_dropped() -> None:
+    async def cancel() -> str:
+        offload = Offload()
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        dropped: asyncio.Queue[str] = asyncio.Queue()
+
+        def make() -> str:
+            loop.call_soon_threadsafe(begun.set)
+            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
+            return "made"
+
+        caller = asyncio.ensure_future(
+            offload.run_owned(make, lambda made: loop.call_soon_threadsafe(dropped.put_nowait, made))
+        )
+        await begun.wait()
+        caller.cancel()
+        await asyncio.wait((caller,))
+        go_on.set()
+        return await dropped.get()
+
+    assert asyncio.run(cancel()) == "made"

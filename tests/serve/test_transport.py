@@ -1,0 +1,377 @@
+"""What clients do to a server: odd HTTP, huge, slow and endless bodies, clients that vanish."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from guerdon._serve.connection_timeouts import ConnectionTimeouts
+from tests.serve.serving import Served, serving, until
+
+MEGABYTE = 1 << 20
+
+
+def connect(served: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", served.port), timeout=20)
+
+
+def request(
+    body: bytes, *, version: str = "1.1", more: str = "", length: int | None = None, path: str = "/score"
+) -> bytes:
+    head = f"POST {path} HTTP/{version}\r\nHost: x\r\nContent-Type: application/json\r\n{more}"
+    return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
+
+
+def sample(text: str, label: str | None = None) -> bytes:
+    return json.dumps({"completion": text, "label": text if label is None else label}).encode()
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Until the server closes it."""
+    found = b""
+    while piece := connection.recv(1 << 16):
+        found += piece
+    return found
+
+
+def read_until(connection: socket.socket, end: bytes, times: int = 1) -> bytes:
+    found = b""
+    while found.count(end) < times:
+        piece = connection.recv(1 << 16)
+        assert piece, found
+        found += piece
+    return found
+
+
+def test_http_1_0(served: Served) -> None:
+    with connect(served) as connection:
+        connection.sendall(request(sample("4"), version="1.0"))
+        found = read_all(connection)
+    assert found.split(b" ", 2)[1] == b"200"
+    assert found.endswith(b'{"reward":2.0,"status":"ok","reason":null}')
+
+
+def test_pipelined_requests_are_answered_in_order(served: Served) -> None:
+    texts = ["nap", "a", "bb", "ccc", "nap", "dddd"]
+    with connect(served) as connection:
+        connection.sendall(b"".join(request(sample(text), path="/score?function=length") for text in texts))
+        found = read_until(connection, b'"reason":null}', len(texts)).decode()
+    rewards = [float(part.split(",")[0]) for part in found.split('"reward":')[1:]]
+    assert rewards == [float(len(text)) for text in texts]
+
+
+def test_chunked_bodies(served: Served) -> None:
+    body = sample("4")
+    head = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connect(served) as connection:
+        connection.sendall(head)
+        for start in range(0, len(body), 7):
+            piece = body[start : start + 7]
+            connection.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        connection.sendall(b"0\r\n\r\n")
+        assert b'"reward":2.0' in read_until(connection, b"}")
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"POST /score HTTP/9.9\r\n\r\n",
+        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: -4\r\n\r\n",
+        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
+        b"POST /score HTTP/1.1\r\nHost: x\r\nX: " + b"y" * (1 << 20) + b"\r\n\r\n",
+    ],
+    ids=["tls", "one word", "version", "negative length", "two lengths", "endless header"],
+)
+def test_what_is_no_http_is_refused(served: Served, junk: bytes) -> None:
+    with connect(served) as connection:
+        try:
+            connection.sendall(junk)
+            connection.shutdown(socket.SHUT_WR)
+            found = read_all(connection)
+        except OSError:  # reset, or gone already
+            found = b""
+    assert b" 200 " not in found
+    assert served.ask("GET", "/health").status == 200
+
+
+@pytest.mark.fault(
+    "a client without a token sends headers without end", sees="400 after some KB, whatever HTTP parsers are installed"
+)
+def test_heads_are_bounded_where_httptools_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "httptools.py").write_text("class HttpRequestParser:\n    feed_data = lambda *_: None\n")
+    line = b"x-" + b"y" * 1000 + b": z\r\n"
+    places = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    with serving(tmp_path, PYTHONPATH=places) as one, connect(one) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
+        sent = 0
+        try:
+            while sent < 64 * MEGABYTE:
+                connection.sendall(line * 100)
+                sent += len(line) * 100
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        assert sent < 32 * MEGABYTE
+        assert one.ask("GET", "/health").status == 200
+
+
+@pytest.mark.fault("a client announces a body of 65 MB", sees="413 before it is sent; the server reads none of it")
+def test_a_huge_body_is_refused_before_it_comes(served: Served) -> None:
+    with connect(served) as connection:
+        connection.sendall(request(b"", length=65 * MEGABYTE, more="Expect: 100-continue\r\n"))
+        found = read_until(connection, b"}")
+    assert found.split(b" ", 2)[1] == b"413"
+    assert b"100 Continue" not in found
+    assert b"send fewer samples a request" in found
+
+
+@pytest.mark.fault(
+    "a client sends a body without end, in chunks", sees="413 once 64 MB are here; the server's memory stays bounded"
+)
+def test_an_endless_body_is_refused_while_it_comes(served: Served) -> None:
+    head = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    piece = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"
+    sent = 0
+    with connect(served) as connection:
+        connection.sendall(head)
+        connection.settimeout(20)
+        try:
+            while sent < 400:
+                connection.sendall(piece)
+                sent += 1
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        found = connection.recv(1 << 16) if sent < 400 else b""
+    assert 64 <= sent < 400
+    assert found.split(b" ", 2)[1] == b"413"
+    until(lambda: served.metric("guerdon_serve_body_bytes") == 0)
+
+
+def test_a_body_of_60_mb_is_read(served: Served) -> None:
+    text = "x" * (60 * MEGABYTE)
+    assert served.post("/score?function=length", {"completion": text}).json["reward"] == float(len(text))
+    assert served.metric("guerdon_serve_body_bytes") == 0
+
+
+@pytest.mark.fault(
+    "a client's body comes a byte at a time", sees="408 after `--body-timeout`; others are served meanwhile"
+)
+def test_a_slow_body_is_timed_out(tmp_path: Path) -> None:
+    with serving(tmp_path, "--body-timeout", "0.5") as one, connect(one) as connection:
+        connection.sendall(request(b"{", length=1000))
+        start = time.monotonic()
+        try:
+            while time.monotonic() - start < 10:
+                connection.sendall(b" ")
+                connection.settimeout(0.05)
+                try:
+                    found = connection.recv(1 << 16)
+                    break
+                except TimeoutError:
+                    assert one.post("/score", {"completion": "4", "label": "4"}).json["reward"] == 2.0
+        finally:
+            connection.settimeout(10)
+        assert found.split(b" ", 2)[1] == b"408"
+        assert b"connection: close" in found.lower()
+        assert one.metric("guerdon_serve_body_bytes") == 0
+
+
+@pytest.mark.fault(
+    "a client never reads its answer",
+    sees="the answer counts as bytes in memory; after `--body-timeout`, or the drain, the connection is closed",
+)
+@pytest.mark.parametrize("ends", ["timeout", "drain"])
+def test_an_answer_that_is_not_read(tmp_path: Path, ends: str) -> None:
+    options = {"timeout": ("--body-timeout", 1), "drain": ("--drain-timeout", 1)}[ends]
+    output = [{"type": "message", "role": "assistant", "content": "hi"}]
+    row = {"responses_create_params": {"input": "q"}, "response": {"output": output}, "x": "a" * (16 * MEGABYTE)}
+    with serving(tmp_path, *options, functions=":length") as one, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", one.port))
+        deaf.sendall(request(json.dumps(row).encode(), path="/verify"))
+        until(lambda: one.metric('guerdon_serve_requests_total{path="/verify",status="200"}') == 1)
+        assert one.metric("guerdon_serve_body_bytes") > 16 * MEGABYTE
+        if ends == "drain":
+            assert one.end()[0] == 0
+            return
+        until(lambda: one.metric('guerdon_serve_requests_total{path="/verify",status="unread"}') == 1)
+        assert one.metric("guerdon_serve_body_bytes") == 0
+
+
+def test_an_answer_that_is_not_read_has_no_time_beyond_the_drain() -> None:
+    aborted: list[str] = []
+
+    class Connection:
+        def __init__(self, name: str, *, full: bool) -> None:
+            self.transport = SimpleNamespace(abort=lambda: aborted.append(name), is_closing=lambda: name in aborted)
+            self.cycle = SimpleNamespace(response_complete=False, scope={"path": "/" + name})
+            self.flow = SimpleNamespace(write_paused=full)
+
+    unread: list[str] = []
+    timeouts = ConnectionTimeouts(10.0, 5.0, unread.append)
+    connections = [Connection("full", full=True), Connection("busy", full=False)]
+    for now in (0.0, 4.0, 5.0):
+        timeouts.look(connections, now)
+    assert unread == []
+    timeouts.expire(connections)
+    timeouts.expire(connections)
+    assert (unread, aborted) == (["/full"], ["full"])
+
+
+def test_a_big_answer_is_whole(served: Served) -> None:
+    output = [{"type": "message", "role": "assistant", "content": "hi"}]
+    row = {"responses_create_params": {"input": "q"}, "response": {"output": output}, "x": "a" * MEGABYTE}
+    assert served.post("/verify", row).json["x"] == row["x"]
+
+
+@pytest.mark.fault(
+    "a client closes its connection while its samples are scored", sees="its calls are cancelled, those of others go on"
+)
+def test_the_work_of_a_client_that_has_gone_is_cancelled(tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "cancelled"
+    text = f"""
+import asyncio
+from guerdon import reward
+
+@reward(timeout=60)
+async def slow(text: str) -> float:
+    with open({str(begun)!r}, "a") as file:
+        file.write(text + " ")
+    try:
+        await asyncio.sleep(0 if text == "quick" else 30)
+    except asyncio.CancelledError:
+        with open({str(ended)!r}, "a") as file:
+            file.write(text + " ")
+        raise
+    return 1.0
+"""
+
+    def count(log: Path, text: str) -> int:
+        return log.read_text().split().count(text) if log.exists() else 0
+
+    with serving(tmp_path, functions="", text=text) as one:
+        with connect(one) as connection:
+            connection.sendall(request(sample("alone")))
+            until(lambda: count(begun, "alone") == 1)
+        until(lambda: count(ended, "alone") == 1)
+        with connect(one) as connection:
+            connection.sendall(request(json.dumps({"completions": ["many"] * 50}).encode()))
+            until(lambda: count(begun, "many") == 50)
+        until(lambda: count(ended, "many") == 50)
+        until(lambda: one.metric("guerdon_serve_samples_in_flight") == 0)
+        # Two that come together, and may share a batch: one goes, the other stays.
+        first, second = connect(one), connect(one)
+        with first, second:
+            first.sendall(request(sample("first")))
+            second.sendall(request(sample("second")))
+            until(lambda: count(begun, "first") == count(begun, "second") == 1)
+            first.close()
+            until(lambda: count(ended, "first") == 1)
+            assert one.post("/score", {"text": "quick"}).json["reward"] == 1.0
+            assert count(ended, "second") == 0
+        until(lambda: count(ended, "second") == 1)
+        assert one.metric('guerdon_serve_requests_total{path="/score",status="gone"}') == 4
+
+
+@pytest.mark.fault("a client vanishes in the middle of a body", sees="nothing: what had come is dropped")
+def test_a_client_that_vanishes_in_its_body(served: Served) -> None:
+    for _ in range(20):
+        with connect(served) as connection:
+            connection.sendall(request(b"{", length=MEGABYTE))
+    until(lambda: served.metric("guerdon_serve_body_bytes") == 0)
+    assert served.post("/score", {"completion": "4", "label": "4"}).json["reward"] == 2.0
+
+
+def test_more_samples_than_may_be_in_flight_get_429(tmp_path: Path) -> None:
+    with serving(tmp_path, "--max-samples", "8", functions=":correct") as one:
+        never = one.post("/score", {"completions": ["a"] * 9})
+        assert never.status == 413
+        assert "--max-samples" in never.json["error"]
+        with connect(one) as connection:
+            connection.sendall(request(json.dumps({"completions": ["hang"] * 8}).encode()))
+            until(lambda: one.metric("guerdon_serve_samples_in_flight") == 8)
+            answer = one.post("/score", {"completion": "a"})
+            assert answer.status == 429
+            assert 1 <= int(answer.headers["retry-after"]) <= 30
+        until(lambda: one.metric("guerdon_serve_samples_in_flight") == 0)
+        assert one.post("/score", {"completion": "a", "label": "a"}).status == 200
+
+
+def test_a_declared_length_takes_little_until_the_body_comes(served: Served) -> None:
+    connections = [connect(served) for _ in range(4)]
+    try:
+        for one in connections:
+            one.sendall(request(b"{", length=60 * MEGABYTE))
+        until(lambda: served.metric("guerdon_serve_body_bytes") > 0)
+        time.sleep(0.2)
+        assert served.metric("guerdon_serve_body_bytes") <= 4 * MEGABYTE
+    finally:
+        for one in connections:
+            one.close()
+    until(lambda: served.metric("guerdon_serve_body_bytes") == 0)
+
+
+def test_unread_bodies_are_bounded_together() -> None:
+    from guerdon._serve.errors import RequestError
+    from guerdon._serve.permits import Bytes, Permits
+
+    permits = Permits(8, 100)
+    with Bytes(permits) as first, Bytes(permits) as second:
+        first.take(150)  # alone, whatever it takes
+        with pytest.raises(RequestError) as refused:
+            second.take(1)
+        assert refused.value.status == 429
+    assert permits.bytes == 0
+
+
+@pytest.mark.fault(
+    "single samples keep coming while a request of many was refused",
+    sees="room is kept for it until it comes again, for half of the time at most",
+)
+def test_a_refused_request_of_many_has_room_kept_for_it() -> None:
+    from guerdon._serve.errors import RequestError
+    from guerdon._serve.permits import Permits
+
+    now = 0.0
+    permits = Permits(10, 1, clock=lambda: now)
+    for _ in range(3):
+        permits.take_samples(1)
+    with pytest.raises(RequestError):
+        permits.take_samples(8)
+    with pytest.raises(RequestError):
+        permits.take_samples(1)  # 8 of 10 are kept
+    permits.samples -= 1
+    with permits.take_samples(8):
+        assert permits.samples == 10
+    permits.take_samples(1)
+    with pytest.raises(RequestError):
+        permits.take_samples(9)
+    now = 2.5  # nobody came for it
+    permits.take_samples(1)
+    with pytest.raises(RequestError):
+        permits.take_samples(9)
+    permits.take_samples(1)  # and it is not kept again at once
+
+
+def test_retry_after_follows_the_pace() -> None:
+    from guerdon._serve.errors import RequestError
+    from guerdon._serve.permits import Permits
+
+    now = 0.0
+    permits = Permits(100, 1, clock=lambda: now)
+    with permits.take_samples(100):
+        with pytest.raises(RequestError) as refused:
+            permits.take_samples(50)
+        assert refused.value.retry_after == 1, "nothing is known yet"
+    now = 10.0
+    permits.take_samples(100)  # ten a second so far
+    assert permits.retry_after(50) == pytest.approx(5.0)
+    assert permits.retry_after(5000) == 30
+    assert permits.retry_after(1) == 1
