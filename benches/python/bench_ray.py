@@ -1,0 +1,196 @@
+"""Calls on the nodes of a Ray cluster, beside the local lane and beside Ray itself, all in one run.
+
+    .venv-verl/bin/python -m pytest benches/python/bench_ray.py --benchmark-only
+
+in the environment of `make test-ray`. The nodes are three raylets of this machine; what is measured
+is what distribution costs and whether work is spread, not what more machines bring. Calls that wait
+stand for calls that compute: there are two cores.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, Ray, reward
+
+ray = pytest.importorskip("ray", reason="the environment of `make test-ray` has Ray")
+
+SAMPLES = 4096
+TEXTS = [f"{index:08d}" + "x" * 2040 for index in range(SAMPLES)]
+CPUS = {"head": 2, "node-1": 2, "node-2": 4}
+CHUNK = 64
+PIECE = 96 << 10
+Run = Callable[[list[str]], Any]
+OVERHEAD = f"{SAMPLES} samples of 2 KB, trivial function, on Ray nodes: µs a sample"
+WAITING = "1200 calls of 5 ms that wait, two workers a node: s"
+MAKESPAN = "600 heavy-tailed calls that wait, nodes of 2, 2 and 4 workers: makespan ÷ bound"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """The nodes; where a test only wants to see it run, those that RAY_ADDRESS names."""
+    if "RAY_ADDRESS" in os.environ:
+        ray.init(log_to_driver=False)
+        yield
+        ray.shutdown()
+        return
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": CPUS["head"], "include_dashboard": False, "node_name": "head"}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    for name in ("node-1", "node-2"):
+        made.add_node(num_cpus=CPUS[name], node_name=name)
+    ray.init(address=made.address, log_to_driver=False)
+    yield
+    ray.shutdown()
+    made.shutdown()
+
+
+def trivial(completion: str) -> float:
+    return 1.0
+
+
+def waits(completion: str, seconds: float) -> float:
+    time.sleep(seconds)
+    return 1.0
+
+
+class Actor:
+    def call(self, text: str) -> float:
+        return trivial(text)
+
+    def calls(self, texts: list[str]) -> list[float]:
+        return [trivial(text) for text in texts]
+
+    def take(self, *pieces: bytes) -> None:
+        pass
+
+
+@contextmanager
+def dispatched(**options: Any) -> Iterator[Run]:
+    with Dispatcher([reward(trivial)], workers=2, **options) as dispatcher:
+        yield lambda texts: dispatcher.score(completions=texts).rewards.ravel().tolist()
+
+
+@contextmanager
+def tasks() -> Iterator[Run]:
+    task = ray.remote(num_cpus=1)(trivial)
+    yield lambda texts: ray.get([task.remote(text) for text in texts])
+
+
+@contextmanager
+def actors(chunk: int) -> Iterator[Run]:
+    made = [ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Actor).remote() for _ in range(3)]
+
+    def run(texts: list[str]) -> list[float]:
+        if chunk == 1:
+            found: list[float] = ray.get([made[index % 3].call.remote(text) for index, text in enumerate(texts)])
+            return found
+        chunks = [texts[start : start + chunk] for start in range(0, len(texts), chunk)]
+        answers = ray.get([made[index % 3].calls.remote(part) for index, part in enumerate(chunks)])
+        return [value for values in answers for value in values]
+
+    yield run
+    for actor in made:
+        ray.kill(actor)
+
+
+@contextmanager
+def carried() -> Iterator[Run]:
+    """The texts alone, as the lane sends them: in pieces that Ray sends along with a call."""
+    made = [ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Actor).remote() for _ in range(3)]
+
+    def run(texts: list[str]) -> list[float]:
+        data = "".join(texts).encode()
+        pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
+        messages = [pieces[start : start + 10] for start in range(0, len(pieces), 10)]
+        ray.get([made[index % 3].take.remote(*message) for index, message in enumerate(messages)])
+        return [1.0] * len(texts)
+
+    yield run
+    for actor in made:
+        ray.kill(actor)
+
+
+CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
+    ("guerdon, process lane of this machine", dispatched, 30, ""),
+    ("guerdon, three Ray nodes", lambda: dispatched(cluster=Ray(cpus_per_node=1)), 30, "≤ 10 more than the local lane"),
+    ("Ray actors, three, the texts alone, 1 MB a call: the bound", carried, 10, ""),
+    ("Ray actors, three, chunks of 64", lambda: actors(CHUNK), 10, ""),
+    ("Ray actors, three, a call a sample", lambda: actors(1), 3, ""),
+    ("Ray tasks, a call a sample", tasks, 3, ""),
+]
+
+
+@pytest.mark.parametrize("contender", CONTENDERS, ids=[name for name, *_ in CONTENDERS])
+def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
+    name, start, rounds, target = contender
+    benchmark.group = OVERHEAD
+    texts = TEXTS[:256] if benchmark.disabled else TEXTS
+    with start() as run:
+        for _ in range(1 if benchmark.disabled else 3):
+            run(texts)
+        result = benchmark.pedantic(run, args=(texts,), rounds=rounds)
+    assert len(result) == len(texts)
+    if benchmark.disabled:
+        return
+    times = {"best": benchmark.stats.stats.min, "median": benchmark.stats.stats.median}
+    cells = {which: seconds * 1e6 / SAMPLES for which, seconds in times.items()}
+    known = tables.rows.get(OVERHEAD)
+    cells["median over the local lane"] = cells["median"] - (known[0].cells["median"] if known else cells["median"])
+    tables.add(OVERHEAD, name, cells, target)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_three_nodes_beside_one(benchmark: Any, tables: Any, nodes: int) -> None:
+    benchmark.group = WAITING
+    samples = 60 if benchmark.disabled else 1200
+    seconds = [0.005] * samples
+    with Dispatcher([reward(waits)], cluster=Ray(nodes=nodes, cpus_per_node=2)) as dispatcher:
+        dispatcher.score(completions=TEXTS[:60], seconds=seconds[:60])
+        benchmark.pedantic(
+            lambda: dispatcher.score(completions=TEXTS[:samples], seconds=seconds),
+            rounds=1 if benchmark.disabled else 5,
+        )
+    if benchmark.disabled:
+        return
+    median = benchmark.stats.stats.median
+    known = tables.rows.get(WAITING)
+    cells = {"median": median, "times one node's": known[0].cells["median"] / median if known else 1.0}
+    tables.add(WAITING, f"{nodes} node{'s' * (nodes > 1)}", cells, "≥ 2.8 times" * (nodes > 1))
+
+
+@pytest.fixture(scope="module")
+def unequal() -> Iterator[Dispatcher]:
+    with Dispatcher([reward(waits)], cluster=Ray()) as dispatcher:
+        yield dispatcher
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_makespan_over_unequal_nodes(benchmark: Any, tables: Any, unequal: Dispatcher, seed: int) -> None:
+    benchmark.group = MAKESPAN
+    draw = random.Random(seed)
+    samples = 60 if benchmark.disabled else 600
+    seconds = [min(0.002 + 0.004 * draw.paretovariate(1.5), 1.0) for _ in range(samples)]
+    bound = max(sum(seconds) / sum(CPUS.values()), max(seconds))
+    unequal.score(completions=TEXTS[:60], seconds=[0.001] * 60)
+    benchmark.pedantic(
+        lambda: unequal.score(completions=TEXTS[:samples], seconds=seconds),
+        rounds=1 if benchmark.disabled else 3,
+    )
+    if benchmark.disabled:
+        return
+    times = benchmark.stats.stats.data
+    tables.add(
+        MAKESPAN, f"seed {seed}", {"best": min(times) / bound, "median": statistics.median(times) / bound}, "≤ 1.05"
+    )

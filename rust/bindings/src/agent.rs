@@ -1,0 +1,233 @@
+//! `Agent`: the lanes of this process, run by drivers elsewhere.
+//!
+//! As an `Engine`, it belongs to the process that made it: in a forked child every use raises, and
+//! dropping it touches nothing.
+
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use guerdon_core::clock::Clock;
+use guerdon_core::function::Function;
+use guerdon_core::lane::Lane;
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::SupervisorQueue;
+use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_process::WorkerSnapshot;
+use guerdon_remote::{Agent, AgentCall, AgentConfig, AgentStats};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use tokio::runtime::Handle;
+
+use crate::config::{FunctionConfig, LaneKind};
+use crate::gil;
+use crate::lanes::Lanes;
+use crate::nodes::PyLink;
+use crate::process::{EngineProcess, RecycleArg, WeakProcess, WorkerArgs};
+use crate::runtime;
+use crate::stacks::StackReader;
+use crate::values::released::ReleasedValues;
+
+/// The indexes of an agent's lanes: requests are the drivers' business.
+const THREAD: usize = 0;
+const ASYNCIO: usize = 1;
+const PROCESS: usize = 2;
+
+#[pyclass(frozen, module = "guerdon._native", name = "Agent")]
+pub struct PyAgent {
+    pid: u32,
+    runtime: Handle,
+    /// Not dropped in a forked child.
+    parts: ManuallyDrop<AgentParts>,
+}
+
+struct AgentParts {
+    agent: Arc<Agent>,
+    process: EngineProcess,
+    supervisor: Arc<SupervisorQueue>,
+    threads: Arc<ThreadLane>,
+    loops: Arc<AsyncioLane>,
+    released: Arc<ReleasedValues>,
+    stacks: Arc<StackReader>,
+}
+
+impl PyAgent {
+    fn parts(&self) -> PyResult<&AgentParts> {
+        if self.pid == std::process::id() {
+            Ok(&self.parts)
+        } else {
+            Err(PyRuntimeError::new_err("the agent was started in another process; a forked child needs its own"))
+        }
+    }
+}
+
+impl Drop for PyAgent {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            #[expect(unsafe_code, reason = "the one place where the parts are dropped")]
+            // SAFETY: `parts` is not used after this: `self` is being dropped.
+            let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+            self.runtime.spawn(async move { parts.agent.close().await });
+        }
+    }
+}
+
+/// What the lanes count.
+fn stats(process: &EngineProcess, threads: &ThreadLane) -> AgentStats {
+    let counts = process.get().map(|lane| lane.stats()).unwrap_or_default();
+    AgentStats {
+        workers: counts.workers,
+        forks: counts.forks,
+        restarts: counts.restarts,
+        kills: counts.kills,
+        abandoned_threads: threads.pool().abandoned() as u64,
+    }
+}
+
+/// The lanes, to look at what they have in hand.
+struct Inspected {
+    clock: Clock,
+    process: WeakProcess,
+    threads: Weak<ThreadLane>,
+    loops: Weak<AsyncioLane>,
+    supervisor: Weak<SupervisorQueue>,
+    stacks: Arc<StackReader>,
+}
+
+impl Inspected {
+    /// What workers, threads and loops have in hand.
+    fn in_hand(&self, within: Duration) -> Vec<AgentCall> {
+        let begun = Instant::now();
+        let seen = self.process.upgrade().get().map(|lane| lane.inspect(within)).unwrap_or_default();
+        let call = |WorkerSnapshot { call, worker, stack }: WorkerSnapshot| AgentCall {
+            call,
+            place: worker.to_string(),
+            stack: stack.map_err(|why| why.to_string()),
+        };
+        let mut calls: Vec<AgentCall> = seen.into_iter().map(call).collect();
+        let lanes = self.threads.upgrade().zip(self.loops.upgrade());
+        let Some(((threads, loops), supervisor)) = lanes.zip(self.supervisor.upgrade()) else { return calls };
+        let left = within.saturating_sub(begun.elapsed());
+        let (on_threads, on_loops) = self.stacks.look(&supervisor, (&threads, &loops), self.clock.now_ns(), Some(left));
+        calls.extend(on_threads.into_iter().map(|(one, stack)| {
+            let place = format!("thread {}", one.thread);
+            AgentCall { call: one.call, place, stack }
+        }));
+        calls.extend(on_loops.into_iter().map(|(one, stack)| {
+            let place = format!("loop {}", loops.name_of(one.index));
+            AgentCall { call: one.call, place, stack }
+        }));
+        calls
+    }
+}
+
+#[pymethods]
+impl PyAgent {
+    #[new]
+    #[pyo3(signature = (functions, *, digest, workers, python, worker_dir, serialized_functions, environment, recycle))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        functions: Vec<PyRef<'_, FunctionConfig>>,
+        digest: [u8; 32],
+        workers: usize,
+        python: String,
+        worker_dir: String,
+        serialized_functions: Option<Vec<u8>>,
+        environment: Vec<(Vec<u8>, Vec<u8>)>,
+        recycle: RecycleArg,
+    ) -> PyResult<Self> {
+        let runtime = runtime::handle()?;
+        let clock = Clock::start();
+        let configs: Vec<&FunctionConfig> = functions.iter().map(|one| &**one).collect();
+        let core = configs.iter().map(|config| {
+            let lane = match config.lane {
+                LaneKind::Thread => THREAD,
+                LaneKind::Asyncio => ASYNCIO,
+                LaneKind::Process => PROCESS,
+                LaneKind::Http => return Err(PyValueError::new_err("judges are called by the driver, not by agents")),
+            };
+            Ok(Function { lane, ..config.function.clone() })
+        });
+        let core = core.collect::<PyResult<Vec<_>>>()?;
+        let supervisor = Arc::new(SupervisorQueue::default());
+        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &supervisor));
+        let names: Vec<Option<String>> = configs.iter().map(|config| config.event_loop.clone()).collect();
+        let loops = Arc::new(AsyncioLane::new(&runtime, clock, &core, &names, &supervisor));
+        let args = WorkerArgs { workers, python, worker_dir, serialized_functions, environment, recycle };
+        let mut config = args.config(&configs);
+        let printing: Arc<OnceLock<Weak<Agent>>> = Arc::default();
+        let printer = printing.clone();
+        config.sink = Arc::new(move |lines| {
+            if let Some(agent) = printer.get().and_then(Weak::upgrade) {
+                agent.print(lines);
+            }
+        });
+        let process = EngineProcess::default();
+        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone()];
+        if core.iter().any(|function| function.lane == PROCESS) {
+            lanes.push(process.start(&runtime, clock, &core, PROCESS, config));
+        }
+        let (counted, pool) = (process.clone(), threads.clone());
+        let config = AgentConfig { digest, slots: workers.max(1), stats: Box::new(move || stats(&counted, &pool)) };
+        let agent = Arc::new(Agent::start(&runtime, clock, core, lanes, config));
+        let _ = printing.set(Arc::downgrade(&agent));
+        let released = Arc::new(ReleasedValues::new(supervisor.clone()));
+        let stacks = Arc::<StackReader>::default();
+        let inspected = Inspected {
+            clock,
+            process: process.downgrade(),
+            threads: Arc::downgrade(&threads),
+            loops: Arc::downgrade(&loops),
+            supervisor: Arc::downgrade(&supervisor),
+            stacks: stacks.clone(),
+        };
+        agent.inspect_with(move |within| inspected.in_hand(within));
+        let parts = AgentParts { agent, process, supervisor, threads, loops, released, stacks };
+        Ok(Self { pid: std::process::id(), runtime, parts: ManuallyDrop::new(parts) })
+    }
+
+    /// What the lanes' Python threads hold on to.
+    #[getter]
+    fn lanes(&self) -> PyResult<Lanes> {
+        let AgentParts { supervisor, threads, loops, released, stacks, .. } = self.parts()?;
+        Ok(Lanes::new(supervisor.clone(), threads.clone(), loops.clone(), released.clone(), stacks.clone()))
+    }
+
+    /// Has a driver say what the lanes' Python threads warn of.
+    fn warn(&self, py: Python<'_>, what: &str) -> PyResult<()> {
+        let agent = &self.parts()?.agent;
+        gil::detached(py, || agent.warn(what));
+        Ok(())
+    }
+
+    /// A driver has come: this end of the link to it.
+    fn connect(&self, peer: &str) -> PyResult<PyLink> {
+        Ok(PyLink::new(self.parts()?.agent.connect(peer)))
+    }
+
+    #[pyo3(signature = (timeout = 5.0))]
+    fn close(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let agent = self.parts()?.agent.clone();
+        let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(Duration::MAX);
+        Ok(gil::finished(py, &self.runtime, timeout, async move { agent.close().await })?.is_some())
+    }
+
+    /// Frames that have not ended, and what its workers did.
+    fn stats(&self) -> PyResult<BTreeMap<&'static str, u64>> {
+        let parts = self.parts()?;
+        let of = stats(&parts.process, &parts.threads);
+        Ok(BTreeMap::from([
+            ("frames", parts.agent.frames() as u64),
+            ("workers", of.workers),
+            ("worker_forks", of.forks),
+            ("worker_restarts", of.restarts),
+            ("kills", of.kills),
+            ("abandoned_threads", of.abandoned_threads),
+        ]))
+    }
+
+    fn worker_pids(&self) -> PyResult<Vec<i32>> {
+        Ok(self.parts()?.process.get().map(|lane| lane.worker_pids()).unwrap_or_default())
+    }
+}

@@ -1,0 +1,168 @@
+//! `Carrier`: what takes the messages of a link to another process of this host, and brings its.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use guerdon_core::condvar::Condvar;
+use guerdon_host::{Carried, Ends, Patience, Peer};
+use guerdon_remote::Link;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use tokio::net::UnixStream;
+
+use crate::gil;
+use crate::nodes::PyLink;
+use crate::runtime;
+
+/// One end of a link.
+struct LinkEnd(Arc<Link>);
+
+impl Ends for LinkEnd {
+    async fn next(&self) -> Option<Vec<u8>> {
+        self.0.next().await
+    }
+
+    fn deliver(&self, message: Vec<u8>) {
+        self.0.deliver(message);
+    }
+}
+
+/// What Python and the task that carries share.
+struct Shared {
+    /// -1 once it is closed. Written by the task.
+    socket: AtomicI32,
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// The socket of the task; it has left `Shared` before it is closed.
+struct Connection {
+    // In this order.
+    entered: Entered,
+    socket: UnixStream,
+    /// Closed with it, which tells who reads from the other end of this pipe.
+    _ended: Option<OwnedFd>,
+}
+
+struct Entered(Arc<Shared>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.socket.store(-1, Ordering::Release);
+        *self.0.ended.lock() = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// See the module.
+#[pyclass(frozen, module = "guerdon._native", name = "Carrier")]
+pub struct Carrier {
+    pid: u32,
+    shared: Arc<Shared>,
+}
+
+#[pymethods]
+impl Carrier {
+    /// Waits up to `timeout` seconds for the end of the connection; whether it has ended.
+    fn wait(&self, py: Python<'_>, timeout: f64) -> bool {
+        if self.pid != std::process::id() {
+            return true;
+        }
+        gil::detached(py, || {
+            let end = gil::end_of(Some(timeout));
+            let mut ended = self.shared.ended.lock();
+            while !*ended {
+                let Some(end) = end else { break };
+                if !self.shared.changed.wait_until(&mut ended, end) {
+                    break;
+                }
+            }
+            *ended
+        })
+    }
+
+    /// In a forked child: closes its copy of the socket, so that the other process sees the parent
+    /// end.
+    fn close_inherited(&self) {
+        let socket = self.shared.socket.swap(-1, Ordering::AcqRel);
+        if self.pid != std::process::id() && socket >= 0 {
+            #[expect(unsafe_code, reason = "the copy of a descriptor that no object of this process closes")]
+            // SAFETY: the parent had it open when it forked, and what owns it is never dropped
+            // here.
+            unsafe {
+                rustix::io::close(socket);
+            }
+        }
+    }
+}
+
+/// Carries the messages of a link over a connected socket, which it takes over, as it does
+/// `handle` and `ended`, until either end is done.
+#[pyfunction]
+#[pyo3(signature = (link, socket, *, process, handle = None, patience = None, ended = None))]
+pub fn carry(
+    link: &PyLink,
+    socket: RawFd,
+    process: i32,
+    handle: Option<RawFd>,
+    patience: Option<f64>,
+    ended: Option<RawFd>,
+) -> PyResult<Carrier> {
+    #[expect(unsafe_code, reason = "descriptors that Python has handed over")]
+    // SAFETY: the caller has detached them: nothing else closes them.
+    let (socket, [handle, ended]) =
+        unsafe { (OwnedFd::from_raw_fd(socket), [handle, ended].map(|fd| fd.map(|fd| OwnedFd::from_raw_fd(fd)))) };
+    let runtime = runtime::handle()?;
+    let _inside = runtime.enter();
+    let socket = StdStream::from(socket);
+    socket.set_nonblocking(true)?;
+    let shared = Arc::new(Shared {
+        socket: AtomicI32::new(socket.as_raw_fd()),
+        ended: Mutex::new(false),
+        changed: Condvar::new(),
+    });
+    let connection =
+        Connection { entered: Entered(shared.clone()), socket: UnixStream::from_std(socket)?, _ended: ended };
+    // Where processes can't be watched, only the socket tells of its end.
+    let peer = match handle {
+        Some(handle) => Peer::of(handle).ok(),
+        None => Peer::open(process).ok(),
+    };
+    let patience = patience.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    runtime.spawn(serve(connection, link.link().clone(), peer, patience));
+    Ok(Carrier { pid: std::process::id(), shared })
+}
+
+async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Peer>, patience: Option<Duration>) {
+    let end = LinkEnd(link.clone());
+    let carried = guerdon_host::carry(&mut connection.socket, &end, peer.as_ref(), patience.map(Patience)).await;
+    match carried {
+        Carried::Closed => {}
+        Carried::Lost(how) => link.lost(&how, false),
+        Carried::Silent => {
+            // It would go on with what is tried again elsewhere.
+            if let Some(peer) = &peer {
+                peer.kill();
+            }
+            let seconds = patience.unwrap_or_default().as_secs_f64();
+            link.lost(&format!("it did not answer for {seconds:.0} s, and was killed"), false);
+        }
+    }
+    let Connection { entered, socket, _ended } = connection;
+    drop(entered);
+    drop(socket);
+}
+
+/// Takes a child process off the table of processes when it has ended.
+#[pyfunction]
+pub fn reap_child(process: i32) -> PyResult<()> {
+    let runtime = runtime::handle()?;
+    let _inside = runtime.enter();
+    if let Ok(peer) = Peer::open(process) {
+        runtime.spawn(async move { peer.reap().await });
+    }
+    Ok(())
+}

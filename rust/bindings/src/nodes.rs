@@ -1,0 +1,222 @@
+//! `Link`: one end of the connection to a node or to a driver; and the nodes of an engine.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::function::Function;
+use guerdon_core::lane::Lane;
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::thread_lane::{ThreadLane, most_threads};
+use guerdon_process::{Printer, ProcessConfig, standard_error};
+use guerdon_remote::{Link, NodeSnapshot, Pace, RemoteConfig, RemoteLane, RunsOn, Taken};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tokio::runtime::Handle;
+
+use crate::config::{FunctionConfig, LaneKind};
+use crate::gil;
+use crate::local_lanes::LocalLanes;
+use crate::process::EngineProcess;
+
+/// Waiting in one go: no longer, so that a signal is answered.
+const LONGEST_TAKE: Duration = Duration::from_secs(1);
+
+/// `Engine(remote=…)`: what tells the functions from others', and how many seconds a node may say
+/// nothing.
+pub type RemoteArg = ([u8; 32], f64);
+
+/// Carries bytes; what they mean is the engine's business at both ends.
+#[pyclass(frozen, module = "guerdon._native", name = "Link")]
+pub struct PyLink(Arc<Link>);
+
+impl PyLink {
+    pub const fn new(link: Arc<Link>) -> Self {
+        Self(link)
+    }
+
+    pub const fn link(&self) -> &Arc<Link> {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl PyLink {
+    /// What to send next: waits up to `timeout` seconds; None: nothing yet. What does not hurry
+    /// waits up to `linger` seconds for more, until there are `enough` bytes. Raises
+    /// ConnectionError when there will be nothing any more.
+    #[pyo3(signature = (timeout, *, linger = 0.0, enough = 0))]
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: f64,
+        linger: f64,
+        enough: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let pace = Pace { linger: Duration::try_from_secs_f64(linger.max(0.0)).unwrap_or(Duration::MAX), enough };
+        let end = gil::end_of(Some(timeout));
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(std::time::Instant::now()));
+            let wait = left.unwrap_or(LONGEST_TAKE).min(LONGEST_TAKE);
+            match gil::detached(py, || self.0.take(wait, pace)) {
+                Taken::Message(message) => return Ok(Some(PyBytes::new(py, &message))),
+                Taken::Closed(reason) => {
+                    return Err(PyConnectionError::new_err(reason.unwrap_or_else(|| "the link is closed".to_owned())));
+                }
+                Taken::Empty if left.is_some_and(|left| left <= wait) => return Ok(None),
+                Taken::Empty => py.check_signals()?,
+            }
+        }
+    }
+
+    /// A message of the other end has come: anything with contiguous bytes.
+    fn deliver(&self, py: Python<'_>, message: PyBuffer<u8>) -> PyResult<()> {
+        let message = message.to_vec(py)?;
+        gil::detached(py, || self.0.deliver(message));
+        Ok(())
+    }
+
+    /// The connection is gone, for this reason. `innocent`: no call can be to blame.
+    #[pyo3(signature = (reason, *, innocent = false))]
+    fn lost(&self, py: Python<'_>, reason: &str, innocent: bool) {
+        gil::detached(py, || self.0.lost(reason, innocent));
+    }
+
+    /// Whether the engine is done with it, or it is lost.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Who is at the other end.
+    #[getter]
+    fn name(&self) -> String {
+        self.0.name().to_string()
+    }
+}
+
+/// A node at one moment.
+#[pyclass(frozen, get_all, module = "guerdon._native", name = "NodeSnapshot")]
+pub struct PyNodeSnapshot {
+    name: String,
+    state: &'static str,
+    slots: usize,
+    frames: usize,
+    calls: usize,
+    bytes: usize,
+    ended: u64,
+    reason: Option<String>,
+    stats: BTreeMap<&'static str, u64>,
+}
+
+/// What runs calls here when no node is left.
+pub struct Here<'a> {
+    pub threads: &'a Arc<ThreadLane>,
+    pub loops: &'a Arc<AsyncioLane>,
+    pub process: &'a EngineProcess,
+    pub workers: ProcessConfig,
+}
+
+/// The lane of an engine with nodes.
+pub fn lane(
+    runtime: &Handle,
+    clock: Clock,
+    configs: &[&FunctionConfig],
+    functions: &[Function],
+    (digest, silence): RemoteArg,
+    here: Here<'_>,
+    supervisor: &Arc<SupervisorQueue>,
+) -> Arc<RemoteLane> {
+    let Here { threads, loops, process, workers } = here;
+    let frame_calls = (0..functions.len()).map(|id| workers.frame_calls(id)).collect();
+    let runs_on = configs.iter().enumerate().map(|(id, config)| match config.lane {
+        LaneKind::Thread if config.anywhere => RunsOn::Threads(most_threads(&functions[id])),
+        LaneKind::Asyncio if config.anywhere => RunsOn::Loop(loops.parallelism(id)),
+        _ => RunsOn::Workers,
+    });
+    let runs_on: Vec<RunsOn> = runs_on.collect();
+    let kinds: Vec<LaneKind> = configs.iter().map(|config| config.lane).collect();
+    let workers = Mutex::new(Some(workers));
+    let (process, all, handle) = (process.clone(), functions.to_vec(), runtime.clone());
+    let (threads, loops) = (threads.clone(), loops.clone());
+    let local = move || -> Arc<dyn Lane> {
+        let process = kinds.contains(&LaneKind::Process).then(|| {
+            // Made once: the second time the lane is there.
+            let config = workers.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let config = config.unwrap_or_else(|| {
+                ProcessConfig::new(std::path::PathBuf::new(), std::path::PathBuf::new(), Vec::new(), 1)
+            });
+            process.start(&handle, clock, &all, LaneKind::Process.index(), config)
+        });
+        Arc::new(LocalLanes { kinds: kinds.clone(), threads: threads.clone(), loops: loops.clone(), process })
+    };
+    let mut config = RemoteConfig::new(digest, functions.len(), Box::new(local));
+    config.frame_calls = frame_calls;
+    config.runs_on = runs_on;
+    config.silence = Duration::try_from_secs_f64(silence).unwrap_or(Duration::MAX);
+    let requests = supervisor.clone();
+    config.warn = Arc::new(move |reason| requests.push(SupervisorRequest::NodeTrouble { reason }));
+    let printer = {
+        let _inside = runtime.enter();
+        Printer::start(standard_error())
+    };
+    let last = printer.clone();
+    config.print = Arc::new(move |node, lines| print(&printer, node, lines));
+    config.last_words = Box::new(move || {
+        let printer = last.clone();
+        Box::pin(async move { printer.last_words().await })
+    });
+    RemoteLane::new(runtime.clone(), clock, functions, config)
+}
+
+/// Prints lines of a node's workers, each with the node's name.
+fn print(printer: &Arc<Printer>, node: &str, lines: &[u8]) {
+    for line in String::from_utf8_lossy(lines).lines() {
+        let of_function = line.strip_prefix("[guerdon ").and_then(|rest| rest.split_once("] "));
+        match of_function {
+            Some((source, line)) => printer.line(&format!("{node}: {source}"), line.as_bytes()),
+            None => printer.line(node, line.strip_prefix("[guerdon] ").unwrap_or(line).as_bytes()),
+        }
+    }
+}
+
+fn there(lane: Option<&Arc<RemoteLane>>) -> PyResult<&Arc<RemoteLane>> {
+    lane.ok_or_else(|| PyRuntimeError::new_err("this engine has no nodes: no function of it runs on some"))
+}
+
+pub fn add(lane: Option<&Arc<RemoteLane>>, name: &str) -> PyResult<PyLink> {
+    let link = there(lane)?.add_node(name);
+    link.map(PyLink::new).ok_or_else(|| PyValueError::new_err(format!("there is a node '{name}' already")))
+}
+
+pub fn drain(lane: Option<&Arc<RemoteLane>>, name: &str) -> PyResult<()> {
+    if there(lane)?.drain(name) { Ok(()) } else { Err(PyValueError::new_err(format!("there is no node '{name}'"))) }
+}
+
+pub fn snapshots(lane: &Arc<RemoteLane>) -> Vec<PyNodeSnapshot> {
+    let snapshot = |one: NodeSnapshot| {
+        let of = one.stats;
+        PyNodeSnapshot {
+            name: one.name.to_string(),
+            state: one.state.word(),
+            slots: one.slots,
+            frames: one.frames,
+            calls: one.calls,
+            bytes: one.bytes,
+            ended: one.ended,
+            reason: one.reason,
+            stats: BTreeMap::from([
+                ("workers", of.workers),
+                ("worker_forks", of.forks),
+                ("worker_restarts", of.restarts),
+                ("kills", of.kills),
+                ("abandoned_threads", of.abandoned_threads),
+            ]),
+        }
+    };
+    lane.nodes().into_iter().map(snapshot).collect()
+}

@@ -1,0 +1,260 @@
+"""Ranks as processes that share one engine: what they get, and what is left when they have gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.shared_engine.rank_processes import Launch, Rank, launch_in
+
+TEXTS = ["x" * size for size in range(1, 25)]
+VALUES = [float(size) for size in range(1, 25)]
+
+
+@pytest.fixture
+def launch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
+    # a short path: that of a socket has a bound
+    with launch_in(tmp_path_factory.mktemp("r"), 2) as started:
+        yield started
+
+
+def engine_of(answer: dict[str, Any]) -> tuple[str, str]:
+    """The name and state of the engine that a rank uses."""
+    ((name, node),) = answer["nodes"].items()
+    return name, node["state"]
+
+
+def scored(rank: Rank, seconds: float = 0.0) -> dict[str, Any]:
+    rank.score(TEXTS, seconds)
+    return rank.answer()
+
+
+def assert_right(answer: dict[str, Any]) -> None:
+    """As a serial loop would have it."""
+    assert answer["rewards"] == VALUES
+    assert answer["status"] == ["OK"]
+
+
+def test_ranks_that_start_at_the_same_instant_share_one_engine(launch: Launch) -> None:
+    ranks = [launch.start(number) for number in range(2)]
+    for rank in ranks:
+        rank.score(TEXTS, 0.0)
+    answers = [rank.answer() for rank in ranks]
+    assert len({engine_of(answer) for answer in answers}) == 1
+    assert len(launch.engines()) == 1
+    for answer in answers:
+        assert_right(answer)
+        assert (answer["workers"], answer["warnings"]) == ([], [])
+        assert answer["ranks"] == [-1.0] * len(TEXTS)  # a worker is of no rank
+        ((_, node),) = answer["nodes"].items()
+        assert node["slots"] == 4
+    assert set(launch.ran().values()) == {2}
+
+
+def test_a_rank_alone_and_one_that_comes_late(launch: Launch) -> None:
+    first = launch.start(0)
+    alone = scored(first)
+    assert_right(alone)
+    second = launch.start(1)
+    assert engine_of(scored(second)) == engine_of(alone)
+
+
+@pytest.mark.fault(
+    'cluster="host", and the functions of one rank are not those of another',
+    sees="an engine each, and a warning that names the functions",
+)
+def test_ranks_whose_functions_differ_are_warned(launch: Launch) -> None:
+    first = scored(launch.start(0))
+    others = scored(launch.start(1, worker_env={"DEVICE": "1"}))
+    unlike = scored(launch.start(2, alone=True))
+    for answer in (first, others, unlike):
+        assert_right(answer)
+    assert engine_of(first) != engine_of(others)
+    assert (first["warnings"], unlike["warnings"]) == ([], [])
+    (warning,) = others["warnings"]
+    assert "have 2 engines, with 4 workers each" in warning
+    assert "'waits', 'rank_seen'" in warning
+
+
+def test_the_engine_lives_on_without_the_rank_that_started_it(launch: Launch) -> None:
+    first = launch.start(0)
+    engine = engine_of(scored(first))
+    second = launch.start(1)
+    scored(second)
+    first.end()
+    again = scored(second)
+    assert_right(again)
+    assert engine_of(again) == engine
+    assert again["warnings"] == []
+
+
+def test_cores_go_where_the_work_is(launch: Launch) -> None:
+    """Row host-1: 16 prompts of a quarter of a second at one rank, on 4 workers: a second, where
+    two of them would take two."""
+    hard, easy = launch.start(0), launch.start(1)
+    assert engine_of(scored(hard)) == engine_of(scored(easy))
+    hard.score(TEXTS[:16], 0.25)
+    easy.score(TEXTS[:16], 0.0)
+    assert easy.answer()["rewards"] == VALUES[:16]
+    answer = hard.answer()
+    assert answer["rewards"] == VALUES[:16]
+    assert answer["took"] < 1.75
+
+
+def test_a_limit_of_calls_at_a_time_holds_for_all_ranks(launch: Launch) -> None:
+    ranks = [launch.start(number, alone=True) for number in range(2)]
+    for rank in ranks:
+        rank.score(TEXTS[:8], 0.02)
+    for rank in ranks:
+        assert rank.answer()["rewards"] == VALUES[:8]
+    calls = sorted(tuple(map(float, line.split())) for line in Path(launch.log).read_text().splitlines())
+    assert len(calls) == 16
+    assert all(before[1] <= after[0] for before, after in pairwise(calls))
+
+
+def test_other_functions_are_no_hindrance_and_share_nothing(launch: Launch) -> None:
+    first, second = launch.start(0), launch.start(1, worker_env={"OTHER": "1"})
+    assert engine_of(scored(first)) != engine_of(scored(second))
+    assert len(launch.engines()) == 2
+
+
+def wait_for_the_end_of(engines: list[int]) -> None:
+    deadline = time.monotonic() + 10.0
+    while any(Path(f"/proc/{process}").exists() for process in engines):
+        assert time.monotonic() < deadline, "a process is left, or nobody takes it off the table"
+        time.sleep(0.01)
+
+
+def begin_slow_batches(launch: Launch, **options: Any) -> list[Rank]:
+    ranks = [launch.start(number, **options) for number in range(2)]
+    for rank in ranks:
+        scored(rank)
+    Path(launch.log).unlink()
+    for rank in ranks:
+        rank.score(TEXTS, 0.1)
+    launch.wait_until_ran(6)
+    return ranks
+
+
+def assert_others_went_on(launch: Launch, ranks: list[Rank], *, most_again: int) -> None:
+    """Nothing is lost, little runs twice and nothing three times, and each rank says it once."""
+    for rank in ranks:
+        answer = rank.answer()
+        assert_right(answer)
+        assert len(answer["warnings"]) == 1, answer["warnings"]
+        assert "the engine of this host" in answer["warnings"][0]
+        again = scored(rank)
+        assert_right(again)
+        assert len(again["warnings"]) == 1
+        assert len(again["workers"]) in (1, 2)  # its share of four
+    ran = launch.ran()
+    # Each of two ranks scored each text in two batches, the first of which it may have begun twice.
+    assert all(4 <= count <= 6 for count in ran.values()), ran
+    assert sum(ran.values()) - 4 * len(TEXTS) <= most_again
+
+
+@pytest.mark.fault(
+    "the process of the engine that ranks share is killed in mid-batch",
+    sees="all values; one warning on each rank, which goes on with workers of its own",
+)
+def test_fault_shared_engine_killed(launch: Launch) -> None:
+    ranks = begin_slow_batches(launch)
+    engines = launch.engines()
+    os.kill(engines[0], signal.SIGKILL)
+    # Four workers had a call in hand each, and perhaps one more that they had just begun.
+    assert_others_went_on(launch, ranks, most_again=8)
+    wait_for_the_end_of(engines)
+
+
+@pytest.mark.fault(
+    "the process of the engine that ranks share is stopped in mid-batch",
+    sees="the same, after 10 s of silence, and that process is killed",
+)
+def test_fault_shared_engine_stopped(launch: Launch) -> None:
+    ranks = begin_slow_batches(launch, silence=2.0)
+    engines = launch.engines()
+    os.kill(engines[0], signal.SIGSTOP)
+    begun = time.monotonic()
+    # Its workers went on with the frames that they had until they were killed with it.
+    assert_others_went_on(launch, ranks, most_again=2 * len(TEXTS))
+    assert time.monotonic() - begun < 40.0
+    wait_for_the_end_of(engines)
+
+
+@pytest.mark.fault(
+    "the rank that started the shared engine is killed in mid-batch",
+    sees="nothing on the other ranks; its calls are ended",
+)
+def test_fault_rank_killed(launch: Launch) -> None:
+    first = launch.start(0)
+    scored(first)
+    second = launch.start(1)
+    scored(second)
+    Path(launch.log).unlink()
+    first.score([f"first{size}" for size in range(24)], 0.2)
+    launch.wait_until_ran(4)
+    first.kill()
+    answer = scored(second, 0.05)
+    assert_right(answer)
+    assert answer["warnings"] == []
+    ran = launch.ran()
+    assert sum(count for text, count in ran.items() if text.startswith("first")) <= 12
+    assert {ran[text] for text in TEXTS} == {1}
+
+
+@pytest.mark.fault(
+    "a rank is killed whose forked child has copies of its descriptors",
+    sees="nothing is left of the rank in the shared engine",
+)
+def test_fault_rank_killed_whose_forked_child_lives(launch: Launch) -> None:
+    rank = launch.start(0)
+    scored(rank)
+    rank.says(fork=True)
+    child = rank.answer()["child"]
+    engines = launch.engines()
+    rank.kill()
+    wait_for_the_end_of(engines)
+    os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.fault(
+    "no folder for the socket of the shared engine", sees="all values, from workers of its own, and one warning"
+)
+def test_fault_no_folder(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("f")
+    for name in ("guerdon", f"guerdon-{os.getuid()}"):
+        (folder / name).touch()
+    rank = launch.start(0, {"XDG_RUNTIME_DIR": os.fspath(folder), "TMPDIR": os.fspath(folder)})
+    answer = scored(rank)
+    assert_right(answer)
+    assert len(answer["warnings"]) == 1
+    assert "the engine of this host" in answer["warnings"][0]
+    assert len(answer["workers"]) in (1, 2)
+
+
+@pytest.mark.fault("nonsense, half a greeting and silence on the socket of the shared engine", sees="nothing")
+def test_fault_garbage_on_the_socket(launch: Launch) -> None:
+    rank = launch.start(0)
+    engine = engine_of(scored(rank))
+    (path,) = (name for name in launch.files() if name.endswith(".sock"))
+    with socket.socket(socket.AF_UNIX) as silent, socket.socket(socket.AF_UNIX) as half:
+        for one in (silent, half):
+            one.connect(os.fspath(launch.folder / "guerdon" / path))
+        half.sendall(b"guerdon host {")
+        for nonsense in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\n" * 512):
+            with socket.socket(socket.AF_UNIX) as other:
+                other.settimeout(10)
+                other.connect(os.fspath(launch.folder / "guerdon" / path))
+                other.sendall(nonsense)
+        again = scored(rank)
+        assert_right(again)
+        assert engine_of(again) == engine
+        assert again["warnings"] == []

@@ -1,0 +1,138 @@
+"""Limits of functions whose ranks share an engine: one for all ranks of the host."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, GuerdonWarning, Limit, http_reward, judge, panel, reward
+from guerdon._cluster.shared_engine.shared_limits import share_limits
+from guerdon._registration.spec import FunctionSpec, spec_of
+from guerdon.limits import SharedLimit
+from tests.cluster.shared_engine.rank_processes import launch_in
+
+
+@contextmanager
+def answering() -> Iterator[tuple[str, list[float]]]:
+    """A reward service, and when it was asked."""
+    asked: list[float] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            asked.append(time.monotonic())
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"reward": 1.0}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    serving = threading.Thread(target=server.serve_forever, args=(0.02,))
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/score", asked
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+def test_a_rate_without_a_key_holds_for_all_ranks(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+    own = {"GUERDON_LIMITS_DIR": str(tmp_path / "limits")}
+    with answering() as (url, asked), launch_in(tmp_path_factory.mktemp("r"), 2) as launch:
+        ranks = [launch.start(number, own, judge=url) for number in range(2)]
+        for rank in ranks:
+            rank.score(["x"] * 20, 0.0)
+        for rank in ranks:
+            answer = rank.answer()
+            assert (answer["rewards"], answer["warnings"]) == ([1.0] * 20, [])
+    assert len(asked) == 40
+    # Twenty a second: two seconds, where two limits take one.
+    assert asked[-1] - asked[0] > 1.7
+
+
+async def asks(text: str) -> float:
+    return 1.0
+
+
+def threaded(text: str) -> float:
+    return 1.0
+
+
+def made(limit: Limit | None, **more: Any) -> FunctionSpec:
+    given: dict[str, Any] = {"columns": ["text"], "name": "judged", "limit": limit, **more}
+    return spec_of(http_reward(given.pop("url", "http://127.0.0.1:1/score"), **given))
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GUERDON_LIMITS_DIR", str(tmp_path / "limits"))
+
+
+def identity(spec: FunctionSpec) -> str | None:
+    (shared,) = share_limits([spec])
+    limit = shared.policy.limit
+    return limit.identity if isinstance(limit, SharedLimit) else None
+
+
+def test_what_is_called_and_the_numbers_tell_limits_apart() -> None:
+    first = identity(made(Limit(rpm=60)))
+    assert first is not None
+    assert first == identity(made(Limit(rpm=60)))
+    others = [made(Limit(rpm=61)), made(Limit(rpm=60), url="http://127.0.0.1:2/score"), made(Limit(rpm=60), name="x")]
+    assert first not in [identity(other) for other in others]
+    models = [
+        judge(prompt="Rate {completion}", base_url="http://127.0.0.1:1/v1", model=model, limit=Limit(tpm=60))
+        for model in ("a", "a", "b")
+    ]
+    of_models = [identity(spec_of(model)) for model in models]
+    assert of_models[0] == of_models[1] != of_models[2]
+
+
+def test_what_takes_permits_is_shared_and_nothing_else() -> None:
+    assert identity(spec_of(reward(asks, limit=Limit(concurrency=2)))) is not None
+    assert identity(spec_of(reward(threaded, lane="thread", limit=Limit(rpm=60)))) is not None
+    assert identity(spec_of(reward(threaded, lane="thread", limit=Limit(concurrency=2)))) is None
+    assert identity(spec_of(reward(threaded, limit=Limit(concurrency=2)))) is None, "its engine is one already"
+    assert identity(spec_of(reward(asks, limit=Limit(rpm=60, key="endpoint")))) is None
+    assert identity(spec_of(reward(asks))) is None
+    assert identity(made(None)) is None
+
+
+def test_members_of_a_panel_share_theirs() -> None:
+    judges = [
+        judge(prompt="{completion}", base_url="http://127.0.0.1:1/v1", model="m", name=name, limit=Limit(rpm=60))
+        for name in ("first", "second")
+    ]
+    (shared,) = share_limits([spec_of(panel(judges, name="both"))])
+    members: Any = shared.compound
+    limits = [member.spec.policy.limit for member in members.members]
+    assert [limit.identity for limit in limits] == [identity(spec_of(one)) for one in judges]
+
+
+def test_without_a_folder_each_rank_has_its_own_with_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GUERDON_LIMITS_DIR", str(tmp_path / "file" / "limits"))
+    limited = reward(asks, limit=Limit(rpm=6000))
+    with pytest.warns(GuerdonWarning, match="can't share limits, and each has its own") as warned:
+        dispatcher = Dispatcher([limited], cluster="host")
+    assert len(warned) == 1
+    with dispatcher:
+        assert dispatcher.score(completions=["a"]).rewards.tolist() == [[[1.0]]]

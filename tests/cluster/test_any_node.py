@@ -1,0 +1,309 @@
+"""Thread and asyncio functions with ``node="any"``: on nodes they give what they give here."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import guerdon
+from guerdon import RegistrationError, Status
+from guerdon._cluster.agent import NodeAgent
+from guerdon._cluster.ray.functions_check import check_functions
+from guerdon._cluster.snapshots import nodes_of
+from tests.cluster import any_functions as functions
+from tests.cluster.functions import length
+from tests.cluster.in_memory import Clustered, InMemoryCluster
+from tests.monitor import reading
+from tests.monitor.reading import value
+
+TEXTS = ["x" * (index % 37) + ("?" if index % 11 == 0 else "") + ("ä€"[: index % 3]) for index in range(128)]
+ALL: list[Any] = [
+    functions.threaded,
+    functions.on_loop,
+    functions.thread_ranks,
+    functions.loop_ranks,
+    functions.thread_gathered,
+    functions.loop_gathered,
+    functions.prefixed,
+    functions.loop_prefixed,
+    functions.recorded,
+    functions.loop_recorded,
+    length,
+]
+EXTRA = [None if index % 2 else {"index": index} for index in range(len(TEXTS))]
+
+
+@pytest.fixture
+def leave() -> Iterator[Any]:
+    """Calls that wait for it end with the test at the latest."""
+    functions.leave.clear()
+    yield functions.leave
+    functions.leave.set()
+
+
+def _score(dispatcher: guerdon.Dispatcher) -> guerdon.RewardBatch:
+    return dispatcher.score(prompts=["p"] * len(TEXTS), completions=TEXTS, extra=EXTRA, num_generations=8)
+
+
+def _content(batch: guerdon.RewardBatch) -> tuple[Any, ...]:
+    failures = [(one.function, one.sample, one.status, one.reason, one.attempts) for one in batch.failures()]
+    return batch.rewards, batch.status, failures, batch.extra, batch.metrics
+
+
+def _node(dispatcher: guerdon.Dispatcher, name: str) -> dict[str, Any]:
+    return nodes_of(dispatcher._engine.get())[name]
+
+
+def _ended(dispatcher: guerdon.Dispatcher) -> int:
+    return sum(node.ended for node in dispatcher._engine.get().nodes())
+
+
+def test_every_kind_of_call_gives_what_it_gives_here() -> None:
+    with guerdon.Dispatcher(ALL, workers=2, max_failure_rate=1) as here:
+        wanted = _content(_score(here))
+    with Clustered(ALL, InMemoryCluster(1, 2), max_failure_rate=1) as elsewhere:
+        for turn in range(2):
+            rewards, status, failures, extra, _ = _content(_score(elsewhere))
+            np.testing.assert_array_equal(rewards, wanted[0])
+            np.testing.assert_array_equal(status, wanted[1])
+            assert failures == wanted[2]
+            assert extra == wanted[3]
+            # Six functions of single samples, four that take groups or lists, and a process
+            # function.
+            assert _ended(elsewhere) >= (turn + 1) * len(TEXTS) * 7
+        assert [_node(elsewhere, name)["abandoned_threads"] for name in "ab"] == [0, 0]
+
+
+def test_an_open_batch_goes_to_nodes_too() -> None:
+    both: list[Any] = [functions.threaded, functions.loop_prefixed, functions.loop_gathered, functions.prefixed]
+    with guerdon.Dispatcher(both, workers=2, max_failure_rate=1) as here:
+        wanted = here.score(prompts=["p"] * len(TEXTS), completions=TEXTS, num_generations=8)
+    with Clustered(both, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+        stream = dispatcher.stream(num_generations=8)
+        for start in range(0, len(TEXTS), 8):
+            stream.add(prompts=["p"] * 8, completions=TEXTS[start : start + 8])
+        stream.finish()
+        batch = stream.result(timeout=60)
+        np.testing.assert_array_equal(batch.rewards, wanted.rewards)
+        np.testing.assert_array_equal(batch.status, wanted.status)
+        assert _ended(dispatcher) > 0
+
+
+@pytest.mark.fault(
+    "a node is lost whose agent runs thread or asyncio functions (node='any')",
+    sees="what it had runs elsewhere; every cell has one outcome, that of a serial loop",
+)
+@pytest.mark.parametrize("function", [functions.slow, functions.slow_on_loop])
+def test_no_call_is_lost_with_a_node_and_none_is_made_twice_in_the_result(function: Any) -> None:
+    cluster = InMemoryCluster(1, 1, 1)
+    texts = ["x" * (index % 9) for index in range(240)]
+    with Clustered([function], cluster, max_failure_rate=1) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"] * 240, completions=texts, num_generations=8)
+        next(iter(pending.groups()))
+        cluster.kill("a", "cable cut")
+        batch = pending.result(timeout=60)
+        assert (batch.status == Status.OK).all(), batch.failures()[:3]
+        assert batch.rewards.reshape(-1).tolist() == [float(len(text)) for text in texts]
+
+
+@pytest.mark.fault(
+    "the last node is lost under thread or asyncio functions (node='any')",
+    sees="they run in the driver's process, with one warning",
+)
+@pytest.mark.parametrize("function", [functions.slow, functions.slow_on_loop])
+def test_without_a_node_calls_run_in_this_process(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    cluster = InMemoryCluster(1)
+    with Clustered([function], cluster) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"] * 64, completions=["ab"] * 64, num_generations=8)
+        next(iter(pending.groups()))
+        cluster.kill("a", "cable cut")
+        batch = pending.result(timeout=60)
+        assert (batch.status == Status.OK).all()
+        assert (batch.rewards == 2).all()
+        assert not dispatcher._engine.get().worker_pids(), "no function of it needs a worker"
+        again = dispatcher.score(prompts=["p"] * 16, completions=["abc"] * 16, num_generations=8)
+        assert (again.rewards == 3).all()
+        cluster.add("b", 1)
+        dispatcher.score(prompts=["p"] * 16, completions=["abc"] * 16, num_generations=8)
+    assert capfd.readouterr().err.count("No node is left") == 1
+
+
+def test_a_drained_node_gives_back_what_it_has_not_begun(leave: Any) -> None:
+    both: list[Any] = [functions.waits_for_leave, functions.slow]
+    cluster = InMemoryCluster(1, 1)
+    with Clustered(both, cluster) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"] * 64, completions=["ab"] * 64, num_generations=8)
+        engine = dispatcher._engine.get()
+        _until(lambda: sum(node.calls for node in engine.nodes()) >= 16)
+        engine.drain_node("a")
+        cluster.add("c", 1)
+        _until(lambda: sum(node.ended for node in engine.nodes()) >= 64)
+        leave.set()
+        assert (pending.result(timeout=60).status == Status.OK).all()
+        _until(lambda: "a" not in [node.name for node in engine.nodes()])
+
+
+@pytest.mark.fault(
+    "a thread function hangs on a node, and an asyncio function there ignores its end",
+    sees="timeouts as here; warnings with the node's name, and the count of abandoned threads",
+)
+def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    both: list[Any] = [functions.sometimes_hangs, functions.ignores_its_end]
+    with Clustered(both, InMemoryCluster(1), max_failure_rate=1, metrics_port=0) as dispatcher:
+        texts = ["hang", "a", "b", "c"]
+        begun = time.monotonic()
+        batch = dispatcher.score(prompts=["p"] * 4, completions=texts, num_generations=4)
+        assert time.monotonic() - begun < 15
+        status = batch.status.reshape(-1, 2)
+        assert [Status(one) for one in status[0]] == [Status.TIMEOUT, Status.TIMEOUT]
+        assert (status[1:] == Status.OK).all()
+        _until(lambda: _node(dispatcher, "a")["abandoned_threads"] or not _again(dispatcher))
+        found = reading.series(reading.families(reading.text(dispatcher)))
+        assert value(found, "guerdon_node_calls_total", node="a") >= 8
+        assert value(found, "guerdon_node_abandoned_threads", node="a") >= 1
+        err = _errors(capfd, "ignores its cancellation")
+    assert "Node 'a': reward function 'sometimes_hangs' ran past its timeout of 0.3 s" in err, err
+    assert "Node 'a': reward function 'ignores_its_end' ignores its cancellation" in err, err
+
+
+def _again(dispatcher: guerdon.Dispatcher) -> bool:
+    """The counts of a node come with its answers, once a second while it has calls."""
+    dispatcher.score(prompts=["p"] * 4, completions=["hang", "a", "b", "c"], num_generations=4)
+    return True
+
+
+def test_a_dump_shows_the_node_and_where_a_call_stands(leave: Any) -> None:
+    both: list[Any] = [functions.waits_for_leave, functions.awaits_leave]
+    with Clustered(both, InMemoryCluster(1)) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"], completions=["a"], num_generations=1)
+        _until(lambda: len([call for call in dispatcher.dump() if call.stack]) == 2)
+        shown = sorted((call.function, call.worker, call.lane) for call in dispatcher.dump())
+        text = str(dispatcher.dump())
+        leave.set()
+        pending.result(timeout=60)
+    assert shown == [("awaits_leave", "node a", "asyncio"), ("waits_for_leave", "node a", "thread")]
+    assert "leave.wait(20)" in text
+    assert "asyncio.sleep(0.01)" in text
+
+
+@pytest.mark.fault(
+    "a value that a node can't unpickle, for functions of its threads and loops", sees="an error for these calls alone"
+)
+def test_values_that_a_node_cannot_read_fail_their_calls_alone() -> None:
+    three: list[Any] = [functions.threaded_extra, functions.loop_extra, functions.loop_group_extra, functions.slow]
+    extra = [functions.Unreadable() if index == 0 else index for index in range(4)]
+    with Clustered(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+        batch = dispatcher.score(prompts=["p"] * 4, completions=["ab"] * 4, extra=extra, num_generations=4)
+        assert {(one.function, one.status) for one in batch.failures()} == {
+            (name, Status.ERROR) for name in ("threaded_extra", "loop_extra", "loop_group_extra")
+        }
+        reasons = {one.function: one.reason for one in batch.failures()}
+        assert all("not on this machine" in reason for reason in reasons.values()), reasons
+        again = dispatcher.score(prompts=["p"] * 4, completions=["ab"] * 4, extra=[1] * 4, num_generations=4)
+        assert (again.status == Status.OK).all()
+
+
+@pytest.mark.fault(
+    "a thread function can't be imported on a node", sees="a refusal before any call, with the function and the reason"
+)
+def test_a_function_that_a_node_cannot_load_is_named_before_any_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("def score(completion):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = __import__("only_here")
+    taken: list[NodeAgent] = []
+
+    class Gone(InMemoryCluster):
+        def add(self, name: str, workers: int) -> None:
+            assert self._setup is not None
+            (tmp_path / "only_here.py").unlink()
+            sys.modules.pop("only_here")
+            taken.append(NodeAgent(self._setup.data, workers=workers))
+            with pytest.raises(RegistrationError, match=r"reward function 'score' .*No module named 'only_here'"):
+                check_functions(taken[0], 60)
+            taken[0].connect("driver")
+
+    function = guerdon.reward(module.score, lane="thread", node="any")
+    with Clustered([function], Gone(1)) as dispatcher, pytest.raises(RegistrationError) as raised:
+        dispatcher.score(prompts=["p"], completions=["a"], num_generations=1)
+    assert "reward function 'score' (node='any') could not be loaded in the agent" in str(raised.value)
+    assert "only_here" in str(raised.value)
+
+
+def test_functions_without_it_stay_on_the_driver() -> None:
+    stays = guerdon.reward(lambda completion: float(len(completion)), name="stays", lane="thread")
+    with Clustered([stays, functions.slow], InMemoryCluster(1)) as dispatcher:
+        batch = dispatcher.score(prompts=["p"] * 8, completions=["ab"] * 8, num_generations=4)
+        assert (batch.rewards == 2).all()
+        assert _ended(dispatcher) == 8
+
+
+def test_a_limit_holds_over_all_nodes() -> None:
+    limited = guerdon.reward(
+        functions.slow_on_loop.__wrapped__, name="limited", limit=guerdon.Limit(concurrency=3), node="any"
+    )
+    most = 0
+    with Clustered([limited], InMemoryCluster(1, 1)) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"] * 24, completions=["ab"] * 24, num_generations=8)
+        while not pending.done:
+            most = max(most, sum(node.calls for node in dispatcher._engine.get().nodes()))
+            time.sleep(0.002)
+        assert (pending.result(timeout=60).status == Status.OK).all()
+    assert most <= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"lane": "thread", "node": "all"}, "node='all': expected 'any'"),
+        ({"lane": "process", "node": "any"}, "thread and asyncio lanes"),
+        ({"node": "any"}, "thread and asyncio lanes"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(RegistrationError, match=why):
+        guerdon.reward(lambda completion: 1.0, name="f", **options)
+
+
+def test_what_cannot_leave_the_process_is_refused() -> None:
+    def with_environment(completion: str, environment: Any) -> float:
+        return 1.0
+
+    with pytest.raises(RegistrationError, match="live environments"):
+        guerdon.reward(with_environment, node="any")
+    lock = __import__("threading").Lock()
+
+    def holds_a_lock(completion: str) -> float:
+        with lock:
+            return 1.0
+
+    with pytest.raises(guerdon.SerializationError, match=r"other nodes \(node='any'\).*leave node out"):
+        guerdon.Dispatcher([guerdon.reward(holds_a_lock, lane="thread", node="any")])
+    one = guerdon.reward(functions.on_loop.__wrapped__, name="one", loop="shared", node="any")
+    two = guerdon.reward(functions.on_loop.__wrapped__, name="two", loop="shared")
+    with pytest.raises(RegistrationError, match="share the event loop 'shared'"):
+        guerdon.Dispatcher([one, two])
+
+
+def _until(holds: Any) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def _errors(capfd: pytest.CaptureFixture[str], until: str) -> str:
+    err, end = "", time.monotonic() + 20
+    while until not in err and time.monotonic() < end:
+        time.sleep(0.01)
+        err += capfd.readouterr().err
+    return err

@@ -1,0 +1,302 @@
+"""Nodes of a Ray cluster that come, go and fail, on a Ray of this process: each is used for as long
+as it can be, and none is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from guerdon import Ray, RegistrationError
+from guerdon._cluster.engine_setup import EngineSetup
+from guerdon._cluster.ray import cluster, connection, node, pauses
+from guerdon._cluster.ray.cluster import RayCluster
+from guerdon._cluster.ray.node import Node, Shared
+from guerdon._cluster.ray.starting import start_actor
+from tests.cluster.fake_ray import (
+    ActorDiedError,
+    FakeEngine,
+    FakeRay,
+    RaySystemError,
+    RayTaskError,
+    a_node,
+    installed_as,
+    wait_until,
+)
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    """One node, looked at often."""
+    monkeypatch.setattr(cluster, "LOOK_S", 0.01)
+    monkeypatch.setattr(cluster, "_FREE_WAIT_S", 0.0)
+    monkeypatch.setattr(pauses, "_FIRST_S", 0.01)
+    monkeypatch.setattr(node, "_FIRST_PAUSE_S", 0.01)
+    return installed_as(monkeypatch, FakeRay("a"))
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(cluster, "warn", found.append)
+    return found
+
+
+class Running:
+    """A cluster with its engine."""
+
+    def __init__(self, options: Ray) -> None:
+        self.engine = FakeEngine()
+        self.cluster = RayCluster(options, 0.0)
+        self.cluster.start(self.engine, EngineSetup(b"digest", b"data"))  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self.engine.close()
+        self.cluster.stop()
+
+
+@pytest.fixture
+def started(ray: FakeRay, warned: list[str]) -> Iterator[Running]:
+    made = Running(Ray(start_timeout=5.0))
+    yield made
+    made.close()
+    assert connection._users == 0
+    assert ray.left() == []
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("guerdon-")]
+
+
+def _a_node(engine: FakeEngine, warned: list[str]) -> Node:
+    shared: Any = Shared(engine, b"data", "/", 1.0, 5.0, warned.append)  # type: ignore[arg-type]
+    return Node(a_node("a"), 1, reserve=True, shared=shared)
+
+
+def test_actors_are_started_by_many_threads_at_once(ray: FakeRay) -> None:
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            for _ in range(5):
+                start_actor("a-id", 1)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(ray.actors) == 40
+    assert ray.kinds == 1
+    assert ray.by_value == set()
+
+
+def test_a_node_that_fails_for_a_while_is_used_again(ray: FakeRay, started: Running) -> None:
+    failures = iter([RaySystemError("the raylet is busy"), RaySystemError("still"), RayTaskError(OSError("no space"))])
+
+    def open_it() -> int:
+        for error in failures:
+            raise error
+        return 1
+
+    ray.on_open["a-id"] = open_it
+    started.engine.links[0].lost("a broken connection")
+    wait_until(lambda: started.engine.open_link("a"))
+    assert ray.actors[0].dead is False
+    assert len(ray.actors) == 1
+
+
+@pytest.mark.fault(
+    "Ray can't start an agent in place of a lost one", sees="a warning after the third time; it is tried again for ever"
+)
+def test_one_that_goes_on_failing_is_reported_once(ray: FakeRay, warned: list[str]) -> None:
+    engine = FakeEngine()
+    one = _a_node(engine, warned)
+    one.begin()
+
+    def open_it() -> object:
+        raise RaySystemError("the raylet is busy")
+
+    ray.on_open["a-id"] = open_it
+    engine.links[0].lost("a broken connection")
+    wait_until(lambda: warned)
+    assert "node a has failed to start an agent 3 times" in warned[0]
+    assert "the raylet is busy" in warned[0]
+    one.end()
+    one.join(5)
+    assert len(warned) == 1
+
+
+def test_one_whose_functions_can_not_run_any_more_is_not_tried_again(
+    ray: FakeRay, warned: list[str], started: Running
+) -> None:
+    def open_it() -> object:
+        raise RayTaskError(RegistrationError("no module named 'judge'"))
+
+    ray.on_open["a-id"] = open_it
+    started.engine.links[0].lost("a broken connection")
+    wait_until(lambda: ray.left() == [])
+    time.sleep(0.1)
+    assert len(ray.actors) == 1
+
+
+def test_a_node_whose_thread_has_ended_is_begun_anew(ray: FakeRay, started: Running) -> None:
+    calls = iter([ValueError("there is a node 'a' already")])
+
+    def refuse(name: str) -> None:
+        for error in calls:
+            raise error
+
+    started.engine.on_add = refuse
+    started.engine.links[0].lost("a broken connection")
+    wait_until(lambda: started.engine.open_link("a"))
+    assert [actor.dead for actor in ray.actors] == [True, False]
+
+
+@pytest.mark.fault(
+    "the agent of a Ray node that came later can't be begun", sees="it is tried again, the third time with a warning"
+)
+def test_a_later_node_that_can_not_be_begun_is_tried_again(ray: FakeRay, warned: list[str], started: Running) -> None:
+    failures = iter([RaySystemError("busy"), ActorDiedError("out of memory"), RaySystemError("busy")])
+
+    def open_it() -> int:
+        for error in failures:
+            raise error
+        return 1
+
+    ray.on_open["b-id"] = open_it
+    ray.listed.append(a_node("b"))
+    wait_until(lambda: started.engine.open_link("b"))
+    assert len(ray.of("b-id")) >= 2
+
+
+def test_a_later_node_that_is_wrong_is_left_alone(ray: FakeRay, warned: list[str], started: Running) -> None:
+    def open_it() -> object:
+        raise RayTaskError(RegistrationError("no module named 'judge'"))
+
+    ray.on_open["b-id"] = open_it
+    ray.listed.append(a_node("b"))
+    wait_until(lambda: warned and ray.of("b-id")[0].dead)
+    time.sleep(0.1)
+    assert len(ray.of("b-id")) == 1
+    assert len(warned) == 1
+    assert "no module named 'judge'" in warned[0]
+
+
+@pytest.mark.fault("Ray nodes come while a dispatcher is closed", sees="nothing: no agent is left behind")
+def test_a_node_that_comes_while_all_is_closed_is_not_left(ray: FakeRay, warned: list[str]) -> None:
+    """Nodes come with each look, and closing waits for none of them."""
+    for _ in range(5):
+        ray.listed[:] = [a_node("a")]
+        made = Running(Ray(start_timeout=5.0))
+
+        def come(key: str) -> None:
+            ray.listed.append(a_node(f"n{len(ray.listed)}"))
+
+        ray.on_start = come
+        come("")
+        wait_until(lambda: len(ray.listed) > 3)
+        made.close()
+        assert ray.left() == []
+        assert connection._users == 0
+    assert warned == []
+
+
+def test_closing_does_not_wait_for_a_look_that_hangs(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_JOIN_S", 0.2)
+    made = Running(Ray(start_timeout=5.0))
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang(key: str) -> None:
+        hangs.set()
+        assert goes_on.wait(20)
+
+    ray.on_start = hang
+    ray.listed.append(a_node("b"))
+    assert hangs.wait(20)
+    watcher = made.cluster._watcher
+    made.close()
+    assert connection._users == 0
+    goes_on.set()
+    assert watcher is not None
+    watcher.join(20)
+    assert len(ray.actors) == 2
+    assert ray.left() == []
+
+
+def test_an_actor_that_takes_the_place_of_a_dead_one_is_not_left(ray: FakeRay, warned: list[str]) -> None:
+    """`end` comes while it is made."""
+    engine = FakeEngine()
+    one = _a_node(engine, warned)
+    one.begin()
+
+    def open_it() -> object:
+        raise ActorDiedError("the node restarts")
+
+    ray.on_open["a-id"] = open_it
+    ray.on_start = lambda key: one.end()
+    engine.links[0].lost("a broken connection")
+    wait_until(lambda: len(ray.actors) == 2)
+    one.join(5)
+    assert ray.left() == []
+
+
+def test_a_node_that_drains_is_left_when_it_is_empty(ray: FakeRay, warned: list[str], started: Running) -> None:
+    ray.listed[:] = [a_node("a", draining=True), a_node("b")]
+    wait_until(lambda: started.engine.drained == ["a"] and started.engine.open_link("b"))
+    wait_until(lambda: [actor.dead for actor in ray.actors] == [True, False])
+    ray.listed.pop(0)
+    time.sleep(0.05)
+    assert warned == []
+
+
+def test_a_look_goes_on_past_a_node_that_drained_and_is_gone(ray: FakeRay, started: Running) -> None:
+    watched = started.cluster
+    watched._stopped.set()
+    assert watched._watcher is not None
+    watched._watcher.join(5)
+    watched._stopped.clear()
+    watched._nodes["a-id"].drain()
+    wait_until(lambda: watched._nodes["a-id"].drained)
+    ray.listed[:] = [a_node("b")]
+    watched._look()
+    assert list(watched._nodes) == ["b-id"]
+
+
+def test_a_node_that_drains_before_it_begins_gets_nothing(ray: FakeRay, warned: list[str]) -> None:
+    engine = FakeEngine()
+    one = _a_node(engine, warned)
+    one.drain()
+    one.begin()
+    assert engine.links == []
+    assert one.drained
+    one.end()
+
+
+def test_as_many_nodes_as_asked_for_are_held(ray: FakeRay, warned: list[str]) -> None:
+    """One that is gone is made up for by another."""
+    ray.listed[:] = [a_node("a"), a_node("b"), a_node("c")]
+    made = Running(Ray(nodes=2, start_timeout=5.0))
+    try:
+        assert {actor.node for actor in ray.left()} == {"a-id", "b-id"}
+        ray.listed.pop(0)
+        wait_until(lambda: made.engine.open_link("c"))
+        assert {actor.node for actor in ray.left()} == {"b-id", "c-id"}
+    finally:
+        made.close()
+
+
+def test_idle_nodes_are_let_go_and_come_back(ray: FakeRay, warned: list[str]) -> None:
+    ray.listed[:] = [a_node("a"), a_node("b"), a_node("c")]
+    made = Running(Ray(idle_timeout=0.05, start_timeout=5.0))
+    try:
+        wait_until(lambda: len(ray.left()) == 1)
+        time.sleep(0.1)
+        assert len(ray.left()) == 1  # the last one stays
+        made.engine.calls = dict.fromkeys("abc", 5)
+        wait_until(lambda: len(ray.left()) == 3)
+    finally:
+        made.close()

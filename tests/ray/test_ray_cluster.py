@@ -1,0 +1,250 @@
+"""Dispatchers over Ray nodes: values, what runs where, what is shown, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from guerdon import Dispatcher, Ray, RegistrationError, group_reward, reward
+from guerdon._cluster.ray import cluster as ray_cluster
+from tests.ray import rewards
+from tests.ray.nodes import Nodes, agents
+
+TEXTS = [str(number) for number in range(300)]
+DOUBLED = [2.0 * number for number in range(300)]
+
+
+@pytest.fixture(scope="module")
+def nodes(cluster: Nodes) -> Nodes:
+    cluster.make_whole()
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def dispatcher(nodes: Nodes) -> Iterator[Dispatcher]:
+    """One for the tests that do no harm."""
+    offset = 1.0
+
+    @reward(name="closure")
+    def closure(completion: str) -> float:
+        return 2.0 * float(completion) + offset
+
+    @reward(name="here")
+    async def here(completion: str) -> float:
+        await asyncio.sleep(0)
+        return float(threading.get_native_id() > 0)
+
+    functions = [
+        rewards.double_reward,
+        closure,
+        here,
+        reward(rewards.GoodSetup(), name="stateful"),
+        group_reward(rewards.ranks, name="ranks"),
+        reward(rewards.where, name="where"),
+        reward(rewards.prints, name="prints"),
+    ]
+    with Dispatcher(functions, num_generations=1, cluster=Ray(nodes=("node-1", "node-2", "head"))) as made:
+        yield made
+
+
+def test_values_are_those_of_a_serial_loop(dispatcher: Dispatcher) -> None:
+    result = dispatcher.score(completions=TEXTS, num_generations=3)
+    assert not result.failures()
+    assert result.rewards[..., 0].ravel().tolist() == DOUBLED
+    assert result.rewards[..., 1].ravel().tolist() == [value + 1.0 for value in DOUBLED]
+    assert set(result.rewards[..., 2].ravel().tolist()) == {1.0}
+    assert result.rewards[..., 3].ravel().tolist() == DOUBLED
+    assert result.rewards[..., 4].ravel().tolist() == [0.0, 1.0, 2.0] * 100
+
+
+def test_calls_are_spread_over_the_nodes(dispatcher: Dispatcher) -> None:
+    dispatcher.score(completions=["1"])
+    parents = {float(agent.pid) for agent in agents()}
+    assert len(parents) == 3
+    result = dispatcher.score(completions=["0.02"] * 300)
+    assert set(result.rewards[..., 5].ravel().tolist()) == parents
+
+
+def test_printed_lines_have_the_node_and_the_function(
+    dispatcher: Dispatcher, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dispatcher.score(completions=TEXTS)
+    lines = re.compile(r"\[guerdon (?:head|node-1|node-2): prints \d+\] scoring \d+")
+    text, waited = "", threading.Event()
+    for _ in range(100):
+        text += capfd.readouterr().err
+        if len(lines.findall(text)) >= 300:
+            break
+        waited.wait(0.1)
+    assert len(lines.findall(text)) == 300
+
+
+def test_stats_and_dump_name_the_nodes(dispatcher: Dispatcher) -> None:
+    dispatcher.score(completions=["1"])
+    assert {"head", "node-1", "node-2"} <= set(dispatcher.stats()["nodes"])
+    pending = dispatcher.submit(completions=["0.5"] * 8)
+    wanted, waited, dump = {"head", "node-1", "node-2"}, threading.Event(), ""
+    for _ in range(40):
+        dump = str(dispatcher.dump())
+        if any(name in dump for name in wanted):
+            break
+        waited.wait(0.02)
+    pending.result()
+    assert any(name in dump for name in wanted), dump
+
+
+@pytest.mark.usefixtures("nodes")
+def test_thread_and_asyncio_functions_run_in_the_agents_of_nodes() -> None:
+    thread = reward(rewards.process, name="thread", lane="thread", node="any")
+    loop = reward(rewards.process_of_loop, name="loop", node="any")
+    stays = reward(rewards.process, name="stays", lane="thread")
+    beside = Ray(nodes=("node-1", "node-2"), reserve=False, cpus_per_node=1)
+    with Dispatcher([thread, loop, stays], num_generations=1, cluster=beside) as made:
+        made.score(completions=["0.02"])
+        _until(lambda: all(made.stats()["nodes"][name]["state"] == "ready" for name in ("node-1", "node-2")))
+        result = made.score(completions=["0.02"] * 60)
+        assert not result.failures()
+        pids = {float(agent.pid) for agent in agents()}
+        of = [set(result.rewards[..., number].ravel().tolist()) for number in range(3)]
+        assert of[0] | of[1] <= pids, (of, pids)
+        assert len(of[0]) == len(of[1]) == 2, "both nodes run both"
+        assert of[2] == {float(os.getpid())}
+        assert {"node-1", "node-2"} <= set(made.stats()["nodes"])
+        pending = made.submit(completions=["1"] * 4)
+        waited, dump = threading.Event(), ""
+        while "time.sleep(" not in dump and not pending.done:
+            dump = str(made.dump())
+            waited.wait(0.02)
+        assert re.search(r"'thread' on .* in 'node node-[12]' \(thread\)", dump), dump
+        pending.result()
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_thread_function_that_a_node_cannot_load_is_named_with_it(tmp_path: Path) -> None:
+    only_here = tmp_path / "only_here.py"
+    only_here.write_text("def score(completion):\n    return 1.0\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        score = reward(__import__("only_here").score, lane="thread", node="any")
+        made = Dispatcher([score], cluster=Ray(nodes=("node-1",), reserve=False, cpus_per_node=1))
+        only_here.unlink()
+        with made, pytest.raises(RegistrationError, match=r"node node-1: .*reward function 'score' .*'only_here'"):
+            made.score(completions=["1"])
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_dump_shows_the_line_of_a_function_that_hangs_on_another_node() -> None:
+    # Beside the agent of the dispatcher that other tests share.
+    beside = Ray(nodes=("node-1",), reserve=False, cpus_per_node=1)
+    with Dispatcher([reward(rewards.hangs)], num_generations=1, cluster=beside) as dispatcher:
+        pending = dispatcher.submit(completions=["4"])
+        waited, found = threading.Event(), ""
+        for _ in range(200):
+            found = next((call.stack for call in dispatcher.dump() if call.stack is not None), "")
+            if "in hangs" in found:  # not in what comes before the call
+                break
+            waited.wait(0.02)
+        pending.result()
+    assert f'File "{rewards.__file__}", line ' in found
+    assert "in hangs" in found
+
+
+def _refused(cluster: Ray, match: str, function: object = rewards.double_reward) -> None:
+    with Dispatcher([function], cluster=cluster) as dispatcher, pytest.raises(RegistrationError, match=match):
+        dispatcher.score(completions=["1"])
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_node_that_is_missing_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "_FREE_WAIT_S", 0.5)
+    _refused(Ray(nodes=["node-1", "node-9"]), r"no node 'node-9'. It has: head \(")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_more_cpus_than_a_node_has_are_refused() -> None:
+    _refused(Ray(cpus_per_node=64), "no room for an agent on head, node-1, node-2")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_another_cluster_than_the_one_of_this_process_is_refused() -> None:
+    _refused(Ray(address="127.0.0.1:1"), "connected to the cluster at")
+
+
+@pytest.mark.fault("Ray is not running, or not at that address", sees="RegistrationError before any call, at once")
+def test_a_cluster_that_can_not_be_reached_is_refused() -> None:
+    code = (
+        "from guerdon import Dispatcher, Ray\nfrom tests.ray.rewards import double_reward\n"
+        "Dispatcher([double_reward], cluster=Ray(address='127.0.0.1:1')).score(completions=['1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "RegistrationError: cluster=guerdon.Ray(…): no Ray cluster answers at 127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.fault(
+    "setup() of a function fails on the nodes",
+    sees="RegistrationError with each node's name and the reason, before any call",
+)
+def test_a_setup_that_fails_is_refused_by_node() -> None:
+    bad = reward(rewards.BadSetup(), name="bad")
+    _refused(Ray(reserve=False, cpus_per_node=1), r"node node-1: .*'bad' setup\(\) failed: FileNotFoundError", bad)
+
+
+@pytest.mark.fault(
+    "a node has another interpreter, without the packages",
+    sees="RegistrationError with the node's name and what it lacks",
+)
+def test_another_python_is_refused_by_node(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.add_with_another_python("other", tmp_path)
+    try:
+        cluster = Ray(nodes=["other", "node-1"], reserve=False, cpus_per_node=1)
+        _refused(cluster, r"node other: .*can't import guerdon")
+    finally:
+        nodes.remove("other")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_two_dispatchers_share_a_cluster() -> None:
+    cluster = Ray(nodes=["node-1"], reserve=False, cpus_per_node=1)
+    with Dispatcher([rewards.double_reward], cluster=cluster) as one:
+        with Dispatcher([rewards.double_reward], cluster=cluster) as other:
+            for dispatcher in (one, other, one):
+                assert dispatcher.score(completions=TEXTS).rewards.ravel().tolist() == DOUBLED
+        assert one.score(completions=TEXTS).rewards.ravel().tolist() == DOUBLED
+
+
+@pytest.mark.usefixtures("nodes")
+def test_without_a_warning_and_nothing_left() -> None:
+    before, threads = {agent.pid for agent in agents()}, threading.active_count()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Dispatcher([rewards.double_reward], cluster=Ray(reserve=False, cpus_per_node=1)) as dispatcher:
+            assert dispatcher.score(completions=TEXTS).rewards.ravel().tolist() == DOUBLED
+    waited: Any = threading.Event()
+    for _ in range(100):
+        if {agent.pid for agent in agents()} <= before:
+            break
+        waited.wait(0.1)
+    assert {agent.pid for agent in agents()} <= before
+    assert threading.active_count() <= threads, threading.enumerate()
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    waited = threading.Event()
+    for _ in range(600):
+        if holds():
+            return
+        waited.wait(0.05)
+    raise AssertionError
