@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import ray
 @contextmanager
 def ray_cluster(**options: int) -> Iterator[None]:
     """Ray with these logical resources; nothing of it or its workers' engines is left."""
-    environment = {"PYTHONPATH": os.getcwd()}
+    environment = {"PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     ray.init(include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": environment}, **options)
     children = psutil.Process().children(recursive=True)
     try:

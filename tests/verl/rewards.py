@@ -107,3 +107,53 @@ def _gated(otherwise: float | None) -> guerdon.Dispatcher:
 
 gated = _gated(None)
 gated_with_a_number = _gated(0.5)
+
+
+def _note_and_hold(extra_info: dict[str, Any], what: str) -> bool:
+    """Writes down that it was called; whether it may go on: once the file is there, if one is
+    named."""
+    if what:
+        with open(extra_info["log"], "a") as log:
+            log.write(f"{what}\n")
+    return not extra_info.get("gate") or os.path.exists(extra_info["gate"])
+
+
+async def held_score(data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float:
+    go = _note_and_hold(extra_info, ground_truth)
+    while not go:
+        await asyncio.sleep(0.02)
+        go = _note_and_hold(extra_info, "")
+    if solution_str == "raise":
+        raise ValueError("no score for this")
+    return float(len(solution_str))
+
+
+@guerdon.group_reward(timeout=300)
+async def held_ranks(texts: list[str], uid: list[str], extra_info: list[dict[str, Any]], **columns: Any) -> list[float]:
+    """The places of a prompt's responses, in verl's order."""
+    assert len(set(uid)) == 1, "one prompt"
+    order = [info["index"] for info in extra_info]
+    assert order == sorted(order), "in order"
+    go = _note_and_hold(extra_info[0], uid[0])
+    while not go:
+        await asyncio.sleep(0.02)
+        go = _note_and_hold(extra_info[0], "")
+    lengths = [len(text) for text in texts]
+    return [float(sorted(lengths).index(length)) for length in lengths]
+
+
+held = guerdon.Dispatcher([held_ranks])
+
+
+@guerdon.group_reward(timeout=60, lane="thread")
+def noted_places(texts: list[str], extra_info: list[dict[str, Any]], **columns: Any) -> list[float]:
+    """The places of a prompt's responses; fails where all are empty."""
+    with open(extra_info[0]["log"], "a") as log:
+        log.write(f"{extra_info[0]['index']}\n")
+    lengths = [len(text) for text in texts]
+    if not any(lengths):
+        raise ValueError("nothing to compare")
+    return [float(sorted(lengths).index(length)) for length in lengths]
+
+
+places = guerdon.Dispatcher([noted_places])

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
-import re
-import subprocess
-import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +11,13 @@ import pytest
 
 pytest.importorskip("verl")
 
+from guerdon import read_journal
 from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
-from guerdon.integrations.verl import RewardManager, routing, settings
+from guerdon.integrations.verl import RewardManager, settings
 from tests.verl import rewards
-from tests.verl.verl_setup import changed, make_config, make_data, make_model, reward_loop
+from tests.verl.verl_setup import changed, make_config, make_data, make_model
 
 # Imported last: verl_setup imports verl without its warnings.
-from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls  # isort: skip
 from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager  # isort: skip
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager  # isort: skip
 from verl.trainer.ppo.reward import load_reward_manager  # isort: skip
@@ -397,36 +392,6 @@ def test_dapos_options_switched_off(make: Any, tokenizer: Any) -> None:
     assert all("overlong" not in answer["reward_extra_info"] for answer in answers)
 
 
-@pytest.mark.parametrize("loaded", ["the registry first", "the plugin first"])
-def test_the_plugin_needs_one_setting(loaded: str, base: Any, model: Path) -> None:
-    """In a process of its own: verl loads plugins when it is imported, and without its registry."""
-    registry = "import verl.experimental.reward_loop.reward_manager.registry"
-    plugin = "import guerdon.integrations.verl.plugin"
-    program = f"""
-import sys, warnings
-warnings.simplefilter("ignore")
-import verl
-if {loaded == "the registry first"}:
-    {registry}
-    before = set(sys.modules)
-    {plugin}
-else:
-    {plugin}
-    assert "verl.experimental.reward_loop" not in sys.modules, "nothing is imported for it"
-    {registry}
-from verl.experimental.reward_loop.reward_manager.registry import get_reward_manager_cls
-from guerdon.integrations.verl import RewardManager
-assert get_reward_manager_cls("guerdon") is RewardManager
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=240)
-
-
-def test_verl_finds_the_plugin() -> None:
-    (found,) = (one for one in entry_points(group="verl.plugins") if one.name == "guerdon")
-    assert found.value == "guerdon.integrations.verl.plugin"
-    assert get_reward_manager_cls("guerdon") is RewardManager
-
-
 def test_a_manager_by_its_registered_name(base: Any, tokenizer: Any, request: pytest.FixtureRequest) -> None:
     named = ["reward.reward_manager.source=register", "reward.reward_manager.name=guerdon"]
     manager = load_reward_manager(changed(base, *named, *custom("plain_score")), tokenizer)
@@ -442,19 +407,36 @@ def test_the_manager_given_by_file(file: str, make: Any, tokenizer: Any) -> None
     assert ask(manager, make_data(tokenizer, ["a", "1", "2", "x"]))[1]["reward_score"] == 2.0
 
 
-def test_the_seams_are_where_they_were() -> None:
-    """What `routing` builds on: names of verl's workers, and the method by which verl asks them."""
-    made = inspect.getsource(reward_loop.RewardLoopManager._init_reward_loop_workers)
-    assert 'name=f"reward_loop_worker_{i}"' in made
-    assert routing._NAME.fullmatch("reward_loop_worker_12")
-    # Ray wraps the methods of a class that it has made an actor of, and adds to their signatures.
-    compute_score = inspect.unwrap(reward_loop.RewardLoopWorker.compute_score)
-    code = compute_score.__code__
-    assert code.co_varnames[: code.co_argcount] == ("self", "data")
-    assert inspect.iscoroutinefunction(compute_score)
+JOURNALLED = """
+import guerdon
+
+@guerdon.{kind}(lane="thread")
+def some(**given):
+    assert "trainer_state" not in given
+    texts = given.get("completions")
+    return 1.0 if texts is None else [1.0] * len(texts)
+
+@guerdon.reward(lane="thread")
+def length(text: str) -> float:
+    return float(len(text))
+
+dispatcher = guerdon.Dispatcher([some, length], weights=[1.0, 1.0], journal={folder!r})
+"""
 
 
-def test_the_page_has_every_setting() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "verl.md").read_text()
-    named = set(re.findall(r"reward\.reward_kwargs\.(\w+)", page))
-    assert named == set(settings._KNOWN)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_journal_has_the_step_that_verl_tells(make: Any, tokenizer: Any, tmp_path: Path, grouped: bool) -> None:
+    kind = "group_reward" if grouped else "reward"
+    file = tmp_path / f"journalled_{kind}.py"
+    file.write_text(JOURNALLED.format(kind=kind, folder=str(tmp_path / "journal")))
+    manager = make(f"+reward.reward_kwargs.dispatcher={file}:dispatcher")
+    versions = [{"global_steps": 7, "min_global_steps": 6, "max_global_steps": 7}] * 4
+    with_version = make_data(tokenizer, ["0", "1", "2", "3"], tool_extra_fields=versions)
+    ask(manager, with_version)
+    of_the_trainer = make_data(tokenizer, ["0", "1", "2", "3"], uid=["other"] * 4)
+    of_the_trainer.meta_info["global_steps"] = 12
+    ask(manager, of_the_trainer)
+    ask(manager, make_data(tokenizer, ["0", "1", "2", "3"], uid=["third"] * 4))
+    manager.dispatcher.close()
+    steps = read_journal(tmp_path / "journal", columns=["step"])["step"].to_pylist()
+    assert sorted(steps, key=str) == [12] * 8 + [7] * 8 + [None] * 8

@@ -1,24 +1,27 @@
 """Puts the responses of one prompt together, which arrive one by one and in any order.
 
-A group is scored once, its responses ordered by position, never by arrival. One response too many,
-and a group that does not fill, are errors that say what to set. Where verl numbers the responses, a
-group is scored while it fills, for at most `MAX_PARTIAL_GROUPS` groups at a time, since each has
-file descriptors of its own. All of it runs on one event loop: no locks.
+A group is scored once, its responses ordered by position, never by arrival; one that comes again,
+from the same origin, is the same response. One too many, and a group that does not fill, are errors
+that say what to set. Where verl numbers the responses, a group is scored while it fills, for at
+most `MAX_PARTIAL_GROUPS` groups at a time, since each has file descriptors of its own. All of it
+runs on one event loop: no locks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from guerdon.errors import DataError
+from guerdon.integrations.verl.origin import Origin
 
-__all__ = ["MAX_PARTIAL_GROUPS", "FillingGroup", "Groups", "Position"]
+__all__ = ["MAX_PARTIAL_GROUPS", "FillingGroup", "Groups"]
 
 S = TypeVar("S")
 R = TypeVar("R")
+A = TypeVar("A")
 S_in = TypeVar("S_in", contravariant=True)
 R_out = TypeVar("R_out", covariant=True)
 
@@ -28,9 +31,6 @@ _CHECK: Final = (
     "Check that actor_rollout_ref.rollout.n is the number of responses of every prompt, and that reward.num_workers divides "
     "the number of responses of a batch (verl fills it up with copies if not)."
 )
-
-Position = tuple[int, ...]
-"""Of a response in its group: its number alone, where known; else only compared with others."""
 
 
 class FillingGroup(Protocol[S_in, R_out]):
@@ -43,96 +43,130 @@ class FillingGroup(Protocol[S_in, R_out]):
 
 
 @dataclass
-class _OpenGroup(Generic[S, R]):
+class _Arrived(Generic[S, A]):
+    """A response in its group, and what those wait for who brought it."""
+
+    sample: S
+    answer: asyncio.Future[A]
+
+
+@dataclass
+class _OpenGroup(Generic[S, R, A]):
     """A group that waits for responses."""
 
     size: int
     partial: FillingGroup[S, R] | None
-    members: list[tuple[Position, S, asyncio.Future[tuple[R, int]]]] = field(default_factory=list)
+    members: dict[Origin, _Arrived[S, A]] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
 
-class Groups(Generic[S, R]):
+class Groups(Generic[S, R, A]):
     """The open groups of one reward worker.
 
     Args:
         score: Scores a whole group, in order.
+        answers: What the responses of a group are answered with, in order, by its key, their
+            origins and its result; an exception is raised to those who brought the response.
         timeout: Seconds that a group may wait for its next response.
-        begin: Begins a group of that many responses that is scored while it fills; None where no
-            group can be.
+        begin: Begins a group of that many responses, of which it gets the first, that is scored
+            while it fills; None where no group can be.
     """
 
     def __init__(
         self,
         score: Callable[[list[S]], Awaitable[R]],
+        answers: Callable[[Hashable, list[Origin], R], Sequence[A | Exception]],
         timeout: float,
-        begin: Callable[[int], FillingGroup[S, R]] | None = None,
+        begin: Callable[[int, S], FillingGroup[S, R]] | None = None,
     ) -> None:
         self._score = score
+        self._answers = answers
         self._timeout = timeout
         self._begin = begin
         self._partial_groups = 0  # groups that are scored while they fill
-        self._open: dict[Hashable, _OpenGroup[S, R]] = {}
-        self._scoring: set[Hashable] = set()
+        self._open: dict[Hashable, _OpenGroup[S, R, A]] = {}
+        self._scoring: dict[Hashable, _OpenGroup[S, R, A]] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # a loop keeps only weak references
 
-    async def add(self, key: Hashable, position: Position, sample: S, size: int) -> tuple[R, int]:
-        """Waits until the group `key` of `size` responses is scored: its result, and the sample's
-        index in it.
+    async def add(self, key: Hashable, origin: Origin, sample: S, size: int) -> A:
+        """Waits until the group `key` of `size` responses is scored: the answer to this one.
 
         Raises:
             DataError: A response too many or twice, or the group did not fill in time.
         """
-        if key in self._scoring:
-            raise DataError(f"more than {size} responses came for the prompt {key!r}. {_CHECK}")
+        scoring = self._scoring.get(key)
+        if scoring is not None:
+            again = scoring.members.get(origin)
+            if again is None:
+                raise DataError(f"more than {size} responses came for the prompt {key!r}. {_CHECK}")
+            return await asyncio.shield(again.answer)
         group = self._open.get(key)
         if group is None:
-            group = self._open[key] = _OpenGroup(size, self._begin_partial(position, size))
+            group = self._open[key] = _OpenGroup(size, self._begin_partial(origin, size, sample))
+        member = group.members.get(origin)
+        if member is None:
+            member = self._joined(key, group, origin, sample)
+        self._go_on(key, group)
+        return await asyncio.shield(member.answer)  # others may wait for it too
+
+    def _joined(self, key: Hashable, group: _OpenGroup[S, R, A], origin: Origin, sample: S) -> _Arrived[S, A]:
         if group.partial is not None:
-            if not _numbered(position, size) or any(position == other for other, _, _ in group.members):
+            number = origin.session
+            if (
+                number is None
+                or not _numbered(origin, group.size)
+                or any(number == other.session for other in group.members)
+            ):
                 raise DataError(
-                    f"response number {position[0]} of the prompt {key!r} came twice, or is out of range: it has {size}. {_CHECK}"
+                    f"response number {number} of the prompt {key!r} came twice, or is out of range: it has {group.size}. {_CHECK}"
                 )
-            group.partial.add(position[0], sample)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[tuple[R, int]] = loop.create_future()
-        group.members.append((position, sample, future))
+            group.partial.add(number, sample)
+        member: _Arrived[S, A] = _Arrived(sample, asyncio.get_running_loop().create_future())
+        group.members[origin] = member
+        return member
+
+    def _go_on(self, key: Hashable, group: _OpenGroup[S, R, A]) -> None:
+        """Scores the group if it is full; else it waits for its next response from now on."""
         if group.timer is not None:
             group.timer.cancel()
             group.timer = None
+        loop = asyncio.get_running_loop()
         if len(group.members) < group.size:
             group.timer = loop.call_later(self._timeout, self._give_up, key)
-        else:
-            del self._open[key]
-            self._scoring.add(key)
-            task = loop.create_task(self._run(key, group))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return await future
+            return
+        del self._open[key]
+        self._scoring[key] = group
+        task = loop.create_task(self._run(key, group))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _begin_partial(self, position: Position, size: int) -> FillingGroup[S, R] | None:
-        if self._begin is None or self._partial_groups >= MAX_PARTIAL_GROUPS or not _numbered(position, size):
+    def _begin_partial(self, origin: Origin, size: int, first: S) -> FillingGroup[S, R] | None:
+        if self._begin is None or self._partial_groups >= MAX_PARTIAL_GROUPS or not _numbered(origin, size):
             return None
         self._partial_groups += 1
-        return self._begin(size)
+        return self._begin(size, first)
 
-    async def _run(self, key: Hashable, group: _OpenGroup[S, R]) -> None:
-        group.members.sort(key=lambda member: member[0])
+    async def _run(self, key: Hashable, group: _OpenGroup[S, R, A]) -> None:
+        origins = sorted(group.members, key=lambda origin: origin.position)
         try:
             if group.partial is None:
-                result = await self._score([sample for _, sample, _ in group.members])
+                result = await self._score([group.members[origin].sample for origin in origins])
             else:
                 result = await group.partial.result()
+            answers = self._answers(key, origins, result)
         except BaseException as error:
             _fail(group, error)
             if not isinstance(error, Exception):
                 raise
         else:
-            for index, (_, _, future) in enumerate(group.members):
-                if not future.done():
-                    future.set_result((result, index))
+            for origin, answer in zip(origins, answers, strict=True):
+                waiting = group.members[origin].answer
+                if isinstance(answer, Exception):
+                    waiting.set_exception(answer)
+                else:
+                    waiting.set_result(answer)
         finally:
-            self._scoring.discard(key)
+            del self._scoring[key]
             self._partial_groups -= group.partial is not None
 
     def _give_up(self, key: Hashable) -> None:
@@ -149,11 +183,11 @@ class Groups(Generic[S, R]):
         _fail(group, DataError(reason))
 
 
-def _numbered(position: Position, size: int) -> bool:
-    return len(position) == 1 and 0 <= position[0] < size
+def _numbered(origin: Origin, size: int) -> bool:
+    return origin.session is not None and 0 <= origin.session < size
 
 
-def _fail(group: _OpenGroup[S, R], error: BaseException) -> None:
-    waiting = [future for _, _, future in group.members if not future.done()]
-    for future in waiting:
-        future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+def _fail(group: _OpenGroup[S, R, A], error: BaseException) -> None:
+    for member in group.members.values():
+        if not member.answer.done():
+            member.answer.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())

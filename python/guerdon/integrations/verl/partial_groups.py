@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from guerdon._submit.trainer_state import StepAlone
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
 from guerdon.integrations.verl.reward_output import Scored
@@ -29,6 +30,7 @@ class PartialGroup:
         size: Responses of the group.
         columns: The columns of some responses.
         counted: Counts a result's failures; it gets the tokens of each response too.
+        step: That of its first response.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class PartialGroup:
         size: int,
         columns: Callable[[list[Response]], dict[str, Any]],
         counted: Callable[[Awaitable[RewardBatch], list[int]], Awaitable[Scored]],
+        step: StepAlone,
     ) -> None:
         self._columns = columns
         self._counted = counted
@@ -45,7 +48,7 @@ class PartialGroup:
         self._waiting: list[tuple[int, Response]] = []  # until the stream is there
         self._error: GuerdonError | None = None
         self._stream: asyncio.Future[OpenBatch] = asyncio.ensure_future(
-            asyncio.to_thread(dispatcher.stream, num_generations=size)
+            asyncio.to_thread(dispatcher.stream, num_generations=size, trainer_state=step)
         )
         self._stream.add_done_callback(self._send)
 

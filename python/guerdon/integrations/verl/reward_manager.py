@@ -2,14 +2,15 @@
 
 verl's event loop never runs user code: it only waits for the dispatcher. Responses that come in one
 moment are scored together; where a function works on whole groups, they are put together wherever
-they arrived. What can't work is refused when verl makes its workers.
+they arrived. What can't work is refused when verl makes its workers. A worker that is lost is
+started again, and its responses come again.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Awaitable
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Hashable
+from typing import Any, ClassVar, Final
 
 import ray
 from verl import DataProto
@@ -19,12 +20,15 @@ from verl.experimental.reward_loop.reward_manager.registry import register
 from guerdon._submit.coalescing import Coalescer
 from guerdon.errors import DataError, GuerdonWarning, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate
-from guerdon.integrations.verl import settings
+from guerdon.integrations.verl import settings, worker_restarts
+from guerdon.integrations.verl.answered_groups import AnsweredGroups
 from guerdon.integrations.verl.groups import FillingGroup, Groups
+from guerdon.integrations.verl.kept_groups import Answer
+from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.partial_groups import PartialGroup
 from guerdon.integrations.verl.reward_output import Scored, has_reward, reward_output
 from guerdon.integrations.verl.routing import WorkerRouting
-from guerdon.integrations.verl.sample import Response, columns_of, has_split, read
+from guerdon.integrations.verl.sample import Response, columns_of, has_split, read, step_of
 from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
@@ -47,6 +51,9 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         RegistrationError: The configuration can't work; the message names the key to set.
     """
 
+    restarts_workers: ClassVar[bool] = True
+    """verl's workers are made such that Ray starts them again; see `worker_restarts`."""
+
     def __init__(
         self,
         config: Any,
@@ -67,7 +74,10 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         # batch_timeout would count the time in which a group fills.
         begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
         self._reported: set[str] = set()
-        self._groups: Groups[Response, Scored] = Groups(self._score_group, self._settings.group_timeout, begin)
+        self._answered = AnsweredGroups(self._routing)
+        self._groups: Groups[Response, Scored, dict[str, Any]] = Groups(
+            self._score_group, self._answers, self._settings.group_timeout, begin
+        )
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """The reward of one response.
@@ -82,19 +92,38 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             RewardFailureError: The response has no reward and ``failed_reward`` is ``"raise"``, or
                 a function fails too often.
         """
+        lost = self._routing.lost_worker(data)
+        if lost is not None:
+            return self._answered.groups_of(lost)
         given = self._settings
         failed = given.failed
         if given.assumed and not self._knows_group(data):
             failed = "raise"
         if not given.grouped or (failed == "raise" and given.assumed):
             scored, index = await self._coalescer.add(read(data, self.tokenizer))
-        else:
-            position = self._routing.position(data)  # first: responses are numbered as they come
-            key = self._key(data)
-            if not self._routing.owns(key):
-                return await self._routing.send(key, position, data)
+            return self._output(scored, index, failed)
+        origin = self._routing.origin(data)  # first: responses are numbered as they come
+        key = self._key(data)
+        if not self._routing.owns(key):
+            return self._answered.received(key, await self._routing.send(key, origin, data))
+        answer = await self._answered.find(key, origin)
+        if answer is None:
             sample = read(data, self.tokenizer)
-            scored, index = await self._groups.add(key, position, sample, given.sizes[sample.validation])
+            answer = await self._groups.add(key, origin, sample, given.sizes[sample.validation])
+        return answer
+
+    def _answers(self, key: Hashable, origins: list[Origin], scored: Scored) -> list[Answer]:
+        """Those of a whole group, in order."""
+        answers: list[Answer] = []
+        for index in range(len(origins)):
+            try:
+                answers.append(self._output(scored, index, self._settings.failed))
+            except RewardFailureError as error:
+                answers.append(error)
+        return self._answered.add(key, origins, answers)
+
+    def _output(self, scored: Scored, index: int, failed: settings.Failed) -> dict[str, Any]:
+        given = self._settings
         output = reward_output(scored, index, failed, plain=given.plain, overlong=given.overlong)
         if not has_reward(scored, index):
             self._report_failure(scored, index, output["reward_score"])
@@ -136,8 +165,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
     async def _score_group(self, samples: list[Response]) -> Scored:
         return await self._score(samples, len(samples))
 
-    def _begin(self, size: int) -> FillingGroup[Response, Scored]:
-        return PartialGroup(self.dispatcher, size, self._columns, self._counted)
+    def _begin(self, size: int, first: Response) -> FillingGroup[Response, Scored]:
+        return PartialGroup(self.dispatcher, size, self._columns, self._counted, step_of([first]))
 
     def _columns(self, samples: list[Response]) -> dict[str, Any]:
         columns = columns_of(samples)
@@ -148,7 +177,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
     async def _score(self, samples: list[Response], group: int) -> Scored:
         """Scores responses, in groups of this size."""
         tokens = [len(sample.completion_ids) for sample in samples]
-        return await self._counted(self.dispatcher.ascore(num_generations=group, **self._columns(samples)), tokens)
+        columns = {**self._columns(samples), "trainer_state": step_of(samples)}
+        return await self._counted(self.dispatcher.ascore(num_generations=group, **columns), tokens)
 
     async def _counted(self, scored: Awaitable[RewardBatch], tokens: list[int]) -> Scored:
         """A result, however many failed in it; `ResultFailureRate` judges over several."""
@@ -162,7 +192,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         overlong = self._settings.overlong
         return Scored(result, [0.0 if overlong is None else overlong.penalty(count) for count in tokens])
 
-    def _key(self, data: DataProto) -> object:
+    def _key(self, data: DataProto) -> Hashable:
         name = self._settings.group_by
         values = data.non_tensor_batch.get(name)
         if values is None:
@@ -172,7 +202,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
                 f"{what} works on whole groups, and verl's data has no field {name!r} to tell them by. It has: "
                 f"{', '.join(data.non_tensor_batch) or 'nothing'}. Set +reward.reward_kwargs.group_by=<field>."
             )
-        return values[-1]
+        key: Hashable = values[-1]
+        return key
 
 
 def _nodes() -> int:
@@ -182,6 +213,7 @@ def _nodes() -> int:
     return sum(bool(node["Alive"]) and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes())
 
 
+worker_restarts.install()
 # Not where verl loads this file by its path, as another class of the same name.
 if __name__ == "guerdon.integrations.verl.reward_manager":
     register("guerdon")(RewardManager)

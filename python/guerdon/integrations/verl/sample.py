@@ -14,7 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["Response", "columns_of", "has_split", "read"]
+from guerdon._submit.trainer_state import StepAlone
+from guerdon._units import integer
+
+__all__ = ["Response", "columns_of", "has_split", "read", "step_of"]
 
 _RESERVED: Final = frozenset(
     (
@@ -42,12 +45,14 @@ class Response:
         completion_ids: Its tokens.
         prompt: The prompt's messages, None where verl doesn't pass them on.
         fields: Columns by name.
+        step: The steps that the weights had seen which wrote it; None where verl doesn't tell.
     """
 
     completion: str
     completion_ids: list[int]
     prompt: object
     fields: dict[str, object]
+    step: int | None = None
 
     @property
     def validation(self) -> bool:
@@ -78,7 +83,17 @@ def read(data: Any, tokenizer: Any) -> Response:
     model = given.get("reward_model")
     if isinstance(model, Mapping) and "ground_truth" in model:
         fields["ground_truth"] = model["ground_truth"]
-    return Response(text, ids, _plain(given.get("raw_prompt")), fields)
+    return Response(text, ids, _plain(given.get("raw_prompt")), fields, _step(data, given))
+
+
+def _step(data: Any, given: Mapping[str, Any]) -> int | None:
+    """The version of the weights that wrote the end of the response, which rollout servers add to
+    it, else the step of verl's trainer."""
+    extra = given.get("tool_extra_fields")
+    places = (extra if isinstance(extra, Mapping) else {}, given)
+    named = (place.get(name) for place in places for name in ("max_global_steps", "global_steps"))
+    steps = (integer(_plain(step)) for step in (*named, data.meta_info.get("global_steps")))
+    return next((step for step in steps if step is not None and step >= 0), None)
 
 
 def has_split(data: Any) -> bool:
@@ -96,6 +111,11 @@ def columns_of(samples: Sequence[Response]) -> dict[str, Any]:
     if any(sample.prompt is not None for sample in samples):
         columns["prompts"] = [sample.prompt for sample in samples]
     return columns
+
+
+def step_of(samples: Sequence[Response]) -> StepAlone:
+    """The step of responses that are scored together: the latest."""
+    return StepAlone(max((sample.step for sample in samples if sample.step is not None), default=None))
 
 
 def _plain(value: Any) -> object:

@@ -21,15 +21,16 @@ from guerdon.errors import GuerdonWarning, RegistrationError
 from guerdon.integrations.verl import overlong
 from guerdon.integrations.verl.compute_score import as_reward
 
-__all__ = ["Failed", "Settings", "read"]
+__all__ = ["Failed", "Settings", "read", "restarts"]
 
 Failed = Literal["raise", "group_mean"] | float
 """The score of a response on which a function failed."""
 
-_OWN: Final = ("dispatcher", "failed_reward", "group_by", "group_timeout", "options")
+_OWN: Final = ("dispatcher", "failed_reward", "group_by", "group_timeout", "options", "restarts")
 _KNOWN: Final = (*_OWN, "max_resp_len", "overlong_buffer_cfg")
 _WHERE: Final = "reward.reward_kwargs"
 GROUP_TIMEOUT: Final = 600.0
+RESTARTS: Final = 3
 MAX_IN_FLIGHT: Final = 1000
 """Calls that Ray lets an asynchronous actor hold by default, as verl's does."""
 
@@ -77,6 +78,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         RegistrationError: The configuration can't work.
     """
     given = _reward_kwargs(config)
+    restarts(config)
     workers = _count("reward.num_workers", config.reward.num_workers)
     chosen = given.get("failed_reward")
     failed = _default_failed(config, workers) if chosen is None else _failed(chosen)
@@ -110,6 +112,18 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         sizes=(size, int(rollout.val_kwargs.n)),
         reward_workers=workers,
     )
+
+
+def restarts(config: Any) -> int:
+    """How often a call of a reward worker's is made again after the loss of the worker.
+
+    Raises:
+        RegistrationError: It is no whole number.
+    """
+    given = _reward_kwargs(config).get("restarts", RESTARTS)
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    raise RegistrationError(f"{_WHERE}.restarts={given!r}: expected a whole number of at least 0.")
 
 
 def _reward_kwargs(config: Any) -> dict[str, Any]:
