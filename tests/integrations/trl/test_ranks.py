@@ -45,6 +45,19 @@ def test_row_25_two_ranks_get_the_rewards_of_one(folder: Path) -> None:
     assert calls[half - 1] - calls[0] >= (half - 1) * 0.1 * 0.75
 
 
+def test_two_ranks_with_one_engine_get_the_same_rewards(folder: Path) -> None:
+    """With all cores of the host as workers of that engine."""
+    shared = reports(folder, "shared")
+    assert shared[0]["engines"] == shared[1]["engines"]
+    assert len(shared[0]["engines"]) == 1
+    for report in shared:
+        assert report["workers"] == report["cores"]
+        assert report["rewards"]["vowels"] == pytest.approx(
+            [reward_functions.share(text, "aeiou") for text in report["completions"]], abs=1e-6
+        )
+        assert report["rewards"] == shared[0]["rewards"]
+
+
 def test_row_25_failures_of_one_rank_end_both_with_the_same_error(folder: Path) -> None:
     """More failures than allowed on one rank end both, within 10 s."""
     fails = reports(folder, "fails")

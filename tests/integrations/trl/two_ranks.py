@@ -9,7 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from guerdon import Dispatcher, Limit, reward
 from guerdon._cpu_count import usable_cores
@@ -49,13 +49,21 @@ def make_limited(folder: Path) -> Any:
     return limited
 
 
-def run(what: str, last: Any, folder: Path, *, threaded: bool = False, **options: Any) -> None:
+def run(
+    what: str,
+    last: Any,
+    folder: Path,
+    *,
+    threaded: bool = False,
+    cluster: Literal["host"] | None = None,
+    **options: Any,
+) -> None:
     """Trains, and writes down what came of it, an error too."""
     from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of
 
     rewards: list[Any] = [reward_functions.vowels, reward_functions.group_size, reward_functions.lengths, last]
     report: dict[str, Any] = {"cores": usable_cores()}
-    with Dispatcher(rewards) as dispatcher:
+    with Dispatcher(rewards, cluster=cluster) as dispatcher:
         trainer = make_trainer(dispatcher.reward_funcs, folder / "out", prompts=16, **options)
         started = time.monotonic()
         try:
@@ -68,12 +76,15 @@ def run(what: str, last: Any, folder: Path, *, threaded: bool = False, **options
             report["completions"] = list(trainer._logs["completion"])
         except Exception as error:
             report["error"] = f"{type(error).__name__}: {error}"
+        if cluster is not None:
+            report["engines"] = list(dispatcher.stats()["nodes"])
         report.update(seconds=time.monotonic() - started, workers=dispatcher.workers, step=trainer.state.global_step)
         (folder / f"{what}{os.environ['RANK']}.json").write_text(json.dumps(report))
 
 
 def main(folder: Path) -> None:
     run("works", make_limited(folder), folder)
+    run("shared", reward(lambda completion: 1.0, name="last", lane="thread"), folder, cluster="host")
     run("hard", hard_prompt, folder)
     run("threaded", reward(rank_one_fails, rowwise=True, on_failure="raise"), folder, threaded=True)
     run("fails", reward(rank_one_fails, rowwise=True, max_failure_rate=0.25), folder, max_steps=8)

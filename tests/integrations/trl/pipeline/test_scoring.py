@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("accelerate")
 
 from guerdon import Dispatcher, reward
-from guerdon.integrations.trl.pipeline import scoring
+from guerdon.integrations.trl.pipeline import completion_order, scoring
 from guerdon.pending import PendingBatch
 
 
@@ -34,7 +34,7 @@ def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch:
     with Dispatcher([reward(patient, lane="thread")], num_generations=2) as dispatcher:
         scored = scoring.BatchScoring(dispatcher.reward_funcs, 2, 2)
         scored.begin({"completions": ["a", "bcd"]})
-        monkeypatch.setattr(scoring, "_POLL_MS", 60_000)
+        monkeypatch.setattr(completion_order, "_POLL_MS", 60_000)
         monkeypatch.setattr(PendingBatch, "completed", completed)
         taken: list[int] = []
         taker = threading.Thread(target=lambda: taken.append(scored.next_group()))

@@ -18,7 +18,8 @@ import numpy as np
 
 from guerdon._result.failures import any_cancelled
 from guerdon._trainer.column import RewardColumn
-from guerdon._trainer.context import ReportedFailures, TrainerContext, TrainerMemory, metrics_of, report_failures
+from guerdon._trainer.context import ReportedFailures, TrainerContext, TrainerMemory, report_failures
+from guerdon._trainer.metrics import metrics_of
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate

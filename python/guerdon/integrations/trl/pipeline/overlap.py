@@ -45,6 +45,7 @@ class EarlyScoring:
         self._prompts = prompts
         self._given = given
         self._prompt_ids: Sequence[Any] = ()  # written when generation starts
+        self._client: Any = None  # a server's; written by `watching`
         self._begun: dict[int, tuple[list[int], Any]] = {}  # by row, token ids and completion
         self.watched = False  # whether a generation was watched; written by `watching`
         self._error: Exception | None = None  # kept for `finish`, where all ranks agree on it
@@ -60,6 +61,7 @@ class EarlyScoring:
             if not hasattr(client, "on_complete"):  # only the first rank talks to the server
                 yield
                 return
+            self._client = client
             client.on_complete = self.completed
             try:
                 yield
@@ -77,31 +79,40 @@ class EarlyScoring:
             handle.remove()
 
     def completed(self, rows: list[int], ids: list[list[int]]) -> None:
-        """These rows are complete, with these tokens; rows of other ranks are left to them."""
-        own = [(row, tokens) for row, tokens in zip(rows, ids, strict=True) if row < len(self._inputs)]
-        if not own or self._error is not None:
+        """These rows are complete, with these tokens. Those behind this rank's are of other ranks:
+        where the first rank does not score for them they are left to them."""
+        shared = self.scoring.shared
+        if shared is None:
+            pairs = [(row, tokens) for row, tokens in zip(rows, ids, strict=True) if row < len(self._inputs)]
+            rows, ids = [row for row, _ in pairs], [tokens for _, tokens in pairs]
+        if not rows or self._error is not None:
             return
         try:
-            rows, ids = [row for row, _ in own], [tokens for _, tokens in own]
             completions = self._decode(rows, ids)
-            if not self._begun:
-                self.scoring.open(self._given)
-            self._add(rows, completions, ids)
-            self._begun.update((row, (ids[at], completions[at])) for at, row in enumerate(rows))
+            if shared is not None:
+                shared.add(rows, completions, ids)
+            own = [at for at, row in enumerate(rows) if row < len(self._inputs)]
+            if own and self.scoring.scores_here:
+                if not self._begun:
+                    self.scoring.open(self._given)
+                self._add([rows[at] for at in own], [completions[at] for at in own], [ids[at] for at in own])
+                self._begun.update((rows[at], (ids[at], completions[at])) for at in own)
         except Exception as error:
             self._error = error
 
     def finish(self, completions: Sequence[Any], ids: Sequence[list[int]]) -> bool:
-        """Begins the rest, once all are generated.
+        """Begins the rest of what this rank scores for itself, once all are generated.
 
         Returns:
-            False if no row was begun, or a row has changed: the whole batch is to be scored.
+            False if no row was begun, or a row has changed: all of them are to be scored.
 
         Raises:
             Exception: The error that came up while others were generated.
         """
         if self._error is not None:
             raise self._error
+        if not self.scoring.scores_here:
+            return True
         if not self._begun:
             return False
         for row, (tokens, completion) in self._begun.items():
@@ -115,8 +126,9 @@ class EarlyScoring:
 
     @property
     def count(self) -> int:
-        """Rows whose rewards began early."""
-        return len(self._begun)
+        """Rows of this rank whose rewards began early."""
+        shared = self.scoring.shared
+        return len(self._begun) if shared is None else shared.early
 
     def _add(self, rows: list[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
         columns = columns_of([self._inputs[row] for row in rows])
@@ -134,11 +146,15 @@ class EarlyScoring:
         ):
             parse = grpo_trainer.parse_response
             return [
-                [parse(tokenizer, tokens, prefix=self._prompt_ids[row], tools=trainer.tools)]
+                [parse(tokenizer, tokens, prefix=self._prompt_of(row), tools=trainer.tools)]
                 for row, tokens in zip(rows, ids, strict=True)
             ]
         texts = trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
         return [[{"role": "assistant", "content": text}] for text in texts]
+
+    def _prompt_of(self, row: int) -> Any:
+        """The tokens of a row's prompt."""
+        return self._prompt_ids[row] if row < len(self._prompt_ids) else self._client.prompt_of(row)
 
 
 def columns_of(inputs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -8,7 +8,6 @@ on which a function failed has no value in any column, unless its dispatcher say
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,9 @@ from guerdon._result.totals import failed_samples
 from guerdon._trainer.batches import TrainerBatch
 from guerdon._trainer.column import RewardColumn
 from guerdon.errors import ClosedError
+from guerdon.integrations.trl.pipeline.completion_order import complete_everywhere, wait_for_news
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
+from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
 from guerdon.status import Status
 
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
     from guerdon._native import Batch
     from guerdon._submit.appending import Appender
     from guerdon.dispatcher import Dispatcher
-    from guerdon.pending import PendingBatch
-
-# Another waiter may have taken the news that this one waits for: look again after this long.
-_POLL_MS = 1000
+    from guerdon.results import RewardBatch
 
 
 class BatchScoring:
@@ -43,17 +41,27 @@ class BatchScoring:
         samples: Samples of this rank.
         size: Completions per prompt.
         exchange: Of rows with other ranks, where groups lie on several.
+        shared: What the first rank scores for all; the other dispatchers score here.
 
     Attributes:
+        shared: The part that the first rank scores for all, None without one.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
             are complete.
     """
 
     def __init__(
-        self, functions: Sequence[object], samples: int, size: int, exchange: RankExchange | None = None
+        self,
+        functions: Sequence[object],
+        samples: int,
+        size: int,
+        exchange: RankExchange | None = None,
+        shared: SharedScoring | None = None,
     ) -> None:
         self._functions = tuple(functions)
+        self.shared = shared
+        elsewhere = () if shared is None else shared.dispatchers
+        self._own = tuple(one for one in dispatchers_of(self._functions) if one not in elsewhere)
         self._samples = samples
         self._size = size
         self._exchange = exchange
@@ -81,7 +89,7 @@ class BatchScoring:
             given = {**given, **self._exchange.columns(by_row)}
             if self._exchange.scored == 0:
                 return
-        for dispatcher in dispatchers_of(self._functions):
+        for dispatcher in self._own:
             self._started.append((dispatcher, dispatcher._trainer_batches.start(given, self.held)))
 
     def open(self, given: Mapping[str, Any]) -> None:
@@ -90,7 +98,7 @@ class BatchScoring:
         Args:
             given: What is the same for all of them, by name.
         """
-        for dispatcher in dispatchers_of(self._functions):
+        for dispatcher in self._own:
             batch, appender = dispatcher._trainer_batches.open(given, self._samples, self.held)
             self._started.append((dispatcher, batch))
             self._appenders.append(appender)
@@ -117,6 +125,11 @@ class BatchScoring:
             appender.finish()
 
     @property
+    def scores_here(self) -> bool:
+        """Whether any dispatcher scores this rank's rows on this rank alone."""
+        return bool(self._own)
+
+    @property
     def exchanges(self) -> bool:
         """Whether rows are exchanged with other ranks."""
         return self._exchange is not None
@@ -130,6 +143,21 @@ class BatchScoring:
         """Keeps the trainer's own rewards: the columns `others` of ``[samples, functions]``."""
         self._values[:, self.others] = values[:, self.others]
 
+    def expect(self, groups: int) -> None:
+        """Before `next_group` is called until so many groups were handed out in all: waits for what
+        another rank scores of them. Collective.
+
+        Raises:
+            ClosedError: A dispatcher was closed meanwhile.
+        """
+        if self.shared is None:
+            return
+        started = time.monotonic()
+        try:
+            self.shared.expect(groups)
+        finally:
+            self.waited_s += time.monotonic() - started
+
     def next_group(self) -> int:
         """Waits for a group that was not handed out yet.
 
@@ -142,21 +170,25 @@ class BatchScoring:
                 # First: a batch done by now has all its groups below, and no more news.
                 under_way = [batch.pending for _, batch in self._started if not batch.pending.done]
                 orders = [batch.pending.completed() for _, batch in self._started]
-                common = set(orders[0]).intersection(*orders[1:]) - self._given_out
-                if common:
-                    # The dispatcher that completed them last says which was first.
-                    places = {group: max(order.index(group) for order in orders) for group in common}
-                    group = min(common, key=places.__getitem__)
+                if self.shared is not None:
+                    orders.append(self.shared.order)
+                complete = complete_everywhere(orders, self._given_out)
+                if complete:
+                    group = complete[0]
                     break
-                _wait_for_news(under_way)
+                wait_for_news(under_way)
         finally:
             self.waited_s += time.monotonic() - started
         self._given_out.add(group)
+        rows = slice(group * self._size, (group + 1) * self._size)
+        if self.shared is not None:
+            for dispatcher in self.shared.dispatchers:
+                self._keep(dispatcher, rows, *self.shared.cells(dispatcher, group))
         for dispatcher, batch in self._started:
             rewards, status = batch.pending._batch.group(group)
             if dispatcher.closed and bool((status == Status.CANCELLED).any()):
                 raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
-            self._keep(dispatcher, slice(group * self._size, (group + 1) * self._size), rewards, status)
+            self._keep(dispatcher, rows, rewards, status)
         return group
 
     def complete(self) -> None:
@@ -167,9 +199,13 @@ class BatchScoring:
         """
         if self._completed:
             return
-        for index, dispatcher in enumerate(dispatchers_of(self._functions)):
-            if self._started:
-                rewards, status = self._outcome(dispatcher, self._started[index][1])
+        batches = dict(self._started)
+        for dispatcher in dispatchers_of(self._functions):
+            if dispatcher not in self._own:
+                self._keep(dispatcher, slice(None), *self._slice(dispatcher))
+                continue
+            if batches:
+                rewards, status = self._outcome(dispatcher, batches[dispatcher])
             else:  # all groups of this rank begin on others
                 count = len(dispatcher.names)
                 rewards, status = np.empty((0, count), np.float32), np.empty((0, count), np.uint8)
@@ -186,7 +222,23 @@ class BatchScoring:
             batch.pending.wait()
         finally:
             self.waited_s += time.monotonic() - started
-        result = dispatcher._trainer_batches.complete(batch)
+        return self._cells(dispatcher._trainer_batches.complete(batch))
+
+    def _slice(self, dispatcher: Dispatcher) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        """Of this rank's rows, from the rank that scored them."""
+        shared = self.shared
+        assert shared is not None
+
+        def result() -> RewardBatch:
+            started = time.monotonic()
+            try:
+                return shared.result(dispatcher)
+            finally:
+                self.waited_s += time.monotonic() - started
+
+        return self._cells(dispatcher._trainer_batches.complete_slice(shared.arguments, result))
+
+    def _cells(self, result: RewardBatch) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
         self.reward_s = max(self.reward_s, result.elapsed_s)
         count = len(result.functions)
         return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
@@ -202,16 +254,17 @@ class BatchScoring:
 
     def open_groups(self) -> int:
         """Groups that are not complete now."""
-        most = 0
+        most = 0 if self.shared is None else self.shared.open_groups()
         for _, batch in self._started:
             pending = batch.pending
             left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
             most = max(most, -(-left // self._size))
         return most
 
-    def cancel(self) -> None:
-        """Gives the batch up; nothing happens to what is complete."""
-        for batch in self.held:
+    def cancel(self, *, shared: bool = True) -> None:
+        """Gives the batch up, with what is `shared` or without; nothing happens to what is
+        complete."""
+        for batch in (*self.held, *(self.shared.held if shared and self.shared is not None else ())):
             batch.cancel("the trainer ended before this batch was trained on")
 
     def _keep(
@@ -223,13 +276,6 @@ class BatchScoring:
                 self._values[rows, place] = rewards[:, names.index(one.__name__)]
         if dispatcher.options["incomplete"] == "drop":
             self._failed[rows] |= failed_samples(rewards, status)
-
-
-def _wait_for_news(batches: Sequence[PendingBatch]) -> None:
-    poll = select.poll()
-    for batch in batches:
-        poll.register(batch._batch.groups_fileno(), select.POLLIN)
-    poll.poll(_POLL_MS)
 
 
 def _column(values: NDArray[np.float32]) -> Callable[..., list[float | None]]:

@@ -24,10 +24,16 @@ class SplitVLLMClient:
     def __init__(self, client: Any) -> None:
         self._client = client
         _widen(getattr(client, "session", None))
+        self._prompts: Sequence[Any] = ()  # of the batch that is generated, each once
+        self._each = 1  # completions of each
         self.on_complete: Callable[[list[int], list[list[int]]], None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
+
+    def prompt_of(self, row: int) -> Any:
+        """What a row of the batch that is generated, of any rank, is generated from."""
+        return self._prompts[row // self._each]
 
     def generate(self, prompts: Sequence[Any], *, features: Any = None, n: int = 1, **named: Any) -> dict[str, Any]:
         """As TRL's client, with a request for each completion, or for each prompt if too many."""
@@ -35,6 +41,7 @@ class SplitVLLMClient:
         if on_complete is None or features is not None:
             answer: dict[str, Any] = self._client.generate(prompts=prompts, features=features, n=n, **named)
             return answer
+        self._prompts, self._each = prompts, n
         # With a seed, completions differ within a request, not between two requests.
         seeded = "seed" in (named.get("generation_kwargs") or {})
         each = n if seeded or len(prompts) * n > MAX_REQUESTS else 1

@@ -1,0 +1,55 @@
+"""One rank of the runs of `bench_rank_0_scores` (torchrun): TRL's trainer, and a stand-in for the
+server that rank 0 asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from guerdon import Dispatcher, Limit, reward
+from tests.integrations.trl.pipeline import server_ranks
+
+STEPS, CALL_S, GENERATION_S, AT_ONCE = 5, 0.2, 2.0, 2
+
+
+class Server(server_ranks.Server):
+    """Completions end one after another, over two seconds."""
+
+    def generate(self, *args: Any, **named: Any) -> dict[str, Any]:
+        time.sleep(self._random.random() * GENERATION_S)
+        return super().generate(*args, **named)
+
+
+def judge_of(at_once: int) -> Any:
+    async def judge(text: str) -> float:
+        await asyncio.sleep(CALL_S)
+        return 1.0
+
+    return reward(judge, name="judge", limit=Limit(concurrency=at_once))
+
+
+def main(folder: Path) -> None:
+    from guerdon.integrations.trl import Pipeline
+
+    server_ranks.Server = Server  # type: ignore[misc]
+    server_ranks.stand_in()
+    warnings.simplefilter("ignore")
+    own = Pipeline(overlap=True, rank_0_scores=False)
+    waited = {}
+    for name, pipeline in (("off", "off"), ("own", own), ("rank 0", "overlap")):
+        # The endpoint takes as many calls in all.
+        with Dispatcher([judge_of(AT_ONCE if name == "rank 0" else AT_ONCE // 2)]) as dispatcher:
+            trainer = server_ranks.make(dispatcher, folder / "out", pipeline, server_ranks.SIZES, max_steps=STEPS)
+            trainer.train()
+        entries = [entry for entry in trainer.state.log_history if "loss" in entry]
+        waited[name] = [entry["guerdon/pipeline/wait_s"] for entry in entries]
+    (folder / f"rank{server_ranks.rank()}.json").write_text(json.dumps(waited))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
