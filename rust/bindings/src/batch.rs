@@ -1,4 +1,4 @@
-//! `Batch`: a batch in flight or finished, as Python sees it. Arrays are made in one go.
+//! `Batch`: a batch in flight or finished, as Python sees it (`batch_result`: its outcomes).
 //!
 //! - A batch in flight belongs to the process that submitted it: in a forked child it would never
 //!   end, and its locks may be held by threads that the child lacks. There, waiting and cancelling
@@ -11,39 +11,25 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use guerdon_core::batch::{Batch, CellView};
+use guerdon_core::batch::Batch;
 use guerdon_core::open_batch::{AddError, Placement};
-use guerdon_core::outcome::{Note, Times};
 use guerdon_core::payload::SharedPayload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::timings::Timings;
 use guerdon_core::wake::{Wake, no_descriptor};
-use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
+use numpy::PyArray3;
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-
+use pyo3::types::PyDict;
 use tokio::runtime::Handle;
 
+use crate::batch_result::{BatchResult, FailureRow, GroupArrays, RecordOf, seconds};
 use crate::gil;
-use crate::location;
-use crate::reports;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::OpenBatchValues;
 use crate::values::released::ReleasedValues;
 use crate::values::whole_batch::WholeBatchPayload;
-
-/// So many cells are read with the interpreter's lock held: to give it away and take it back costs
-/// more, the most where lane threads want it.
-const FEW_CELLS: usize = 256;
-
-/// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
-type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
-
-/// (first sample, all samples if they were gathered, JSON)
-type RecordOf<'py> = (usize, Vec<usize>, Bound<'py, PyBytes>);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Batch")]
 pub struct PyBatch {
@@ -70,6 +56,10 @@ impl PyBatch {
     ) -> Self {
         let (pid, end) = (std::process::id(), batch.end());
         Self { pid, batch, scheduler: Arc::downgrade(scheduler), open_values, released, end, runtime }
+    }
+
+    fn result(&self) -> BatchResult<'_> {
+        BatchResult(&self.batch)
     }
 
     fn end(&self) -> PyResult<&Wake> {
@@ -113,46 +103,6 @@ impl PyBatch {
             ))
         }
     }
-
-    /// Reads cells, without the GIL where they are many.
-    fn read<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-        let cells = self.batch.samples().saturating_mul(self.batch.functions().len());
-        if cells <= FEW_CELLS { work() } else { gil::detached(py, work) }
-    }
-
-    /// One value a cell, shaped `[P, G, F]`.
-    fn array<'py, T: Element>(
-        &self,
-        py: Python<'py>,
-        value: impl Fn(&Batch, usize, usize) -> T + Send + Sync,
-    ) -> PyResult<Bound<'py, PyArray3<T>>> {
-        let batch = &*self.batch;
-        if !batch.is_done() {
-            return Err(PyRuntimeError::new_err("the batch is not done; wait for it first"));
-        }
-        let functions = batch.functions().len();
-        let values = || -> Vec<T> {
-            (0..batch.samples())
-                .flat_map(|sample| (0..functions).map(move |function| (sample, function)))
-                .map(|(sample, function)| value(batch, sample, function))
-                .collect()
-        };
-        let values = self.read(py, values);
-        PyArray1::from_vec(py, values).reshape([batch.groups(), batch.group_size(), functions])
-    }
-}
-
-fn seconds(ns: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a float has nanoseconds enough for a hundred days")]
-    let ns = ns as f64;
-    ns / 1e9
-}
-
-/// Time in the queue: from when the call could first be made to the start of the attempt that
-/// settled; 0 for a call that never started.
-fn queue_s(batch: &Batch, sample: usize, function: usize, times: Times) -> f64 {
-    let span = batch.functions()[function].span(batch.samples(), batch.group_size()).max(1);
-    seconds(times.started_ns.saturating_sub(batch.ready_ns(sample / span * span, function)))
 }
 
 #[pymethods]
@@ -175,6 +125,11 @@ impl PyBatch {
     #[getter]
     fn elapsed_s(&self) -> f64 {
         seconds(self.batch.elapsed_ns())
+    }
+
+    #[getter]
+    fn tail_s(&self) -> f64 {
+        seconds(self.batch.tail_ns())
     }
 
     fn fileno(&self) -> PyResult<i32> {
@@ -229,7 +184,7 @@ impl PyBatch {
         self.check_process().is_ok() && self.batch.is_open()
     }
 
-    #[pyo3(signature = (columns, uses, *, count, dumps, group = None, samples = None))]
+    #[pyo3(signature = (columns, uses, *, count, dumps, group = None, samples = None, journal = Vec::new()))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn add<'py>(
         &self,
@@ -240,13 +195,14 @@ impl PyBatch {
         dumps: &Bound<'py, PyAny>,
         group: Option<usize>,
         samples: Option<Vec<usize>>,
+        journal: Vec<Option<usize>>,
     ) -> PyResult<Vec<usize>> {
         let scheduler = self.scheduler()?;
         let Some(open_values) = &self.open_values else {
             return Err(PyRuntimeError::new_err("this batch takes no more samples: it was submitted whole"));
         };
         self.let_go(py)?;
-        let addition = open_values.prepare(py, &columns, &uses, count, dumps)?;
+        let addition = open_values.prepare(py, &columns, &uses, count, dumps, journal)?;
         let places = match (samples, group) {
             (Some(samples), _) if samples.len() != count => {
                 let problem = format!("samples= has {} indexes for {count} samples", samples.len());
@@ -320,6 +276,14 @@ impl PyBatch {
         Ok(())
     }
 
+    fn cancel_group(&self, py: Python<'_>, group: usize, reason: &str) -> PyResult<()> {
+        self.check_process()?;
+        if let Some(scheduler) = self.scheduler.upgrade().filter(|_| group < self.batch.groups()) {
+            gil::detached(py, || scheduler.cancel_group(&self.batch, group, reason));
+        }
+        Ok(())
+    }
+
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.check_process().is_ok() {
             self.let_go(py)?;
@@ -331,102 +295,47 @@ impl PyBatch {
     }
 
     fn rewards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f32>>> {
-        self.array(py, |batch, sample, function| batch.shown(sample, function).0)
+        self.result().rewards(py)
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
-        self.array(py, |batch, sample, function| batch.shown(sample, function).1 as u8)
+        self.result().status(py)
     }
 
     fn attempts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u16>>> {
-        self.array(py, |batch, sample, function| batch.cell(sample, function).map_or(0, |cell| cell.attempts))
+        self.result().attempts(py)
     }
 
     fn queue_s<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f64>>> {
-        self.array(py, |batch, sample, function| {
-            batch.cell(sample, function).map_or(0.0, |cell| queue_s(batch, sample, function, cell.outcome.times))
-        })
+        self.result().queue_s(py)
     }
 
     fn run_s<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f64>>> {
-        self.array(py, |batch, sample, function| {
-            batch.cell(sample, function).map_or(0.0, |cell| seconds(cell.outcome.times.run_ns))
-        })
+        self.result().run_s(py)
     }
 
-    #[expect(clippy::type_complexity, reason = "a pair of arrays")]
-    fn group<'py>(
-        &self,
-        py: Python<'py>,
-        index: usize,
-    ) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<u8>>)> {
-        let batch = &self.batch;
-        if index >= batch.groups() {
-            return Err(PyIndexError::new_err(format!("group {index} of {}", batch.groups())));
-        }
-        let (size, functions) = (batch.group_size(), batch.functions().len());
-        let cells = (index * size..(index + 1) * size).flat_map(|sample| (0..functions).map(move |f| (sample, f)));
-        let (rewards, status): (Vec<f32>, Vec<u8>) =
-            cells.map(|(sample, function)| batch.shown(sample, function)).map(|(r, s)| (r, s as u8)).unzip();
-        Ok((
-            PyArray1::from_vec(py, rewards).reshape([size, functions])?,
-            PyArray1::from_vec(py, status).reshape([size, functions])?,
-        ))
+    fn group<'py>(&self, py: Python<'py>, index: usize) -> PyResult<GroupArrays<'py>> {
+        self.result().group(py, index)
     }
 
     fn failures(&self, py: Python<'_>) -> Vec<FailureRow> {
-        let batch = &*self.batch;
-        let row = |(sample, function, CellView { outcome, attempts }, note): (usize, usize, CellView, Note)| {
-            let (queue_s, run_s) = (queue_s(batch, sample, function, outcome.times), seconds(outcome.times.run_ns));
-            let (reason, traceback) = location::described(note);
-            (sample, function, outcome.status as u8, reason, traceback, attempts, queue_s, run_s)
-        };
-        self.read(py, || batch.failed().into_iter().map(row).collect())
+        self.result().failures(py)
     }
 
-    /// The first sample of each call that recorded something, all of them if they were gathered,
-    /// and what it recorded.
     fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<RecordOf<'py>>> {
-        self.check_function(function)?;
-        let records = self.batch.records_of(function);
-        Ok(records.into_iter().map(|record| (record.first, record.gathered, PyBytes::new(py, &record.json))).collect())
+        self.result().records(py, function)
     }
 
-    /// What a function used, by name; None where it reported nothing.
     fn usage(&self, function: usize) -> PyResult<Option<BTreeMap<&'static str, f64>>> {
-        self.check_function(function)?;
-        Ok(self.batch.usage_of(function).map(reports::usage))
+        self.result().usage(function)
     }
 
-    /// Named values of samples that a function reported, in sample order.
     fn extra<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<(usize, String, Bound<'py, PyAny>)>> {
-        self.check_function(function)?;
-        let named = self.batch.extra_of(function).into_iter();
-        named.map(|(sample, (name, value))| Ok((sample, name.into_owned(), reports::value(py, value)?))).collect()
+        self.result().extra(py, function)
     }
 
     fn timings<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Bound<'py, PyDict>> {
-        self.check_function(function)?;
-        let timings = gil::detached(py, || Timings::of(&self.batch, function));
-        let result = PyDict::new(py);
-        for (name, ns) in [
-            ("run_p50_s", timings.run_p50),
-            ("run_p90_s", timings.run_p90),
-            ("run_p99_s", timings.run_p99),
-            ("run_max_s", timings.run_max),
-            ("run_total_s", timings.run_total),
-            ("queue_p50_s", timings.queue_p50),
-            ("queue_p99_s", timings.queue_p99),
-            ("queue_max_s", timings.queue_max),
-        ] {
-            result.set_item(name, seconds(ns))?;
-        }
-        result.set_item("retries", f64::from(self.batch.retries_of(function)))?;
-        result.set_item("deferrals", f64::from(self.batch.deferrals_of(function)))?;
-        result.set_item("excused", f64::from(self.batch.excused_of(function)))?;
-        result.set_item("shared", f64::from(self.batch.shared_of(function)))?;
-        result.set_item("cached", f64::from(self.batch.cached_of(function)))?;
-        Ok(result)
+        self.result().timings(py, function)
     }
 }
 
@@ -465,14 +374,5 @@ impl PyBatch {
         let own = Arc::strong_count(&self.batch) == 1 && self.batch.is_done() && self.check_process().is_ok();
         // The batch's, and this one.
         own.then(|| self.batch.payload()).flatten().filter(|payload| payload.owners() == 2)
-    }
-
-    fn check_function(&self, function: usize) -> PyResult<()> {
-        let functions = self.batch.functions().len();
-        if function < functions {
-            Ok(())
-        } else {
-            Err(PyIndexError::new_err(format!("function {function} of {functions}")))
-        }
     }
 }

@@ -32,6 +32,16 @@ impl LaneKind {
         self as usize
     }
 
+    /// As Python calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Thread => "thread",
+            Self::Asyncio => "asyncio",
+            Self::Http => "http",
+            Self::Process => "process",
+        }
+    }
+
     /// Whether the values of its calls leave this process, as bytes.
     pub const fn leaves_process(self) -> bool {
         matches!(self, Self::Http | Self::Process)
@@ -53,6 +63,8 @@ pub struct FunctionConfig {
     pub http: Option<HttpFunction>,
     /// How its calls become several requests, there.
     pub compound: Option<CompoundSpec>,
+    /// Of the thread and asyncio lanes: nodes may run it, where the engine has some.
+    pub anywhere: bool,
 }
 
 #[pymethods]
@@ -62,7 +74,7 @@ impl FunctionConfig {
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, total_timeout = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
         memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None,
-        run_if = None, pure = false, cache = None, compound = None, follows = None
+        run_if = None, pure = false, cache = None, compound = None, follows = None, anywhere = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -91,6 +103,7 @@ impl FunctionConfig {
         cache: Option<(PyRef<'_, PyOutcomeStore>, [u8; 32])>,
         compound: Option<PyRef<'_, CompoundConfig>>,
         follows: Option<(usize, usize)>,
+        anywhere: bool,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -162,7 +175,7 @@ impl FunctionConfig {
         let http = http.map(|http| http.function.clone());
         let leads = compound.map(|compound| CompoundSpec::Leads(compound.function.clone()));
         let compound = leads.or(follows.map(|(leader, column)| CompoundSpec::Follows { leader, column }));
-        Ok(Self { lane, function, store, resource_limits, event_loop: r#loop, http, compound })
+        Ok(Self { lane, function, store, resource_limits, event_loop: r#loop, http, compound, anywhere })
     }
 }
 

@@ -5,26 +5,16 @@
 //! - `close` may be called any number of times, from any thread; open batches end as cancelled.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::mem::ManuallyDrop;
-use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use guerdon_cache::OutcomeStore;
 use guerdon_core::batch::BatchSpec;
-use guerdon_core::clock::{Clock, nanos};
+use guerdon_core::clock::nanos;
 use guerdon_core::delivery::Delivery;
-use guerdon_core::dependents;
 use guerdon_core::function::{Function, Shape};
-use guerdon_core::lane::Lane;
-use guerdon_core::scheduler::Scheduler;
-use guerdon_http::HttpLane;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
-use guerdon_inprocess::thread_lane::ThreadLane;
-use guerdon_process::{ProcessConfig, ProcessLane, Recycle};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -32,48 +22,45 @@ use tokio::runtime::Handle;
 
 use crate::batch::PyBatch;
 use crate::config::{FunctionConfig, LaneKind};
+use crate::engine_parts::{EngineOptions, Parts};
 use crate::gil;
-use crate::http;
 use crate::in_flight::{
-    self, PyEndpointSnapshot, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot,
+    self, PyEndpointSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot,
 };
+use crate::journal::{EngineJournal, PyJournalConfig};
 use crate::lanes::Lanes;
+use crate::monitor::{Monitor, MonitorConfig};
+use crate::nodes::{self, PyLink, PyNodeSnapshot, RemoteArg};
+use crate::process::WorkerArgs;
 use crate::reports;
 use crate::runtime;
+use crate::trace::TraceArg;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::{OpenBatchPayload, OpenBatchValues};
-use crate::values::released::ReleasedValues;
 use crate::values::whole_batch::WholeBatchPayload;
+use crate::watchdog::WatchdogOptions;
 
 /// Looking at the workers has a bound, whatever was asked for.
 const LONGEST_INSPECTION: Duration = Duration::from_secs(60);
 /// The longest that `close` waits for what a cache folder has still to write.
 const CACHE_CLOSE: Duration = Duration::from_secs(5);
+/// The longest that `close` waits for the end of a timeline to be written.
+const TRACE_CLOSE: Duration = Duration::from_secs(2);
+
+/// A metric's name, its labels and its value.
+type MetricSample = (String, Vec<(&'static str, String)>, f64);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]
 pub struct Engine {
     pid: u32,
     runtime: Handle,
-    /// Lane of each function, and whether its calls take one sample.
+    /// Which lane's form the values of each function have, and whether its calls take one sample.
     functions: Vec<(LaneKind, bool)>,
     /// Whether identical calls of each function are made once.
     pure: Vec<bool>,
     /// Not dropped in a forked child.
     parts: ManuallyDrop<Parts>,
     closed: AtomicBool,
-}
-
-struct Parts {
-    scheduler: Arc<Scheduler>,
-    /// Only where a function runs in workers: without one there is no zygote either.
-    process: Option<Arc<ProcessLane>>,
-    supervisor: Arc<SupervisorQueue>,
-    threads: Arc<ThreadLane>,
-    loops: Arc<AsyncioLane>,
-    http: Arc<HttpLane>,
-    released: Arc<ReleasedValues>,
-    /// The cache folders of its functions.
-    stores: Vec<Arc<OutcomeStore>>,
 }
 
 impl Engine {
@@ -87,23 +74,16 @@ impl Engine {
     }
 }
 
-/// Each store once.
-fn distinct(stores: impl Iterator<Item = Arc<OutcomeStore>>) -> Vec<Arc<OutcomeStore>> {
-    let mut distinct: Vec<Arc<OutcomeStore>> = Vec::new();
-    for store in stores {
-        if !distinct.iter().any(|known| Arc::ptr_eq(known, &store)) {
-            distinct.push(store);
-        }
-    }
-    distinct
+fn in_time(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 fn in_ns(seconds: Option<f64>) -> Option<u64> {
-    seconds.map(|seconds| nanos(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
+    seconds.map(|seconds| nanos(in_time(seconds)))
 }
 
-fn delivery(group_quorum: Option<usize>, group_timeout: Option<f64>) -> Delivery {
-    Delivery { group_quorum, group_timeout_ns: in_ns(group_timeout) }
+fn delivery(group_quorum: Option<usize>, group_timeout: Option<f64>, cancellable: bool) -> Delivery {
+    Delivery { group_quorum, group_timeout_ns: in_ns(group_timeout), cancellable }
 }
 
 impl Drop for Engine {
@@ -112,9 +92,15 @@ impl Drop for Engine {
             #[expect(unsafe_code, reason = "the one place where the parts are dropped")]
             // SAFETY: `parts` is not used after this: `self` is being dropped.
             let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+            let recorder = parts.recorder;
             // What is still running ends in the background: dropping must not wait.
             let scheduler = parts.scheduler;
-            self.runtime.spawn(async move { scheduler.close().await });
+            let journal = parts.journal;
+            self.runtime.spawn(async move {
+                scheduler.close().await;
+                drop(journal); // after the last cells
+                drop(recorder);
+            });
         }
     }
 }
@@ -122,8 +108,10 @@ impl Drop for Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (functions, *, workers, python, worker_dir, serialized_functions, environment, recycle))]
+    #[pyo3(signature = (functions, *, workers, python, worker_dir, serialized_functions, environment, recycle, monitor = None, journal = None, watchdog = None, trace = None, remote = None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
+        py: Python<'_>,
         functions: Vec<PyRef<'_, FunctionConfig>>,
         workers: usize,
         python: String,
@@ -131,67 +119,34 @@ impl Engine {
         serialized_functions: Option<Vec<u8>>,
         environment: Vec<(Vec<u8>, Vec<u8>)>,
         recycle: (Option<u64>, Option<f64>, Option<u64>),
+        monitor: Option<PyRef<'_, MonitorConfig>>,
+        journal: Option<PyRef<'_, PyJournalConfig>>,
+        watchdog: Option<(f64, Option<PathBuf>)>,
+        trace: Option<TraceArg>,
+        remote: Option<RemoteArg>,
     ) -> PyResult<Self> {
         let runtime = runtime::handle()?;
-        let clock = Clock::start();
-        let lanes: Vec<LaneKind> = functions.iter().map(|config| config.lane).collect();
-        let pure: Vec<bool> = functions.iter().map(|config| config.function.pure).collect();
-        let one_by_one: Vec<bool> =
-            functions.iter().map(|one| one.function.shape == Shape::Sample && one.function.gather.is_none()).collect();
-        let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
-        if let Some(fault) = dependents::fault(&core) {
-            return Err(PyValueError::new_err(fault));
-        }
-        let supervisor = Arc::new(SupervisorQueue::default());
-        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &supervisor));
-        let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
-        let loops = Arc::new(AsyncioLane::new(&runtime, clock, &core, &names, &supervisor));
-        let specs = functions.iter().map(|config| config.http.clone()).collect();
-        let compounds = functions.iter().map(|config| config.compound.clone()).collect();
-        let http = Arc::new(http::lane(&runtime, clock, &core, specs, compounds)?);
-        let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone()];
-        let process = lanes.contains(&LaneKind::Process).then(|| {
-            let serialized_functions = serialized_functions.unwrap_or_default();
-            let mut config = ProcessConfig::new(python.into(), worker_dir.into(), serialized_functions, workers);
-            let text = OsString::from_vec;
-            config.environment = Some(environment.into_iter().map(|(name, value)| (text(name), text(value))).collect());
-            let (calls, age, rss) = recycle;
-            let age = age.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-            config.recycle = Recycle { calls, age, rss };
-            config.resource_limits = functions.iter().map(|function| function.resource_limits.clone()).collect();
-            ProcessLane::new(runtime.clone(), clock, &core, LaneKind::Process.index(), config)
-        });
-        all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
-        let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
-        let warn = |requests: Arc<SupervisorQueue>| {
-            move |function, warning, reason: &str| {
-                requests.push(SupervisorRequest::EndpointWarning { function, warning, reason: reason.to_owned() });
-            }
+        let configs: Vec<&FunctionConfig> = functions.iter().map(|one| &**one).collect();
+        let args = WorkerArgs { workers, python, worker_dir, serialized_functions, environment, recycle };
+        let options = EngineOptions {
+            monitor: monitor.as_deref(),
+            journal: journal.as_deref(),
+            watchdog: watchdog.map(|(seconds, file)| WatchdogOptions { after: in_time(seconds), file }),
+            trace,
+            remote,
         };
-        scheduler.on_limit_warning(warn(supervisor.clone()));
-        http.on_limit_warning(warn(supervisor.clone()));
-        let requests = supervisor.clone();
-        http.on_descriptor_shortage(move |shortage| {
-            let reason = format!("{shortage}: {}", http::ALLOW_MORE);
-            requests.push(SupervisorRequest::TooFewDescriptors { reason });
-        });
-        let stores = distinct(functions.iter().filter_map(|config| config.store.clone()));
-        for store in &stores {
-            let (requests, folder) = (supervisor.clone(), store.folder().display().to_string());
-            store.on_trouble(move |reason| {
-                let (folder, reason) = (folder.clone(), reason.to_owned());
-                requests.push(SupervisorRequest::CacheTrouble { folder, reason });
-            });
-        }
-        let released = Arc::new(ReleasedValues::new(supervisor.clone()));
-        let kept = released.clone();
-        scheduler.on_payload_release(move |values| kept.keep(values));
+        let parts = Parts::start(py, &runtime, &configs, args, options)?;
+        let kind = |one: &FunctionConfig| match &parts.remote {
+            Some(_) if one.anywhere => LaneKind::Process,
+            _ => one.lane,
+        };
+        let one_by_one = |one: &Function| one.shape == Shape::Sample && one.gather.is_none();
         Ok(Self {
             pid: std::process::id(),
             runtime,
-            functions: lanes.into_iter().zip(one_by_one).collect(),
-            pure,
-            parts: ManuallyDrop::new(Parts { scheduler, process, supervisor, threads, loops, http, released, stores }),
+            functions: configs.iter().map(|one| (kind(one), one_by_one(&one.function))).collect(),
+            pure: configs.iter().map(|one| one.function.pure).collect(),
+            parts: ManuallyDrop::new(parts),
             closed: AtomicBool::new(false),
         })
     }
@@ -200,11 +155,12 @@ impl Engine {
     #[getter]
     fn lanes(&self) -> PyResult<Lanes> {
         let parts = self.parts()?;
-        let Parts { supervisor, threads, loops, released, .. } = parts;
-        Ok(Lanes::new(supervisor.clone(), threads.clone(), loops.clone(), released.clone()))
+        let Parts { supervisor, threads, loops, released, stacks, .. } = parts;
+        let (supervisor, threads, loops) = (supervisor.clone(), threads.clone(), loops.clone());
+        Ok(Lanes::new(supervisor, threads, loops, released.clone(), stacks.clone()))
     }
 
-    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, group_quorum = None, group_timeout = None))]
+    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, group_quorum = None, group_timeout = None, cancellable = false, step = None, journal = Vec::new()))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn submit<'py>(
         &self,
@@ -218,6 +174,9 @@ impl Engine {
         batch_timeout: Option<f64>,
         group_quorum: Option<usize>,
         group_timeout: Option<f64>,
+        cancellable: bool,
+        step: Option<u64>,
+        journal: Vec<Option<usize>>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
         parts.released.let_go(py);
@@ -226,10 +185,14 @@ impl Engine {
             return Err(PyValueError::new_err(problem));
         }
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
-        let payload = Box::new(WholeBatchPayload::capture(py, &columns, &uses, &lanes, &self.pure, samples, dumps)?);
+        let (pure, uses) = (&self.pure, &uses);
+        let payload = WholeBatchPayload::capture(py, &columns, uses, &lanes, pure, samples, dumps, &journal)?;
+        let payload = Box::new(payload);
         let spec = BatchSpec {
             batch_timeout_ns: in_ns(batch_timeout),
-            delivery: delivery(group_quorum, group_timeout),
+            delivery: delivery(group_quorum, group_timeout, cancellable),
+            usage_by_sample: parts.journal.is_some(),
+            step,
             ..BatchSpec::whole(samples, num_generations, payload)
         };
         let scheduler = &parts.scheduler;
@@ -241,7 +204,7 @@ impl Engine {
     }
 
     /// Takes on an open batch, without samples.
-    #[pyo3(signature = (*, num_generations, held, batch_timeout = None, group_quorum = None, group_timeout = None, max_pending = None))]
+    #[pyo3(signature = (*, num_generations, held, batch_timeout = None, group_quorum = None, group_timeout = None, max_pending = None, step = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open<'py>(
         &self,
@@ -252,6 +215,7 @@ impl Engine {
         group_quorum: Option<usize>,
         group_timeout: Option<f64>,
         max_pending: Option<usize>,
+        step: Option<u64>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
         let open_values = Arc::new(OpenBatchValues::new(self.functions.clone()));
@@ -260,7 +224,9 @@ impl Engine {
             batch_timeout_ns: in_ns(batch_timeout),
             streamed: true,
             max_pending,
-            delivery: delivery(group_quorum, group_timeout),
+            delivery: delivery(group_quorum, group_timeout, false),
+            usage_by_sample: parts.journal.is_some(),
+            step,
             ..BatchSpec::whole(0, num_generations, payload)
         };
         let scheduler = &parts.scheduler;
@@ -277,14 +243,24 @@ impl Engine {
         let parts = self.parts()?;
         self.closed.store(true, Ordering::Release);
         let scheduler = parts.scheduler.clone();
-        let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(Duration::MAX);
+        let timeout = in_time(timeout.max(0.0));
         // A task of its own: what isn't ended in time, or before Ctrl-C, goes on ending in the
         // background.
         let closing = async move { scheduler.close().await };
         let done = gil::finished(py, &self.runtime, timeout, closing)?.is_some();
-        gil::detached(py, || parts.stores.iter().for_each(|store| store.close(timeout.min(CACHE_CLOSE))));
+        gil::detached(py, || {
+            parts.stores.iter().for_each(|store| store.close(timeout.min(CACHE_CLOSE)));
+            parts.journal.iter().for_each(EngineJournal::close);
+            parts.monitor.iter().for_each(Monitor::stop);
+            parts.recorder.iter().for_each(|recorder| recorder.close(TRACE_CLOSE));
+        });
         parts.released.let_go(py);
         Ok(done)
+    }
+
+    /// What went wrong with the journal while the engine was closed.
+    fn journal_troubles(&self) -> PyResult<Vec<String>> {
+        Ok(self.parts()?.journal.as_ref().map(EngineJournal::troubles).unwrap_or_default())
     }
 
     #[getter]
@@ -294,26 +270,7 @@ impl Engine {
 
     fn stats(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, u64>> {
         let parts = self.parts()?;
-        let workers = parts.process.as_ref().map(|lane| lane.stats()).unwrap_or_default();
-        let fleets = parts.http.fleet_counts();
-        let mut stats = BTreeMap::from([
-            ("workers", workers.workers),
-            ("worker_restarts", workers.restarts),
-            ("worker_loads", workers.loads),
-            ("kills", workers.kills),
-            ("abandoned_threads", parts.threads.pool().abandoned() as u64),
-            ("late_outcomes", parts.scheduler.late_outcomes()),
-            ("open_batches", parts.scheduler.open_batches() as u64),
-            ("failovers", fleets.failovers),
-            ("hedges", fleets.hedges),
-            ("hedges_won", fleets.hedges_won),
-        ]);
-        if !parts.stores.is_empty() {
-            let counts: Vec<_> = gil::detached(py, || parts.stores.iter().map(|store| store.counts()).collect());
-            stats.insert("cache_bytes", counts.iter().map(|counts| counts.bytes).sum());
-            stats.insert("cache_dropped", counts.iter().map(|counts| counts.dropped).sum());
-        }
-        Ok(stats)
+        Ok(gil::detached(py, || parts.shown().stats()))
     }
 
     /// Samples whose calls need not be made since the start, one triple a function: those that got
@@ -331,9 +288,30 @@ impl Engine {
 
     /// The calls in worker processes, and where their Python is; waits up to `timeout` seconds.
     fn inspect_workers(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyWorkerSnapshot>> {
-        let process = self.parts()?.process.clone();
+        let process = self.parts()?.process.get().cloned();
         let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_INSPECTION);
         in_flight::workers(py, &self.runtime, process, within.min(LONGEST_INSPECTION))
+    }
+
+    /// A node has come, or comes soon: this end of the link to its agent.
+    fn add_node(&self, name: &str) -> PyResult<PyLink> {
+        nodes::add(self.parts()?.remote.as_ref(), name)
+    }
+
+    /// Gives a node no more calls, takes back what it has not begun, and lets it go.
+    fn drain_node(&self, name: &str) -> PyResult<()> {
+        nodes::drain(self.parts()?.remote.as_ref(), name)
+    }
+
+    /// The nodes; those that were lost, until one of their name comes.
+    fn nodes(&self) -> PyResult<Vec<PyNodeSnapshot>> {
+        Ok(self.parts()?.remote.as_ref().map(nodes::snapshots).unwrap_or_default())
+    }
+
+    /// The calls that nodes have in hand; waits up to `timeout` seconds.
+    fn inspect_nodes(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyNodeCallSnapshot>> {
+        let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_INSPECTION);
+        in_flight::nodes(py, &self.runtime, self.parts()?.remote.clone(), within.min(LONGEST_INSPECTION))
     }
 
     fn inspect_threads(&self) -> PyResult<Vec<PyThreadSnapshot>> {
@@ -377,7 +355,38 @@ impl Engine {
         Ok(gil::detached(py, move || scheduler.open_cells()))
     }
 
+    /// Where the metrics are served, or why they are not; both `None` where nobody asked for it.
+    fn metrics_address(&self) -> PyResult<(Option<String>, Option<String>)> {
+        let monitor = self.parts()?.monitor.as_ref();
+        Ok(monitor.map(|one| (one.address(), one.metrics_problem.clone())).unwrap_or_default())
+    }
+
+    /// The metrics now, each with its labels.
+    fn metric_samples(&self, py: Python<'_>) -> PyResult<Vec<MetricSample>> {
+        let monitor = self.parts()?.monitor.as_ref();
+        let samples = gil::detached(py, || monitor.map(Monitor::samples).unwrap_or_default());
+        Ok(samples.into_iter().map(|one| (one.name, one.labels, one.value)).collect())
+    }
+
+    /// The metrics now, as text for Prometheus.
+    fn metrics_text(&self, py: Python<'_>, open_metrics: bool) -> PyResult<String> {
+        let monitor = self.parts()?.monitor.as_ref();
+        Ok(gil::detached(py, || monitor.map(|monitor| monitor.text(open_metrics)).unwrap_or_default()))
+    }
+
+    /// The socket of the live state, or why there is none.
+    fn state_socket(&self) -> PyResult<(Option<String>, Option<String>)> {
+        let monitor = self.parts()?.monitor.as_ref();
+        Ok(monitor.map(|one| (one.socket(), one.socket_problem.clone())).unwrap_or_default())
+    }
+
+    /// The file of its timeline, or why there is none.
+    fn trace_file(&self) -> PyResult<(Option<String>, Option<String>)> {
+        let parts = self.parts()?;
+        Ok((parts.recorder.as_ref().map(|one| one.path().display().to_string()), parts.trace_problem.clone()))
+    }
+
     fn worker_pids(&self) -> PyResult<Vec<i32>> {
-        Ok(self.parts()?.process.as_ref().map(|lane| lane.worker_pids()).unwrap_or_default())
+        Ok(self.parts()?.process.get().map(|lane| lane.worker_pids()).unwrap_or_default())
     }
 }

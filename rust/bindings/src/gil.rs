@@ -2,7 +2,7 @@
 //!
 //! - Nothing waits with the GIL held: what may take longer than a short lock runs in `detached`.
 //! - No thread of the runtime ever attaches to Python; only threads that Python made come through
-//!   here.
+//!   here, and a journal's writer, which keeps away once the interpreter is about to end.
 //! - A waiting main thread answers signals at once: it waits in `poll`, which a signal interrupts.
 
 use std::os::fd::BorrowedFd;
@@ -31,6 +31,13 @@ pub fn pass_on(py: Python<'_>) {
 /// Runs `work` without the GIL.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(work)
+}
+
+/// Runs `work` with the GIL on a journal's thread, which Python did not make; `None` where the
+/// interpreter is ending.
+pub fn attached_writer<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    #[expect(clippy::disallowed_methods, reason = "the one thread of the engine's own that reads Python values")]
+    Python::try_attach(work)
 }
 
 /// Waits until `fd` is readable, the GIL released; false when `end` came first. Raises what a

@@ -12,6 +12,7 @@ use guerdon_http::{EndpointSnapshot, HttpLane};
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_process::{ProcessLane, WorkerSnapshot};
+use guerdon_remote::{RemoteCall, RemoteLane};
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
@@ -35,6 +36,17 @@ pub struct PyCallSnapshot {
 pub struct PyWorkerSnapshot {
     call: PyCallSnapshot,
     pid: i32,
+    stack: Option<String>,
+    no_stack: Option<String>,
+}
+
+/// A call that a node has in hand, and where its Python is, or why that is not known.
+#[pyclass(frozen, get_all, module = "guerdon._native", name = "NodeCallSnapshot")]
+pub struct PyNodeCallSnapshot {
+    call: PyCallSnapshot,
+    node: String,
+    /// The worker there; empty where that is not known.
+    place: String,
     stack: Option<String>,
     no_stack: Option<String>,
 }
@@ -123,6 +135,34 @@ pub fn workers(
         by_batch(call).map(move |call| PyWorkerSnapshot { call, pid, stack: stack.clone(), no_stack: no_stack.clone() })
     };
     Ok(seen.into_iter().flat_map(snapshots).collect())
+}
+
+/// The calls that nodes have; waits for it, up to `within`.
+pub fn nodes(
+    py: Python<'_>,
+    runtime: &Handle,
+    lane: Option<Arc<RemoteLane>>,
+    within: Duration,
+) -> PyResult<Vec<PyNodeCallSnapshot>> {
+    let Some(lane) = lane else { return Ok(Vec::new()) };
+    let looking = runtime.spawn_blocking(move || lane.inspect(within));
+    let seen =
+        gil::finished(py, runtime, within + Duration::from_secs(1), async { looking.await.unwrap_or_default() })?;
+    let snapshots = |one: RemoteCall| {
+        let (node, place) = (one.node.to_string(), one.place);
+        let (stack, no_stack) = match one.stack {
+            Ok(stack) => (Some(stack), None),
+            Err(why) => (None, Some(why)),
+        };
+        by_batch(one.call).map(move |call| PyNodeCallSnapshot {
+            call,
+            node: node.clone(),
+            place: place.clone(),
+            stack: stack.clone(),
+            no_stack: no_stack.clone(),
+        })
+    };
+    Ok(seen.unwrap_or_default().into_iter().flat_map(snapshots).collect())
 }
 
 pub fn threads(lane: &ThreadLane, clock: Clock) -> Vec<PyThreadSnapshot> {

@@ -1,28 +1,45 @@
 //! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of
 //! the GIL; no decisions.
 
+mod agent;
 mod batch;
+mod batch_result;
 mod cache;
 mod compound;
 mod config;
 mod engine;
+mod engine_parts;
+mod forks;
 mod gil;
+mod host;
 mod http;
 mod in_flight;
+mod journal;
 mod lanes;
 mod limit;
+mod local_lanes;
 mod location;
+mod lock_sampler;
+mod log;
+mod monitor;
+mod nodes;
 mod parse;
+mod process;
 mod reports;
 mod runtime;
+mod stacks;
 mod tariff;
+mod trace;
 mod values;
+mod watchdog;
 
 /// The compiled engine of guerdon.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::agent::PyAgent;
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
@@ -34,11 +51,18 @@ mod _native {
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
+    use crate::forks::{close_inherited_sockets, hold_sockets, release_sockets};
+    #[pymodule_export]
+    use crate::host::{Carrier, carry, reap_child};
+    #[pymodule_export]
     use crate::http::HttpConfig;
     #[pymodule_export]
     use crate::in_flight::{
-        PyCallSnapshot, PyEndpointSnapshot, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot,
+        PyCallSnapshot, PyEndpointSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot, PyThreadSnapshot,
+        PyWorkerSnapshot,
     };
+    #[pymodule_export]
+    use crate::journal::{PyJournalConfig, recover_journal};
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]
@@ -49,17 +73,25 @@ mod _native {
     use crate::lanes::loop_queue::{Beat, OverdueCall, OverdueCalls, PyLoopQueue};
     #[pymodule_export]
     use crate::lanes::supervisor::{
-        CacheTrouble, EndpointWarning, LoopBlocked, LoopWasBlocked, ReadStack, StartLoop, StartThread, ThreadAbandoned,
-        TooFewDescriptors,
+        CacheTrouble, EndpointWarning, JournalTrouble, LoopBlocked, LoopWasBlocked, NodeTrouble, ReadStack, ReadStacks,
+        Stalled, StartLoop, StartThread, ThreadAbandoned, TooFewDescriptors, TraceTrouble,
     };
     #[pymodule_export]
     use crate::lanes::thread_frame::PyThreadFrame;
     #[pymodule_export]
     use crate::lanes::thread_slot::ThreadSlot;
     #[pymodule_export]
+    use crate::lock_sampler::LockSampler;
+    #[pymodule_export]
+    use crate::monitor::{MonitorConfig, metric_families};
+    #[pymodule_export]
+    use crate::nodes::{PyLink, PyNodeSnapshot};
+    #[pymodule_export]
     use crate::parse::read_score;
     #[pymodule_export]
     use crate::tariff::{PyTariff, SpendingCap};
+    #[pymodule_export]
+    use crate::trace::{TraceSummary, select_trace};
     #[pymodule_export]
     use crate::values::columns::{PyConstant, PyFunctionColumns};
 
@@ -71,6 +103,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::log::start();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -67,5 +67,6 @@ pub fn read_score(parse: ParseArg, text: &str, cut: bool, reasoning: Option<&str
         Ok(Cell::Value(value)) => Ok(Some(value)),
         Ok(Cell::Abstained) => Ok(None),
         Ok(Cell::Invalid(why)) | Err(why) => Err(PyValueError::new_err(why)),
+        Ok(Cell::Reported(reported)) => Err(PyValueError::new_err(reported.1)),
     }
 }

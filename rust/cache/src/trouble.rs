@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use tracing::warn;
 
 type Listener = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -19,6 +20,7 @@ impl Trouble {
     pub(crate) fn tell(&self, reason: &str) {
         let mut reported = self.reported.lock();
         if reported.0.is_none() {
+            warn!("a cache folder can't be used, or only in part");
             reported.0 = Some(reason.to_owned());
             if let Some(listener) = &reported.1 {
                 listener(reason);

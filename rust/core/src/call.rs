@@ -124,6 +124,11 @@ impl Cause {
         status == Status::Cancelled || (status == Status::Timeout && OUTSIDE.contains(&reason))
     }
 
+    /// Whether a group that is delivered for it loses its group calls, too: nobody waits for them.
+    pub(crate) const fn ends_group_calls(&self) -> bool {
+        matches!(self, Self::GroupTimeout | Self::Cancelled(_))
+    }
+
     /// How the cells of such a call end: all of them share the note.
     #[must_use]
     pub fn end(&self) -> (Status, Arc<Note>) {

@@ -17,24 +17,26 @@ pub struct Delivery {
     pub group_quorum: Option<usize>,
     /// So many nanoseconds since its first sample came; calls that have not ended by then time out.
     pub group_timeout_ns: Option<u64>,
+    /// Whoever submitted it may give groups up, one by one.
+    pub cancellable: bool,
 }
 
 impl Delivery {
     /// Once so many samples of a group are finished.
     #[must_use]
     pub const fn quorum(samples: usize) -> Self {
-        Self { group_quorum: Some(samples), group_timeout_ns: None }
+        Self { group_quorum: Some(samples), group_timeout_ns: None, cancellable: false }
     }
 
     /// So many nanoseconds after the first sample of a group.
     #[must_use]
     pub const fn timeout_ns(ns: u64) -> Self {
-        Self { group_quorum: None, group_timeout_ns: Some(ns) }
+        Self { group_quorum: None, group_timeout_ns: Some(ns), cancellable: false }
     }
 
     /// Whether a group can be delivered before all of its calls have ended.
     pub(crate) const fn can_be_early(self) -> bool {
-        self.group_quorum.is_some() || self.group_timeout_ns.is_some()
+        self.group_quorum.is_some() || self.group_timeout_ns.is_some() || self.cancellable
     }
 }
 

@@ -5,6 +5,8 @@
 //! - The cells of one call are claimed together, by its first cell.
 //! - A claim belongs to one attempt: after `reopen`, claims for the former attempt find nothing.
 
+use std::ops::Range;
+
 use crate::append_list::AppendList;
 use crate::outcome::{Outcome, Status, Times};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -54,6 +56,8 @@ impl Slot {
 pub struct Grid {
     group_size: usize,
     functions: usize,
+    /// The function of the first column.
+    first_function: usize,
     slots: AppendList<Slot>,
     /// Per group, its cells still open. Written by every claim that completes; the one that takes
     /// it to zero announces the group.
@@ -64,10 +68,18 @@ impl Grid {
     /// A grid of open cells, each at its first attempt.
     #[must_use]
     pub fn new(groups: usize, group_size: usize, functions: usize) -> Self {
+        Self::of_functions(groups, group_size, 0..functions)
+    }
+
+    /// A grid that has cells of these functions alone.
+    #[must_use]
+    pub fn of_functions(groups: usize, group_size: usize, functions: Range<usize>) -> Self {
         let first = if groups == 0 { FIRST_GROUPS } else { groups };
+        let (first_function, functions) = (functions.start, functions.len());
         let grid = Self {
             group_size,
             functions,
+            first_function,
             slots: AppendList::new(first * group_size * functions),
             open: AppendList::new(first),
         };
@@ -83,8 +95,15 @@ impl Grid {
         self.open.grow(groups, || AtomicU32::new(cells_of_group));
     }
 
+    /// How many cells of the first so many groups are complete.
+    pub fn filled(&self, groups: usize) -> u64 {
+        let cells_of_group = u32::try_from(self.group_size * self.functions).unwrap_or(u32::MAX);
+        let open = (0..groups).filter_map(|group| self.open.get(group));
+        open.map(|open| u64::from(cells_of_group.saturating_sub(open.load(Ordering::Relaxed)))).sum()
+    }
+
     fn slot(&self, sample: usize, function: usize) -> Option<&Slot> {
-        self.slots.get(sample * self.functions + function)
+        self.slots.get(sample * self.functions + function - self.first_function)
     }
 
     /// Takes the call that begins at this cell, if its attempt `attempt` is still open.

@@ -11,8 +11,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use crate::frame::{Frame, FrameOwner};
+use crate::frame::{Frame, LaneOwner};
 use crate::function::FunctionId;
+use crate::tracer::Tracer;
 
 /// What `Lane::close` returns: done when nothing of the lane is left.
 pub type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -60,6 +61,12 @@ pub trait Lane: Send + Sync + 'static {
         None
     }
 
+    /// Whether all calls that the lane has of a function wait on purpose: for a limit, for a
+    /// circuit breaker, or because a server asked to wait.
+    fn waits_on_purpose(&self, _function: FunctionId) -> bool {
+        false
+    }
+
     /// Whether calls end on threads that others wait for, such as those that hold an interpreter's
     /// lock: there the scheduler hands out one frame at most, the rest on a thread of the runtime.
     fn shares_threads(&self) -> bool {
@@ -84,14 +91,20 @@ pub trait Lane: Send + Sync + 'static {
 /// Tells the scheduler that a lane has room without a frame having ended.
 #[derive(Clone)]
 pub struct LaneWaker {
-    owner: Weak<dyn FrameOwner>,
+    owner: Weak<dyn LaneOwner>,
     /// The lane `shares_threads`.
     brief: bool,
 }
 
 impl LaneWaker {
-    pub(crate) fn new(owner: &Arc<dyn FrameOwner>, brief: bool) -> Self {
+    pub(crate) fn new(owner: &Arc<dyn LaneOwner>, brief: bool) -> Self {
         Self { owner: Arc::downgrade(owner), brief }
+    }
+
+    /// Who is told what happens, if anybody.
+    #[must_use]
+    pub fn tracer(&self) -> Option<Arc<dyn Tracer>> {
+        self.owner.upgrade()?.tracer().cloned()
     }
 
     /// Looks for work for the lane now. Must not be called with a lock of the lane's held.

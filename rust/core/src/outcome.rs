@@ -69,6 +69,8 @@ pub enum Cell {
     Abstained,
     /// Something that is no reward; the reason says what.
     Invalid(String),
+    /// What another engine made of the sample: a status without a number, and why.
+    Reported(Box<(Status, String)>),
 }
 
 /// The completed content of one cell.

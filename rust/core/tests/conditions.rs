@@ -341,7 +341,7 @@ prop_compose! {
         (seed, faults, longest_ms) in (any::<u64>(), prop_oneof![Just(0), 0..300_u64], 0..150_u64),
     ) -> Plan {
         let group_quorum = quorum.map(|wanted| wanted.min(group_size));
-        let delivery = Delivery { group_quorum, group_timeout_ns: group_ms.map(|ms| ms * 1_000_000) };
+        let delivery = Delivery { group_quorum, group_timeout_ns: group_ms.map(|ms| ms * 1_000_000), cancellable: false };
         let chaos = Chaos { seed, faults, longest: Duration::from_millis(longest_ms), hangs: true };
         Plan { functions, groups, group_size, streamed, budget_ms, cancel_ms, delivery, room, chaos }
     }

@@ -110,6 +110,28 @@ fn a_group_timeout_ends_calls_of_samples_and_groups() {
 }
 
 #[test]
+fn a_group_that_nobody_waits_for_is_cancelled_alone() {
+    paused(async {
+        let script = |ask: &Ask| after(10.0, ask.samples);
+        let engine = engine(vec![function("f", Shape::Sample), function("g", Shape::Group)], script);
+        let delivery = Delivery { cancellable: true, ..Delivery::default() };
+        let batch = engine.submit(BatchSpec { delivery, ..spec(3, 2) }).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        engine.cancel_group(&batch, 1, "gone");
+        engine.cancel_group(&batch, 1, "gone again");
+        assert!(done(&batch).await);
+        assert_eq!((batch.take_group(), seconds(&batch)), (Some(1), 10), "it is there first, the others in their time");
+        use Status::{Cancelled, Ok};
+        for function in 0..2 {
+            assert_eq!(status(&batch, function), [Ok, Ok, Cancelled, Cancelled, Ok, Ok]);
+            assert_eq!(reasons(&batch, function), ["gone"; 2]);
+        }
+        engine.cancel_group(&batch, 0, "too late");
+        assert_eq!(status(&batch, 0)[..2], [Ok, Ok]);
+    });
+}
+
+#[test]
 fn finish_group_comes_after_an_early_delivery_with_the_scores_that_there_are() {
     for delivery in [QUORUM, TIMEOUT] {
         paused(async move {

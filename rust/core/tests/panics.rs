@@ -2,20 +2,23 @@
 #![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::any::Any;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
+use guerdon_core::frame_runner::{FrameEvent, FrameListener, FrameRunner, HostedFrame};
 use guerdon_core::function::{Function, FunctionId, Gather, Shape};
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{InstantLane, done, function, paused, spec};
+use guerdon_testkit::{InstantLane, Samples, done, function, paused, spec};
+use tokio::runtime::Handle;
 
 /// As a panic, without its message on stderr.
 fn panic_now(why: &'static str) -> ! {
@@ -77,7 +80,7 @@ impl Payload for Unsized {
 }
 
 fn start(functions: Vec<Function>, lane: impl Lane) -> Scheduler {
-    Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![Arc::new(lane)])
+    Scheduler::start(&Handle::current(), Clock::start(), functions, vec![Arc::new(lane)])
 }
 
 fn statuses(batch: &Batch, function: FunctionId) -> Vec<Status> {
@@ -156,5 +159,67 @@ fn no_sample_is_lost_where_gathering_panics() {
         assert!(done(&after).await);
         assert_eq!(statuses(&after, 0), [Status::Ok; 8]);
         engine.close().await;
+    });
+}
+
+/// Its room can't be told the first time.
+#[derive(Default)]
+struct BrokenOnce(AtomicBool);
+
+impl Lane for BrokenOnce {
+    fn attach(&self, _: LaneWaker) {}
+
+    fn room(&self, _: FunctionId) -> usize {
+        if self.0.swap(true, Ordering::SeqCst) { 1 } else { panic_now("no room is known") }
+    }
+
+    fn parallelism(&self, _: FunctionId) -> usize {
+        1
+    }
+
+    fn pool(&self, _: FunctionId) -> usize {
+        0
+    }
+
+    fn frame_calls(&self, _: FunctionId) -> usize {
+        4
+    }
+
+    fn run(&self, frame: Frame) {
+        InstantLane { frame_calls: 4 }.run(frame);
+    }
+
+    fn close(&self) -> Closing {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct Deaf;
+
+impl FrameListener for Deaf {
+    fn tell(&self, _: u64, _: u64, _: FrameEvent) {}
+}
+
+#[test]
+fn an_agent_goes_on_after_a_panic_between_two_frames() {
+    paused(async {
+        let lanes: Vec<Arc<dyn Lane>> = vec![Arc::<BrokenOnce>::default()];
+        let functions = vec![function("f", Shape::Sample)];
+        let runner = FrameRunner::start(&Handle::current(), Clock::start(), functions, lanes, Arc::new(Deaf));
+        let frame = |id| HostedFrame {
+            session: 1,
+            id,
+            function: 0,
+            kind: CallKind::Sample,
+            calls: 2,
+            samples: 1,
+            alone: false,
+            suspect: false,
+            payload: Box::new(Samples { bytes: 4 }),
+            scores: Vec::new(),
+        };
+        let submit = |id| catch_unwind(AssertUnwindSafe(|| runner.submit(frame(id))));
+        assert!(submit(1).is_err());
+        assert_eq!((submit(2).unwrap(), runner.frames()), (Ok(()), 0), "both frames were run");
     });
 }

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use guerdon_core::batch::Batch;
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::outcome::{Status, Times};
 use guerdon_core::payload::{Payload, SharedPayload};
 use guerdon_core::report::Report;
+use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
 
 use crate::fleet::{HedgePermit, RequestKey};
@@ -101,6 +103,20 @@ impl InFlightFrame {
     pub fn report(&self, call: usize, report: Report) {
         if let Some(frame) = self.inner.lock().frame.as_mut() {
             frame.report(call, report);
+        }
+    }
+
+    /// Tells the engine's tracer of one of the requests of a call.
+    pub fn trace_request(
+        &self,
+        call: usize,
+        executor: impl FnOnce() -> Executor,
+        attempt: u16,
+        failed: Option<(Status, &str)>,
+        times: Times,
+    ) {
+        if let Some(frame) = self.inner.lock().frame.as_ref() {
+            frame.trace_request(call, executor, attempt, failed, times);
         }
     }
 

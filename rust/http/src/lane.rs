@@ -224,6 +224,11 @@ impl Lane for HttpLane {
         self.queues[function].as_ref()?.spec.tariff.exhausted(self.clock)
     }
 
+    fn waits_on_purpose(&self, function: FunctionId) -> bool {
+        // What is not on its way to a server waits for a limit or for an endpoint that is up.
+        !self.in_flight().iter().any(|(call, _)| call.function == function)
+    }
+
     fn run(&self, frame: Frame) {
         if frame.is_empty() {
             return;

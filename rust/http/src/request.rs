@@ -169,8 +169,12 @@ async fn exchange(
                 .read(&body, samples, &mut metered)
                 .map_err(|why| RequestError::invalid_response(endpoint, &why))?;
             for cell in &mut scores.cells {
-                if let Cell::Invalid(why) = cell {
-                    *why = RequestError::invalid_response(endpoint, why).reason;
+                match cell {
+                    Cell::Invalid(why) => *why = RequestError::invalid_response(endpoint, why).reason,
+                    Cell::Reported(reported) => {
+                        reported.1 = endpoint.redact(&format!("{}: {}", endpoint.host(), reported.1));
+                    }
+                    Cell::Value(_) | Cell::Abstained => {}
                 }
             }
             Ok(scores)

@@ -2,14 +2,14 @@
 //!
 //! - There is one score a sample, in order, or all of it is an error: a score never
 //!   goes to another sample.
-//! - `null` abstains; anything else that is not a number is an error that shows it: of
-//!   its sample alone, where there are others.
+//! - `null` abstains, unless the server says what happened (`statuses`); anything else that is not
+//!   a number is an error that shows it: of its sample alone, where there are others.
 
 use guerdon_core::outcome::Cell;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::dialect::{Api, JudgeAnswer, Usage, rewards, score};
+use crate::dialect::{Api, JudgeAnswer, Usage, rewards, score, statuses};
 use crate::json_path::JsonPath;
 use crate::meter::MeteredRequest;
 use crate::parse::{self, AnswerText, Method, ScoreParser};
@@ -63,11 +63,20 @@ impl ResponseParser {
                 request.answered(usage(answer));
                 let found =
                     rewards::find(path.as_ref(), answer, samples)?.into_iter().map(|found| found.and_then(cell));
-                if samples == 1 {
+                let mut cells: Vec<Cell> = if samples == 1 {
                     found.collect::<Result<_, _>>()?
                 } else {
                     found.map(|found| found.unwrap_or_else(Cell::Invalid)).collect()
+                };
+                if cells.contains(&Cell::Abstained)
+                    && let Some(reported) = statuses::find(answer, samples)
+                {
+                    let missing = cells.iter_mut().zip(reported).filter(|(cell, _)| **cell == Cell::Abstained);
+                    for (cell, reported) in missing {
+                        *cell = reported.unwrap_or(Cell::Abstained);
+                    }
                 }
+                cells
             }
         };
         if cells.len() != samples {
@@ -150,6 +159,7 @@ fn usage(answer: &RawValue) -> Option<Usage> {
 #[cfg(test)]
 mod tests {
     use guerdon_core::clock::Clock;
+    use guerdon_core::outcome::Status;
 
     use super::*;
     use crate::meter::{Meter, Tariff};
@@ -189,6 +199,10 @@ mod tests {
         let scores = read(&usual, br#"{"rewards": [1, "high", null]}"#, 3).0.unwrap();
         let [Cell::Value(1.0), Cell::Invalid(why), Cell::Abstained] = &scores.cells[..] else { panic!("{scores:?}") };
         assert!(why.contains("\"high\", which is not a number"), "{why}");
+        let reported = br#"{"rewards": [1, null, null], "status": ["timeout", "timeout", "abstained"], "reasons": [null, "slow", null]}"#;
+        let scores = read(&usual, reported, 3).0.unwrap();
+        let slow = Cell::Reported(Box::new((Status::Timeout, "slow".to_owned())));
+        assert_eq!(scores.cells, [Cell::Value(1.0), slow, Cell::Abstained], "a number counts, whatever its status");
         assert!(values(&usual, r#"{"value": 1}"#, 1).unwrap_err().contains("none of"));
         assert!(values(&usual, "{\"rewards\": [1", 1).unwrap_err().contains("invalid JSON"));
     }

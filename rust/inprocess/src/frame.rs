@@ -8,6 +8,7 @@ use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{FunctionId, Policy};
 use guerdon_core::outcome::{Failure, Times};
+use guerdon_core::tracer::{Executor, Moment};
 
 /// Calls of one function, handed to a lane; see `guerdon_core::frame::Frame`, which is one.
 pub trait CallFrame: Send + 'static {
@@ -23,6 +24,12 @@ pub trait CallFrame: Send + 'static {
     fn give_back(&mut self, calls: Range<usize>);
     fn complete_ended(&mut self);
     fn observe(&mut self, run_ns: u64);
+
+    /// Where its calls run from now on, for timelines.
+    fn set_executor(&mut self, _place: impl FnOnce() -> Executor) {}
+
+    /// Tells a timeline that this thread hangs in its call.
+    fn trace_abandoned(&self, _thread: u64) {}
 }
 
 impl CallFrame for Frame {
@@ -68,6 +75,14 @@ impl CallFrame for Frame {
 
     fn observe(&mut self, run_ns: u64) {
         self.observe(run_ns);
+    }
+
+    fn set_executor(&mut self, executor: impl FnOnce() -> Executor) {
+        self.set_executor(executor);
+    }
+
+    fn trace_abandoned(&self, thread: u64) {
+        self.trace_moment(Moment::ThreadAbandoned, Executor::Thread(thread));
     }
 }
 

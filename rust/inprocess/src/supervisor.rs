@@ -5,8 +5,10 @@
 //! and not before: closing a lane can still need a thread.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use guerdon_core::limits::LimitWarning;
+use tracing::{debug, warn};
 
 use crate::sync::{Condvar, Mutex};
 
@@ -21,6 +23,9 @@ pub enum SupervisorRequest {
     ThreadAbandoned { function: usize, count: u64 },
     /// Read the stack of this thread, which Python calls `ident`: its call is out of time.
     ReadStack { thread: u64, ident: u64 },
+    /// Read the stacks of these threads, by what Python calls them, and of these calls on loops:
+    /// the question with this number is waited for.
+    ReadStacks { number: u64, threads: Vec<u64>, loops: Vec<LoopCall> },
     /// Find out what blocks this loop, and warn.
     LoopBlocked { index: usize, generation: u64 },
     /// Warn that a call of this function blocked its loop, and is over now.
@@ -31,8 +36,45 @@ pub enum SupervisorRequest {
     TooFewDescriptors { reason: String },
     /// Warn of a cache folder.
     CacheTrouble { folder: String, reason: String },
+    /// Warn of a journal.
+    JournalTrouble { folder: String, reason: String },
+    /// Report that no call has ended for so long.
+    Stalled { number: u64, stalled: Duration },
+    /// Warn of the file of a timeline.
+    TraceTrouble { path: String, reason: String },
+    /// Warn of a node, or that none is left.
+    NodeTrouble { reason: String },
     /// Let values go that nobody holds any more.
     ReleaseValues,
+}
+
+/// A call on an event loop: its frame and its index in that, or `None` of the `setup()` before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopCall {
+    pub index: usize,
+    pub generation: u64,
+    pub function: usize,
+    pub call: Option<(u64, usize)>,
+}
+
+impl SupervisorRequest {
+    /// Logs what matters of it: reasons are left out, which may quote what a server answered.
+    fn log(&self) {
+        match self {
+            Self::StartThread { function, thread } => debug!(function, thread, "thread starts"),
+            Self::StartLoop { index, generation } => debug!(index, generation, "event loop starts"),
+            Self::ThreadAbandoned { function, count } => warn!(function, count, "thread abandoned"),
+            Self::LoopBlocked { index, .. } => warn!(index, "event loop blocked"),
+            Self::LoopWasBlocked { index, function, .. } => warn!(index, function, "event loop was blocked"),
+            Self::EndpointWarning { function, warning, .. } => warn!(function, ?warning, "warning of an endpoint"),
+            Self::TooFewDescriptors { .. } => warn!("too few descriptors"),
+            Self::CacheTrouble { .. } => warn!("trouble with a cache folder"),
+            Self::JournalTrouble { .. } => warn!("trouble with a journal"),
+            Self::TraceTrouble { .. } => warn!("trouble with a timeline"),
+            Self::NodeTrouble { .. } => warn!("trouble with a node"),
+            Self::ReadStack { .. } | Self::ReadStacks { .. } | Self::Stalled { .. } | Self::ReleaseValues => {}
+        }
+    }
 }
 
 /// A lane that the supervisor works for.
@@ -47,6 +89,9 @@ struct Requests {
     waiting: VecDeque<SupervisorRequest>,
     thread_lane_closed: bool,
     asyncio_lane_closed: bool,
+    /// Stalls so far, and the last one that the supervisor has begun to report.
+    stalls: u64,
+    seen_stall: u64,
 }
 
 /// The requests that the supervisor has not taken yet.
@@ -59,8 +104,40 @@ pub struct SupervisorQueue {
 
 impl SupervisorQueue {
     pub fn push(&self, request: SupervisorRequest) {
+        request.log();
         self.requests.lock().waiting.push_back(request);
         self.changed.notify_one();
+    }
+
+    /// Asks for a report of a stall, instead of one that waits still; its number.
+    pub fn push_stall(&self, stalled: Duration) -> u64 {
+        let number = {
+            let mut requests = self.requests.lock();
+            requests.waiting.retain(|request| !matches!(request, SupervisorRequest::Stalled { .. }));
+            requests.stalls += 1;
+            let number = requests.stalls;
+            requests.waiting.push_back(SupervisorRequest::Stalled { number, stalled });
+            number
+        };
+        self.changed.notify_one();
+        number
+    }
+
+    /// Nobody waits for these stacks any more.
+    pub fn withdraw_stacks(&self, withdrawn: u64) {
+        let mut requests = self.requests.lock();
+        requests
+            .waiting
+            .retain(|request| !matches!(request, SupervisorRequest::ReadStacks { number, .. } if *number == withdrawn));
+    }
+
+    /// The supervisor has a stall in hand, and Python runs.
+    pub fn stall_seen(&self, number: u64) {
+        self.requests.lock().seen_stall = number;
+    }
+
+    pub fn has_seen_stall(&self, number: u64) -> bool {
+        self.requests.lock().seen_stall >= number
     }
 
     /// A lane that is closed has no request left to make.
@@ -110,5 +187,28 @@ mod tests {
         assert_eq!(queue.next(), Some(blocked));
         assert_eq!(queue.try_next(), None);
         assert_eq!(queue.next(), None);
+    }
+
+    #[test]
+    fn stacks_that_nobody_waits_for_are_not_read() {
+        let queue = SupervisorQueue::default();
+        let read = |number| SupervisorRequest::ReadStacks { number, threads: vec![1], loops: Vec::new() };
+        (0..3).for_each(|number| queue.push(read(number)));
+        queue.withdraw_stacks(1);
+        queue.withdraw_stacks(7);
+        assert_eq!([queue.try_next(), queue.try_next(), queue.try_next()], [Some(read(0)), Some(read(2)), None]);
+    }
+
+    #[test]
+    fn a_newer_stall_takes_the_place_of_one_that_waits() {
+        let queue = SupervisorQueue::default();
+        let (first, second) = (queue.push_stall(Duration::from_secs(1)), queue.push_stall(Duration::from_secs(2)));
+        assert!(!queue.has_seen_stall(first));
+        let stalled = Duration::from_secs(2);
+        assert_eq!(queue.try_next(), Some(SupervisorRequest::Stalled { number: second, stalled }));
+        assert_eq!(queue.try_next(), None);
+        queue.stall_seen(second);
+        assert!(queue.has_seen_stall(first) && queue.has_seen_stall(second));
+        assert!(!queue.has_seen_stall(queue.push_stall(stalled)));
     }
 }

@@ -5,7 +5,9 @@
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[cfg(not(feature = "loom"))]
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+pub(crate) use guerdon_core::condvar::Condvar;
+#[cfg(not(feature = "loom"))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 
 #[cfg(feature = "loom")]
 pub(crate) use checked::{Condvar, Mutex, MutexGuard};

@@ -8,6 +8,7 @@ use guerdon_core::function::FunctionId;
 use crate::output::{Sink, standard_error};
 use crate::recycle::Recycle;
 use crate::resource_limits::ResourceLimits;
+use crate::shared_page::CALLS;
 
 /// How the lane runs its processes.
 pub struct ProcessConfig {
@@ -44,6 +45,13 @@ impl ProcessConfig {
             environment: None,
             sink: standard_error(),
         }
+    }
+
+    /// The most calls of a function in one frame that may have several.
+    #[must_use]
+    pub fn frame_calls(&self, function: FunctionId) -> usize {
+        // What one call printed can only be told from the next one's when there is none (`meter`).
+        if self.limits_of(function).max_output.is_some() { 1 } else { self.recycle.frame_calls(CALLS) }
     }
 
     pub(crate) fn limits_of(&self, function: FunctionId) -> &ResourceLimits {

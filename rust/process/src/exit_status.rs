@@ -20,6 +20,12 @@ impl ExitStatus {
             _ => Self::Unknown,
         }
     }
+
+    /// Whether it is how a process ends that gets no memory: the kernel's SIGKILL, or what C code
+    /// makes of an allocation that failed.
+    pub(super) const fn may_lack_memory(self) -> bool {
+        matches!(self, Self::Killed(6 | 7 | 9 | 11))
+    }
 }
 
 impl fmt::Display for ExitStatus {
@@ -66,5 +72,13 @@ mod tests {
         assert_eq!(ExitStatus::from_wait(11).to_string(), "was killed by SIGSEGV");
         assert_eq!(ExitStatus::from_wait(0x80 | 6).to_string(), "was killed by SIGABRT");
         assert_eq!(ExitStatus::from_wait(-1).to_string(), "ended");
+    }
+
+    #[test]
+    fn only_some_signals_tell_of_memory() {
+        assert!([6, 7, 9, 11].iter().all(|signal| ExitStatus::from_wait(*signal).may_lack_memory()));
+        for status in [0, 0x0100, 1, 2, 15, 31, -1] {
+            assert!(!ExitStatus::from_wait(status).may_lack_memory(), "{status}");
+        }
     }
 }

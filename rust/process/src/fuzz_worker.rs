@@ -236,7 +236,7 @@ proptest! {
                 BatchSpec::whole(SAMPLES, GROUP, Box::new(Nothing));
             let batch = scheduler.submit(spec).map_err(|error| TestCaseError::fail(error.to_string()))?;
             let loss = |claim| {
-                if expired { Loss::Expired(claim, None) } else { Loss::Crashed("lied".to_owned(), None) }
+                if expired { Loss::Expired(claim, None) } else { Loss::Crashed("lied".to_owned(), None, false) }
             };
             lie(&mut inboxes[0], &lies, loss, clock);
             finish(&mut inboxes, &batch).await;
@@ -269,7 +269,7 @@ async fn a_call_that_silences_every_worker_is_tried_twice() {
             let (mut flight, page, why) = (InFlightFrames::default(), PageSnapshot::empty(), "said nothing");
             flight.send(frame, guard, None, clock.now_ns(), &mut Vec::new());
             flight.blame_first(&page, why);
-            drop(flight.lose(&page, &Loss::Crashed(why.to_owned(), None), clock.now_ns()));
+            drop(flight.lose(&page, &Loss::Crashed(why.to_owned(), None, false), clock.now_ns()));
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
         rounds += 1;

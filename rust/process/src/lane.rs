@@ -19,7 +19,6 @@ use crate::descriptors;
 use crate::inspect::WorkerSnapshot;
 use crate::lane_state::LaneState;
 use crate::output::Printer;
-use crate::shared_page::CALLS;
 use crate::slots::Slots;
 use crate::supervisor::supervise;
 use crate::zygote::{LaneStage, Zygote};
@@ -28,8 +27,6 @@ use crate::zygote::{LaneStage, Zygote};
 const FRAME_BYTES: usize = 256 << 10;
 /// How long the workers may take to go, before the zygote ends them.
 const WORKERS_END: Duration = Duration::from_millis(1500);
-/// How long the terminal may take for what is left to print.
-const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Runs calls in worker processes that can be killed.
 pub struct ProcessLane {
@@ -162,10 +159,8 @@ impl Lane for ProcessLane {
 
     fn frame_calls(&self, id: FunctionId) -> usize {
         let function = &self.functions[id];
-        // What one call printed can only be told from the next one's when there is none (`meter`).
-        let alone =
-            function.isolated || function.shape == Shape::Batch || self.config.limits_of(id).max_output.is_some();
-        if alone { 1 } else { self.config.recycle.frame_calls(CALLS) }
+        let alone = function.isolated || function.shape == Shape::Batch;
+        if alone { 1 } else { self.config.frame_calls(id) }
     }
 
     fn frame_bytes(&self) -> usize {
@@ -203,7 +198,7 @@ impl Lane for ProcessLane {
                 let _ = task.await;
             }
             if let Some(shared) = &shared {
-                let _ = timeout(LAST_WORDS, shared.printer.flush()).await;
+                shared.printer.last_words().await;
             }
         })
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::lane::LaneWaker;
+use guerdon_core::tracer::{Executor, Moment, TraceEvent};
 use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use crate::descriptors;
 use crate::give_way::{GiveWay, RoomRequest};
 use crate::inspect::Inspector;
 use crate::output::Printer;
-use crate::slots::{SlotKind, Slots};
+use crate::slots::{Slot, SlotKind, Slots};
 use crate::zygote::{LaneStage, Zygote};
 
 pub(super) struct LaneState {
@@ -85,6 +86,14 @@ impl LaneState {
             give_way: Arc::default(),
             live: Mutex::default(),
             alive: watch::Sender::new(0),
+        }
+    }
+
+    /// Tells the engine's tracer, if there is one, what happened to a slot's worker.
+    pub(super) fn moment(&self, what: Moment, slot: &Slot, why: impl FnOnce() -> String) {
+        if let Some(tracer) = self.waker.tracer() {
+            let (executor, at_ns) = (Executor::Worker(slot.index), self.clock.now_ns());
+            tracer.record(TraceEvent::Moment { what, executor, function: None, at_ns, why: why() });
         }
     }
 

@@ -1,5 +1,5 @@
 //! The process lane: calls in worker processes that can be killed. `python/guerdon/_worker` is the
-//! other side of `wire`, `columns`, `shared_page` and `zygote_requests`.
+//! other side of `wire`, the core's `columns`, `shared_page` and `zygote_requests`.
 //!
 //! - No message and no system call per sample: progress and values stand in the shared page.
 //! - A call that hangs gets a signal at `timeout`, its process group a kill at `timeout + grace`.
@@ -12,7 +12,6 @@
 mod blocking;
 mod child;
 mod child_guard;
-pub mod columns;
 mod config;
 mod descriptors;
 mod exit_status;
@@ -46,7 +45,7 @@ mod zygote_requests;
 pub use config::ProcessConfig;
 pub use inspect::WorkerSnapshot;
 pub use lane::{ProcessLane, ProcessStats};
-pub use output::{Sink, standard_error};
+pub use output::{Printer, Sink, standard_error};
 pub use recycle::Recycle;
 pub use resource_limits::ResourceLimits;
 pub use stack_request::NoStack;

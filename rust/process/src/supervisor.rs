@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use guerdon_core::tracer::Moment;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tracing::{debug, warn};
 
 use crate::child::Forked;
 use crate::descriptors;
@@ -67,11 +69,15 @@ pub(super) async fn supervise(
         let end = match started {
             Ok(forked) => {
                 starts += 1;
+                debug!(slot = slot.index, starts, kind = ?slot.kind, "worker forked");
                 if starts > 1 && slot.kind != SlotKind::Alone {
                     shared.counts.restarts.fetch_add(1, Ordering::Relaxed);
+                    shared.moment(Moment::WorkerRestarted, &slot, String::new);
                 }
                 Session::new(shared.clone(), slot.clone(), forked).serve(&mut inbox, &mut waiting).await
             }
+            // Nobody forks any more: no sign of a machine without room.
+            Err(_) if shared.is_closing() => return,
             Err(error) => SessionEnd::NeverReady { why: error.to_string(), died: false },
         };
         // A last message may have said that it is ready.
@@ -92,6 +98,7 @@ pub(super) async fn supervise(
                 pause(&shared, MADE_ROOM).await;
             }
             SessionEnd::NeverReady { why, died } => {
+                warn!(slot = slot.index, died, "worker was never ready");
                 let others = shared.slots.others_can_give_way(slot.pool);
                 let failed = slot.starts.failed(slot.index, Instant::now(), Failure { why: &why, died, others });
                 if let Some(workers) = failed.narrowed {

@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::identified::identity;
 use crate::log::{CallSeen, FrameSeen, Log};
 use crate::script::{Act, Ask, Script, failure};
 
@@ -284,8 +285,9 @@ impl Job {
     }
 
     fn ask(&self, frame: &Frame, call: usize) -> Ask {
-        let (batch, function, kind) = (frame.batch().id(), frame.function_id(), frame.kind());
-        let (first, attempt) = (frame.first(call), frame.attempt(call));
+        let (function, kind) = (frame.function_id(), frame.kind());
+        let here = || (frame.batch().id(), frame.first(call));
+        let ((batch, first), attempt) = (identity(frame, call).unwrap_or_else(here), frame.attempt(call));
         let finish = kind == CallKind::Finish;
         let handed = self.log.handed(batch, function, finish, first, attempt);
         let scores = if finish { frame.scores(call) } else { Vec::new() };

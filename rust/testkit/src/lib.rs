@@ -1,13 +1,15 @@
 //! What the tests and benches of the engine share. Development only.
 //!
 //! `lane` is a lane that does what a `script` says, on tokio's time, and keeps a `log`; `chaos`
-//! draws a script from a seed; `serial` is the result without an engine; `setup` makes functions
-//! and batches; `instant` is a lane that costs nothing; `training` simulates a training run;
-//! `judge` (a feature) is a mock server with fault injection.
+//! draws a script from a seed; `identified` has arguments that say of which sample they are;
+//! `serial` is the result without an engine; `setup` makes functions and batches; `instant` is a
+//! lane that costs nothing; `training` simulates a training run; `judge` (a feature) is a mock
+//! server with fault injection.
 #![forbid(unsafe_code)]
 
 mod chaos;
 mod holding;
+mod identified;
 mod instant;
 #[cfg(feature = "judge")]
 pub mod judge;
@@ -20,6 +22,7 @@ pub mod training;
 
 pub use chaos::Chaos;
 pub use holding::HoldingLane;
+pub use identified::{Identified, identity};
 pub use instant::InstantLane;
 pub use lane::{FakeLane, Room};
 pub use log::{CallSeen, FrameSeen, Log};

@@ -161,6 +161,7 @@ fn judged(cell: Cell, attempts: u16, failed: &[Status]) -> Expected {
         Cell::Value(value) if value.is_finite() && value.abs() <= f64::from(f32::MAX) => (Status::Ok, value),
         Cell::Abstained => (Status::Abstained, f64::NAN),
         Cell::Value(_) | Cell::Invalid(_) => (Status::Error, f64::NAN),
+        Cell::Reported(reported) => (reported.0, f64::NAN),
     };
     Expected { status, value, attempts, failed: failed.to_vec() }
 }

@@ -1,10 +1,14 @@
 //! `FrameView`: what Python sees of a frame, on every lane of this process: its calls and where
 //! their arguments stand. It outlives the frame.
+//!
+//! The values of a frame that came from elsewhere, or was to go elsewhere, are bytes: Python opens
+//! them, as making its containers can run user code (see `values::python_values`).
 
 use std::sync::Arc;
 
 use guerdon_core::batch::Batch;
 use guerdon_core::call::CallKind;
+use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::SharedPayload;
@@ -24,6 +28,29 @@ enum Firsts {
     Each(Vec<u64>),
 }
 
+/// Values in the wire form.
+struct Encoded {
+    values: Vec<u8>,
+    /// Each ended by a NUL; `None`: by position.
+    names: Option<Vec<u8>>,
+    /// The samples in the order of their values, each with the number of its slice in the upper
+    /// half.
+    places: Vec<u64>,
+}
+
+impl Encoded {
+    fn of(frame: &Frame) -> Self {
+        let calls = frame.len();
+        let mut values = Vec::new();
+        columns::encode(frame, 0..calls, &mut values);
+        let places = (0..calls).flat_map(|call| frame.samples_by_slice(call));
+        let places = places.map(|(slice, sample)| (slice as u64) << 32 | sample as u64).collect();
+        let names =
+            frame.names().map(|names| names.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect());
+        Self { values, names, places }
+    }
+}
+
 #[pyclass(frozen, module = "guerdon._native", name = "FrameView")]
 pub struct PyFrameView {
     batch: Arc<Batch>,
@@ -33,6 +60,8 @@ pub struct PyFrameView {
     kind: CallKind,
     calls: usize,
     firsts: Firsts,
+    /// Where they are no Python values.
+    encoded: Option<Encoded>,
 }
 
 impl PyFrameView {
@@ -45,24 +74,33 @@ impl PyFrameView {
         } else {
             Firsts::Each((0..calls).map(|call| frame.first(call) as u64).collect())
         };
-        Self {
+        let mut view = Self {
             batch: frame.batch().clone(),
             payloads: frame.slices().iter().map(|slice| slice.payload().cloned()).collect(),
             function: frame.function_id(),
             kind: frame.kind(),
             calls,
             firsts,
+            encoded: None,
+        };
+        if view.payloads.first().is_some_and(Option::is_some) && view.python_values(0).is_none() {
+            view.encoded = Some(Encoded::of(frame));
+        }
+        view
+    }
+
+    fn python_values(&self, slice: usize) -> Option<&PythonValues> {
+        let (function, finish) = (self.function, self.kind == CallKind::Finish);
+        let payload = self.payloads.get(slice)?.as_ref()?.as_any();
+        match payload.downcast_ref::<WholeBatchPayload>() {
+            Some(arrived) => arrived.rows(function, finish),
+            None => payload.downcast_ref::<OpenBatchPayload>()?.0.rows(function, finish),
         }
     }
 
     fn values(&self, slice: usize) -> PyResult<&PythonValues> {
-        let (function, finish) = (self.function, self.kind == CallKind::Finish);
-        let payload = self.payloads.get(slice).and_then(Option::as_ref).map(|payload| payload.as_any());
-        let rows = payload.and_then(|payload| match payload.downcast_ref::<WholeBatchPayload>() {
-            Some(arrived) => arrived.rows(function, finish),
-            None => payload.downcast_ref::<OpenBatchPayload>()?.0.rows(function, finish),
-        });
-        rows.ok_or_else(|| PyRuntimeError::new_err("these calls were not captured for a lane of this process"))
+        self.python_values(slice)
+            .ok_or_else(|| PyRuntimeError::new_err("these calls were not captured for a lane of this process"))
     }
 }
 
@@ -117,6 +155,26 @@ impl PyFrameView {
             CallKind::Group | CallKind::Finish => self.batch.group_size(),
             CallKind::Batch => self.batch.samples(),
         }
+    }
+
+    /// The values in the wire form, where they are no Python values. Then `names`, `columns` and
+    /// `rows` are not there.
+    #[getter]
+    fn encoded<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.encoded.as_ref().map(|encoded| PyBytes::new(py, &encoded.values))
+    }
+
+    /// Of these: the keyword names, each ended by a NUL.
+    #[getter]
+    fn encoded_names<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.encoded.as_ref()?.names.as_ref().map(|names| PyBytes::new(py, names))
+    }
+
+    /// Of these: the samples in order, as 8 bytes each, its slice in the upper four.
+    #[getter]
+    fn places<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let places = self.encoded.as_ref().map(|encoded| encoded.places.as_slice()).unwrap_or_default();
+        packed(py, places.iter().map(|place| place.to_ne_bytes()))
     }
 
     #[getter]

@@ -18,11 +18,12 @@ pub mod thread_slot;
 use std::sync::Arc;
 
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::SupervisorQueue;
+use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
 
 use crate::gil;
+use crate::stacks::StackReader;
 use crate::values::released::ReleasedValues;
 use supervisor::PySupervisorRequest;
 
@@ -33,6 +34,7 @@ pub struct Lanes {
     threads: Arc<ThreadLane>,
     loops: Arc<AsyncioLane>,
     released: Arc<ReleasedValues>,
+    stacks: Arc<StackReader>,
 }
 
 impl Lanes {
@@ -41,8 +43,9 @@ impl Lanes {
         threads: Arc<ThreadLane>,
         loops: Arc<AsyncioLane>,
         released: Arc<ReleasedValues>,
+        stacks: Arc<StackReader>,
     ) -> Self {
-        Self { supervisor, threads, loops, released }
+        Self { supervisor, threads, loops, released, stacks }
     }
 }
 
@@ -54,8 +57,14 @@ impl Lanes {
         loop {
             let there = self.supervisor.try_next();
             let Some(request) = there.or_else(|| gil::detached(py, || self.supervisor.next())) else { return Ok(None) };
-            // None: a thread of the caller's was quicker to let values go.
-            if let Some(request) = PySupervisorRequest::of(py, request, &self.threads, &self.loops, &self.released)? {
+            // The GIL is held: Python answers.
+            if let SupervisorRequest::Stalled { number, .. } = request {
+                self.supervisor.stall_seen(number);
+            }
+            // None: a thread of the caller's was quicker to let values go, or nobody waits for
+            // stacks any more.
+            let Self { threads, loops, released, stacks, .. } = self;
+            if let Some(request) = PySupervisorRequest::of(py, request, threads, loops, released, stacks)? {
                 return Ok(Some(request));
             }
         }
@@ -63,6 +72,10 @@ impl Lanes {
 
     fn set_stack(&self, py: Python<'_>, thread: u64, stack: String) {
         gil::detached(py, || self.threads.pool().set_stack(thread, stack));
+    }
+
+    fn set_stacks(&self, py: Python<'_>, number: u64, stacks: Vec<String>) {
+        gil::detached(py, || self.stacks.answer(number, stacks));
     }
 
     fn loop_functions(&self, index: usize) -> Vec<usize> {

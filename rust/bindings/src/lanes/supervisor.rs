@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use guerdon_core::limits::LimitWarning;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::SupervisorRequest;
+use guerdon_inprocess::supervisor::{LoopCall, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::lanes::loop_queue::PyLoopQueue;
 use crate::lanes::thread_slot::ThreadSlot;
+use crate::stacks::StackReader;
 use crate::values::released::ReleasedValues;
 
 /// Start a thread. A slot that is dropped is one of a thread that could not be started.
@@ -80,6 +81,43 @@ pub struct CacheTrouble {
     reason: String,
 }
 
+/// Warn of a journal that can't be written, or only in part.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct JournalTrouble {
+    folder: String,
+    reason: String,
+}
+
+/// Report that no call has ended for so many seconds.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct Stalled {
+    seconds: f64,
+}
+
+/// Warn that a timeline can't be written any more.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct TraceTrouble {
+    path: String,
+    reason: String,
+}
+
+/// Index and generation of a loop, the function, and frame and index of the call.
+type LoopCallKey = (usize, u64, usize, Option<(u64, usize)>);
+
+/// Read the stacks of threads, by what Python calls them, and of calls on event loops.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct ReadStacks {
+    number: u64,
+    threads: Vec<u64>,
+    loops: Vec<LoopCallKey>,
+}
+
+/// Warn of a node of the cluster, or that none is left.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct NodeTrouble {
+    reason: String,
+}
+
 /// Any of them.
 #[derive(IntoPyObject)]
 pub enum PySupervisorRequest {
@@ -87,11 +125,16 @@ pub enum PySupervisorRequest {
     StartLoop(StartLoop),
     ThreadAbandoned(ThreadAbandoned),
     ReadStack(ReadStack),
+    ReadStacks(ReadStacks),
     LoopBlocked(LoopBlocked),
     LoopWasBlocked(LoopWasBlocked),
     EndpointWarning(EndpointWarning),
     TooFewDescriptors(TooFewDescriptors),
     CacheTrouble(CacheTrouble),
+    JournalTrouble(JournalTrouble),
+    Stalled(Stalled),
+    TraceTrouble(TraceTrouble),
+    NodeTrouble(NodeTrouble),
     /// Values to let go.
     Values(Py<PyList>),
 }
@@ -103,6 +146,7 @@ impl PySupervisorRequest {
         threads: &Arc<ThreadLane>,
         loops: &AsyncioLane,
         released: &ReleasedValues,
+        stacks: &StackReader,
     ) -> PyResult<Option<Self>> {
         use SupervisorRequest as Request;
         Ok(Some(match request {
@@ -116,11 +160,20 @@ impl PySupervisorRequest {
             }
             Request::ThreadAbandoned { function, count } => Self::ThreadAbandoned(ThreadAbandoned { function, count }),
             Request::ReadStack { thread, ident } => Self::ReadStack(ReadStack { thread, ident }),
+            Request::ReadStacks { number, .. } if !stacks.is_awaited(number) => return Ok(None),
+            Request::ReadStacks { number, threads, loops } => {
+                let key = |one: LoopCall| (one.index, one.generation, one.function, one.call);
+                Self::ReadStacks(ReadStacks { number, threads, loops: loops.into_iter().map(key).collect() })
+            }
             Request::LoopBlocked { index, generation } => Self::LoopBlocked(LoopBlocked { index, generation }),
             Request::LoopWasBlocked { index, generation, function } => {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }
+            Request::Stalled { stalled, .. } => Self::Stalled(Stalled { seconds: stalled.as_secs_f64() }),
             Request::CacheTrouble { folder, reason } => Self::CacheTrouble(CacheTrouble { folder, reason }),
+            Request::JournalTrouble { folder, reason } => Self::JournalTrouble(JournalTrouble { folder, reason }),
+            Request::TraceTrouble { path, reason } => Self::TraceTrouble(TraceTrouble { path, reason }),
+            Request::NodeTrouble { reason } => Self::NodeTrouble(NodeTrouble { reason }),
             Request::EndpointWarning { function, warning, reason } => {
                 let (kind, retry_after) = match warning {
                     LimitWarning::BreakerOpen => ("breaker_open", 0.0),

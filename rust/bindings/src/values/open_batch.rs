@@ -21,6 +21,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::config::LaneKind;
 use crate::values::columns::{ArgumentColumns, Column, PyFunctionColumns, sources};
+use crate::values::journal_columns::JournalColumns;
 use crate::values::python_values::PythonValues;
 use crate::values::wire::{WireCapture, WireValues};
 
@@ -49,6 +50,8 @@ struct Schema {
     constant: Vec<bool>,
     /// Of each function: its calls, and those of its `finish_group`.
     functions: Vec<[CallValues; 2]>,
+    /// What a journal keeps. Its writer lets values go that it has read.
+    journal: JournalColumns,
 }
 
 /// The columns of one open batch.
@@ -67,6 +70,8 @@ pub struct Addition {
     wires: Vec<[Option<Arc<WireValues>>; 2]>,
     tuples: Vec<Vec<Py<PyTuple>>>,
     tokens: Vec<Option<Vec<f64>>>,
+    /// The columns that a journal wants.
+    journal: Vec<Option<usize>>,
 }
 
 impl OpenBatchValues {
@@ -82,6 +87,7 @@ impl OpenBatchValues {
         uses: &[PyRef<'_, PyFunctionColumns>],
         count: usize,
         dumps: &Bound<'_, PyAny>,
+        journal: Vec<Option<usize>>,
     ) -> PyResult<Addition> {
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
         let sources = sources(columns, uses, &lanes, count)?;
@@ -90,7 +96,7 @@ impl OpenBatchValues {
             None => {
                 // Made before it is set: another thread may get the GIL meanwhile, and would wait
                 // for it with the GIL held.
-                let made = self.schema_of(py, &sources, uses)?;
+                let made = self.schema_of(py, &sources, uses, &journal)?;
                 self.schema.get_or_init(|| made)
             }
         };
@@ -113,10 +119,16 @@ impl OpenBatchValues {
             });
         }
         let tokens = uses.iter().map(|one| one.tokens.clone()).collect();
-        Ok(Addition { sources, wires, tuples, tokens })
+        Ok(Addition { sources, wires, tuples, tokens, journal })
     }
 
-    fn schema_of(&self, py: Python<'_>, sources: &[Column], uses: &[PyRef<'_, PyFunctionColumns>]) -> PyResult<Schema> {
+    fn schema_of(
+        &self,
+        py: Python<'_>,
+        sources: &[Column],
+        uses: &[PyRef<'_, PyFunctionColumns>],
+        journal: &[Option<usize>],
+    ) -> PyResult<Schema> {
         // Of columns that functions of this process get: what leaves it is kept as bytes.
         let stays = |column: &usize| {
             let users = uses.iter().zip(&self.functions).filter(|(_, (lane, _))| !lane.leaves_process());
@@ -158,7 +170,7 @@ impl OpenBatchValues {
         });
         let functions = functions.collect::<PyResult<Vec<_>>>()?;
         let constant = sources.iter().map(|source| matches!(source, Column::Const(_))).collect();
-        Ok(Schema { lists, constant, functions })
+        Ok(Schema { lists, constant, functions, journal: JournalColumns::of_open_batch(py, sources, journal) })
     }
 
     /// Puts values in their places.
@@ -174,6 +186,7 @@ impl OpenBatchValues {
                 }
             }
         }
+        schema.journal.put(py, &addition.sources, &addition.journal, samples)?;
         let mut known = self.tokens.lock();
         known.resize_with(addition.tokens.len(), Vec::new);
         for (known, counts) in known.iter_mut().zip(&addition.tokens) {
@@ -202,6 +215,11 @@ impl OpenBatchValues {
             }
         }
         Ok(())
+    }
+
+    /// What a journal keeps of it.
+    pub fn journal(&self) -> Option<&JournalColumns> {
+        self.schema.get().map(|schema| &schema.journal)
     }
 
     /// Lets the values of these samples go.
@@ -239,7 +257,8 @@ impl OpenBatchValues {
                 tuples.as_ref().map_or(Ok(()), |tuples| visit.call(tuples))
             }
             SampleValues::Wire(_) => Ok(()),
-        })
+        })?;
+        schema.journal.traverse(visit)
     }
 
     /// The Python values that it holds, in lists.
@@ -252,7 +271,7 @@ impl OpenBatchValues {
             }
             SampleValues::Wire(_) => Vec::new(),
         });
-        own.chain(rows).collect()
+        own.chain(rows).chain(schema.journal.lists(py)).collect()
     }
 
     fn kind(&self, function: FunctionId, finish: bool) -> Option<&CallValues> {

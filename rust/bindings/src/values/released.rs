@@ -54,6 +54,15 @@ impl ReleasedValues {
         self.ask(kept);
     }
 
+    /// Keeps the values of a list, unless it is empty.
+    pub fn keep_list(&self, list: &Bound<'_, PyList>) {
+        if !list.is_empty() {
+            let mut kept = self.kept.lock();
+            kept.lists.push(list.clone().unbind());
+            self.ask(kept);
+        }
+    }
+
     /// Lets go of what is kept, on a thread of the caller's.
     pub fn let_go(&self, _py: Python<'_>) {
         // Not with the lock held: user code may run.

@@ -14,7 +14,7 @@ use pyo3::types::{PyList, PyString};
 use crate::gil;
 
 /// Where one string's characters lie. `Utf16` means two bytes a character here, surrogates or not.
-struct Note {
+pub struct Note {
     start: *const u8,
     bytes: usize,
     kind: TextKind,
@@ -52,6 +52,32 @@ fn is_ascii(text: &Bound<'_, PyString>, units: &[u8]) -> bool {
     units.as_ptr().addr() - text.as_ptr().addr() == size_of::<pyo3::ffi::PyASCIIObject>()
 }
 
+impl Note {
+    /// Notes a string.
+    pub fn of(text: &Bound<'_, PyString>) -> PyResult<Self> {
+        #[expect(unsafe_code, reason = "looks at the string's own layout")]
+        // SAFETY: where the data lie is noted, and read only while somebody holds the string.
+        let data = unsafe { text.data()? };
+        let (start, bytes, kind) = match data {
+            PyStringData::Ucs1(units) => {
+                let kind = if is_ascii(text, units) { TextKind::Ascii } else { TextKind::Latin1 };
+                (units.as_ptr(), units.len(), kind)
+            }
+            PyStringData::Ucs2(units) => (units.as_ptr().cast(), units.len() * 2, TextKind::Utf16),
+            PyStringData::Ucs4(units) => (units.as_ptr().cast(), units.len() * 4, TextKind::Utf32),
+        };
+        Ok(Self { start, bytes, kind })
+    }
+
+    /// The string as it lies; whoever asks sees to it that it is still held.
+    pub fn raw(&self) -> RawText<'_> {
+        #[expect(unsafe_code, reason = "reads a string's characters without the GIL")]
+        // SAFETY: the pointer and the length are those of a live string, which does not change.
+        let bytes = unsafe { std::slice::from_raw_parts(self.start, self.bytes) };
+        RawText { kind: self.kind, bytes }
+    }
+}
+
 impl Texts {
     /// Notes the strings of a list that nobody else changes; `None` if a value is no string.
     pub fn of(list: &Bound<'_, PyList>) -> PyResult<Option<Self>> {
@@ -63,18 +89,7 @@ impl Texts {
             // A subclass may have state that its text does not show: it goes the way of other
             // objects.
             let Ok(text) = value.cast_exact::<PyString>() else { return Ok(None) };
-            #[expect(unsafe_code, reason = "looks at the string's own layout")]
-            // SAFETY: where the data lie is noted, and read only while `_list` holds the string.
-            let data = unsafe { text.data()? };
-            let (start, bytes, kind) = match data {
-                PyStringData::Ucs1(units) => {
-                    let kind = if is_ascii(text, units) { TextKind::Ascii } else { TextKind::Latin1 };
-                    (units.as_ptr(), units.len(), kind)
-                }
-                PyStringData::Ucs2(units) => (units.as_ptr().cast(), units.len() * 2, TextKind::Utf16),
-                PyStringData::Ucs4(units) => (units.as_ptr().cast(), units.len() * 4, TextKind::Utf32),
-            };
-            notes.push(Note { start, bytes, kind });
+            notes.push(Note::of(text)?);
         }
         Ok(Some(Self { notes: notes.into(), _list: list.clone().unbind() }))
     }
@@ -86,11 +101,7 @@ impl Texts {
 
     /// One text as it lies.
     pub fn raw(&self, sample: usize) -> RawText<'_> {
-        let note = &self.notes[sample];
-        #[expect(unsafe_code, reason = "reads a string's characters without the GIL")]
-        // SAFETY: the pointer and the length are those of a live string, which does not change.
-        let bytes = unsafe { std::slice::from_raw_parts(note.start, note.bytes) };
-        RawText { kind: note.kind, bytes }
+        self.notes[sample].raw()
     }
 
     /// One text, widened where a decoder of UTF-16 would take surrogates of its for pairs.

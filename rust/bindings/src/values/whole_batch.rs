@@ -18,6 +18,7 @@ use pyo3::types::PyList;
 
 use crate::config::LaneKind;
 use crate::values::columns::{ArgumentColumns, PyFunctionColumns, sources};
+use crate::values::journal_columns::JournalColumns;
 use crate::values::python_values::PythonValues;
 use crate::values::wire::{WireCapture, WireValues};
 
@@ -47,10 +48,12 @@ struct FunctionArguments {
 /// The arguments of all calls of a batch.
 pub struct WholeBatchPayload {
     functions: Vec<FunctionArguments>,
+    journal: JournalColumns,
 }
 
 impl WholeBatchPayload {
-    /// Captures `columns` for the functions that use them.
+    /// Captures `columns` for the functions that use them, and those at `journal` for it.
+    #[expect(clippy::too_many_arguments, reason = "all that a batch is made of")]
     pub fn capture(
         py: Python<'_>,
         columns: &[Bound<'_, PyAny>],
@@ -59,6 +62,7 @@ impl WholeBatchPayload {
         pure: &[bool],
         samples: usize,
         dumps: &Bound<'_, PyAny>,
+        journal: &[Option<usize>],
     ) -> PyResult<Self> {
         let sources = sources(columns, uses, lanes, samples)?;
         let wired = uses.iter().zip(lanes).filter(|(_, lane)| lane.leaves_process());
@@ -88,7 +92,12 @@ impl WholeBatchPayload {
                 Ok(FunctionArguments { call, finish, tokens: one.tokens.clone(), identities })
             })
             .collect::<PyResult<Vec<_>>>()?;
-        Ok(Self { functions })
+        Ok(Self { functions, journal: JournalColumns::of(py, &sources, journal) })
+    }
+
+    /// What a journal keeps of it.
+    pub const fn journal(&self) -> &JournalColumns {
+        &self.journal
     }
 
     /// Shows the collector the Python values; those that leave the process are bytes or strings.
@@ -97,7 +106,8 @@ impl WholeBatchPayload {
         each.into_iter().try_for_each(|captured| match &captured.values {
             CapturedValues::Python(rows) => rows.traverse(visit),
             CapturedValues::Wire(_) => Ok(()),
-        })
+        })?;
+        self.journal.traverse(visit)
     }
 
     fn captured(&self, function: FunctionId, finish: bool) -> Option<&Captured> {
@@ -122,12 +132,12 @@ impl WholeBatchPayload {
 
     /// Whether it holds Python values, rather than bytes and strings alone.
     pub fn has_python_values(&self) -> bool {
-        self.python_values().next().is_some()
+        self.python_values().next().is_some() || !self.journal.is_empty()
     }
 
     /// The Python values that it holds, in lists.
     pub fn lists(&self, py: Python<'_>) -> Vec<Py<PyList>> {
-        self.python_values().flat_map(|values| values.lists(py)).collect()
+        self.python_values().flat_map(|values| values.lists(py)).chain(self.journal.lists(py)).collect()
     }
 
     fn wire(&self, function: FunctionId, finish: bool) -> Option<&WireValues> {

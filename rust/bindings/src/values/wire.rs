@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use guerdon_core::columns::ColumnsWriter;
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_process::columns::ColumnsWriter;
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};

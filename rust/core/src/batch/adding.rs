@@ -102,7 +102,7 @@ impl Batch {
         let cause = self.delivered_early.lock().get(&(first / self.group_size)).cloned()?;
         let ends = match self.functions[function].shape {
             Shape::Sample => true,
-            Shape::Group => cause == Cause::GroupTimeout,
+            Shape::Group => cause.ends_group_calls(),
             Shape::Batch => false,
         };
         ends.then_some(cause)

@@ -22,6 +22,12 @@ impl Batch {
         self.stages[function].as_ref()
     }
 
+    /// How many calls have written their cells, those with scores that `finish_group` shapes too.
+    pub(crate) fn filled_cells(&self) -> u64 {
+        let grids = self.stages.iter().flatten().chain([&self.grid]);
+        grids.map(|grid| grid.filled(self.groups())).sum()
+    }
+
     /// Where the cells of a function's calls stand: its own scores in its stage if it has one, all
     /// else in the grid of the result.
     pub(crate) fn place(&self, function: FunctionId, finish: bool) -> (&Grid, FunctionId) {
@@ -53,6 +59,13 @@ impl Batch {
 
     pub(crate) fn record(&self, function: FunctionId, record: Record) {
         self.records.lock()[function].push(record);
+    }
+
+    /// What the call that begins with this sample recorded, which is then kept no more.
+    pub(crate) fn take_record(&self, function: FunctionId, first: usize) -> Option<Vec<u8>> {
+        let mut records = self.records.lock();
+        let at = records[function].iter().position(|record| record.first == first)?;
+        Some(records[function].swap_remove(at).json)
     }
 
     pub(crate) fn count_usage(&self, function: FunctionId, usage: Usage) {

@@ -43,6 +43,11 @@ fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
             format!("returned {value}, which is not a reward; return None to abstain")
         }
         Cell::Invalid(why) => why,
+        Cell::Reported(reported) => {
+            let (status, reason) = *reported;
+            let note = status.is_failure().then_some(Note { reason, traceback: None });
+            return (Outcome::without_value(status, times), note);
+        }
     };
     (Outcome::without_value(Status::Error, times), Some(Note { reason: why, traceback: None }))
 }

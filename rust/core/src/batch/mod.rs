@@ -11,10 +11,15 @@
 mod adding;
 mod cells;
 mod completion;
+mod deadlines;
 mod dependents;
+mod news;
+mod observed;
+mod spec;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::call::Cause;
@@ -31,31 +36,7 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
 
 pub(crate) use completion::Completed;
-
-/// What is submitted.
-pub struct BatchSpec {
-    pub samples: usize,
-    /// Samples of one prompt; divides `samples`.
-    pub group_size: usize,
-    pub payload: Box<dyn Payload>,
-    /// Nanoseconds for the whole batch.
-    pub batch_timeout_ns: Option<u64>,
-    /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
-    pub streamed: bool,
-    /// Of a streamed batch: how many samples of full groups that are not complete leave no
-    /// room for more.
-    pub max_pending: Option<usize>,
-    pub delivery: Delivery,
-}
-
-impl BatchSpec {
-    /// A batch that is submitted whole and delivered as its cells come, without a timeout.
-    #[must_use]
-    pub fn whole(samples: usize, group_size: usize, payload: Box<dyn Payload>) -> Self {
-        let (batch_timeout_ns, streamed, max_pending, delivery) = (None, false, None, Delivery::default());
-        Self { samples, group_size, payload, batch_timeout_ns, streamed, max_pending, delivery }
-    }
-}
+pub use spec::BatchSpec;
 
 /// What one call recorded (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +52,8 @@ pub struct Record {
 #[derive(Clone, Debug, Default)]
 struct Reported {
     usage: Usage,
+    /// Of calls on one sample; only where the batch keeps it apart.
+    usage_by_sample: BTreeMap<usize, Usage>,
     /// By sample, in the order in which attempts ended.
     extra: Vec<(usize, NamedExtra)>,
     /// Samples of whose calls a part has failed.
@@ -94,12 +77,6 @@ struct Ready {
     end: Option<Arc<Wake>>,
 }
 
-fn notify(wake: Option<&Arc<Wake>>) {
-    if let Some(wake) = wake {
-        wake.notify();
-    }
-}
-
 /// A batch in flight, or finished.
 pub struct Batch {
     id: u64,
@@ -119,6 +96,8 @@ pub struct Batch {
     payload: Mutex<Option<SharedPayload>>,
     submitted_ns: u64,
     batch_timeout_ns: Option<u64>,
+    step: Option<u64>,
+    usage_by_sample: bool,
     grid: Grid,
     /// For functions with `finish_group`: the grid of their own scores, one column wide, that the
     /// calls fill first.
@@ -159,6 +138,31 @@ impl Batch {
         releases: &Arc<PayloadRelease>,
         spec: BatchSpec,
     ) -> io::Result<Self> {
+        let end = Some(Arc::new(Wake::new()?));
+        let all = 0..functions.len();
+        Self::of_functions(id, clock, functions, all, releases, spec, end)
+    }
+
+    /// The calls of one function, for which nobody waits here: they belong to a batch elsewhere.
+    pub(crate) fn of_one_function(
+        id: u64,
+        clock: Clock,
+        functions: Arc<[Function]>,
+        function: FunctionId,
+        spec: BatchSpec,
+    ) -> io::Result<Self> {
+        Self::of_functions(id, clock, functions, function..function + 1, &Arc::default(), spec, None)
+    }
+
+    fn of_functions(
+        id: u64,
+        clock: Clock,
+        functions: Arc<[Function]>,
+        columns: Range<FunctionId>,
+        releases: &Arc<PayloadRelease>,
+        spec: BatchSpec,
+        end: Option<Arc<Wake>>,
+    ) -> io::Result<Self> {
         let misfit = if spec.streamed {
             spec.samples > 0 || spec.group_size == 0 || functions.is_empty()
         } else {
@@ -181,7 +185,6 @@ impl Batch {
         let quorum = quorum.map(|(_, quorum)| quorum);
         let additions =
             if spec.streamed { Some(OpenBatch::new(spec.group_size, needed, spec.max_pending)?) } else { None };
-        let end = Some(Arc::new(Wake::new()?));
         let batch = Self {
             id,
             clock,
@@ -195,7 +198,9 @@ impl Batch {
             payload: Mutex::new(Some(SharedPayload::new(spec.payload, releases))),
             submitted_ns,
             batch_timeout_ns: spec.batch_timeout_ns,
-            grid: Grid::new(groups, spec.group_size, functions.len()),
+            step: spec.step,
+            usage_by_sample: spec.usage_by_sample,
+            grid: Grid::of_functions(groups, spec.group_size, columns),
             stages: functions.iter().map(stage).collect(),
             notes: Mutex::default(),
             records: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
@@ -241,16 +246,6 @@ impl Batch {
         }
     }
 
-    /// So many groups less to wait for, or, as one, no more additions; true when there is nothing
-    /// left.
-    fn close(&self, groups: u64) -> bool {
-        let last = self.open_groups.fetch_sub(groups, Ordering::AcqRel) == groups;
-        if last {
-            self.finish();
-        }
-        last
-    }
-
     #[must_use]
     pub fn functions(&self) -> &[Function] {
         &self.functions
@@ -273,166 +268,23 @@ impl Batch {
         if self.is_done() { self.payload.lock().take() } else { None }
     }
 
-    /// The clock when the batch was submitted.
+    /// The training step that it belongs to, where that was said.
     #[must_use]
-    pub const fn submitted_ns(&self) -> u64 {
-        self.submitted_ns
+    pub const fn step(&self) -> Option<u64> {
+        self.step
     }
 
-    /// The clock when the call that begins at this sample could first be made: in a batch that
-    /// streamed, when its last sample came; of a gated function, when its gate opened.
-    #[must_use]
-    pub fn ready_ns(&self, first: usize, function: FunctionId) -> u64 {
-        let dependents = self.dependents.as_ref();
-        if let Some(since_ns) =
-            dependents.and_then(|dependents| dependents.since_ns(first, function)).filter(|ns| *ns != 0)
-        {
-            return since_ns;
-        }
-        let Some(additions) = &self.additions else { return self.submitted_ns };
-        let since_ns = match self.functions[function].shape {
-            Shape::Sample => additions.since_ns(first..first + 1),
-            Shape::Group => additions.since_ns(first..first + self.group_size),
-            Shape::Batch => additions.ended_ns().unwrap_or(0),
-        };
-        since_ns.max(self.submitted_ns)
-    }
-
-    /// The clock after which the call of this function that begins at this sample may not run any
-    /// more, if there is such a bound.
-    #[must_use]
-    pub fn expires_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
-        let total = self.functions[function].policy.total_timeout.map(crate::clock::nanos);
-        let total = total.map(|ns| self.ready_ns(first, function).saturating_add(ns));
-        let batch = self.batch_timeout_ns.map(|ns| self.submitted_ns.saturating_add(ns));
-        [total, batch].into_iter().flatten().min()
-    }
-
-    /// The clock when a call that begins at this sample is ended from outside at the latest, if
-    /// there is such a bound: `expires_ns`, and the end of its group.
-    #[must_use]
-    pub fn ends_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
-        let start_ns =
-            self.additions.as_ref().map_or(self.submitted_ns, |additions| additions.begun_ns(first / self.group_size));
-        let group = self.delivery.group_timeout_ns.map(|ns| start_ns.saturating_add(ns));
-        [self.expires_ns(first, function), group].into_iter().flatten().min()
+    pub(crate) const fn keeps_usage_by_sample(&self) -> bool {
+        self.usage_by_sample
     }
 
     pub(crate) const fn batch_timeout_ns(&self) -> Option<u64> {
         self.batch_timeout_ns
     }
 
-    /// Announces completed groups; true when the last is among them.
-    pub(crate) fn announce(&self, groups: &[usize]) -> bool {
-        if groups.is_empty() {
-            return false;
-        }
-        if let Some(additions) = &self.additions {
-            groups.iter().for_each(|group| additions.complete(*group));
-        }
-        {
-            let mut ready = self.ready.lock();
-            let known = !ready.groups.is_empty();
-            ready.groups.extend(groups);
-            if !known {
-                // Else it is readable already, and a system call per group would cost more than a
-                // cheap function.
-                notify(ready.news.as_ref());
-            }
-        }
-        self.close(groups.len() as u64)
-    }
-
-    fn finish(&self) {
-        // first: what is done lets its descriptors go under this lock
-        let ready = self.ready.lock();
-        self.finished_ns.store(self.clock.now_ns(), Ordering::Release);
-        notify(ready.end.as_ref());
-        if ready.handed_out == self.groups() {
-            notify(ready.news.as_ref());
-        }
-    }
-
     /// Whether every cell has its outcome.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.finished_ns.load(Ordering::Acquire) != 0
-    }
-
-    /// From submission to the last outcome, or to now.
-    #[must_use]
-    pub fn elapsed_ns(&self) -> u64 {
-        let end = match self.finished_ns.load(Ordering::Acquire) {
-            0 => self.clock.now_ns(),
-            finished => finished,
-        };
-        end.saturating_sub(self.submitted_ns)
-    }
-
-    /// A completed group that was not handed out yet.
-    #[must_use]
-    pub fn take_group(&self) -> Option<usize> {
-        let mut ready = self.ready.lock();
-        let group = ready.groups.pop_front()?;
-        ready.handed_out += 1;
-        // Left readable for ever once all are handed out, so that every consumer learns of it.
-        // `finish` looks under this lock, after it said that the batch is done.
-        if ready.groups.is_empty()
-            && !(self.is_done() && ready.handed_out == self.groups())
-            && let Some(news) = &ready.news
-        {
-            news.drain();
-        }
-        Some(group)
-    }
-
-    /// Whether all groups were handed out, and no more come.
-    #[must_use]
-    pub fn is_exhausted(&self) -> bool {
-        self.is_done() && self.ready.lock().handed_out == self.groups()
-    }
-
-    /// Readable while a completed group waits, as the head says. It fails where there are no
-    /// descriptors left.
-    pub fn news(&self) -> io::Result<Arc<Wake>> {
-        let mut ready = self.ready.lock();
-        if let Some(news) = &ready.news {
-            return Ok(news.clone());
-        }
-        let news = Arc::new(Wake::new()?);
-        // Under the lock of all who tell of more: nothing that came before is missed, and nothing
-        // that comes after.
-        if !ready.groups.is_empty() || (self.is_done() && ready.handed_out == self.groups()) {
-            news.notify();
-        }
-        ready.news = Some(news.clone());
-        Ok(news)
-    }
-
-    /// Readable from the last outcome on; `None` once it was let go.
-    #[must_use]
-    pub fn end(&self) -> Option<Arc<Wake>> {
-        self.ready.lock().end.clone()
-    }
-
-    /// Readable while samples can be added without waiting, as `max_pending` says; `None` where
-    /// they always can, and once it was let go.
-    #[must_use]
-    pub fn room(&self) -> Option<Arc<Wake>> {
-        self.additions.as_ref().and_then(OpenBatch::room)
-    }
-
-    /// Lets the descriptors go, if the batch is done: whoever holds them still finds all of them
-    /// readable.
-    pub fn forget_wakes(&self) {
-        if self.is_done() {
-            if let Some(additions) = &self.additions {
-                additions.forget_room();
-            }
-            let mut ready = self.ready.lock();
-            let gone = (ready.news.take(), ready.end.take());
-            drop(ready);
-            drop(gone);
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! How the calls of a frame end.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Completed, Record};
@@ -8,17 +7,19 @@ use crate::batch_slice::BatchSlice;
 use crate::call::{Call, CallKind, Cause};
 use crate::frame::ended::EndedCall;
 use crate::frame::reports::CallExtra;
+use crate::frame::trace::status_of;
 use crate::frame::{Frame, InHand};
 use crate::grid::Claim;
 use crate::limits::{Feedback, Permit};
-use crate::outcome::{Cell, Failure, FailureKind, Note, Times, Traceback};
+use crate::outcome::{Cell, Failure, FailureKind, Note, Status, Times, Traceback};
 use crate::timeout_messages::no_setup;
 
 impl Frame {
     /// Ends a call of one sample.
     pub fn complete(&mut self, call: usize, cell: Cell, times: Times) {
         if self.kind == CallKind::Sample {
-            self.end(call, [cell], times);
+            let status = status_of(&cell);
+            self.end(call, [cell], status, times);
         } else {
             self.complete_many(call, vec![cell], times);
         }
@@ -28,7 +29,8 @@ impl Frame {
     pub fn complete_many(&mut self, call: usize, cells: Vec<Cell>, times: Times) {
         let expected = self.size(call);
         if cells.len() == expected {
-            self.end(call, cells, times);
+            let failed = self.trace.is_some() && cells.iter().all(|cell| !status_of(cell).is_answer());
+            self.end(call, cells, if failed { Status::Error } else { Status::Ok }, times);
         } else {
             let reason = format!("returned {} values for {expected} samples", cells.len());
             let kind = FailureKind::Error;
@@ -60,6 +62,7 @@ impl Frame {
         if ended.is_empty() {
             return;
         }
+        self.trace_numbers(ended.iter().map(|one| (one.call, one.value, one.times)));
         let slice = self.own(); // calls of one sample are all of one batch
         let claimed = ended.into_iter().filter_map(|EndedCall { call, value, times }| {
             Some((self.claim(slice, &slice.calls[call])?, value, times))
@@ -75,9 +78,10 @@ impl Frame {
         }
     }
 
-    fn end(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, times: Times) {
+    fn end(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, status: Status, times: Times) {
         if std::mem::take(&mut self.pending[call]) {
             self.count(times);
+            self.trace_end(call, status, None, times);
             self.end_permit(call, Feedback::Ok);
             self.fill(call, cells, times);
             self.report_ended();
@@ -146,6 +150,7 @@ impl Frame {
             return;
         }
         self.count(times);
+        self.trace_end(call, failure.kind.status(), Some(&failure.reason), times);
         self.pass_on_failure(call, failure, times);
         self.report_ended();
     }
@@ -198,9 +203,10 @@ impl Frame {
     }
 
     /// Gives calls that were not started back to the scheduler, as they are.
-    pub fn give_back(&mut self, calls: Range<usize>) {
-        let calls = calls.filter(|call| std::mem::take(&mut self.pending[*call])).collect::<Vec<_>>();
+    pub fn give_back(&mut self, calls: impl IntoIterator<Item = usize>) {
+        let calls = calls.into_iter().filter(|call| std::mem::take(&mut self.pending[*call])).collect::<Vec<_>>();
         if !calls.is_empty() {
+            self.trace_given_back(calls.len());
             let freed = if calls.len() == self.pending.len() {
                 drop(self.permit.take());
                 std::mem::take(&mut self.in_hand)
@@ -229,6 +235,9 @@ impl Frame {
 
     /// Tells how many tokens a call used, before it is ended: for limits on tokens.
     pub fn used(&mut self, tokens: f64) {
+        if self.permit.is_none() {
+            self.owner.used_elsewhere(tokens);
+        }
         self.tokens = Some(tokens);
     }
 
@@ -282,6 +291,7 @@ impl Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         self.complete_ended();
+        self.trace_frame();
         let open: Vec<usize> = (0..self.pending.len()).filter(|call| self.pending[*call]).collect();
         let unfinished = self.returning(&open);
         // A permit that was not used is given back before there is another look for work.

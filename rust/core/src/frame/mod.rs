@@ -7,10 +7,12 @@
 //!   is a call of its own, with its own attempts and its own batch.
 //! - A frame that gave back all its calls frees its place, though a lane may still hold it.
 
+mod call_trace;
 mod completion;
 mod ended;
 mod owner;
 mod reports;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +26,9 @@ use crate::limits::{History, Permit};
 use crate::outcome::Status;
 use crate::payload::SharedPayload;
 use crate::report::NamedExtra;
+use call_trace::FrameTrace;
 use ended::EndedCalls;
-pub(crate) use owner::FrameOwner;
+pub(crate) use owner::{FrameOwner, LaneOwner};
 
 /// Calls handed to a lane.
 pub struct Frame {
@@ -59,6 +62,8 @@ pub struct Frame {
     /// the other the frame's end reports all.
     unreported: usize,
     report_every: usize,
+    /// Where the engine has a tracer.
+    trace: Option<Box<FrameTrace>>,
 }
 
 /// What the lanes have of a function.
@@ -82,6 +87,7 @@ impl Frame {
         let calls: usize = slices.iter().map(|slice| slice.calls.len()).sum();
         let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
         let in_hand = InHand { frames: 1, calls: pending.len() };
+        let trace = owner.tracer().map(FrameTrace::new);
         Self {
             id,
             owner,
@@ -102,6 +108,7 @@ impl Frame {
             in_hand,
             unreported: 0,
             report_every: usize::MAX,
+            trace,
         }
     }
 

@@ -10,10 +10,20 @@ use crate::grid::Claim;
 use crate::limits::Feedback;
 use crate::outcome::{Failure, Times};
 use crate::report::Usage;
+use crate::tracer::Tracer;
 
-/// The scheduler, as its frames and lanes see it. Nothing of this is called for each sample that
+/// Who gives a lane its frames, as the lane sees it.
+pub(crate) trait LaneOwner: Send + Sync {
+    /// Who is told what happens, if anybody.
+    fn tracer(&self) -> Option<&Arc<dyn Tracer>>;
+
+    /// Hands out frames until no lane with room has work waiting; here only one, if `brief`.
+    fn look_for_work(self: Arc<Self>, brief: bool);
+}
+
+/// The scheduler, as its frames see it. Nothing of this is called for each sample that
 /// gives a number: what frames complete is passed on by group.
-pub(crate) trait FrameOwner: Send + Sync {
+pub(crate) trait FrameOwner: LaneOwner {
     /// The calls of a function completed groups, in the grid where they stand.
     fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed);
 
@@ -70,6 +80,6 @@ pub(crate) trait FrameOwner: Send + Sync {
     /// Counts an outcome that found its call swept, or another attempt of it under way.
     fn count_late(&self);
 
-    /// Hands out frames until no lane with room has work waiting; here only one, if `brief`.
-    fn look_for_work(self: Arc<Self>, brief: bool);
+    /// Learns how many tokens a call used that runs without a permit: its limit is elsewhere.
+    fn used_elsewhere(&self, _tokens: f64) {}
 }

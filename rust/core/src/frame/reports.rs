@@ -14,6 +14,9 @@ impl Frame {
         if usage != Usage::default() {
             self.owner.count_usage(self.function, usage);
             self.share(usage).for_each(|(slice, part)| self.slices[slice].batch().count_usage(self.function, part));
+            if self.slices.iter().any(|slice| slice.batch().keeps_usage_by_sample()) {
+                self.keep_usage(call, usage);
+            }
         }
         if !extra.is_empty() {
             self.extra.entry(call).or_default().extend(extra);
@@ -33,6 +36,16 @@ impl Frame {
             let end = if last { all } else { start + slice.calls.len() as u64 };
             (number, usage.between(std::mem::replace(&mut start, end), end, all))
         })
+    }
+
+    /// Keeps what a call used by sample: each of them used as much as the others.
+    fn keep_usage(&self, call: usize, usage: Usage) {
+        let samples: Vec<(usize, usize)> = self.samples_by_slice(call).collect();
+        let all = samples.len().max(1) as u64;
+        for ((slice, sample), number) in samples.into_iter().zip(0..) {
+            let part = usage.between(number, number + 1, all);
+            self.slices[slice].batch().count_usage_of(self.function, sample, part);
+        }
     }
 
     /// Keeps what a call on samples of one batch reported, before they are completed.

@@ -12,8 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tracing::debug;
+
 use super::breaker::History;
-use super::rate_limiter::{CallEnd, Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
+use super::feedback::{CallEnd, Feedback};
+use super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
 use super::shared_file::{Locked, SharedFile};
 use super::warning::LimitWarning;
 use crate::sync::Mutex;
@@ -289,11 +292,24 @@ impl Limiter {
         self.breaker_open.load(Ordering::Relaxed)
     }
 
+    /// How many calls may be in flight now, where it bounds that: of one shared with other
+    /// processes as its rules say.
+    #[must_use]
+    pub fn allowed_concurrency(&self) -> Option<usize> {
+        let most = self.rules.concurrency?;
+        Some(match &self.state.lock().store {
+            Store::Own(rates) => rates.allowed_concurrency(&self.rules, most),
+            Store::Shared(_) => most,
+        })
+    }
+
     fn note(&self, state: &mut LimiterState, (open, silent): (bool, bool)) {
         state.breaker = BreakerSeen { open, silent };
         state.warned.open &= open;
         state.warned.silent &= silent;
-        self.breaker_open.store(open, Ordering::Relaxed);
+        if self.breaker_open.swap(open, Ordering::Relaxed) != open {
+            debug!(open, "circuit breaker of a limit");
+        }
     }
 }
 

@@ -8,16 +8,21 @@
 
 mod breaker;
 mod fairness;
+mod feedback;
 pub(crate) mod lease;
 mod limiter;
 mod nanoseconds;
+mod pauses;
 mod rate_limiter;
-pub(crate) mod shared_file;
+mod shared_file;
 #[cfg(test)]
 mod tests;
 mod warning;
+mod window;
 
 pub use breaker::{Attempt, Breaker, BreakerState, History, Signal};
+pub use feedback::Feedback;
 pub use limiter::{Acquired, Limit, Limiter, Permit};
-pub use rate_limiter::{Feedback, LONGEST_RETRY_AFTER, Rules, Tokens};
+pub use pauses::LONGEST_RETRY_AFTER;
+pub use rate_limiter::{Rules, Tokens};
 pub use warning::LimitWarning;

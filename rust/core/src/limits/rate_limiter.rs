@@ -8,12 +8,11 @@
 //!   one goes then, and as many more as were let through. No wait is longer than these rules
 //!   explain.
 
-use std::time::Duration;
-
-use super::breaker::{self, Attempt, Breaker, BreakerState, History, PATIENCE_NS, Signal};
+use super::breaker::{self, Attempt, Breaker, BreakerState};
+use super::feedback::{CallEnd, Feedback};
 use super::nanoseconds::{nanoseconds, real};
-use crate::clock::nanos;
-use crate::outcome::{Answer, Failure, FailureKind};
+use super::pauses::Pauses;
+use super::window::Window;
 
 const MINUTE_NS: f64 = 60e9;
 /// Share of an allowance that is used. The rest is room for the server's sliding window and
@@ -32,20 +31,6 @@ const RECOVERY_NS: f64 = 30e9;
 /// Rates recover only while there are answers: a pause between two of them counts up to this.
 const RECOVERY_STEP_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 600_000_000_000;
-/// What is believed of a `Retry-After`: rates are by the minute.
-pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
-/// The pause after a throttled call that does not say when to come again, and after the next ones.
-const FIRST_PAUSE_NS: u64 = 500_000_000;
-const LONGEST_PAUSE_NS: u64 = 8_000_000_000;
-/// Pauses in a row that a server may make shorter than the first of ours (`Retry-After: 0`).
-const BELIEVED: u64 = 2;
-/// Answers may take long, and refusals don't: a call after a pause that was not refused for so many
-/// times as long as refusals take was let through, between these bounds.
-const LET_THROUGH: u64 = 4;
-const SOONEST_LET_THROUGH_NS: u64 = 250_000_000;
-const LATEST_LET_THROUGH_NS: u64 = 60_000_000_000;
-/// So many calls in flight after a pause are as many as ever.
-const FULL_WINDOW: u64 = 1024;
 /// How much later another process may have read its clock and still got its turn first: on a busy
 /// machine, and on one that hardly moves.
 const STALE_NS: u64 = 1_000_000_000;
@@ -62,71 +47,6 @@ pub struct Rules {
     pub tpm: Option<f64>,
     /// Calls in flight.
     pub concurrency: Option<usize>,
-}
-
-/// What a call says about the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Feedback {
-    /// It answered, if only to refuse this request.
-    Ok,
-    /// Too many requests; come back after this time.
-    Throttled(Option<Duration>),
-    /// There was no connection to it.
-    NoConnection,
-    /// It answered 500 or above, or broke the connection.
-    Failed,
-    /// It did not answer in time.
-    TimedOut,
-    /// Nothing: the call was cancelled, or failed for reasons of its own.
-    Unknown,
-}
-
-impl Feedback {
-    /// What a failed attempt says about the endpoint.
-    #[must_use]
-    pub fn of(failure: &Failure) -> Self {
-        match (failure.kind, failure.answer) {
-            (FailureKind::Timeout, Some(Answer::Unreachable)) => Self::NoConnection,
-            (FailureKind::Timeout, _) => Self::TimedOut,
-            (FailureKind::Error, Some(Answer::Status(429))) => Self::Throttled(failure.retry_after),
-            // "Overloaded, come back": it is not down.
-            (FailureKind::Error, Some(Answer::Status(500..))) if failure.retry_after.is_some() => {
-                Self::Throttled(failure.retry_after)
-            }
-            (FailureKind::Error, Some(Answer::Unreachable)) => Self::NoConnection,
-            (FailureKind::Error, Some(Answer::Status(500..) | Answer::Broken)) => Self::Failed,
-            (FailureKind::Error, Some(Answer::Status(_))) => Self::Ok,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// The same for a circuit breaker.
-    #[must_use]
-    pub const fn signal(self) -> Signal {
-        match self {
-            Self::Ok | Self::Throttled(_) => Signal::Answered,
-            Self::NoConnection => Signal::NoConnection,
-            Self::Failed => Signal::Failed,
-            Self::TimedOut => Signal::TimedOut,
-            Self::Unknown => Signal::Nothing,
-        }
-    }
-
-    /// Whether the endpoint may be to blame.
-    #[must_use]
-    pub const fn is_endpoint_error(self) -> bool {
-        matches!(self, Self::NoConnection | Self::Failed | Self::TimedOut)
-    }
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CallEnd {
-    pub feedback: Feedback,
-    /// Tokens that it used, if it reported them.
-    pub tokens: Option<f64>,
-    /// Of its earlier attempts.
-    pub history: History,
 }
 
 /// Tokens of a call, before it is made.
@@ -177,18 +97,8 @@ pub struct RateLimiter {
     factor: f64,
     lowered_ns: u64,
     raised_ns: u64,
-    /// Nothing goes before this: a server's `Retry-After`, or a pause.
-    retry_after_ns: u64,
-    /// Pauses since the last answer, and when the first one began.
-    pauses: u64,
-    throttled_since_ns: u64,
-    /// Calls in flight that may be since the last pause, 0 for all; those that are, and when the
-    /// last of them was sent.
-    window: u64,
-    window_in_flight: u64,
-    window_sent_ns: u64,
-    /// How long refusals took lately, the longest weighing most.
-    refusal_ns: u64,
+    pauses: Pauses,
+    window: Window,
     breaker: Breaker,
 }
 
@@ -202,13 +112,8 @@ impl Default for RateLimiter {
             factor: 1.0,
             lowered_ns: 0,
             raised_ns: 0,
-            retry_after_ns: 0,
-            pauses: 0,
-            throttled_since_ns: 0,
-            window: 0,
-            window_in_flight: 0,
-            window_sent_ns: 0,
-            refusal_ns: 0,
+            pauses: Pauses::default(),
+            window: Window::default(),
             breaker: Breaker::default(),
         }
     }
@@ -221,10 +126,9 @@ impl RateLimiter {
             until_ns: until_ns.min(now_ns.saturating_add(LONGEST_NS)),
             on_release: false,
         };
-        if self.retry_after_ns > now_ns {
-            let throttled_ns = now_ns.saturating_sub(self.throttled_since_ns);
-            let patient = self.pauses == 0 || throttled_ns < PATIENCE_NS;
-            return if patient { wait(self.retry_after_ns) } else { Decision::Throttled(throttled_ns) };
+        if self.pauses.until_ns > now_ns {
+            let hopeless_ns = self.pauses.hopeless_ns(now_ns);
+            return hopeless_ns.map_or_else(|| wait(self.pauses.until_ns), Decision::Throttled);
         }
         let breaker = self.breaker.state(now_ns);
         match breaker {
@@ -236,7 +140,7 @@ impl RateLimiter {
         if rules.concurrency.is_some_and(|most| in_flight >= self.allowed_concurrency(rules, most)) {
             return Decision::Wait { until_ns: u64::MAX, on_release: true };
         }
-        if let Some(until_ns) = self.window_full(now_ns) {
+        if let Some(until_ns) = self.window.full_until_ns(now_ns) {
             return Decision::Wait { until_ns, on_release: true };
         }
         // At most one interval away, if it was this rate that put it there; another process may
@@ -261,9 +165,7 @@ impl RateLimiter {
         // Counted from now: idle time is not saved up for a burst.
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
-        if self.window > 0 {
-            (self.window_in_flight, self.window_sent_ns) = (self.window_in_flight.saturating_add(1), now_ns);
-        }
+        self.window.send(now_ns);
         let trial = breaker == BreakerState::Trial;
         if trial {
             self.breaker.start_trial(now_ns);
@@ -293,13 +195,13 @@ impl RateLimiter {
             self.mean_tokens = (known * 0.9 + tokens * 0.1).max(1.0);
         }
         self.leave_window(grant);
-        if !matches!(feedback, Feedback::Throttled(_)) && grant.sent_ns >= self.retry_after_ns && self.window > 0 {
-            self.widen(1);
+        if !matches!(feedback, Feedback::Throttled(_)) && self.pauses.is_after(grant.sent_ns) {
+            self.window.widen(1);
         }
         match feedback {
             Feedback::Ok => {
-                self.pauses = if grant.sent_ns >= self.lowered_ns { 0 } else { self.pauses };
                 if grant.sent_ns >= self.lowered_ns {
+                    self.pauses.count = 0;
                     let since_ns = self.raised_ns.max(self.lowered_ns);
                     let step_ns = now_ns.saturating_sub(since_ns).min(RECOVERY_STEP_NS);
                     self.factor = (self.factor + real(step_ns) / RECOVERY_NS).min(1.0);
@@ -307,19 +209,21 @@ impl RateLimiter {
                 }
             }
             Feedback::Throttled(retry_after) => {
-                let took_ns = now_ns.saturating_sub(grant.sent_ns);
-                self.refusal_ns = took_ns.max(self.refusal_ns - self.refusal_ns / 8);
+                self.window.refused(now_ns.saturating_sub(grant.sent_ns));
                 // A call that was sent before the rates were lowered says nothing of the new ones.
                 if grant.sent_ns >= self.lowered_ns {
                     // Without rates, refusals while it pauses say no more than the first one.
-                    if self.pauses == 0 || has_rates(rules) {
+                    if self.pauses.count == 0 || has_rates(rules) {
                         let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
                         self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
                     }
                     self.lowered_ns = now_ns.max(grant.sent_ns) + 1;
-                    self.pause(rules, now_ns, retry_after, random);
-                } else if let Some(after) = retry_after.filter(|after| !after.is_zero()) {
-                    self.wait_until(now_ns.saturating_add(nanos(after.min(LONGEST_RETRY_AFTER))));
+                    self.pauses.begin(now_ns, retry_after, random);
+                    if !has_rates(rules) {
+                        self.window.narrow();
+                    }
+                } else if let Some(after) = retry_after {
+                    self.pauses.prolong(now_ns, after);
                 }
             }
             Feedback::NoConnection | Feedback::Failed | Feedback::TimedOut | Feedback::Unknown => {}
@@ -328,53 +232,10 @@ impl RateLimiter {
         self.breaker.record(attempt, feedback.signal(), now_ns, in_flight, random)
     }
 
-    /// Lets nothing through for as long as the server says, or for longer each time; without rates
-    /// one call goes then.
-    fn pause(&mut self, rules: &Rules, now_ns: u64, retry_after: Option<Duration>, random: f64) {
-        let longest_ns = FIRST_PAUSE_NS.saturating_mul(1 << self.pauses.min(10)).min(LONGEST_PAUSE_NS);
-        let own_ns = nanoseconds(real(longest_ns) * (0.5 + random / 2.0));
-        let pause_ns = match retry_after.map(|after| nanos(after.min(LONGEST_RETRY_AFTER))) {
-            None => own_ns,
-            // Its word was too short so often that calls would use up their attempts at once.
-            Some(after_ns) if self.pauses >= BELIEVED && after_ns < FIRST_PAUSE_NS => after_ns.max(own_ns),
-            Some(after_ns) => after_ns,
-        };
-        self.throttled_since_ns = if self.pauses == 0 { now_ns } else { self.throttled_since_ns };
-        self.pauses = self.pauses.saturating_add(1);
-        self.wait_until(now_ns.saturating_add(pause_ns));
-        if !has_rates(rules) {
-            (self.window, self.window_in_flight) = (1, 0);
-        }
-    }
-
-    /// Until when the window is full, if it is. It doubles once its calls were let through.
-    fn window_full(&mut self, now_ns: u64) -> Option<u64> {
-        if self.window == 0 || self.window_in_flight < self.window {
-            return None;
-        }
-        let after_ns = self.refusal_ns.saturating_mul(LET_THROUGH);
-        let after_ns = after_ns.clamp(SOONEST_LET_THROUGH_NS, LATEST_LET_THROUGH_NS);
-        let until_ns = self.window_sent_ns.saturating_add(after_ns);
-        if until_ns > now_ns {
-            return Some(until_ns);
-        }
-        self.widen(self.window_in_flight);
-        None
-    }
-
-    const fn widen(&mut self, by: u64) {
-        let window = self.window.saturating_add(by);
-        self.window = if window <= FULL_WINDOW { window } else { 0 };
-    }
-
-    fn wait_until(&mut self, until_ns: u64) {
-        self.retry_after_ns = self.retry_after_ns.max(until_ns);
-    }
-
     /// A call has ended; those that were sent before the last pause are not of its window.
     const fn leave_window(&mut self, grant: Grant) {
-        if grant.sent_ns >= self.retry_after_ns {
-            self.window_in_flight = self.window_in_flight.saturating_sub(1);
+        if self.pauses.is_after(grant.sent_ns) {
+            self.window.leave();
         }
     }
 
@@ -410,8 +271,8 @@ impl RateLimiter {
             self.tokens_ns,
             self.lowered_ns,
             self.raised_ns,
-            self.retry_after_ns,
-            self.window_sent_ns,
+            self.pauses.until_ns,
+            self.window.sent_ns,
             self.breaker.failing_since_ns,
             self.breaker.open_until_ns,
             self.breaker.answered_ns,
@@ -425,15 +286,13 @@ impl RateLimiter {
     /// Brings what a process wrote whose clock was read a little later into bounds.
     pub fn clamp(&mut self, now_ns: u64) {
         let soon_ns = now_ns.saturating_add(LONGEST_NS);
-        for ns in [&mut self.requests_ns, &mut self.tokens_ns, &mut self.retry_after_ns] {
+        for ns in [&mut self.requests_ns, &mut self.tokens_ns, &mut self.pauses.until_ns] {
             *ns = (*ns).min(soon_ns);
         }
-        for ns in [&mut self.lowered_ns, &mut self.raised_ns, &mut self.throttled_since_ns, &mut self.window_sent_ns] {
+        for ns in [&mut self.lowered_ns, &mut self.raised_ns, &mut self.pauses.since_ns] {
             *ns = (*ns).min(now_ns);
         }
-
-        self.window = self.window.min(FULL_WINDOW);
-        self.refusal_ns = self.refusal_ns.min(LATEST_LET_THROUGH_NS);
+        self.window.clamp(now_ns);
         self.breaker.clamp(now_ns, soon_ns);
         self.factor = if self.factor.is_nan() { 1.0 } else { self.factor.clamp(LEAST_FACTOR, 1.0) };
         for number in [&mut self.mean_tokens, &mut self.tpm] {
@@ -498,23 +357,22 @@ impl RateLimiter {
             self.factor.to_bits(),
             self.lowered_ns,
             self.raised_ns,
-            self.retry_after_ns,
+            self.pauses.until_ns,
             self.tpm.to_bits(),
-            self.pauses,
-            self.throttled_since_ns,
-            self.window,
-            self.window_in_flight,
-            self.window_sent_ns,
-            self.refusal_ns,
+            self.pauses.count,
+            self.pauses.since_ns,
+            self.window.most,
+            self.window.in_flight,
+            self.window.sent_ns,
+            self.window.refusal_ns,
         ]);
         breaker.copy_from_slice(&self.breaker.to_words());
         words
     }
 
     pub(super) fn from_words(words: [u64; WORDS]) -> Self {
-        let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, retry_after_ns, tpm, rest @ ..] =
-            words;
-        let [pauses, throttled_since_ns, window, window_in_flight, window_sent_ns, refusal_ns, breaker @ ..] = rest;
+        let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, until_ns, tpm, rest @ ..] = words;
+        let [count, since_ns, most, in_flight, sent_ns, refusal_ns, breaker @ ..] = rest;
         Self {
             requests_ns,
             tokens_ns,
@@ -522,14 +380,9 @@ impl RateLimiter {
             factor: f64::from_bits(factor),
             lowered_ns,
             raised_ns,
-            retry_after_ns,
             tpm: f64::from_bits(tpm),
-            pauses,
-            throttled_since_ns,
-            window,
-            window_in_flight,
-            window_sent_ns,
-            refusal_ns,
+            pauses: Pauses { until_ns, count, since_ns },
+            window: Window { most, in_flight, sent_ns, refusal_ns },
             breaker: Breaker::from_words(breaker),
         }
     }

@@ -1,31 +1,24 @@
 //! A rate limiter in a file, for all processes of a host that name one key, used under a lock.
 //! Layout: `u64` magic, boot, checksum, 24 of the rate limiter, number of leases, 8 per lease.
 //!
-//! - The lock is the kernel's, ends with its process, and is held for microseconds.
 //! - Calls in flight of a dead process are free again: leases are checked when nothing is left.
 //! - A file of another boot or version, or with impossible contents, starts anew.
-//! - Folder and file are private to this user; links are not followed.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
 
 use super::fairness::{SAY_AGAIN_NS, TURN_NS, WAITS_NS, least_served, served_so_far, yields_place, yields_turn_until};
 use super::lease::{self, Lease};
 use super::rate_limiter::{self, RateLimiter, Rules};
+use crate::locked_file::{LockedFile, boot, checksum, words, write};
 
 /// "GUERDON" and the version of the layout, which the file's name has too (`limits.py`).
 const MAGIC: u64 = 0x4755_4552_444F_4E05;
 const HEAD: usize = 3 + rate_limiter::WORDS + 1;
 /// Engines that can share a key.
 const MOST_ENGINES: usize = 1024;
-/// How often a lock that is taken is tried before its user is told to ask again.
-const LOCK_TRIES: u32 = 40;
 /// How often, and after which pause, `leave` tries.
 const LEAVE_TRIES: u32 = 200;
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
@@ -37,9 +30,7 @@ const CHECK_LEASES_NS: u64 = 200_000_000;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SharedFile {
-    path: PathBuf,
-    /// Opened with the first use, and again when it was removed.
-    file: Option<File>,
+    file: LockedFile,
     boot: u64,
     me: Lease,
     /// The slot of its lease, at the last use.
@@ -149,8 +140,7 @@ impl Locked {
 impl SharedFile {
     pub(super) fn new(path: &Path) -> Self {
         Self {
-            path: path.to_owned(),
-            file: None,
+            file: LockedFile::new(path),
             boot: boot(),
             me: Lease::new(),
             slot: 0,
@@ -163,28 +153,14 @@ impl SharedFile {
 
     /// Does something with the limiter under the lock; `None` if another process has it just now.
     pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<Option<R>> {
-        let file = match self.file.take() {
-            Some(file) if self.still_exists(&file, now_ns)? => file,
-            _ => open(&self.path)?,
-        };
-        if !lock(&file)? {
-            self.file = Some(file);
-            return Ok(None);
+        let check_due = now_ns.saturating_sub(self.file_checked_ns) >= CHECK_FILE_NS;
+        if check_due {
+            self.file_checked_ns = now_ns;
         }
+        let Some(file) = self.file.lock(check_due)? else { return Ok(None) };
         let done = self.use_locked(&file, now_ns, work);
-        let unlocked = flock(&file, FlockOperation::Unlock);
-        self.file = Some(file);
-        unlocked?;
+        self.file.unlock(file)?;
         done.map(Some)
-    }
-
-    /// Whether the file still has its name; checked now and then.
-    fn still_exists(&mut self, file: &File, now_ns: u64) -> io::Result<bool> {
-        if now_ns.saturating_sub(self.file_checked_ns) < CHECK_FILE_NS {
-            return Ok(true);
-        }
-        self.file_checked_ns = now_ns;
-        Ok(file.metadata()?.nlink() > 0)
     }
 
     /// Gives up its slot in the file. Where that fails, the slot is free when the process has
@@ -196,7 +172,7 @@ impl SharedFile {
     /// `leave`, with something else to do until the next try.
     pub(super) fn leave_after(&mut self, mut wait: impl FnMut()) {
         for _ in 0..LEAVE_TRIES {
-            if self.file.is_none()
+            if !self.file.is_open()
                 || !matches!(self.with(u64::MAX, |locked| locked.leases[locked.me] = Lease::default()), Ok(None))
             {
                 return;
@@ -233,9 +209,7 @@ impl SharedFile {
             .chain([locked.leases.len() as u64])
             .chain(locked.leases.iter().flat_map(|lease| lease.to_words()))
             .collect();
-        let head = [MAGIC, self.boot, checksum(&numbers)];
-        let bytes: Vec<u8> = head.into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect();
-        file.write_all_at(&bytes, 0)?;
+        write(file, MAGIC, self.boot, &numbers)?;
         Ok(done)
     }
 
@@ -286,61 +260,9 @@ impl SharedFile {
             return Ok(slot);
         }
         if locked.leases.len() >= MOST_ENGINES {
-            return Err(io::Error::other(format!("{MOST_ENGINES} engines share {}", self.path.display())));
+            return Err(io::Error::other(format!("{MOST_ENGINES} engines share {}", self.file.path().display())));
         }
         locked.leases.push(me);
         Ok(locked.leases.len() - 1)
     }
-}
-
-/// Takes the lock if it is free, or gets free within microseconds.
-pub(crate) fn lock(file: &File) -> io::Result<bool> {
-    for _ in 0..LOCK_TRIES {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => std::hint::spin_loop(),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(false)
-}
-
-/// Tells a file that was written as a whole from one that was not, or not by us.
-pub(crate) fn checksum(numbers: &[u64]) -> u64 {
-    let mix = |sum: u64, number: &u64| (sum ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-    numbers.iter().fold(numbers.len() as u64, mix)
-}
-
-/// As many numbers as there are, up to `count`.
-pub(crate) fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
-    let mut bytes = vec![0; count * 8];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], (offset + filled) as u64) {
-            Ok(0) => break,
-            Ok(more) => filled += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(bytes[..filled].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
-}
-
-/// Opens or makes the file.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    if std::fs::symlink_metadata(folder)?.uid() != rustix::process::geteuid().as_raw() {
-        let problem = format!("{} belongs to another user", folder.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
-    }
-    let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
-}
-
-/// Tells boots of the machine apart, whose clocks begin anew; 0 where that can't be had.
-pub(crate) fn boot() -> u64 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-    u64::from_str_radix(&digits, 16).unwrap_or(0)
 }

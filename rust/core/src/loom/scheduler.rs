@@ -35,6 +35,19 @@ pub(super) struct Holding {
 }
 
 impl Holding {
+    /// Places for so many frames, of so many calls each.
+    pub(super) fn new(places: usize, calls: usize) -> Self {
+        Self {
+            places,
+            calls,
+            held: Mutex::new(Vec::new()),
+            running: AtomicBool::new(false),
+            overrun: AtomicBool::new(false),
+            started: AtomicUsize::new(0),
+            shares_threads: false,
+        }
+    }
+
     pub(super) fn take(&self) -> Option<Frame> {
         self.held.lock().pop()
     }
@@ -116,15 +129,7 @@ impl SchedulerModel {
     }
 
     fn with_lane(places: usize, calls: usize, shares_threads: bool, functions: Vec<Function>) -> Arc<Self> {
-        let lane = Arc::new(Holding {
-            places,
-            calls,
-            held: Mutex::new(Vec::new()),
-            running: AtomicBool::new(false),
-            overrun: AtomicBool::new(false),
-            started: AtomicUsize::new(0),
-            shares_threads,
-        });
+        let lane = Arc::new(Holding { shares_threads, ..Holding::new(places, calls) });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
         let scheduler = Scheduler::start(runtime.handle(), Clock::start(), functions, lanes);

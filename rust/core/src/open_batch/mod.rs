@@ -215,6 +215,11 @@ impl OpenBatch {
         state.since_ns.get(samples).and_then(|since| since.iter().max().copied()).unwrap_or(0)
     }
 
+    /// When the last sample so far came; 0 before.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.state.lock().since_ns.iter().max().copied().unwrap_or(0)
+    }
+
     /// When the first sample of a group came; 0 before.
     pub(crate) fn begun_ns(&self, group: usize) -> u64 {
         let state = self.state.lock();

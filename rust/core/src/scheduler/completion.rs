@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tracing::debug;
+
 use crate::batch::{Batch, Completed};
 use crate::call::{Call, Cause};
 use crate::function::{FunctionId, Shape};
@@ -56,6 +58,18 @@ impl SchedulerCore {
                 swept = Some(cause);
             } else if let Some(again) = retry::decide(policy, &call, &failure, now_ns, expires_ns, fastrand::f64()) {
                 batch.count_retry(function, again.deferred);
+                // Not the reason: it may have texts of the user's in it.
+                let (kind, wait_ms) = (failure.kind, again.due_ns.saturating_sub(now_ns) / 1_000_000);
+                let (sample, attempt, name) = (call.first, call.attempt, &*self.function(function).name);
+                debug!(
+                    function = name,
+                    batch = batch.id(),
+                    sample,
+                    attempt,
+                    ?kind,
+                    wait_ms,
+                    "attempt failed, tried again"
+                );
                 call.suspect = again.suspect;
                 call.deferred = call.deferred.saturating_add(again.deferred.into());
                 call.attempt = claim.reopen();
@@ -174,16 +188,29 @@ impl SchedulerCore {
     fn groups_complete(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, groups: &[usize]) {
         if !finish && batch.stage(function).is_some() {
             groups.iter().for_each(|group| self.scores_complete(batch, function, *group));
-        } else if batch.announce(groups) {
+            return;
+        }
+        if let Some(observers) = self.observers.get().filter(|_| !groups.is_empty()) {
+            // Before the batch may be done, and its payload released.
+            observers.iter().for_each(|observer| observer.groups_completed(batch, groups));
+        }
+        if batch.announce(groups) {
             self.forget(batch);
         }
     }
 
     /// Lets a batch go that is done.
     pub(super) fn forget(&self, batch: &Batch) {
-        let SchedulerState { works, timers, .. } = &mut *self.state.lock();
-        works.remove(batch.id());
-        timers.forget(batch.id());
+        debug!(batch = batch.id(), elapsed_ms = batch.elapsed_ns() / 1_000_000, "batch ended");
+        let known = {
+            let SchedulerState { works, timers, ended, .. } = &mut *self.state.lock();
+            *ended += 1;
+            timers.forget(batch.id());
+            works.remove(batch.id()).is_some()
+        };
+        if known {
+            self.trace_done(batch);
+        }
     }
 
     /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it

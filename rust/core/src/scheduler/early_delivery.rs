@@ -1,7 +1,8 @@
-//! Groups that are delivered before their calls have ended, by a quorum or a timeout of their own.
+//! Groups that are delivered before their calls have ended, by a quorum or a timeout of their own,
+//! or because nobody waits for them any more.
 //!
-//! - The open calls of the group's samples end, also those never made, and with a timeout its group
-//!   calls. The call of a batch function goes on: it belongs to no group alone.
+//! - The open calls of the group's samples end, also those never made, and but for a quorum its
+//!   group calls. The call of a batch function goes on: it belongs to no group alone.
 //! - `finish_group` runs afterwards, with the scores that exist. It needs a whole group: a quorum
 //!   waits for all samples; where a timeout finds some missing, its cells end with the others.
 //! - A group is marked under the lock before its calls are swept: no failed attempt gets another.
@@ -25,7 +26,7 @@ impl SchedulerCore {
         cause: &Cause,
     ) {
         let (status, note) = cause.end();
-        let timeout = *cause == Cause::GroupTimeout;
+        let whole = cause.ends_group_calls();
         for group in groups {
             {
                 let _state = self.state.lock();
@@ -37,7 +38,7 @@ impl SchedulerCore {
             for (function, spec) in self.functions.iter().enumerate() {
                 let span = match spec.shape {
                     Shape::Sample => 1,
-                    Shape::Group if timeout => batch.group_size(),
+                    Shape::Group if whole => batch.group_size(),
                     Shape::Group | Shape::Batch => continue,
                 };
                 if spec.finish && !batch.is_whole(group) {

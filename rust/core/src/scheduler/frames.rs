@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tracing::warn;
+
 use crate::batch::{Batch, Completed};
 use crate::call::{Call, Cause};
-use crate::frame::{FrameOwner, InHand};
+use crate::frame::{FrameOwner, InHand, LaneOwner};
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -12,6 +14,17 @@ use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::scheduler::state::SchedulerCore;
 use crate::sync::Ordering;
+use crate::tracer::Tracer;
+
+impl LaneOwner for SchedulerCore {
+    fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+        self.tracer.get()
+    }
+
+    fn look_for_work(self: Arc<Self>, brief: bool) {
+        self.hand_out(if brief { 1 } else { usize::MAX });
+    }
+}
 
 impl FrameOwner for SchedulerCore {
     fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed) {
@@ -50,6 +63,7 @@ impl FrameOwner for SchedulerCore {
             && let Some(warning) = limiter.note_error(feedback, why)
             && let Some(listener) = self.limit_listener.get()
         {
+            warn!(function = &*self.function(function).name, ?warning, "endpoint in trouble");
             listener(function, warning, why);
         }
     }
@@ -65,6 +79,7 @@ impl FrameOwner for SchedulerCore {
         {
             let mut state = self.state.lock();
             state.freed(function, freed);
+            state.ended += 1;
             self.released(&mut state, function);
             state.estimates[function].learn(run_ns, ran);
             state.take_back(function, unfinished);
@@ -88,6 +103,7 @@ impl FrameOwner for SchedulerCore {
         {
             let mut state = self.state.lock();
             state.freed(function, InHand { frames: 0, calls });
+            state.ended += 1;
             state.estimates[function].learn(run_ns, ran);
             // Most of the time nothing waits, or there is enough with the lane.
             let share = self.concurrent_calls(function, state.estimates[function]);
@@ -109,9 +125,5 @@ impl FrameOwner for SchedulerCore {
 
     fn count_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn look_for_work(self: Arc<Self>, brief: bool) {
-        self.hand_out(if brief { 1 } else { usize::MAX });
     }
 }

@@ -17,6 +17,7 @@ mod due;
 mod early_delivery;
 mod frames;
 mod gather;
+mod loads;
 mod order;
 mod pump;
 mod queue;
@@ -24,6 +25,7 @@ mod retry;
 mod shared_calls;
 mod sharing;
 mod split;
+mod stalls;
 mod state;
 mod throttled;
 mod timers;
@@ -36,25 +38,30 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tracing::debug;
 
 use crate::batch::{Batch, BatchSpec};
 use crate::call::Cause;
 use crate::clock::{Clock, nanos};
-use crate::frame::FrameOwner;
+use crate::frame::LaneOwner;
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, LaneWaker};
 use crate::limits::LimitWarning;
+use crate::observer::BatchObserver;
 use crate::open_batch::{Added, IncompleteGroups};
 use crate::payload::Payload;
 use crate::report::Usage;
 use crate::sync::Ordering;
 use crate::task::spawn_restarted;
+use crate::tracer::Tracer;
 use crate::wake::no_descriptor;
 use call_counts::CallCounters;
 pub use call_counts::CallCounts;
 use due::keep_time;
+pub use loads::{FunctionLoad, Loads};
 use queue::Work;
 pub use retry::RequestAttempts;
 use state::SchedulerCore;
@@ -77,7 +84,7 @@ impl Scheduler {
     #[must_use]
     pub fn start(runtime: &Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
         let inner = Arc::new(SchedulerCore::new(runtime.clone(), clock, functions, lanes));
-        let owner: Arc<dyn FrameOwner> = inner.clone();
+        let owner: Arc<dyn LaneOwner> = inner.clone();
         for lane in &inner.lanes {
             lane.attach(LaneWaker::new(&owner, lane.shares_threads()));
         }
@@ -92,10 +99,33 @@ impl Scheduler {
         let _ = self.inner.limit_listener.set(Box::new(listener));
     }
 
+    /// Has `report` called, on a thread of the runtime, when calls are with the lanes and none has
+    /// ended for so long, and again each time that this has doubled.
+    pub fn watch_stalls(&self, after: Duration, report: impl Fn(Duration) + Send + Sync + 'static) {
+        let (core, report) = (Arc::downgrade(&self.inner), Arc::new(report));
+        spawn_restarted(&self.inner.runtime, move || stalls::watch(core.clone(), after, report.clone()));
+    }
+
     /// Sets who takes a payload that nobody holds any more, on any thread (payload-1). Only the
     /// first one counts.
     pub fn on_payload_release(&self, listener: impl Fn(Box<dyn Payload>) + Send + Sync + 'static) {
         self.inner.releases.listen(listener);
+    }
+
+    /// Sets who learns of groups that are complete. Only the first call counts.
+    pub fn observe(&self, observers: Vec<Arc<dyn BatchObserver>>) {
+        let _ = self.inner.observers.set(observers);
+    }
+
+    /// Sets who is told what happens, before the first batch. Only the first one counts.
+    pub fn trace(&self, tracer: Arc<dyn Tracer>) {
+        let _ = self.inner.tracer.set(tracer);
+    }
+
+    /// What waits and what runs, for a tracer's counters; `None` once the engine is gone.
+    pub fn loads(&self) -> impl Fn() -> Option<Loads> + Send + 'static + use<> {
+        let inner = Arc::downgrade(&self.inner);
+        move || inner.upgrade().map(|inner| inner.loads())
     }
 
     /// Takes a batch on and returns at once. On a closed engine its cells are cancelled.
@@ -112,6 +142,9 @@ impl Scheduler {
         if batch.is_done() {
             return Ok(batch);
         }
+        let (samples, group_size) = (batch.samples(), batch.group_size());
+        debug!(batch = id, samples, group_size, functions = inner.functions.len(), "batch submitted");
+        inner.trace_submitted(&batch);
         let work = Work::new(batch.clone());
         {
             let mut state = inner.state.lock();
@@ -162,12 +195,22 @@ impl Scheduler {
 
     /// Ends what is open of a batch as cancelled; an open one takes no more samples.
     pub fn cancel(&self, batch: &Arc<Batch>, reason: &str) {
+        debug!(batch = batch.id(), "batch cancelled");
         self.inner.complete_ended();
         self.inner.end_open(batch, None, &Cause::Cancelled(reason.to_owned()));
     }
 
+    /// Ends what is open of one group as cancelled, in a batch whose delivery is `cancellable`.
+    pub fn cancel_group(&self, batch: &Arc<Batch>, group: usize, reason: &str) {
+        debug_assert!(batch.delivery().cancellable, "its calls were queued as if no group could end early");
+        debug!(batch = batch.id(), group, "group cancelled");
+        self.inner.complete_ended();
+        self.inner.deliver_early(batch, [group], &Cause::Cancelled(reason.to_owned()));
+    }
+
     /// Cancels all batches and ends the lanes. May be called more than once.
     pub async fn close(&self) {
+        debug!("engine closes");
         self.inner.cancel_all("the engine was closed");
         // All at once: one that cannot end must not keep the others.
         let mut closing: Vec<_> = self.inner.lanes.iter().map(|lane| lane.close()).collect();
@@ -212,6 +255,18 @@ impl Scheduler {
             batches.iter().map(of).sum()
         };
         (0..self.inner.functions.len()).map(open).collect()
+    }
+
+    /// Calls that the lanes have, per function.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> Vec<usize> {
+        self.inner.state.lock().in_flight.iter().map(|in_hand| in_hand.calls).collect()
+    }
+
+    /// Whether the circuit breaker of each function's limit is open; `None` of those without one.
+    #[must_use]
+    pub fn open_breakers(&self) -> Vec<Option<bool>> {
+        self.inner.limiters.iter().map(|limiter| Some(limiter.as_ref()?.breaker_is_open())).collect()
     }
 
     /// What each function used since the start.

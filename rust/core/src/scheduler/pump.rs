@@ -10,6 +10,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use tracing::{trace, warn};
+
 use crate::batch::Batch;
 use crate::batch_slice::TakenCalls;
 use crate::call::{Call, CallKind, Cause};
@@ -111,6 +113,8 @@ impl SchedulerCore {
     }
 
     fn run(self: &Arc<Self>, lane: &dyn Lane, frame: Frame) {
+        let (name, calls) = (&*frame.function().name, frame.len());
+        trace!(function = name, frame = frame.id(), batch = frame.batch().id(), calls, "frame handed out");
         // Most frames have one slice: nothing is allocated for them.
         let mut slices = frame.slices().iter().map(|slice| slice.batch().id());
         let (first, others) = (slices.next(), slices.collect::<Vec<u64>>());
@@ -118,6 +122,7 @@ impl SchedulerCore {
         // The calls of a frame that a panic dropped are back in their queue: handing them out again
         // could go on for ever.
         if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
+            warn!(function, "a lane panicked");
             let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
             let batches: Vec<Arc<Batch>> = {
                 let state = self.state.lock();
@@ -282,6 +287,8 @@ impl SchedulerCore {
                         Acquired::Permit(_) => {}
                         Acquired::Wait { until_ns, on_release } => {
                             throttled[function].until(until_ns, on_release);
+                            let wait_ms = until_ns.saturating_sub(now_ns) / 1_000_000;
+                            trace!(function = &*self.functions[function].name, wait_ms, "held back by its limit");
                             free[function] = throttled[function].is_over(now_ns);
                             if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
                                 self.timers_changed.notify_one();

@@ -55,6 +55,12 @@ impl Queue {
         self.closed.is_none() && (came_back || !self.arrived.is_empty() || self.cursor < samples)
     }
 
+    /// Calls that stand in it, of `span` samples each.
+    pub(crate) fn waiting(&self, samples: usize, span: usize) -> usize {
+        let fresh = samples.saturating_sub(self.cursor).div_ceil(span.max(1));
+        if self.closed.is_some() { 0 } else { self.returned.len() + self.arrived.len() + self.retried.len() + fresh }
+    }
+
     /// Sample at which the next call begins.
     pub(crate) fn position(&self, samples: usize) -> usize {
         let retried = self.retried.front().filter(|_| !self.has_first(samples)).map(|(_, call)| call);

@@ -11,6 +11,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use tracing::debug;
+
 use crate::batch::{Batch, Record};
 use crate::call::{Call, Cause};
 use crate::function::FunctionId;
@@ -112,6 +114,13 @@ impl SchedulerCore {
                 None => calls.push(Call::fresh(sample)),
             }
         }
+        debug!(
+            function = &*self.function(function).name,
+            batch = batch.id(),
+            hits,
+            keys = keys.len(),
+            "cache looked up"
+        );
         self.call_counts[function].count_lookups(hits, keys.len() as u64 - hits);
         calls
     }

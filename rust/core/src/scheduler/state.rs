@@ -13,6 +13,7 @@ use crate::frame::InHand;
 use crate::function::{Function, FunctionId};
 use crate::lane::{CallsRun, Lane};
 use crate::limits::{LimitWarning, Limiter};
+use crate::observer::BatchObserver;
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
 use crate::scheduler::call_counts::CallCounters;
@@ -22,6 +23,7 @@ use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
 use crate::scheduler::works::Works;
 use crate::sync::{AtomicU64, Mutex};
+use crate::tracer::Tracer;
 
 /// How many fresh calls go before one that is tried again: at least so many, and so many times
 /// those that may be in flight. A batch of that size has its retries at its end, and no sample of a
@@ -53,6 +55,10 @@ pub(super) struct SchedulerCore {
     pub(super) releases: Arc<PayloadRelease>,
     /// Called with what to warn of. Written once, before the first batch.
     pub(super) limit_listener: OnceLock<LimitListener>,
+    /// Who learns of completed groups. Written once, before the first batch.
+    pub(super) observers: OnceLock<Vec<Arc<dyn BatchObserver>>>,
+    /// Told what happens. Written once, before the first batch.
+    pub(super) tracer: OnceLock<Arc<dyn Tracer>>,
 }
 
 /// Takes a function, what to warn of, and the reason of its last call that failed.
@@ -66,6 +72,8 @@ pub(super) struct SchedulerState {
     /// Per function: until when its limit lets nothing through.
     pub(super) throttled: Vec<Throttled>,
     pub(super) timers: Timers,
+    /// Frames, and calls of frames that go on, that have ended; batches that are done.
+    pub(super) ended: u64,
     pub(super) last_batch: u64,
     pub(super) last_frame: u64,
     /// Parts of calls that were split.
@@ -89,6 +97,7 @@ impl SchedulerCore {
             in_flight: vec![InHand::default(); functions.len()],
             throttled: vec![Throttled::default(); functions.len()],
             timers: Timers::default(),
+            ended: 0,
             last_batch: 0,
             last_frame: 0,
             last_part: 0,
@@ -112,6 +121,8 @@ impl SchedulerCore {
             late: AtomicU64::new(0),
             releases: Arc::default(),
             limit_listener: OnceLock::new(),
+            observers: OnceLock::new(),
+            tracer: OnceLock::new(),
         }
     }
 

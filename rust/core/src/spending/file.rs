@@ -1,21 +1,17 @@
 //! What was spent under a cap, in a file, for all processes of a host that share it, used under a
 //! lock. Layout: `u64` magic, boot, checksum, 4 of the ledger, number of leases, 8 per lease.
 //!
-//! - The lock is the kernel's, ends with its process, and is held for microseconds.
 //! - Requests in flight of a dead process are forgotten; what it had spent counts.
 //! - Once no process that shares it lives, the next one starts at 0, unless the file is `kept`: it
 //!   is then of one run by its name.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, flock};
+use std::path::Path;
 
 use super::ledger::Ledger;
 use crate::limits::lease::{self, Lease};
-use crate::limits::shared_file::{boot, checksum, lock, open, words};
+use crate::locked_file::{LockedFile, boot, checksum, words, write};
 
 /// "GUERCOS" and the version of the layout.
 const MAGIC: u64 = 0x4755_4552_434F_5302;
@@ -28,10 +24,8 @@ const CHECK_NS: u64 = 200_000_000;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SpendingFile {
-    path: PathBuf,
+    file: LockedFile,
     kept: bool,
-    /// Opened with the first use.
-    file: Option<File>,
     boot: u64,
     me: Lease,
     /// When leases were looked at.
@@ -59,7 +53,7 @@ impl LockedSpending {
 
 impl SpendingFile {
     pub(super) fn new(path: &Path, kept: bool) -> Self {
-        Self { path: path.to_owned(), kept, file: None, boot: boot(), me: Lease::new(), checked_ns: None }
+        Self { file: LockedFile::new(path), kept, boot: boot(), me: Lease::new(), checked_ns: None }
     }
 
     /// Does something with what it holds, under the lock; `None` if another process has it just
@@ -69,26 +63,15 @@ impl SpendingFile {
         now_ns: u64,
         work: impl FnOnce(&mut LockedSpending) -> R,
     ) -> io::Result<Option<R>> {
-        // One that was removed is made again.
-        let still_there = |file: &File| file.metadata().is_ok_and(|found| found.nlink() > 0);
-        let file = match self.file.take().filter(still_there) {
-            Some(file) => file,
-            None => open(&self.path)?,
-        };
-        if !lock(&file)? {
-            self.file = Some(file);
-            return Ok(None);
-        }
+        let Some(file) = self.file.lock(true)? else { return Ok(None) };
         let done = self.use_locked(&file, now_ns, work);
-        let unlocked = flock(&file, FlockOperation::Unlock);
-        self.file = Some(file);
-        unlocked?;
+        self.file.unlock(file)?;
         done.map(Some)
     }
 
     /// Gives up its lease, so that a cap that is not kept starts anew with the next run.
     pub(super) fn leave(&mut self, now_ns: u64) {
-        if self.file.is_some() {
+        if self.file.is_open() {
             // Where the lock is taken the lease ends with the process.
             let _ = self.with(now_ns, |locked| locked.leases[locked.me] = Lease::default());
         }
@@ -110,9 +93,7 @@ impl SpendingFile {
         let leases = locked.leases.iter().flat_map(|lease| lease.to_words());
         let ledger = [spent.to_bits(), known, guessed.to_bits(), unknown, locked.leases.len() as u64];
         let numbers: Vec<u64> = ledger.into_iter().chain(leases).collect();
-        let head = [MAGIC, self.boot, checksum(&numbers)];
-        let bytes: Vec<u8> = head.into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect();
-        file.write_all_at(&bytes, 0)?;
+        write(file, MAGIC, self.boot, &numbers)?;
         Ok(done)
     }
 
@@ -126,7 +107,7 @@ impl SpendingFile {
         }
         if !known {
             if leases.len() >= MOST_ENGINES {
-                return Err(io::Error::other(format!("{MOST_ENGINES} engines share {}", self.path.display())));
+                return Err(io::Error::other(format!("{MOST_ENGINES} engines share {}", self.file.path().display())));
             }
             if leases.is_empty() && !self.kept {
                 ledger = Ledger::default();

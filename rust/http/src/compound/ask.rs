@@ -4,10 +4,14 @@
 //!   backoff, throttling, what the breaker excuses, nothing past the total timeout.
 //! - Whoever drops the future drops the request, its connection and its permit.
 
+use std::sync::Arc;
+
 use guerdon_core::limits::{Feedback, Tokens};
-use guerdon_core::outcome::{Answer, Failure};
+use guerdon_core::outcome::{Answer, Failure, Times};
 use guerdon_core::report::Report;
 use guerdon_core::scheduler::RequestAttempts;
+use guerdon_core::tracer::Executor;
+use parking_lot::Mutex;
 
 use crate::body::{JSON, Text};
 use crate::compound::function::CompoundMember;
@@ -98,6 +102,7 @@ impl<'a> Asker<'a> {
             let ended = {
                 let in_flight = queue.request(self.unit, member, attempts.attempt());
                 permit.send();
+                let started_ns = queue.clock.now_ns();
                 let key = RequestKey { attempt: attempts.attempt(), ..self.unit.request_key };
                 let (parser, timeout) = (&asked.request.parser, rules.timeout);
                 let request = ScoreRequest {
@@ -109,7 +114,9 @@ impl<'a> Asker<'a> {
                     meter: &used.meter,
                     timeout,
                 };
-                self.unit.fleets[asked.rules].send(key, &request, timeout).await
+                let ended = self.unit.fleets[asked.rules].send(key, &request, timeout).await;
+                self.trace(&in_flight.server, attempts.attempt(), started_ns, &ended);
+                ended
             };
             let tokens_used = used.meter.tokens();
             repair = used.meter.repair().or(repair);
@@ -143,6 +150,14 @@ impl<'a> Asker<'a> {
             }
             queue.clock.sleep_until_ns(due_ns).await;
         }
+    }
+
+    /// Tells the engine's tracer of a request, which is a part of its call.
+    fn trace(&self, server: &Mutex<Arc<str>>, attempt: u16, started_ns: u64, ended: &Result<Scores, Failed>) {
+        let (frame_ref, call) = &self.unit.call;
+        let failed = ended.as_ref().err().map(|failed| (failed.failure.kind.status(), &*failed.failure.reason));
+        let times = Times { started_ns, run_ns: self.queue.clock.now_ns().saturating_sub(started_ns) };
+        frame_ref.trace_request(*call, || Executor::Endpoint(server.lock().clone()), attempt, failed, times);
     }
 
     /// Tokens of a request, as its function counts them: those of its samples together.

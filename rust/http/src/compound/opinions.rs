@@ -17,6 +17,7 @@ pub fn opinion(answer: &Result<Scores, Failure>) -> (Opinion, Option<String>) {
         Some(Cell::Value(score)) => (Opinion::Failed, Some(format!("the score {score} is not a reward"))),
         Some(Cell::Abstained) => (Opinion::Abstained, None),
         Some(Cell::Invalid(why)) => (Opinion::Failed, Some(why.clone())),
+        Some(Cell::Reported(reported)) => (Opinion::Failed, Some(reported.1.clone())),
         None => (Opinion::Failed, Some("an answer without a score".to_owned())),
     }
 }

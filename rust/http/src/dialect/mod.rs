@@ -13,6 +13,7 @@ mod completions;
 mod responses;
 pub(crate) mod rewards;
 pub(crate) mod score;
+pub(crate) mod statuses;
 mod usage;
 
 use answer::CUT;

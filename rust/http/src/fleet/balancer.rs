@@ -6,6 +6,8 @@
 //! - fleet-3  Within an attempt a request goes to no endpoint twice; the next attempt goes to
 //!   another one, where one is up.
 
+use tracing::debug;
+
 use crate::fleet::health::{Availability, Ended, Health, SentAt};
 use crate::fleet::hedging::{HedgeAfter, HedgeBudget, Hedging};
 use crate::fleet::latency::{Latency, nanoseconds, real};
@@ -129,7 +131,10 @@ impl<M: Clone> Balancer<M> {
             });
         }
         let place = self.place(now_ns, key, tried)?;
-        self.counts.failovers += u64::from(!tried.is_empty());
+        if !tried.is_empty() {
+            self.counts.failovers += 1;
+            debug!(tried = tried.len(), "request fails over");
+        }
         Some(self.send(place, now_ns))
     }
 
@@ -264,8 +269,10 @@ impl<M: Clone> Balancer<M> {
         let place = self.second_place(now_ns, tried, first)?;
         if first.1.trial {
             self.counts.failovers += 1;
+            debug!("trial overdue: sent to another endpoint as well");
         } else {
             self.counts.hedges += 1;
+            debug!("request hedged");
             if let Some((_, budget)) = &mut self.hedging {
                 budget.take();
             }

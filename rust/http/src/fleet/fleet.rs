@@ -17,6 +17,7 @@ use guerdon_core::clock::Clock;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing::debug;
 
 use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
@@ -122,6 +123,7 @@ impl Fleet {
 
     /// Replaces the endpoints. Requests in flight go on, also to those that leave.
     pub fn set(&self, configured: Vec<(Endpoint, f64)>) -> Result<(), EndpointError> {
+        debug!(endpoints = configured.len(), "endpoints replaced");
         let mut list = self.configured.lock();
         let members = match &self.addresses {
             None => self.members(configured.iter().map(|(endpoint, weight)| (endpoint.clone(), *weight)))?,

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use guerdon_core::clock::Clock;
 use guerdon_core::function::FunctionId;
 use guerdon_core::lane::LaneWaker;
+use guerdon_core::tracer::Executor;
 use guerdon_core::wake::Wake;
 use tokio::sync::Notify;
 
@@ -141,10 +142,11 @@ impl<F: CallFrame> EventLoop<F> {
             return None;
         }
         state.heartbeat.beat_here(now_ns);
-        let Some(frame) = state.waiting.pop_front() else {
+        let Some(mut frame) = state.waiting.pop_front() else {
             state.woken = false;
             return None;
         };
+        frame.set_executor(|| Executor::Loop(self.index));
         state.taken += 1;
         let number = state.taken;
         let origin = Origin { heartbeat: state.heartbeat.clone(), generation, number, taken_ns: now_ns };
@@ -383,7 +385,14 @@ mod tests {
     const TIMEOUT_NS: u64 = 1_000_000_000;
 
     fn take_and_start(queue: &LoopQueue<FakeFrame>) -> Option<LoopFrame<FakeFrame>> {
-        queue.take().inspect(|calls| assert!(matches!(calls.start(), Next::Call { .. })))
+        queue.take().inspect(|calls| {
+            // A loop that has not turned for a while is to turn first, and this thread may wait.
+            let mut starts = std::iter::repeat_with(|| {
+                queue.turned();
+                matches!(calls.start(), Next::Call { .. })
+            });
+            assert!(starts.by_ref().take(100).any(|started| started));
+        })
     }
 
     fn is_woken(queue: &LoopQueue<FakeFrame>) -> bool {

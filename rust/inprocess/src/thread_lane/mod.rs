@@ -21,7 +21,7 @@ use guerdon_core::task::spawn_restarted;
 use tokio::runtime::Handle;
 
 use crate::supervisor::SupervisorQueue;
-pub use pool::{ThreadFrame, ThreadPool};
+pub use pool::{ThreadFrame, ThreadPool, most_threads};
 pub use running_frame::{Death, RunningFrame};
 
 /// The most calls in a frame. Only those of cheap functions are so many: a frame is to take a few

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::outcome::{Failure, Times};
+use guerdon_core::tracer::Executor;
 use tokio::sync::Notify;
 
 use crate::frame::{CallFrame, Timeouts};
@@ -53,16 +54,19 @@ pub struct ThreadFrame<F: CallFrame> {
     in_setup: bool,
 }
 
+/// The most threads that a function has at a time.
+#[must_use]
+pub fn most_threads(function: &Function) -> usize {
+    let usual = if function.shape == Shape::Batch { 1 } else { THREADS };
+    function.policy.concurrency.unwrap_or(usual)
+}
+
 impl<F: CallFrame> ThreadPool<F> {
     pub fn new(clock: Clock, functions: &[Function], supervisor: Arc<SupervisorQueue>) -> Self {
-        let limit = |function: &Function| {
-            let usual = if function.shape == Shape::Batch { 1 } else { THREADS };
-            function.policy.concurrency.unwrap_or(usual)
-        };
         let slots = Slots {
             closed: false,
             watched: false,
-            functions: functions.iter().map(|function| FunctionSlots::new(limit(function))).collect(),
+            functions: functions.iter().map(|function| FunctionSlots::new(most_threads(function))).collect(),
             last_thread: 0,
             alive: 0,
         };
@@ -135,7 +139,8 @@ impl<F: CallFrame> ThreadPool<F> {
             if !one.arrives(thread) || closed {
                 return None;
             }
-            if let Some((frame, in_setup)) = one.take(thread) {
+            if let Some((mut frame, in_setup)) = one.take(thread) {
+                frame.set_executor(|| Executor::Thread(thread));
                 let now_ns = time::now_ns(self.clock);
                 let running = RunningFrame::new(thread, ident, self.timeouts[function], frame, in_setup, now_ns);
                 let running = Arc::new(running);
@@ -215,6 +220,7 @@ impl<F: CallFrame> ThreadPool<F> {
 
     /// Whether the frame's call takes long.
     pub(crate) fn check_frame(&self, function: FunctionId, frame: &RunningFrame<F>, now_ns: u64) -> bool {
+        let thread = frame.thread();
         match frame.check(now_ns, |why| self.abandon(function, frame.thread(), why)) {
             Checked::InTime => false,
             Checked::Slow => true,
@@ -223,6 +229,7 @@ impl<F: CallFrame> ThreadPool<F> {
                 true
             }
             Checked::Abandoned(frame) => {
+                frame.trace_abandoned(thread);
                 drop(frame);
                 false
             }

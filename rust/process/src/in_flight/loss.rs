@@ -13,6 +13,17 @@ pub(crate) enum Loss {
     /// It did what its resource limits forbid, and was killed for it: which claim, where it was
     /// last seen if that could be seen, and why.
     Stopped(u64, Option<String>, String),
-    /// The worker ended: why, and where its interpreter was if it could say.
-    Crashed(String, Option<String>),
+    /// The worker ended: why, where its interpreter was if it could say, and whether a lack of
+    /// memory ends workers that way.
+    Crashed(String, Option<String>, bool),
+}
+
+impl Loss {
+    /// In a few words.
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Expired(..) => "its call ran out of time",
+            Self::Stopped(_, _, why) | Self::Crashed(why, ..) => why,
+        }
+    }
 }

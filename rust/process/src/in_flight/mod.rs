@@ -262,7 +262,7 @@ impl InFlightFrames {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.done(page).unwrap_or(0) == 0)
             && let Some(call) = (0..sent.frame.len()).find(|call| sent.frame.is_pending(*call))
         {
-            sent.fail_in_hand(call, Times::default(), &Loss::Crashed(why.to_owned(), None));
+            sent.fail_in_hand(call, Times::default(), &Loss::Crashed(why.to_owned(), None, false));
         }
     }
 

@@ -181,10 +181,10 @@ impl SentFrame {
                             return;
                         }
                         Loss::Stopped(_, stack, why) => (why.clone(), stack),
-                        Loss::Crashed(why, stack) if phase == LOADING => {
+                        Loss::Crashed(why, stack, _) if phase == LOADING => {
                             (format!("the worker process {why} while it loaded the function"), stack)
                         }
-                        Loss::Crashed(why, stack) => (format!("the worker process {why} in setup()"), stack),
+                        Loss::Crashed(why, stack, _) => (format!("the worker process {why} in setup()"), stack),
                     };
                     self.frame.fail_setup(reason, stack.clone());
                 }
@@ -218,12 +218,13 @@ impl SentFrame {
         let failure = match loss {
             Loss::Expired(_, stack) => timed_out(no_answer(timeout), stack.clone()),
             Loss::Stopped(_, stack, why) => failure(FailureKind::Error, why.clone(), stack.clone(), false, None),
-            Loss::Crashed(why, stack) if times.run_ns > nanos(timeout) => {
+            Loss::Crashed(why, stack, _) if times.run_ns > nanos(timeout) => {
                 let reason = format!("{}; then the worker process {why}", no_answer(timeout));
                 failure(FailureKind::Timeout, reason, stack.clone(), true, None)
             }
-            Loss::Crashed(why, stack) => {
-                let limit = self.memory_limit;
+            Loss::Crashed(why, stack, may_lack_memory) => {
+                // An exit status or SIGTERM has nothing to do with the limit.
+                let limit = self.memory_limit.filter(|_| *may_lack_memory);
                 let under =
                     limit.map(|limit| format!(", under a memory_limit of {}", ByteSize(limit))).unwrap_or_default();
                 failure(FailureKind::Crashed, format!("the worker process {why}{under}"), stack.clone(), true, None)

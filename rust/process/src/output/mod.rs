@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
 
 use lines::{Lines, Piece};
-pub(super) use printer::Printer;
+pub use printer::Printer;
 
 /// Most bytes of a crashed interpreter's stack.
 const LONGEST_STACK: usize = 16 << 10;

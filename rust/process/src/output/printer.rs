@@ -1,4 +1,8 @@
 //! Writes the lines of all workers of a lane to its sink, at a bounded rate.
+//!
+//! - One thread at a time writes, and lines keep their order: a terminal that blocks holds up
+//!   nothing else.
+//! - What waits for the sink is bounded; what is dropped is counted, and the count is written.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Sink;
 use crate::blocking;
@@ -16,9 +20,11 @@ const LINES_A_SECOND: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
 /// Lines that may wait for the terminal.
 const WAITING: usize = 4096;
+/// How long the terminal may take for what is left to print.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Takes the lines of all workers of a lane.
-pub(crate) struct Printer {
+/// See the module.
+pub struct Printer {
     lines: mpsc::Sender<Item>,
     second: Mutex<Second>,
     /// All lines dropped. Written by every worker's reader.
@@ -52,9 +58,14 @@ fn shown(line: &[u8]) -> String {
     shown
 }
 
+fn report(dropped: u64) -> String {
+    format!("[guerdon] {dropped} lines of output were dropped ({LINES_A_SECOND} a second are shown)\n")
+}
+
 impl Printer {
-    /// Starts the task that writes; it ends with the printer.
-    pub(crate) fn start(sink: Sink) -> Arc<Self> {
+    /// Starts the task that writes, on the runtime of the caller; it ends with the printer.
+    #[must_use]
+    pub fn start(sink: Sink) -> Arc<Self> {
         let (lines, mut waiting) = mpsc::channel(WAITING);
         tokio::spawn(async move {
             let mut batch = Vec::new();
@@ -91,10 +102,17 @@ impl Printer {
         self.lines.try_send(Item::Line(line)).is_ok()
     }
 
+    /// Waits for what was printed so far to be written, but not for a terminal that blocks.
+    pub async fn last_words(&self) {
+        let _ = timeout(LAST_WORDS, self.flush()).await;
+    }
+
     /// Waits until what was printed so far is written.
-    pub(crate) async fn flush(&self) {
+    async fn flush(&self) {
         let dropped = std::mem::take(&mut self.second.lock().dropped);
-        self.tell(dropped);
+        if dropped > 0 {
+            let _ = self.lines.send(Item::Line(report(dropped))).await; // an error: as below
+        }
         let (answer, flushed) = oneshot::channel();
         if self.lines.send(Item::Flush(answer)).await.is_ok() {
             // An error: the task is gone, and so is what waited.
@@ -102,7 +120,8 @@ impl Printer {
         }
     }
 
-    pub(super) fn line(self: &Arc<Self>, source: &str, line: &[u8]) {
+    /// Writes a line with its source before it, or drops it.
+    pub fn line(self: &Arc<Self>, source: &str, line: &[u8]) {
         let (dropped_before, first) = {
             let mut second = self.second.lock();
             let now = Instant::now();
@@ -135,10 +154,10 @@ impl Printer {
         self.send(format!("[guerdon] {text}\n"));
     }
 
-    /// Says how many lines were dropped; as droppable as any line.
+    /// Says how many lines were dropped; later, where there is no room for that either.
     fn tell(&self, dropped: u64) {
-        if dropped > 0 {
-            self.send(format!("[guerdon] {dropped} lines of output were dropped (1000 a second are shown)\n"));
+        if dropped > 0 && !self.send(report(dropped)) {
+            self.second.lock().dropped += dropped;
         }
     }
 
@@ -183,6 +202,45 @@ mod tests {
         printer.flush().await;
         let last = seen.recv().await.unwrap();
         assert!(last.ends_with("[guerdon] 2 lines of output were dropped (1000 a second are shown)\n"), "{last}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sink_that_blocks_holds_up_nobody_and_what_waits_is_bounded() {
+        let (go_on, blocked) = std::sync::mpsc::channel::<()>();
+        let (blocked, (sent, mut seen)) = (Mutex::new(blocked), mpsc::unbounded_channel());
+        let (writing, most) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+        let at_once = most.clone();
+        let printer = Printer::start(Arc::new(move |lines: &[u8]| {
+            at_once.fetch_max(writing.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let _ = blocked.lock().recv(); // an error: from now on it blocks no more
+            writing.fetch_sub(1, Ordering::SeqCst);
+            sent.send(String::from_utf8_lossy(lines).into_owned()).ok();
+        }));
+        for number in 0..20_000_u32 {
+            printer.line("f 1", number.to_string().as_bytes());
+            if number % LINES_A_SECOND == LINES_A_SECOND - 1 {
+                tokio::time::sleep(SECOND).await;
+            }
+        }
+        // It has what it writes, and what waits: each no more than the channel holds.
+        let dropped = printer.dropped();
+        assert!((20_000 - 2 * WAITING as u64..20_000 - WAITING as u64).contains(&dropped), "{dropped}");
+        drop(go_on);
+        printer.flush().await;
+        tokio::time::sleep(SECOND).await;
+        printer.line("f 1", b"after");
+        drop(printer);
+        let mut all = String::new();
+        while let Some(lines) = seen.recv().await {
+            all.push_str(&lines);
+        }
+        let numbers = all.lines().filter_map(|line| line.strip_prefix("[guerdon f 1] ")?.parse::<u64>().ok());
+        let numbers: Vec<u64> = numbers.collect();
+        assert!(numbers.is_sorted() && numbers.len() as u64 == 20_000 - dropped, "{} {dropped}", numbers.len());
+        let reports =
+            all.lines().filter_map(|line| line.strip_prefix("[guerdon] ")?.split(' ').next()?.parse::<u64>().ok());
+        assert_eq!(reports.sum::<u64>(), dropped, "{all}");
+        assert_eq!(most.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test(start_paused = true)]

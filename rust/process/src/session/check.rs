@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use guerdon_core::clock::nanos;
 use rustix::process::Signal;
+use tracing::debug;
 
 use super::pending::Taking;
 use super::{Session, SessionEvent};
@@ -73,6 +74,7 @@ impl Session {
 
     /// Has the worker end what it claims by an exception.
     pub(super) fn fire(&self, claim: u64) {
+        debug!(pid = self.process.child.pid.as_raw_pid(), "timeout signal");
         // If either fails the process is ending; the kill is due in any case.
         if self.process.child.page.aim(claim).is_ok() {
             let _ = self.process.child.pidfd.signal(Signal::URG);

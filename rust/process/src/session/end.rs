@@ -4,7 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use guerdon_core::tracer::Moment;
 use tokio::time::timeout;
+use tracing::debug;
 
 use super::{Session, SessionEnd, SessionEvent};
 use crate::child::DYING;
@@ -20,6 +22,7 @@ const FAREWELL_BUSY: Duration = Duration::from_millis(200);
 impl Session {
     pub(super) async fn end(mut self, event: SessionEvent) -> SessionEnd {
         let was_ready = self.ready;
+        debug!(pid = self.process.child.pid.as_raw_pid(), slot = self.slot.index, end = event.name(), "worker ends");
         if was_ready && self.slot.kind == SlotKind::Pool && matches!(event, SessionEvent::Dead | SessionEvent::Kill(_))
         {
             // The next one need not wait for the last breath of this one.
@@ -30,7 +33,8 @@ impl Session {
             SessionEvent::Dead => {
                 self.drain();
                 let (ending, stack) = self.process.reap().await;
-                self.lose(&Loss::Crashed(ending.to_string(), stack));
+                self.shared.moment(Moment::WorkerDied, &self.slot, || ending.to_string());
+                self.lose(&Loss::Crashed(ending.to_string(), stack, ending.may_lack_memory()));
                 self.process.close();
                 if was_ready {
                     SessionEnd::Over(successor)
@@ -43,6 +47,7 @@ impl Session {
                     *stack = self.last_stack(*claim).await;
                 }
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
+                self.shared.moment(Moment::WorkerKilled, &self.slot, || loss.why().to_owned());
                 self.process.child.kill();
                 // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait
                 // with it.
@@ -51,7 +56,7 @@ impl Session {
                 self.lose(&loss);
                 self.process.shut_down(self.socket, Duration::ZERO);
                 match loss {
-                    Loss::Crashed(why, _) if !was_ready => {
+                    Loss::Crashed(why, ..) if !was_ready => {
                         SessionEnd::NeverReady { why: format!("a worker {why}"), died: true }
                     }
                     _ => SessionEnd::Over(successor),

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout};
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::tracer::{Executor, Moment};
 use pending::{StackAnswer, Taking};
 
 use crate::child::DYING;
@@ -71,9 +72,19 @@ enum SessionEvent {
 }
 
 impl SessionEvent {
+    /// For the log.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Kill(_) => "killed",
+            Self::Retire { .. } => "retired",
+            Self::Closing => "closing",
+        }
+    }
+
     /// It is of no use any more; the words follow "the worker process".
     fn kill(why: impl Into<String>) -> Self {
-        Self::Kill(Loss::Crashed(why.into(), None))
+        Self::Kill(Loss::Crashed(why.into(), None, false))
     }
 }
 
@@ -316,7 +327,7 @@ impl Session {
 
     /// Sends a frame, unless nobody waits for any of it; whether it did.
     fn send(&mut self, held: QueuedFrame) -> bool {
-        let QueuedFrame { guard, frame } = held;
+        let QueuedFrame { guard, mut frame } = held;
         if !(0..frame.len()).any(|call| frame.is_open(call)) {
             // before the frame: the scheduler looks for room once, when that is dropped
             drop(guard);
@@ -334,6 +345,7 @@ impl Session {
         self.give_environment(&frame);
         let limits = self.shared.config.limits_of(frame.function_id());
         self.output_meter.sent(limits.max_output, || self.process.printed());
+        frame.set_executor(|| Executor::Worker(self.slot.index));
         self.in_flight.send(frame, guard, limits.memory_limit, self.shared.clock.now_ns(), self.socket.outgoing());
         self.flush();
         true
@@ -391,6 +403,7 @@ impl Session {
             self.born = Instant::now(); // loading may take longer than it shall live
             self.slot.stalled.store(false, Ordering::Release);
             self.start.ready();
+            self.shared.moment(Moment::WorkerReady, &self.slot, String::new);
             self.slot.set(SlotState::Ready);
             self.shared.waker.wake();
             self.shared.slots.let_one_go(&self.slot);

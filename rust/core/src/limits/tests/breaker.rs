@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::super::breaker::{
     Attempt, Breaker, BreakerState, EXCUSED, EXCUSED_UNCONNECTED, FAILURES, History, RAMP, SILENT, Signal,
 };
+use super::S;
 
-const S: u64 = 1_000_000_000;
 const FRESH: History = History { failed_before: false, excused: 0 };
 
 /// One request that ended.

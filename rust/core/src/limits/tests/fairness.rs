@@ -1,13 +1,10 @@
-//! Whose turn it is, for any leases; and pauses against a model.
+//! Whose turn it is, for any leases.
 
 use proptest::prelude::*;
 
-use super::super::breaker::History;
 use super::super::fairness::{least_served, served_so_far, yields_place, yields_turn_until};
 use super::super::lease::Lease;
-use super::super::rate_limiter::{CallEnd, Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
-
-const S: u64 = 1_000_000_000;
+use super::S;
 
 fn leases() -> impl Strategy<Value = Vec<Lease>> {
     let lease =
@@ -49,57 +46,6 @@ proptest! {
             let active = (0..leases.len()).filter(|other| *other != me && !leases[*other].is_empty() && active(*other));
             let least_active = active.map(|other| leases[other].served).min();
             prop_assert!(served_so_far(&leases, me, S) >= least_active.or(least).unwrap_or(0));
-        }
-    }
-
-    /// What may be in flight after a refusal, told by all that happened since: one more with each
-    /// that was answered, and twice as many once none was refused in time.
-    #[test]
-    fn after_a_refusal_calls_go_as_others_are_let_through(
-        steps in prop::collection::vec((0..290_u64, 0..5_u8, any::<prop::sample::Index>()), 1..200),
-    ) {
-        let rules = Rules { concurrency: Some(1000), ..Rules::default() };
-        let (mut limiter, mut now_ns, mut in_flight) = (RateLimiter::default(), S, Vec::<Grant>::new());
-        // Since the last pause: when it ends, calls in flight that were sent since, when the last
-        // one was, and how many may be.
-        let (mut paused, mut resumed_ns, mut since, mut sent_ns, mut most) = (false, 0, 0_u64, 0, 1_u64);
-        let (mut refusals, mut refusal_ns) = (0_u32, 0_u64);
-        for (gap_ms, what, at) in steps {
-            now_ns += gap_ms * 1_000_000;
-            if what < 3 || in_flight.is_empty() {
-                match limiter.ask(&rules, now_ns, Tokens::Estimated(None), in_flight.len()) {
-                    Decision::Go(grant) => {
-                        if since >= most && now_ns >= sent_ns + (refusal_ns * 4).clamp(S / 4, 60 * S) {
-                            most += since;
-                        }
-                        prop_assert!(!paused || (now_ns >= resumed_ns && since < most), "{since} of {most}");
-                        (since, sent_ns) = (since + 1, now_ns);
-                        in_flight.push(grant);
-                    }
-                    Decision::Wait { until_ns, .. } => prop_assert!(until_ns > now_ns),
-                    Decision::Throttled(_) => prop_assert!(refusals > 1),
-                    Decision::BreakerOpen(_) => prop_assert!(false),
-                }
-                continue;
-            }
-            let grant = in_flight.swap_remove(at.index(in_flight.len()));
-            let feedback = if what == 3 { Feedback::Ok } else { Feedback::Throttled(None) };
-            if what == 4 {
-                refusal_ns = (now_ns - grant.sent_ns).max(refusal_ns - refusal_ns / 8);
-            }
-            // What was sent before the last refusal says nothing of the time since.
-            let news = !paused || grant.sent_ns >= resumed_ns;
-            limiter.record(&rules, now_ns, grant, CallEnd { feedback, tokens: None, history: History::default() }, 0, 1.0);
-            if !news {
-                continue;
-            }
-            since = since.saturating_sub(1);
-            if what == 3 {
-                (most, refusals) = (most + 1, 0);
-            } else {
-                let pause_ns = (S / 2 * 2_u64.pow(refusals.min(10))).min(8 * S);
-                (paused, resumed_ns, since, most, refusals) = (true, now_ns + pause_ns, 0, 1, refusals + 1);
-            }
         }
     }
 }

@@ -3,11 +3,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::breaker::History;
+use super::super::feedback::Feedback;
 use super::super::limiter::{Acquired, Limit, Limiter, Permit};
-use super::super::rate_limiter::{Feedback, Rules, Tokens};
-use super::Folder;
-
-const S: u64 = 1_000_000_000;
+use super::super::rate_limiter::{Rules, Tokens};
+use super::{Folder, S};
 
 fn limiter(limit: &Limit) -> Arc<Limiter> {
     Limiter::all([Some(limit)]).pop().flatten().unwrap()

@@ -4,10 +4,23 @@
 mod breaker;
 mod fairness;
 mod limiter;
+mod pauses;
 mod rate_limiter;
 mod shared_file;
+mod tokens;
+mod trials;
 
 use std::path::PathBuf;
+
+use super::breaker::History;
+use super::feedback::{CallEnd, Feedback};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+
+fn ended(feedback: Feedback, tokens: Option<f64>) -> CallEnd {
+    CallEnd { feedback, tokens, history: History::default() }
+}
 
 /// A folder that goes with its owner.
 struct Folder(PathBuf);

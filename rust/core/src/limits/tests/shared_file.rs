@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use rustix::fs::{FlockOperation, flock};
 
 use super::super::breaker::History;
-use super::super::rate_limiter::{CallEnd, Decision, Feedback, Grant, Rules, Tokens};
+use super::super::feedback::{CallEnd, Feedback};
+use super::super::rate_limiter::{Decision, Grant, Rules, Tokens};
 use super::super::shared_file::{Locked, SharedFile};
-use super::Folder;
+use super::{Folder, S};
 
-const S: u64 = 1_000_000_000;
 const GRANT: Grant = Grant { sent_ns: 100 * S, tokens: 0.0, trial: false };
 
 fn with<R>(shared: &mut SharedFile, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> R {

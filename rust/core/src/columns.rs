@@ -26,10 +26,10 @@
 
 use std::ops::Range;
 
-use guerdon_core::batch_slice::BatchSlice;
-use guerdon_core::call::CallKind;
-use guerdon_core::frame::Frame;
-use guerdon_core::text::{RawText, TextKind};
+use crate::batch_slice::BatchSlice;
+use crate::call::CallKind;
+use crate::frame::Frame;
+use crate::text::{RawText, TextKind};
 
 /// Writes the values of some samples.
 pub struct ColumnsWriter<'out> {
@@ -39,12 +39,12 @@ pub struct ColumnsWriter<'out> {
     parts: u16,
 }
 
-const ASCII: u8 = 1;
-const LATIN1: u8 = 2;
-const MIXED: u8 = 3;
-const PICKLED: u8 = 4;
-const CONSTANT: u8 = 5;
-const PIECES: u8 = 6;
+pub(crate) const ASCII: u8 = 1;
+pub(crate) const LATIN1: u8 = 2;
+pub(crate) const MIXED: u8 = 3;
+pub(crate) const PICKLED: u8 = 4;
+pub(crate) const CONSTANT: u8 = 5;
+pub(crate) const PIECES: u8 = 6;
 
 impl<'out> ColumnsWriter<'out> {
     /// Starts the values of `rows` samples, `width` a call.
@@ -153,7 +153,7 @@ impl<'out> ColumnsWriter<'out> {
 }
 
 /// Writes the values of these calls of a frame.
-pub(crate) fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
+pub fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
     let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
     let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.slices().len()];
     for (share, sample) in calls.flat_map(|call| frame.samples_by_slice(call)) {

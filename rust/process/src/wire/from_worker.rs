@@ -1,51 +1,13 @@
-//! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` is the other
-//! side.
-//!
-//! A worker is not trusted: no bytes make the parser panic, or hold more memory than one message of
-//! their kind may; longer reasons and tracebacks are truncated. Messages of a call arrive before
-//! the `DONE` of its frame, and before the page's progress moves on.
-
-// The format, all numbers little-endian.
-//
-// To the worker, a header of 24 bytes and a body:
-//
-// ```text
-// u64 length of the body   u64 frame   u16 function   u8 kind of the calls   u8 message   u32 calls
-// message 1 RUN:   u32 length of the names (0xFFFFFFFF: by position)   names, each ended by a NUL
-//                  not for sample calls:  calls × u32 samples of the call
-//                  for finish calls:      f64 score of each sample, NaN where there is none
-//                  the values (`columns`)
-// message 2 CLOSE: end, after the calls sent before it
-// message 3 ENVIRONMENT: what the function finds in its environment, NAME=value each ended by a NUL
-// ```
-//
-// To the supervisor, a header of 16 bytes and a body. `text` is `u32 length of the reason, u32
-// length of the traceback (0xFFFFFFFF: none)`, both texts:
-//
-// ```text
-// u32 length of the body   u8 message   u8 flags   u16 call   u64 frame
-// 1 READY
-// 2 DONE          `call` is the number of calls that ran; flag 1: the worker ends itself now
-// 3 FAIL          f64 retry after (NaN: none), u16 status of the other side (0xFFFF: unknown),
-//                 text; flag 1: retryable, flag 2: by the timeout signal
-// 4 CELLS         u32 cells, per cell u8 status and f64 value, then to the end of the body per
-//                 bad cell u32 index, u32 length, reason
-// 5 RECORD        JSON
-// 6 SETUP_FAILED  text; flag 2: by the timeout signal
-// 7 BEGUN         a call with `max_output` begins; flag 1: its function was just loaded or set up,
-//                 and the worker waits for the page to say that this output is counted
-// 8 USED          f64 tokens
-// ```
+//! What a worker says. It is not trusted: no bytes make the parser panic, or hold more memory than
+//! one message of their kind may; longer reasons and tracebacks are truncated.
 
 use std::time::Duration;
 
-use guerdon_core::call::CallKind;
-use guerdon_core::frame::Frame;
-use guerdon_core::function::FunctionId;
+use guerdon_core::byte_reader::ByteReader;
 use guerdon_core::outcome::{Answer, Cell};
 use thiserror::Error;
 
-use crate::columns;
+use super::NONE;
 
 /// Most bytes of a body from a worker: cells of a call, a record, what a failure says.
 const LARGEST_CELLS: usize = 64 << 20;
@@ -57,88 +19,11 @@ const LONGEST_REASONS: usize = 4 << 20;
 /// What stands for the rest.
 const TRUNCATED: &str = "… (shortened)";
 const HEADER: usize = 16;
-const NONE: u32 = u32::MAX;
 const NO_ANSWER: u16 = u16::MAX;
-
-const RUN: u8 = 1;
-const CLOSE: u8 = 2;
-const ENVIRONMENT: u8 = 3;
-
-/// The message that asks a worker to end.
-pub(super) fn close() -> [u8; 24] {
-    let mut header = [0; 24];
-    header[19] = CLOSE;
-    header
-}
-
-/// Writes the message that gives a function its part of the environment.
-pub(super) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) {
-    let length: usize = variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    out.extend_from_slice(&(length as u64).to_le_bytes());
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&number(function));
-    out.extend_from_slice(&[0, ENVIRONMENT, 0, 0, 0, 0]);
-    for (name, value) in variables {
-        out.extend_from_slice(name);
-        out.push(b'=');
-        out.extend_from_slice(value);
-        out.push(0);
-    }
-}
-
-/// Writes the message that has a worker run all calls of a frame.
-pub(super) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&id.to_le_bytes());
-    out.extend_from_slice(&number(frame.function_id()));
-    let kind = match frame.kind() {
-        CallKind::Sample => 0,
-        // the same to a worker: lists in, a value for each sample out
-        CallKind::Group | CallKind::Gathered => 1,
-        CallKind::Batch => 2,
-        CallKind::Finish => 3,
-    };
-    out.extend_from_slice(&[kind, RUN]);
-    out.extend_from_slice(&count(frame.len()));
-    let body = out.len();
-    match frame.names() {
-        None => out.extend_from_slice(&NONE.to_le_bytes()),
-        Some(names) => {
-            let length = names.iter().map(|name| name.len() + 1).sum();
-            out.extend_from_slice(&count(length));
-            for name in names {
-                out.extend_from_slice(name.as_bytes());
-                out.push(0);
-            }
-        }
-    }
-    if frame.kind() != CallKind::Sample {
-        for call in 0..frame.len() {
-            out.extend_from_slice(&count(frame.size(call)));
-        }
-    }
-    if frame.kind() == CallKind::Finish {
-        for score in (0..frame.len()).flat_map(|call| frame.scores(call)) {
-            out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
-        }
-    }
-    columns::encode(frame, 0..frame.len(), out);
-    let length = (out.len() - body) as u64;
-    out[start..start + 8].copy_from_slice(&length.to_le_bytes());
-}
-
-fn number(function: FunctionId) -> [u8; 2] {
-    u16::try_from(function).unwrap_or(u16::MAX).to_le_bytes()
-}
-
-fn count(number: usize) -> [u8; 4] {
-    u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
-}
 
 /// What a worker says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     Ready,
     Done {
         frame: u64,
@@ -182,14 +67,14 @@ pub(super) enum Message {
 
 /// Why something failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Text {
+pub(crate) struct Text {
     pub reason: String,
     pub traceback: Option<String>,
 }
 
 /// Why bytes are refused: no worker of ours sends them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum WireError {
+pub(crate) enum WireError {
     #[error("a message of kind {0}, which there is not")]
     UnknownKind(u8),
     #[error("a message of {0} bytes, which is too large")]
@@ -200,14 +85,14 @@ pub(super) enum WireError {
 
 /// Takes bytes as they come and gives whole messages.
 #[derive(Default)]
-pub(super) struct Parser {
+pub(crate) struct Parser {
     bytes: Vec<u8>,
     used: usize,
 }
 
 impl Parser {
     /// Where to read into: what is appended is parsed next.
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.used > 0 {
             self.bytes.drain(..self.used);
             self.used = 0;
@@ -216,10 +101,10 @@ impl Parser {
     }
 
     /// The next whole message.
-    pub(super) fn next(&mut self) -> Result<Option<Message>, WireError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Message>, WireError> {
         let rest = &self.bytes[self.used..];
         let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
-        let mut header = Reader(header);
+        let mut header = ByteReader(header);
         let (Some(length), Some(kind), Some(flags), Some(call), Some(frame)) =
             (header.u32(), header.u8(), header.u8(), header.u16(), header.u64())
         else {
@@ -230,7 +115,7 @@ impl Parser {
             return Err(WireError::Size(length));
         }
         let Some(body) = rest.get(..length) else { return Ok(None) };
-        let message = parse(kind, flags, usize::from(call), frame, Reader(body))?;
+        let message = parse(kind, flags, usize::from(call), frame, ByteReader(body))?;
         self.used += HEADER + length;
         Ok(Some(message))
     }
@@ -245,19 +130,19 @@ const fn largest(kind: u8) -> usize {
     }
 }
 
-fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: Reader<'_>) -> Result<Message, WireError> {
+fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: ByteReader<'_>) -> Result<Message, WireError> {
     let expired = flags & 2 != 0;
     let message = match kind {
         1 => Some(Message::Ready),
         2 => Some(Message::Done { frame, ran: call, retire: flags & 1 != 0 }),
-        3 => body.f64().zip(body.u16()).zip(body.text()).map(|((seconds, answer), text)| {
+        3 => body.f64().zip(body.u16()).zip(text(&mut body)).map(|((seconds, answer), text)| {
             let retry_after = Duration::try_from_secs_f64(seconds).ok();
             let answer = (answer != NO_ANSWER).then_some(Answer::from_u16(answer));
             Message::Fail { frame, call, text, retry_after, answer, retryable: flags & 1 != 0, expired }
         }),
-        4 => body.cells().map(|cells| Message::Cells { frame, call, cells }),
+        4 => cells(&mut body).map(|cells| Message::Cells { frame, call, cells }),
         5 => Some(Message::Record { frame, call, json: body.0.to_vec() }),
-        6 => body.text().map(|text| Message::SetupFailed { frame, text, expired }),
+        6 => text(&mut body).map(|text| Message::SetupFailed { frame, text, expired }),
         7 => Some(Message::Begun { frame, prepared: flags & 1 != 0 }),
         8 => body.f64().map(|tokens| Message::Used { frame, call, tokens }),
         _ => return Err(WireError::UnknownKind(kind)),
@@ -265,84 +150,47 @@ fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: Reader<'_>) -> 
     message.ok_or(WireError::Malformed(kind))
 }
 
-/// Reads numbers and texts off the front; `None` past the end.
-struct Reader<'a>(&'a [u8]);
+/// A text of which at most `most` bytes are kept.
+fn string(body: &mut ByteReader<'_>, length: usize, most: usize) -> Option<String> {
+    let bytes = body.bytes(length)?;
+    let kept = &bytes[..bytes.len().min(most)];
+    let text = String::from_utf8_lossy(kept);
+    Some(if kept.len() < bytes.len() { format!("{text}{TRUNCATED}") } else { text.into_owned() })
+}
 
-impl<'a> Reader<'a> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (first, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*first)
-    }
+fn text(body: &mut ByteReader<'_>) -> Option<Text> {
+    let (reason, traceback) = (body.u32()?, body.u32()?);
+    let reason = string(body, reason as usize, LONGEST_TEXT)?;
+    let traceback = if traceback == NONE { None } else { Some(string(body, traceback as usize, LONGEST_TEXT)?) };
+    Some(Text { reason, traceback })
+}
 
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
+fn cells(body: &mut ByteReader<'_>) -> Option<Vec<Cell>> {
+    let number = body.u32()? as usize;
+    // Nine bytes each: a number that the body can't hold is refused before anything is made for it.
+    let mut values = ByteReader(body.bytes(number.checked_mul(9)?)?);
+    let mut cells = Vec::with_capacity(number);
+    while let (Some(status), Some(value)) = (values.u8(), values.f64()) {
+        cells.push(match status {
+            0 => Cell::Value(value),
+            1 => Cell::Abstained,
+            _ => Cell::Invalid(String::new()),
+        });
     }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
+    let mut left = LONGEST_REASONS;
+    while !body.is_empty() {
+        let (index, length) = (body.u32()? as usize, body.u32()? as usize);
+        *cells.get_mut(index)? = Cell::Invalid(string(body, length, left.min(LONGEST_TEXT))?);
+        left = left.saturating_sub(length);
     }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn f64(&mut self) -> Option<f64> {
-        self.array().map(f64::from_le_bytes)
-    }
-
-    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (first, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    /// A text of which at most `most` bytes are kept.
-    fn string(&mut self, length: usize, most: usize) -> Option<String> {
-        let bytes = self.bytes(length)?;
-        let kept = &bytes[..bytes.len().min(most)];
-        let text = String::from_utf8_lossy(kept);
-        Some(if kept.len() < bytes.len() { format!("{text}{TRUNCATED}") } else { text.into_owned() })
-    }
-
-    fn text(&mut self) -> Option<Text> {
-        let (reason, traceback) = (self.u32()?, self.u32()?);
-        let reason = self.string(reason as usize, LONGEST_TEXT)?;
-        let traceback = if traceback == NONE { None } else { Some(self.string(traceback as usize, LONGEST_TEXT)?) };
-        Some(Text { reason, traceback })
-    }
-
-    fn cells(&mut self) -> Option<Vec<Cell>> {
-        let number = self.u32()? as usize;
-        // Nine bytes each: a number that the body can't hold is refused before anything is made for
-        // it.
-        let mut values = Reader(self.bytes(number.checked_mul(9)?)?);
-        let mut cells = Vec::with_capacity(number);
-        while let (Some(status), Some(value)) = (values.u8(), values.f64()) {
-            cells.push(match status {
-                0 => Cell::Value(value),
-                1 => Cell::Abstained,
-                _ => Cell::Invalid(String::new()),
-            });
-        }
-        let mut left = LONGEST_REASONS;
-        while !self.0.is_empty() {
-            let (index, length) = (self.u32()? as usize, self.u32()? as usize);
-            *cells.get_mut(index)? = Cell::Invalid(self.string(length, left.min(LONGEST_TEXT))?);
-            left = left.saturating_sub(length);
-        }
-        Some(cells)
-    }
+    Some(cells)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::count;
     use super::*;
 
     fn message(kind: u8, flags: u8, call: u16, frame: u64, body: &[u8]) -> Vec<u8> {

@@ -1,0 +1,222 @@
+//! The parts of an engine, and their start: what runs its calls, what records and what shows them.
+//!
+//! - Every part is there, and every warning has its way to Python, before the first call.
+//! - What records or shows the engine is no reason not to score: where it can't start, the engine
+//!   goes without it and says why. A journal is: its rows were asked for.
+
+use std::io;
+use std::sync::Arc;
+
+use guerdon_cache::OutcomeStore;
+use guerdon_core::clock::Clock;
+use guerdon_core::dependents;
+use guerdon_core::function::Function;
+use guerdon_core::lane::Lane;
+use guerdon_core::scheduler::Scheduler;
+use guerdon_http::HttpLane;
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_remote::RemoteLane;
+use guerdon_trace::Recorder;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tokio::runtime::Handle;
+
+use crate::config::{FunctionConfig, LaneKind};
+use crate::http;
+use crate::journal::{EngineJournal, PyJournalConfig};
+use crate::monitor::{Monitor, MonitorConfig, Shown};
+use crate::nodes::{self, Here, RemoteArg};
+use crate::process::{EngineProcess, WorkerArgs};
+use crate::stacks::StackReader;
+use crate::trace::{self, TraceArg, TracedLanes};
+use crate::values::released::ReleasedValues;
+use crate::watchdog::{self, WatchdogOptions, Watched};
+
+/// What an engine may have beside its lanes.
+pub struct EngineOptions<'a> {
+    pub monitor: Option<&'a MonitorConfig>,
+    pub journal: Option<&'a PyJournalConfig>,
+    pub watchdog: Option<WatchdogOptions>,
+    pub trace: Option<TraceArg>,
+    pub remote: Option<RemoteArg>,
+}
+
+pub struct Parts {
+    pub scheduler: Arc<Scheduler>,
+    pub process: EngineProcess,
+    /// Where calls run on nodes.
+    pub remote: Option<Arc<RemoteLane>>,
+    pub supervisor: Arc<SupervisorQueue>,
+    pub threads: Arc<ThreadLane>,
+    pub loops: Arc<AsyncioLane>,
+    pub http: Arc<HttpLane>,
+    pub released: Arc<ReleasedValues>,
+    /// Where the live state asks for stacks of this process's calls.
+    pub stacks: Arc<StackReader>,
+    /// The cache folders of its functions.
+    pub stores: Vec<Arc<OutcomeStore>>,
+    pub journal: Option<EngineJournal>,
+    /// What shows the engine while it runs.
+    pub monitor: Option<Monitor>,
+    /// Of its timeline.
+    pub recorder: Option<Arc<Recorder>>,
+    /// Why there is no timeline where there should be one.
+    pub trace_problem: Option<String>,
+}
+
+impl Parts {
+    /// Starts the parts of an engine of these functions.
+    pub fn start(
+        py: Python<'_>,
+        runtime: &Handle,
+        functions: &[&FunctionConfig],
+        workers: WorkerArgs,
+        options: EngineOptions<'_>,
+    ) -> PyResult<Self> {
+        let EngineOptions { monitor, journal, watchdog, trace, remote } = options;
+        let clock = Clock::start();
+        let lane_of = |config: &FunctionConfig| match remote {
+            Some(_) if config.anywhere => LaneKind::Process.index(),
+            _ => config.function.lane,
+        };
+        let core: Vec<Function> =
+            functions.iter().map(|one| Function { lane: lane_of(one), ..one.function.clone() }).collect();
+        if let Some(fault) = dependents::fault(&core) {
+            return Err(PyValueError::new_err(fault));
+        }
+        let supervisor = Arc::new(SupervisorQueue::default());
+        let threads = Arc::new(ThreadLane::new(runtime, clock, &core, &supervisor));
+        let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
+        let loops = Arc::new(AsyncioLane::new(runtime, clock, &core, &names, &supervisor));
+        let specs = functions.iter().map(|config| config.http.clone()).collect();
+        let compounds = functions.iter().map(|config| config.compound.clone()).collect();
+        let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
+        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone()];
+        let process = EngineProcess::default();
+        let mut nodes = None;
+        if core.iter().any(|function| function.lane == LaneKind::Process.index()) {
+            let config = workers.config(functions);
+            match remote {
+                None => lanes.push(process.start(runtime, clock, &core, LaneKind::Process.index(), config)),
+                Some(remote) => {
+                    let here = Here { threads: &threads, loops: &loops, process: &process, workers: config };
+                    let lane = nodes::lane(runtime, clock, functions, &core, remote, here, &supervisor);
+                    lanes.push(lane.clone());
+                    nodes = Some(lane);
+                }
+            }
+        }
+        let scheduler = Arc::new(Scheduler::start(runtime, clock, core, lanes));
+        let mut parts = Self {
+            scheduler,
+            process,
+            remote: nodes,
+            released: Arc::new(ReleasedValues::new(supervisor.clone())),
+            supervisor,
+            threads,
+            loops,
+            http,
+            stacks: Arc::default(),
+            stores: distinct(functions.iter().filter_map(|config| config.store.clone())),
+            journal: None,
+            monitor: None,
+            recorder: None,
+            trace_problem: None,
+        };
+        if let Some(options) = watchdog {
+            watchdog::start(runtime, &parts.scheduler, options, parts.watched(functions));
+        }
+        match trace.map(|arg| parts.recorder(arg, functions)).transpose() {
+            Ok(recorder) => parts.recorder = recorder,
+            Err(error) => parts.trace_problem = Some(error.to_string()),
+        }
+        parts.pass_warnings_on();
+        let kept = parts.released.clone();
+        parts.scheduler.on_payload_release(move |values| kept.keep(values));
+        let journal = journal.map(|config| EngineJournal::start(py, config, clock, &parts.supervisor, &parts.released));
+        parts.journal = journal.transpose()?;
+        let mut observers = Vec::new();
+        if let Some(config) = monitor {
+            let (monitor, observer) = Monitor::start(py, runtime, config, functions, &parts.shown());
+            parts.monitor = Some(monitor);
+            observers.push(observer);
+        }
+        observers.extend(parts.journal.iter().map(EngineJournal::observer));
+        parts.scheduler.observe(observers);
+        Ok(parts)
+    }
+
+    /// What the monitor shows.
+    pub fn shown(&self) -> Shown<'_> {
+        let Self { scheduler, supervisor, stacks, process, threads, loops, http, stores, .. } = self;
+        let remote = self.remote.as_ref();
+        let (journal, recorder) = (self.journal.as_ref().map(EngineJournal::journal), self.recorder.as_ref());
+        Shown { scheduler, supervisor, stacks, process, threads, loops, http, stores, journal, recorder, remote }
+    }
+
+    /// What a report of the watchdog looks at.
+    fn watched(&self, functions: &[&FunctionConfig]) -> Watched {
+        Watched {
+            names: functions.iter().map(|config| config.function.name.to_string()).collect(),
+            clock: self.scheduler.clock(),
+            supervisor: Arc::downgrade(&self.supervisor),
+            process: self.process.downgrade(),
+            threads: Arc::downgrade(&self.threads),
+            loops: Arc::downgrade(&self.loops),
+            http: Arc::downgrade(&self.http),
+        }
+    }
+
+    /// The recorder of a timeline, which records from now on.
+    fn recorder(&self, arg: TraceArg, functions: &[&FunctionConfig]) -> io::Result<Arc<Recorder>> {
+        let recorder = trace::recorder(arg, functions, self.scheduler.clock())?;
+        let lanes = TracedLanes {
+            threads: Arc::downgrade(&self.threads),
+            loops: Arc::downgrade(&self.loops),
+            http: Arc::downgrade(&self.http),
+        };
+        trace::start(&recorder, &self.scheduler, lanes, self.supervisor.clone())?;
+        Ok(recorder)
+    }
+
+    /// What endpoints and cache folders have to say reaches Python, and the timeline.
+    fn pass_warnings_on(&self) {
+        let clock = self.scheduler.clock();
+        let warn = || {
+            let (recorder, requests) = (self.recorder.clone(), self.supervisor.clone());
+            move |function, warning, reason: &str| {
+                if let Some(recorder) = &recorder {
+                    trace::endpoint_warning(recorder, clock, function, warning, reason);
+                }
+                requests.push(SupervisorRequest::EndpointWarning { function, warning, reason: reason.to_owned() });
+            }
+        };
+        self.scheduler.on_limit_warning(warn());
+        self.http.on_limit_warning(warn());
+        let requests = self.supervisor.clone();
+        self.http.on_descriptor_shortage(move |shortage| {
+            let reason = format!("{shortage}: {}", http::ALLOW_MORE);
+            requests.push(SupervisorRequest::TooFewDescriptors { reason });
+        });
+        for store in &self.stores {
+            let (requests, folder) = (self.supervisor.clone(), store.folder().display().to_string());
+            store.on_trouble(move |reason| {
+                let (folder, reason) = (folder.clone(), reason.to_owned());
+                requests.push(SupervisorRequest::CacheTrouble { folder, reason });
+            });
+        }
+    }
+}
+
+/// Each store once.
+fn distinct(stores: impl Iterator<Item = Arc<OutcomeStore>>) -> Vec<Arc<OutcomeStore>> {
+    let mut distinct: Vec<Arc<OutcomeStore>> = Vec::new();
+    for store in stores {
+        if !distinct.iter().any(|known| Arc::ptr_eq(known, &store)) {
+            distinct.push(store);
+        }
+    }
+    distinct
+}

@@ -1,0 +1,58 @@
+//! What observers read of complete groups, beside their cells.
+//!
+//! Each of these looks through what the whole batch has, under its lock: to be asked once for many
+//! samples.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::{Batch, Record};
+use crate::function::FunctionId;
+use crate::outcome::Note;
+use crate::report::{NamedExtra, Usage};
+
+impl Batch {
+    /// Why cells of these samples failed.
+    #[must_use]
+    pub fn notes_in(&self, samples: Range<usize>) -> BTreeMap<(usize, FunctionId), Arc<Note>> {
+        let notes = self.notes.lock();
+        notes.range((samples.start, 0)..(samples.end, 0)).map(|(cell, note)| (*cell, note.clone())).collect()
+    }
+
+    /// What calls of a function on these samples recorded. One that covers more than them is among
+    /// them.
+    #[must_use]
+    pub fn records_in(&self, function: FunctionId, samples: &Range<usize>) -> Vec<Record> {
+        let records = self.records.lock();
+        let touches = |record: &&Record| {
+            let covers = self.functions[function].span(self.samples(), self.group_size).max(1);
+            let whole = record.first < samples.end && record.first + covers > samples.start;
+            whole || record.gathered.iter().any(|sample| samples.contains(sample))
+        };
+        records[function].iter().filter(touches).cloned().collect()
+    }
+
+    /// The named values of these samples that a function reported, as they came: of one name the
+    /// last one counts.
+    #[must_use]
+    pub fn extra_in(&self, function: FunctionId, samples: &Range<usize>) -> Vec<(usize, NamedExtra)> {
+        let reported = self.reported.lock();
+        let all = reported.get(&function).into_iter().flat_map(|reported| &reported.extra);
+        all.filter(|(sample, _)| samples.contains(sample)).cloned().collect()
+    }
+
+    /// What the calls on each of these samples used, where the batch keeps that apart.
+    #[must_use]
+    pub fn usage_in(&self, function: FunctionId, samples: Range<usize>) -> BTreeMap<usize, Usage> {
+        let reported = self.reported.lock();
+        let Some(reported) = reported.get(&function) else { return BTreeMap::new() };
+        reported.usage_by_sample.range(samples).map(|(sample, usage)| (*sample, *usage)).collect()
+    }
+
+    /// Adds to what one sample's call used, where the batch keeps that apart.
+    pub(crate) fn count_usage_of(&self, function: FunctionId, sample: usize, usage: Usage) {
+        let mut reported = self.reported.lock();
+        *reported.entry(function).or_default().usage_by_sample.entry(sample).or_default() += usage;
+    }
+}

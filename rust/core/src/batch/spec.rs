@@ -1,0 +1,43 @@
+//! What is submitted as a batch.
+
+use crate::delivery::Delivery;
+use crate::payload::Payload;
+
+/// What is submitted.
+pub struct BatchSpec {
+    pub samples: usize,
+    /// Samples of one prompt; divides `samples`.
+    pub group_size: usize,
+    pub payload: Box<dyn Payload>,
+    /// Nanoseconds for the whole batch.
+    pub batch_timeout_ns: Option<u64>,
+    /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
+    pub streamed: bool,
+    /// Of a streamed batch: how many samples of full groups that are not complete leave no
+    /// room for more.
+    pub max_pending: Option<usize>,
+    pub delivery: Delivery,
+    /// Whether what calls used is kept by sample too, for an observer.
+    pub usage_by_sample: bool,
+    /// The training step that it belongs to, where it is known; for observers.
+    pub step: Option<u64>,
+}
+
+impl BatchSpec {
+    /// A batch that is submitted whole and delivered as its cells come, without a timeout.
+    #[must_use]
+    pub fn whole(samples: usize, group_size: usize, payload: Box<dyn Payload>) -> Self {
+        let (batch_timeout_ns, streamed, max_pending, delivery) = (None, false, None, Delivery::default());
+        Self {
+            samples,
+            group_size,
+            payload,
+            batch_timeout_ns,
+            streamed,
+            max_pending,
+            delivery,
+            usage_by_sample: false,
+            step: None,
+        }
+    }
+}

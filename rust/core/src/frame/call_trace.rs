@@ -1,0 +1,43 @@
+//! What a frame keeps for its engine's tracer of the calls that ended. A frame without a tracer has
+//! nothing of this.
+
+use std::sync::Arc;
+
+use crate::tracer::{CallSpan, Executor, Tracer};
+
+/// What is known of the calls that ended.
+pub(super) struct FrameTrace {
+    pub tracer: Arc<dyn Tracer>,
+    pub shortest_ns: u64,
+    pub executor: Executor,
+    pub first: usize,
+    pub ran: usize,
+    pub given_back: usize,
+    pub ready_ns: u64,
+    pub started_ns: u64,
+    pub last_start_ns: u64,
+    pub ended_ns: u64,
+    pub calls: Vec<CallSpan>,
+}
+
+impl FrameTrace {
+    pub(super) fn new(tracer: &Arc<dyn Tracer>) -> Box<Self> {
+        Box::new(Self {
+            shortest_ns: tracer.shortest_ns(),
+            tracer: tracer.clone(),
+            executor: Executor::Elsewhere,
+            first: 0,
+            ran: 0,
+            given_back: 0,
+            ready_ns: u64::MAX,
+            started_ns: u64::MAX,
+            last_start_ns: 0,
+            ended_ns: 0,
+            calls: Vec::new(),
+        })
+    }
+
+    pub(super) const fn gave_back(&mut self, calls: usize) {
+        self.given_back += calls;
+    }
+}

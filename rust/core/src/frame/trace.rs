@@ -1,0 +1,166 @@
+//! What a frame tells its engine's tracer of its calls.
+
+use crate::call::CallKind;
+use crate::frame::Frame;
+use crate::frame::call_trace::FrameTrace;
+use crate::outcome::{Cell, Status, Times};
+use crate::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
+
+/// Calls that are told together: a frame may have thousands.
+const MOST_CALLS: usize = 128;
+/// Characters of a reason.
+const REASON: usize = 200;
+
+/// The status that a value is completed with.
+pub(super) fn status_of(cell: &Cell) -> Status {
+    match cell {
+        Cell::Value(value) if value.is_finite() => Status::Ok,
+        Cell::Abstained => Status::Abstained,
+        Cell::Value(_) | Cell::Invalid(_) => Status::Error,
+        Cell::Reported(reported) => reported.0,
+    }
+}
+
+impl Frame {
+    /// Tells where the calls run, for timelines; `executor` is asked only if there is one.
+    pub fn set_executor(&mut self, executor: impl FnOnce() -> Executor) {
+        if self.trace.is_none() {
+            return;
+        }
+        let (executor, first) = (executor(), if self.is_empty() { 0 } else { self.first(0) });
+        let (frame, function, batch, calls) = (self.id, self.function, self.batch().id(), self.len());
+        let at_ns = self.clock.now_ns();
+        if let Some(trace) = &mut self.trace {
+            if matches!(executor, Executor::Worker(_)) && calls > 0 {
+                let executor = executor.clone();
+                trace.tracer.record(TraceEvent::FrameSent { frame, executor, function, batch, first, calls, at_ns });
+            }
+            trace.executor = executor;
+        }
+    }
+
+    /// Tells of one of the requests that a call is made of.
+    pub fn trace_request(
+        &self,
+        call: usize,
+        executor: impl FnOnce() -> Executor,
+        attempt: u16,
+        failed: Option<(Status, &str)>,
+        times: Times,
+    ) {
+        if let Some(trace) = &self.trace {
+            let (status, reason) = failed.map_or((Status::Ok, None), |(status, why)| (status, Some(why)));
+            let span = Box::new(CallSpan { attempt, ..self.span(call, status, reason, times) });
+            trace.tracer.record(TraceEvent::Call { executor: executor(), function: self.function, span });
+        }
+    }
+
+    fn span(&self, call: usize, status: Status, reason: Option<&str>, times: Times) -> CallSpan {
+        let (batch, first) = self.of(call).next().map_or((self.batch(), 0), |(slice, one)| (slice.batch(), one.first));
+        let short = |why: &str| {
+            why.lines().next().unwrap_or_default().chars().take(REASON).collect::<String>().into_boxed_str()
+        };
+        CallSpan {
+            batch: batch.id(),
+            first,
+            samples: self.size(call),
+            attempt: self.attempt(call),
+            finish: self.kind == CallKind::Finish,
+            status,
+            ready_ns: batch.ready_ns(first, self.function),
+            started_ns: times.started_ns,
+            run_ns: times.run_ns,
+            reason: reason.map(short),
+        }
+    }
+
+    /// Tells of a moment of the call in hand.
+    pub fn trace_moment(&self, what: Moment, executor: Executor) {
+        if let Some(trace) = &self.trace {
+            let (function, at_ns) = (Some(self.function), self.clock.now_ns());
+            trace.tracer.record(TraceEvent::Moment { what, executor, function, at_ns, why: String::new() });
+        }
+    }
+
+    /// A call has ended.
+    #[inline]
+    pub(super) fn trace_end(&mut self, call: usize, status: Status, reason: Option<&str>, times: Times) {
+        if self.trace.is_some() && times.started_ns != 0 {
+            self.trace_one(call, status, reason, times);
+        }
+    }
+
+    fn trace_one(&mut self, call: usize, status: Status, reason: Option<&str>, times: Times) {
+        let Some(mut trace) = self.trace.take() else { return };
+        self.trace_into(&mut trace, call, status, reason, times);
+        self.trace = Some(trace);
+    }
+
+    /// These calls have ended with numbers.
+    pub(super) fn trace_numbers(&mut self, ended: impl Iterator<Item = (usize, f64, Times)>) {
+        let Some(mut trace) = self.trace.take() else { return };
+        for (call, value, times) in ended.filter(|(_, _, times)| times.started_ns != 0) {
+            self.trace_into(&mut trace, call, status_of(&Cell::Value(value)), None, times);
+        }
+        self.trace = Some(trace);
+    }
+
+    fn trace_into(&self, trace: &mut FrameTrace, call: usize, status: Status, reason: Option<&str>, times: Times) {
+        let Times { started_ns, run_ns } = times;
+        let shown = run_ns >= trace.shortest_ns || !status.is_answer() || self.attempt(call) > 1;
+        if shown && !trace.executor.is_in_turn() {
+            let span = Box::new(self.span(call, status, reason, times));
+            trace.tracer.record(TraceEvent::Call { executor: trace.executor.clone(), function: self.function, span });
+            return;
+        }
+        if trace.ran == 0 {
+            trace.first = self.first(call);
+            trace.ready_ns = self
+                .of(call)
+                .next()
+                .map_or(started_ns, |(slice, one)| slice.batch().ready_ns(one.first, self.function));
+        }
+        trace.ran += 1;
+        trace.started_ns = trace.started_ns.min(started_ns);
+        trace.last_start_ns = trace.last_start_ns.max(started_ns);
+        trace.ended_ns = trace.ended_ns.max(started_ns.saturating_add(run_ns));
+        if shown {
+            trace.calls.push(self.span(call, status, reason, times));
+            if trace.calls.len() == MOST_CALLS {
+                self.tell(trace);
+            }
+        }
+    }
+
+    /// The frame has ended.
+    pub(super) fn trace_frame(&mut self) {
+        let Some(mut trace) = self.trace.take() else { return };
+        let is_seen = matches!(trace.executor, Executor::Worker(_));
+        if trace.ran > 0 || trace.given_back > 0 || is_seen {
+            self.tell(&mut trace);
+        }
+    }
+
+    /// Tells of the calls that ended since the last time.
+    fn tell(&self, trace: &mut FrameTrace) {
+        let span = Box::new(FrameSpan {
+            frame: self.id,
+            batch: self.batch().id(),
+            first: trace.first,
+            ran: std::mem::take(&mut trace.ran),
+            given_back: std::mem::take(&mut trace.given_back),
+            ready_ns: trace.ready_ns,
+            started_ns: std::mem::replace(&mut trace.started_ns, u64::MAX),
+            ended_ns: std::mem::take(&mut trace.ended_ns),
+            last_start_ns: std::mem::take(&mut trace.last_start_ns),
+            calls: std::mem::take(&mut trace.calls),
+        });
+        trace.tracer.record(TraceEvent::Frame { executor: trace.executor.clone(), function: self.function, span });
+    }
+
+    pub(super) fn trace_given_back(&mut self, calls: usize) {
+        if let Some(trace) = &mut self.trace {
+            trace.gave_back(calls);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What is reported of the calls of a hosted frame.
+
+use crate::outcome::{Cell, Failure, Note, Times};
+
+/// One sample of a call that gave an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedCell {
+    pub call: usize,
+    pub cell: Cell,
+    pub times: Times,
+}
+
+/// What became of calls of a frame. Calls are numbered by their places in the frame.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FrameEvent {
+    /// A lane has some of it.
+    Begun,
+    /// Calls of one sample gave answers, and recorded nothing.
+    Cells(Vec<EndedCell>),
+    /// A call gave answers for all its samples.
+    Call { call: usize, cells: Vec<Cell>, record: Option<Vec<u8>>, times: Times },
+    /// An attempt failed.
+    Failed { call: usize, failure: Failure, record: Option<Vec<u8>>, times: Times },
+    /// The function can't run.
+    Broken(Note),
+    /// Tokens that the call used which ends next.
+    Used(f64),
+    /// A call has been running for so long, and is not done.
+    Observed(u64),
+    /// Calls that were not begun, or whose lane dropped them.
+    GivenBack(Vec<usize>),
+    /// No lane has any of it.
+    Ended,
+}
+
+/// Takes what happens to frames, on threads of the lanes, with no lock held. It must not wait.
+pub trait FrameListener: Send + Sync + 'static {
+    fn tell(&self, session: u64, frame: u64, event: FrameEvent);
+}

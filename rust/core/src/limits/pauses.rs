@@ -1,0 +1,70 @@
+//! Pauses after throttled calls: nothing goes before the server's `Retry-After` has passed, else
+//! for a time that doubles with each refusal.
+
+use std::time::Duration;
+
+use super::breaker::PATIENCE_NS;
+use super::nanoseconds::{nanoseconds, real};
+use crate::clock::nanos;
+
+/// What is believed of a `Retry-After`: rates are by the minute.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
+/// The pause after a throttled call that does not say when to come again, and after the next ones.
+const FIRST_NS: u64 = 500_000_000;
+const LONGEST_NS: u64 = 8_000_000_000;
+/// Pauses in a row that a server may make shorter than the first of ours (`Retry-After: 0`).
+const BELIEVED: u64 = 2;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pauses {
+    /// Nothing goes before this.
+    pub until_ns: u64,
+    /// Pauses since the last answer, and when the first one began.
+    pub count: u64,
+    pub since_ns: u64,
+}
+
+impl Pauses {
+    /// For how long all calls have been throttled, where that is too long to wait on.
+    pub(super) fn hopeless_ns(&self, now_ns: u64) -> Option<u64> {
+        let throttled_ns = now_ns.saturating_sub(self.since_ns);
+        (self.count > 0 && throttled_ns >= PATIENCE_NS).then_some(throttled_ns)
+    }
+
+    /// Whether a call was sent since the last one.
+    pub(super) const fn is_after(&self, sent_ns: u64) -> bool {
+        sent_ns >= self.until_ns
+    }
+
+    /// Lets nothing through for as long as the server says, or for longer each time; `random` is
+    /// uniform in [0, 1).
+    pub(super) fn begin(&mut self, now_ns: u64, retry_after: Option<Duration>, random: f64) {
+        let longest_ns = FIRST_NS.saturating_mul(1 << self.count.min(10)).min(LONGEST_NS);
+        let own_ns = nanoseconds(real(longest_ns) * (0.5 + random / 2.0));
+        let pause_ns = match retry_after.map(believed_ns) {
+            None => own_ns,
+            // Its word was too short so often that calls would use up their attempts at once.
+            Some(after_ns) if self.count >= BELIEVED && after_ns < FIRST_NS => after_ns.max(own_ns),
+            Some(after_ns) => after_ns,
+        };
+        self.since_ns = if self.count == 0 { now_ns } else { self.since_ns };
+        self.count = self.count.saturating_add(1);
+        self.wait_until(now_ns.saturating_add(pause_ns));
+    }
+
+    /// A call that was sent before the last pause says when to come again.
+    pub(super) fn prolong(&mut self, now_ns: u64, retry_after: Duration) {
+        if !retry_after.is_zero() {
+            self.wait_until(now_ns.saturating_add(believed_ns(retry_after)));
+        }
+    }
+
+    fn wait_until(&mut self, until_ns: u64) {
+        self.until_ns = self.until_ns.max(until_ns);
+    }
+}
+
+fn believed_ns(retry_after: Duration) -> u64 {
+    nanos(retry_after.min(LONGEST_RETRY_AFTER))
+}

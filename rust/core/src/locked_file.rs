@@ -1,0 +1,119 @@
+//! A file of numbers that processes of a host share, used under a lock.
+//!
+//! - The lock is the kernel's, ends with its process, and is held for microseconds.
+//! - A file that was removed is made anew. What was not written as a whole is told by its checksum.
+//! - Folder and file are private to this user; links are not followed.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+/// How often a lock that is taken is tried before its user is told to ask again.
+const LOCK_TRIES: u32 = 40;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct LockedFile {
+    path: PathBuf,
+    /// Opened with the first use, and again when it was removed.
+    file: Option<File>,
+}
+
+impl LockedFile {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was used.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The file, for `unlock`; `None` if another process has it just now. With `check` it is made
+    /// anew if it was removed.
+    pub(crate) fn lock(&mut self, check: bool) -> io::Result<Option<File>> {
+        let exists = |file: &File| !check || file.metadata().is_ok_and(|found| found.nlink() > 0);
+        let file = match self.file.take().filter(exists) {
+            Some(file) => file,
+            None => open(&self.path)?,
+        };
+        if try_lock(&file)? {
+            return Ok(Some(file));
+        }
+        self.file = Some(file);
+        Ok(None)
+    }
+
+    pub(crate) fn unlock(&mut self, file: File) -> io::Result<()> {
+        let unlocked = flock(&file, FlockOperation::Unlock);
+        self.file = Some(file);
+        Ok(unlocked?)
+    }
+}
+
+/// Takes the lock if it is free, or gets free within microseconds.
+fn try_lock(file: &File) -> io::Result<bool> {
+    for _ in 0..LOCK_TRIES {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::hint::spin_loop(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+/// Opens or makes the file.
+fn open(path: &Path) -> io::Result<File> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if std::fs::symlink_metadata(folder)?.uid() != rustix::process::geteuid().as_raw() {
+        let problem = format!("{} belongs to another user", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
+}
+
+/// As many numbers as there are, up to `count`.
+pub(crate) fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
+    let mut bytes = vec![0; count * 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], (offset + filled) as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes[..filled].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+/// Writes numbers after a head: `u64` of the layout, the boot, their checksum.
+pub(crate) fn write(file: &File, magic: u64, boot: u64, numbers: &[u64]) -> io::Result<()> {
+    let head = [magic, boot, checksum(numbers)];
+    let bytes: Vec<u8> = head.iter().chain(numbers).flat_map(|number| number.to_le_bytes()).collect();
+    file.write_all_at(&bytes, 0)
+}
+
+/// Tells a file that was written as a whole from one that was not, or not by us.
+pub(crate) fn checksum(numbers: &[u64]) -> u64 {
+    let mix = |sum: u64, number: &u64| (sum ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    numbers.iter().fold(numbers.len() as u64, mix)
+}
+
+/// Tells boots of the machine apart, whose clocks begin anew; 0 where that can't be had.
+pub(crate) fn boot() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}

@@ -1,0 +1,177 @@
+//! What a timeline of the engine is told. Who draws it is another crate's business.
+//!
+//! - A tracer never blocks, never takes the GIL and never panics: what it has no room for it drops
+//!   and counts.
+//! - Without one, a frame costs one look at whether there is one, and a call that is completed with
+//!   others nothing.
+//! - Calls are told when they end, with their start: a span is never half there.
+
+use std::sync::Arc;
+
+use crate::function::FunctionId;
+use crate::outcome::Status;
+
+/// Where a call runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Executor {
+    /// The lane does not tell, or the call is several requests.
+    #[default]
+    Elsewhere,
+    /// A slot for a worker process.
+    Worker(usize),
+    /// A lane thread of this process.
+    Thread(u64),
+    /// An event loop.
+    Loop(usize),
+    /// A server, as its URL has it.
+    Endpoint(Arc<str>),
+}
+
+impl Executor {
+    /// Whether its calls run one after the other.
+    #[must_use]
+    pub const fn is_in_turn(&self) -> bool {
+        matches!(self, Self::Worker(_) | Self::Thread(_))
+    }
+}
+
+/// One attempt of a call, from the start of user code to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallSpan {
+    pub batch: u64,
+    /// The first sample that it covers, and how many.
+    pub first: usize,
+    pub samples: usize,
+    pub attempt: u16,
+    /// It is a `finish_group` call.
+    pub finish: bool,
+    pub status: Status,
+    /// When the call could have begun.
+    pub ready_ns: u64,
+    pub started_ns: u64,
+    pub run_ns: u64,
+    /// Why it failed: the beginning of the first line.
+    pub reason: Option<Box<str>>,
+}
+
+impl CallSpan {
+    #[must_use]
+    pub const fn ended_ns(&self) -> u64 {
+        self.started_ns.saturating_add(self.run_ns)
+    }
+}
+
+/// Calls of one frame, which ran one after the other, or so short a time that each for itself is
+/// not told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameSpan {
+    pub frame: u64,
+    pub batch: u64,
+    /// The first sample of the first call.
+    pub first: usize,
+    /// Calls that ran, and that were given back.
+    pub ran: usize,
+    pub given_back: usize,
+    pub ready_ns: u64,
+    /// From the start of the first call to the end of the last.
+    pub started_ns: u64,
+    pub ended_ns: u64,
+    /// When the last of its calls started.
+    pub last_start_ns: u64,
+    /// Those of its calls that are told one by one.
+    pub calls: Vec<CallSpan>,
+}
+
+/// Something that happened at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// A worker is ready for calls.
+    WorkerReady,
+    /// The engine killed a worker.
+    WorkerKilled,
+    /// A worker ended by itself.
+    WorkerDied,
+    /// A worker took the executor of another.
+    WorkerRestarted,
+    /// A circuit breaker opened.
+    BreakerOpened,
+    /// Requests time out, and none is answered.
+    EndpointHangs,
+    /// A server asks to wait for longer than is waited.
+    LongRetryAfter,
+    /// A thread hangs, and another took its executor.
+    ThreadAbandoned,
+}
+
+impl Moment {
+    /// As timelines call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WorkerReady => "worker ready",
+            Self::WorkerKilled => "worker killed",
+            Self::WorkerDied => "worker died",
+            Self::WorkerRestarted => "worker restarted",
+            Self::BreakerOpened => "circuit breaker opened",
+            Self::EndpointHangs => "endpoint hangs",
+            Self::LongRetryAfter => "long Retry-After",
+            Self::ThreadAbandoned => "thread abandoned",
+        }
+    }
+}
+
+/// What a tracer is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceEvent {
+    BatchSubmitted {
+        batch: u64,
+        step: Option<u64>,
+        samples: usize,
+        groups: usize,
+        at_ns: u64,
+    },
+    /// All its groups are complete.
+    BatchDone {
+        batch: u64,
+        samples: usize,
+        groups: usize,
+        at_ns: u64,
+    },
+    /// A worker was sent a frame.
+    FrameSent {
+        frame: u64,
+        executor: Executor,
+        function: FunctionId,
+        batch: u64,
+        first: usize,
+        calls: usize,
+        at_ns: u64,
+    },
+    /// A frame has ended.
+    Frame {
+        executor: Executor,
+        function: FunctionId,
+        span: Box<FrameSpan>,
+    },
+    /// A call has ended that ran beside others.
+    Call {
+        executor: Executor,
+        function: FunctionId,
+        span: Box<CallSpan>,
+    },
+    Moment {
+        what: Moment,
+        executor: Executor,
+        function: Option<FunctionId>,
+        at_ns: u64,
+        why: String,
+    },
+}
+
+/// Takes what happens.
+pub trait Tracer: Send + Sync {
+    /// Calls that ran for less are told one by one only if they failed or were tried again.
+    fn shortest_ns(&self) -> u64;
+
+    fn record(&self, event: TraceEvent);
+}

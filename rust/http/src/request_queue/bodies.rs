@@ -1,0 +1,114 @@
+//! What is sent for a call: its function's template with its texts, and in another attempt what was
+//! wrong with the last answer.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::body::{BodyTemplate, JSON, Text};
+use crate::fleet::RequestKey;
+use crate::in_flight::InFlightFrame;
+use crate::long_body::{LongBody, TextSource};
+use crate::meter::Meter;
+use crate::repair::Repairs;
+use crate::request_body::RequestBody;
+
+/// A body of so many bytes is written while it is sent.
+const LONG_BODY: usize = 32 << 10;
+
+/// See the module.
+pub struct Bodies {
+    template: Arc<BodyTemplate>,
+    function: usize,
+    /// Answers that could not be read, for the next attempts of their calls. Written by requests
+    /// that end.
+    repairs: Mutex<Repairs>,
+}
+
+impl Bodies {
+    pub fn new(template: BodyTemplate, function: usize) -> Self {
+        Self { template: Arc::new(template), function, repairs: Mutex::default() }
+    }
+
+    /// The body of a request for these samples; `None`: their texts were not captured.
+    pub fn body(
+        &self,
+        key: RequestKey,
+        frame_ref: &Arc<InFlightFrame>,
+        samples: &[(usize, u32)],
+    ) -> Option<RequestBody> {
+        let template = self.template(key);
+        let texts = FrameTexts { frame_ref: frame_ref.clone(), function: self.function, samples: Vec::new() };
+        let text = |column, sample| texts.of(column, sample);
+        if template.bytes(samples, text) < LONG_BODY {
+            return template.fill(samples, text).map(RequestBody::from);
+        }
+        let texts = FrameTexts { samples: samples.to_vec(), ..texts };
+        LongBody::new(template, Box::new(texts), samples.len()).map(|body| RequestBody::Long(body.into()))
+    }
+
+    /// The template of a request: of another attempt with what was wrong with the last answer.
+    fn template(&self, key: RequestKey) -> Arc<BodyTemplate> {
+        if key.attempt > 1
+            && self.template.takes_repair()
+            && let Some(messages) = self.repairs.lock().get((key.batch, key.sample))
+        {
+            return Arc::new(self.template.repaired(messages));
+        }
+        self.template.clone()
+    }
+
+    /// Keeps an answer that could not be read until there is a score.
+    pub fn keep_repair(
+        &self,
+        frame_ref: &InFlightFrame,
+        call: usize,
+        key: RequestKey,
+        scored: bool,
+        meter: &Meter<'_>,
+    ) {
+        if (scored && key.attempt == 1) || !self.template.takes_repair() {
+            return;
+        }
+        if scored {
+            self.repairs.lock().remove((key.batch, key.sample));
+        } else if let Some(messages) = meter.repair()
+            && let Some((batch, sample)) = frame_ref.place(call)
+        {
+            self.repairs.lock().put(&batch, sample, messages);
+        }
+    }
+
+    /// Drops answers of batches that have ended; whether any is left.
+    pub fn drop_ended(&self) -> bool {
+        self.repairs.lock().drop_ended()
+    }
+
+    /// Whether answers of calls that may be tried again are kept.
+    pub fn keeps_repairs(&self) -> bool {
+        !self.repairs.lock().is_empty()
+    }
+}
+
+/// The texts of a frame's samples.
+struct FrameTexts {
+    frame_ref: Arc<InFlightFrame>,
+    function: usize,
+    /// Those of a request, in order.
+    samples: Vec<(usize, u32)>,
+}
+
+impl FrameTexts {
+    fn of(&self, column: usize, (share, sample): (usize, u32)) -> Option<Text<'_>> {
+        let raw = self.frame_ref.payload(share)?.text(self.function, column, sample)?;
+        // The names are the same in all shares of a frame.
+        let names = self.frame_ref.payload(0)?.names(self.function, false)?;
+        Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
+    }
+}
+
+impl TextSource for FrameTexts {
+    fn text(&self, column: usize, place: usize) -> Option<Text<'_>> {
+        self.of(column, *self.samples.get(place)?)
+    }
+}

@@ -1,0 +1,293 @@
+//! Sends the calls of one function: at most `limit` requests are in flight.
+//!
+//! - Each is a task that takes the next call when it is done.
+//! - A request is one call: of one sample, or of several that the scheduler batched.
+//! - A request whose call was completed meanwhile is dropped, and its connection with it.
+//! - Time in the queue is not run time: a call starts when its request does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::report::Report;
+use guerdon_core::tracer::Executor;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::bodies::Bodies;
+use super::calls::{Call, Calls, RequestTask, TakenCall};
+use crate::fleet::{Failed, Fleet};
+use crate::function::HttpFunction;
+use crate::in_flight::InFlightFrame;
+use crate::meter::Meter;
+use crate::request::ScoreRequest;
+use crate::response::Scores;
+
+/// See the module.
+pub struct RequestQueue {
+    pub spec: HttpFunction,
+    pub limit: usize,
+    pub timeout: Duration,
+    pub clock: Clock,
+    pub runtime: Handle,
+    /// Notified when nothing is left after `close`.
+    pub gone: Arc<Notify>,
+    calls: Mutex<Calls>,
+    bodies: Bodies,
+}
+
+/// Frees the slot of a request, however it ended.
+struct TaskGuard {
+    queue: Arc<RequestQueue>,
+    task: u64,
+}
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        let call = {
+            let mut calls = self.queue.calls.lock();
+            let call = calls.end(self.task);
+            if calls.is_gone() {
+                self.queue.gone.notify_waiters();
+            }
+            call
+        };
+        // Dropped in mid-request, by `close` or a panic: its call goes back to the scheduler.
+        if let Some((frame_ref, _)) = call {
+            frame_ref.end(|_| {});
+        }
+        self.queue.start();
+    }
+}
+
+impl RequestQueue {
+    pub fn new(
+        spec: HttpFunction,
+        function: usize,
+        (limit, timeout): (usize, Duration),
+        clock: Clock,
+        runtime: Handle,
+        gone: Arc<Notify>,
+        fleet: Arc<Fleet>,
+    ) -> Arc<Self> {
+        let bodies = Bodies::new(spec.body.clone(), function);
+        let calls = Mutex::new(Calls::new(fleet));
+        Arc::new(Self { spec, limit, timeout, clock, runtime, gone, calls, bodies })
+    }
+
+    /// Queues calls; gives them back if it is closed.
+    pub fn push(self: &Arc<Self>, frame_ref: Arc<InFlightFrame>) {
+        {
+            let mut calls = self.calls.lock();
+            if calls.is_closed() {
+                drop(calls);
+                return; // and drops the frame without the lock
+            }
+            calls.add(frame_ref);
+        }
+        self.start();
+    }
+
+    /// Starts as many requests as may be in flight.
+    fn start(self: &Arc<Self>) {
+        let begun = {
+            let mut calls = self.calls.lock();
+            if calls.is_closed() {
+                return;
+            }
+            calls.begin(self.limit)
+        };
+        for task in begun {
+            let spawned = self.runtime.spawn(run_requests(TaskGuard { queue: self.clone(), task }));
+            let closed = {
+                let mut calls = self.calls.lock();
+                calls.spawned(task, spawned.abort_handle());
+                calls.is_closed()
+            };
+            if closed {
+                spawned.abort(); // `close` did not know of it
+            }
+        }
+    }
+
+    /// The next call and its samples, taken and counted under one lock: `start` relies on it.
+    fn take(&self, task: u64) -> Option<(TakenCall, Vec<(usize, u32)>)> {
+        loop {
+            let taken = self.calls.lock().take(task, || self.clock.now_ns())?;
+            // Without the lock: completing a call may push another frame (see `in_flight`).
+            let (frame_ref, index) = &taken.call;
+            if frame_ref.is_open(*index) {
+                let samples = frame_ref.samples(*index);
+                return Some((taken, samples));
+            }
+            self.is_idle(task);
+            frame_ref.end(|_| {});
+        }
+    }
+
+    fn is_idle(&self, task: u64) {
+        self.calls.lock().is_idle(task);
+    }
+
+    /// Completes the call of a request; `None` where the scheduler has completed it.
+    fn complete(
+        &self,
+        task: u64,
+        (frame_ref, call): &Call,
+        started_ns: u64,
+        ended: Option<Result<Scores, Failed>>,
+        server: &Mutex<Arc<str>>,
+        meter: &Meter<'_>,
+    ) {
+        self.is_idle(task);
+        let times = Times { started_ns, run_ns: self.clock.now_ns().saturating_sub(started_ns) };
+        frame_ref.end(|frame| {
+            if let Some(tokens) = meter.tokens() {
+                frame.used(tokens);
+            }
+            frame.report(*call, meter.report());
+            frame.set_executor(|| Executor::Endpoint(self.server(server)));
+            match ended {
+                Some(Ok(Scores { cells, .. })) => frame.complete_many(*call, cells, times),
+                Some(Err(Failed { failure, others_up })) => {
+                    if others_up {
+                        frame.others_are_up();
+                    }
+                    frame.fail(*call, failure, times);
+                }
+                None => {}
+            }
+        });
+    }
+
+    /// Where a request was sent last.
+    fn server(&self, sent: &Mutex<Arc<str>>) -> Arc<str> {
+        let server = sent.lock().clone();
+        if server.is_empty() { self.spec.endpoint.host().into() } else { server }
+    }
+
+    /// Drops requests whose calls were completed meanwhile, and what was kept for them; whether
+    /// anything is here.
+    pub fn drop_abandoned(&self) -> bool {
+        let kept = self.bodies.drop_ended();
+        let (tasks, busy) = {
+            let calls = self.calls.lock();
+            let with_call = |task: &RequestTask| Some((task.call.clone()?, task.stop.clone()));
+            let tasks: Vec<(Call, Arc<Notify>)> = calls.tasks().filter_map(with_call).collect();
+            (tasks, calls.is_busy())
+        };
+        for ((frame_ref, call), stop) in tasks {
+            if !frame_ref.is_open(call) {
+                stop.notify_one();
+            }
+        }
+        busy || kept
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.calls.lock().is_busy() || self.keeps_repairs()
+    }
+
+    /// Whether answers of calls that may be tried again are kept.
+    pub fn keeps_repairs(&self) -> bool {
+        self.bodies.keeps_repairs()
+    }
+
+    /// Snapshots of the calls in flight, for `dump()`,
+    /// each with its server.
+    pub fn in_flight(&self, now_ns: u64) -> Vec<(InFlightCall, String)> {
+        let tasks: Vec<(Call, u64, Arc<str>)> = {
+            let calls = self.calls.lock();
+            let of = |task: &RequestTask| Some((task.call.clone()?, task.started_ns, task.server.lock().clone()));
+            calls.tasks().filter_map(of).collect()
+        };
+        let snapshot = |((frame_ref, call), since_ns, server): &(Call, u64, Arc<str>)| {
+            let server = if server.is_empty() { self.spec.endpoint.host() } else { server.to_string() };
+            Some((frame_ref.in_flight(*call, now_ns.saturating_sub(*since_ns))?, server))
+        };
+        tasks.iter().filter_map(snapshot).collect()
+    }
+
+    /// The fleet, until the queue is closed.
+    pub fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.calls.lock().fleet().cloned()
+    }
+
+    /// Ends all requests and closes the connections.
+    pub fn close(&self) {
+        let (tasks, waiting) = self.calls.lock().close();
+        for task in tasks {
+            task.abort();
+        }
+        drop(waiting);
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.calls.lock().is_gone()
+    }
+}
+
+/// Sends one request after the other, until no call waits.
+async fn run_requests(guard: TaskGuard) {
+    let queue = guard.queue.clone();
+    while let Some((taken, samples)) = queue.take(guard.task) {
+        let TakenCall { call, stop, fleet, waiting, server } = taken;
+        let started_ns = queue.clock.now_ns();
+        let meter = Meter::new(&queue.spec.tariff, queue.clock);
+        let mut dropped = DroppedUsage { call: Some(&call), meter: &meter };
+        let key = call.0.key(call.1, waiting);
+        let ended = match queue.bodies.body(key, &call.0, &samples) {
+            Some(body) => {
+                let (parser, timeout) = (&queue.spec.parser, queue.timeout);
+                let request = ScoreRequest {
+                    second: &|| call.0.second_request(),
+                    server: &server,
+                    parser,
+                    body,
+                    samples: samples.len(),
+                    meter: &meter,
+                    timeout,
+                };
+                tokio::select! {
+                    ended = fleet.send(key, &request, timeout) => Some(ended),
+                    () = stop.notified() => None,
+                }
+            }
+            None => Some(Err(Failed { failure: no_texts(), others_up: false })),
+        };
+        if let Some(ended) = &ended {
+            queue.bodies.keep_repair(&call.0, call.1, key, ended.is_ok(), &meter);
+        }
+        dropped.call = None;
+        queue.complete(guard.task, &call, started_ns, ended, &server, &meter);
+    }
+}
+
+/// Reports what a call used that is dropped in mid-request, by `close` or a panic.
+struct DroppedUsage<'a> {
+    /// None where its end reports it.
+    call: Option<&'a Call>,
+    meter: &'a Meter<'a>,
+}
+
+impl Drop for DroppedUsage<'_> {
+    fn drop(&mut self) {
+        if let Some((frame_ref, call)) = self.call {
+            frame_ref.report(*call, Report { extra: Vec::new(), ..self.meter.report() });
+        }
+    }
+}
+
+fn no_texts() -> Failure {
+    Failure {
+        kind: FailureKind::Error,
+        reason: "internal error: the texts of its request were not captured".to_owned(),
+        traceback: None,
+        retryable: false,
+        retry_after: None,
+        answer: None,
+    }
+}

@@ -1,0 +1,80 @@
+//! What a worker is told: the calls of a frame, what its environment holds, and to end.
+
+use guerdon_core::call::CallKind;
+use guerdon_core::columns;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+
+use super::{NONE, count};
+
+const RUN: u8 = 1;
+const CLOSE: u8 = 2;
+const ENVIRONMENT: u8 = 3;
+
+/// The message that asks a worker to end.
+pub(crate) fn close() -> [u8; 24] {
+    let mut header = [0; 24];
+    header[19] = CLOSE;
+    header
+}
+
+/// Writes the message that gives a function its part of the environment.
+pub(crate) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) {
+    let length: usize = variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    out.extend_from_slice(&(length as u64).to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&number(function));
+    out.extend_from_slice(&[0, ENVIRONMENT, 0, 0, 0, 0]);
+    for (name, value) in variables {
+        out.extend_from_slice(name);
+        out.push(b'=');
+        out.extend_from_slice(value);
+        out.push(0);
+    }
+}
+
+/// Writes the message that has a worker run all calls of a frame.
+pub(crate) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&number(frame.function_id()));
+    let kind = match frame.kind() {
+        CallKind::Sample => 0,
+        // the same to a worker: lists in, a value for each sample out
+        CallKind::Group | CallKind::Gathered => 1,
+        CallKind::Batch => 2,
+        CallKind::Finish => 3,
+    };
+    out.extend_from_slice(&[kind, RUN]);
+    out.extend_from_slice(&count(frame.len()));
+    let body = out.len();
+    match frame.names() {
+        None => out.extend_from_slice(&NONE.to_le_bytes()),
+        Some(names) => {
+            let length = names.iter().map(|name| name.len() + 1).sum();
+            out.extend_from_slice(&count(length));
+            for name in names {
+                out.extend_from_slice(name.as_bytes());
+                out.push(0);
+            }
+        }
+    }
+    if frame.kind() != CallKind::Sample {
+        for call in 0..frame.len() {
+            out.extend_from_slice(&count(frame.size(call)));
+        }
+    }
+    if frame.kind() == CallKind::Finish {
+        for score in (0..frame.len()).flat_map(|call| frame.scores(call)) {
+            out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
+        }
+    }
+    columns::encode(frame, 0..frame.len(), out);
+    let length = (out.len() - body) as u64;
+    out[start..start + 8].copy_from_slice(&length.to_le_bytes());
+}
+
+fn number(function: FunctionId) -> [u8; 2] {
+    u16::try_from(function).unwrap_or(u16::MAX).to_le_bytes()
+}

@@ -1,0 +1,56 @@
+//! Arguments that say which sample of which batch they are of, wherever the call runs.
+
+use std::any::Any;
+
+use guerdon_core::columns::ColumnsWriter;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::payload::Payload;
+use guerdon_core::text::{RawText, TextKind};
+
+const MARK: &str = "sample ";
+/// Where the text of a column of one row begins.
+const TEXT_AT: usize = 8 + 16 + 2 + 8;
+
+/// The arguments of a batch with this number: one text, filled up to so many bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Identified {
+    pub batch: u64,
+    pub bytes: usize,
+}
+
+impl Payload for Identified {
+    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+        None
+    }
+
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+        let text = |sample: &u32| format!("{:<width$}", format!("{MARK}{} {sample}", self.batch), width = self.bytes);
+        let texts: Vec<String> = samples.iter().map(text).collect();
+        ColumnsWriter::new(out, samples.len(), 1)
+            .text(0, |row| RawText { kind: TextKind::Ascii, bytes: texts[row].as_bytes() });
+    }
+
+    fn bytes(&self, _: FunctionId, _: u32) -> usize {
+        self.bytes
+    }
+
+    fn mixes(&self, _: FunctionId) -> bool {
+        true
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The batch and the first sample of a call with such arguments.
+#[must_use]
+pub fn identity(frame: &Frame, call: usize) -> Option<(u64, usize)> {
+    let mut bytes = Vec::new();
+    let first = u32::try_from(frame.first(call)).ok()?;
+    frame.payload()?.encode(frame.function_id(), false, &[first], &mut bytes);
+    let text = std::str::from_utf8(bytes.get(TEXT_AT..)?).ok()?;
+    let mut numbers = text.strip_prefix(MARK)?.split_whitespace();
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
