@@ -19,7 +19,10 @@ from guerdon._lazy_imports import names as _names
 
 if TYPE_CHECKING:
     from guerdon import parse
+    from guerdon._cluster.ray.options import Ray
     from guerdon._native import __version__
+    from guerdon._replay import ReplayResult, replay
+    from guerdon._trace import Trace
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
     from guerdon.endpoints import Endpoint, Endpoints
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
         ToolError,
     )
     from guerdon.functions import RewardFunction, group_reward, reward
+    from guerdon.journal import Journal, read_journal
     from guerdon.judges import http_reward, judge
     from guerdon.limits import Limit, RetryAfter
     from guerdon.panels import Rubric, pairwise, panel, rubric
@@ -57,12 +61,15 @@ __all__ = [
     "GuerdonError",
     "GuerdonWarning",
     "InFlight",
+    "Journal",
     "Limit",
     "MainGuardError",
     "OpenBatch",
     "PendingBatch",
+    "Ray",
     "Recycle",
     "RegistrationError",
+    "ReplayResult",
     "RetryAfter",
     "RewardBatch",
     "RewardFailureError",
@@ -74,6 +81,7 @@ __all__ = [
     "StatefulReward",
     "Status",
     "ToolError",
+    "Trace",
     "__version__",
     "group_reward",
     "http_reward",
@@ -81,6 +89,8 @@ __all__ = [
     "pairwise",
     "panel",
     "parse",
+    "read_journal",
+    "replay",
     "reward",
     "rubric",
 ]
@@ -97,10 +107,14 @@ _HOMES: Final[dict[str, str | None]] = {
     "GuerdonError": "errors",
     "GuerdonWarning": "errors",
     "InFlight": "dump",
+    "Journal": "journal",
     "Limit": "limits",
     "MainGuardError": "errors",
+    "Ray": "_cluster.ray.options",
     "Recycle": "recycling",
+    "Trace": "_trace",
     "RegistrationError": "errors",
+    "ReplayResult": "_replay",
     "RetryAfter": "limits",
     "StatefulReward": "stateful",
     "RewardBatch": "results",
@@ -122,6 +136,8 @@ _HOMES: Final[dict[str, str | None]] = {
     "rubric": "panels",
     "parse": None,
     "http_reward": "judges",
+    "read_journal": "journal",
+    "replay": "_replay",
     "reward": "functions",
 }
 

@@ -143,9 +143,19 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
         listed = list(values)
     if samples is not None and len(listed) != samples:
         raise DataError(
-            f"column {name!r} has {len(listed)} values, but there are {samples} completions: give one value per sample"
+            f"column {name!r} has {len(listed)} value{'' if len(listed) == 1 else 's'}, but there "
+            f"{'is 1 completion' if samples == 1 else f'are {samples} completions'}: give one value per "
+            f"sample{_repeated(name, len(listed), samples)}"
         )
     return listed
+
+
+def _repeated(name: str, values: int, samples: int) -> str:
+    """What to do if there is one value per prompt."""
+    if values == 0 or samples % values:
+        return ""
+    times = samples // values
+    return f"; if there is one per prompt, repeat each {times} times: [one for one in {name} for _ in range({times})]"
 
 
 def _copied(values: list[object] | tuple[object, ...]) -> list[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from guerdon._launcher import launchers_cores, ranks_on_host
+from guerdon._launcher import launcher_affinity, launchers_cores, ranks_on_host
 
 
 def usable_cores() -> int:
@@ -28,3 +28,25 @@ def default_workers() -> int:
     if usable < bound:  # by a quota
         share = min(share, usable // ranks)
     return max(1, share)
+
+
+def host_workers() -> int:
+    """Workers of an engine that all ranks of this host share: the cores that they may use
+    together, at least one."""
+    cores = host_cores()
+    usable = usable_cores()
+    if not cores:
+        return max(1, usable)
+    bound = len(os.sched_getaffinity(0))
+    # A quota of CPU time holds for all of them.
+    return max(1, len(cores) if usable >= bound else min(len(cores), usable))
+
+
+def host_cores() -> tuple[int, ...]:
+    """The cores that the ranks of this host may use together, by number: those of their launcher,
+    or this process's own where that can't be told."""
+    if not hasattr(os, "sched_getaffinity"):
+        return ()
+    own = os.sched_getaffinity(0)
+    launcher = launcher_affinity()
+    return tuple(sorted(launcher if launcher is not None and launcher >= own else own))

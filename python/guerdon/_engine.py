@@ -21,14 +21,22 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
+    from guerdon._cluster.engine_setup import EngineSetup
+    from guerdon._cluster.plan import Cluster, ClusterFactory
+    from guerdon._diagnostics.stalls import StallReports
+    from guerdon._journal.plan import JournalPlan
     from guerdon._lanes import ThreadSupervisor
+    from guerdon._monitor.settings import Monitor
     from guerdon._native import Engine, OutcomeStore, SpendingCap
+    from guerdon._trace import Trace
     from guerdon.dump import Dump
     from guerdon.recycling import Recycle
 
 CLOSE_TIMEOUT_S = 5.0
 # At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
 EXIT_TIMEOUT_S = 1.0
+# A node that has calls and says nothing for so long is lost.
+_NODE_SILENCE_S = 30.0
 
 
 def _refuse_to_run_without_the_gil() -> None:
@@ -51,6 +59,12 @@ class EngineHandle:
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
         max_cost: float | None = None,
+        metrics_port: int | str | None = None,
+        *,
+        journal: JournalPlan | None = None,
+        watchdog: float | None = None,
+        trace: Trace | None = None,
+        cluster: ClusterFactory | None = None,
     ) -> None:
         _refuse_to_run_without_the_gil()
         self._specs = tuple(specs)
@@ -58,10 +72,18 @@ class EngineHandle:
         self._recycle = recycle
         self._worker_env = worker_env or {}
         self._max_cost = max_cost
+        self._metrics_port = metrics_port
+        self._journal = journal
+        self._watchdog = watchdog
+        self._trace = trace
+        self._make_cluster = cluster
         self._closed = False
+        self._serves_ranks = False  # written by `serve_ranks`, under the lock
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
         self._supervisor: ThreadSupervisor | None = None
+        self._monitor: Monitor | None = None
+        self._cluster: Cluster | None = None
         self._lock = threading.RLock()  # a signal handler may come here on the thread that holds it
         self._at_end: weakref.finalize[..., object] | None = None
         _alive.add(self)
@@ -78,6 +100,15 @@ class EngineHandle:
     def started(self) -> Engine | None:
         """The running engine, if there is one."""
         return self._engine
+
+    def served(self) -> dict[str, str]:
+        """Where the running engine is shown, by name, or why not; empty before its start."""
+        engine, monitor = self._engine, self._monitor
+        if engine is None or monitor is None:
+            return {}
+        from guerdon import _trace  # not by `import guerdon`
+
+        return {**monitor.stats(engine), **_trace.where(self._trace, engine)}
 
     def worker_setup(self) -> WorkerSetup:
         """What workers are started with."""
@@ -103,14 +134,59 @@ class EngineHandle:
             self._refuse_closed()
             if self._engine is None:
                 _refuse_child_import()
-                engine, supervisor = _start(self._specs, self._workers, self._recycle, self._worker_env, self._max_cost)
+                from guerdon._monitor.settings import Monitor  # not by `import guerdon`
+
+                monitor = Monitor(self._specs, self._metrics_port)
+                engine, supervisor, cluster = _start(
+                    self._specs,
+                    self._workers,
+                    self._recycle,
+                    self._worker_env,
+                    self._max_cost,
+                    monitor,
+                    self._journal,
+                    self._stall_reports(),
+                    trace=self._trace,
+                    make_cluster=self._make_cluster,
+                )
                 if self._closed or self._engine is not None:  # a signal handler was quicker
-                    engine.close(CLOSE_TIMEOUT_S)
+                    _close(engine, cluster, CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
-                    self._engine, self._supervisor = engine, supervisor
+                    self._engine, self._supervisor, self._monitor = engine, supervisor, monitor
+                    self._cluster = cluster
+                    monitor.report(engine)
+                    if self._trace is not None:
+                        from guerdon import _trace
+
+                        _trace.report(self._trace, engine)
             assert self._engine is not None
             return self._engine
+
+    def _stall_reports(self) -> StallReports | None:
+        if self._watchdog is None:
+            return None
+        from guerdon._diagnostics.stalls import StallReports, reports_file
+
+        file = None if self._journal is None else reports_file(self._journal.journal.folder)
+        return StallReports(self, self._specs, self._watchdog, file)
+
+    def serve_ranks(self, ranks: int) -> int | None:
+        """From its start on it has the workers of so many ranks of this host, and for functions
+        without a limit of their own what all ranks of the run share.
+
+        Returns:
+            The workers; None if it was started before, and stays as it is.
+        """
+        with self._lock:
+            if not self._serves_ranks:
+                if self._engine is not None:
+                    return None
+                self._serves_ranks = True
+                self._workers *= ranks
+                for spec in self._specs:
+                    spec.serve_all_ranks()
+            return self._workers
 
     async def astart(self, owner: object) -> None:
         """`get` beside the running loop, which would stand still for as long as a start takes.
@@ -134,6 +210,7 @@ class EngineHandle:
             self._closed = True
             engine, self._engine = self._engine, None
             supervisor, self._supervisor = self._supervisor, None
+            cluster, self._cluster = self._cluster, None
             at_end, self._at_end = self._at_end, None
         if at_end is not None:
             # A closed dispatcher can be collected together with functions that refer to it.
@@ -141,14 +218,17 @@ class EngineHandle:
         if engine is not None and supervisor is not None:
             from guerdon._lanes import is_lane_thread
 
-            engine.close(0.0 if is_lane_thread(supervisor.lanes) else timeout)
+            _close(engine, cluster, 0.0 if is_lane_thread(supervisor.lanes) else timeout)
+            if self._journal is not None:
+                supervisor.warn_of_journal(self._journal.journal.folder, engine.journal_troubles())
 
     def forget(self) -> None:
         """In a forked child: leaves the parent's engine alone."""
         self._lock = threading.RLock()
         if self._engine is not None:
             _inherited.append((self._engine, self._supervisor))
-            self._engine = self._supervisor = None
+            _inherited_clusters.append(self._cluster)
+            self._engine = self._supervisor = self._monitor = self._cluster = None
 
 
 # Every `EngineHandle` there is; each adds itself, and leaves when its dispatcher is gone.
@@ -156,6 +236,7 @@ _alive: weakref.WeakSet[EngineHandle] = weakref.WeakSet()
 # Engines of a parent process: kept, because dropping one would wait for threads that this process
 # doesn't have.
 _inherited: list[tuple[Engine, ThreadSupervisor | None]] = []
+_inherited_clusters: list[Cluster | None] = []
 
 
 def _end(handle: EngineHandle, pid: int) -> None:
@@ -192,7 +273,13 @@ def _start(
     recycle: Recycle | None,
     worker_env: Mapping[str, str | None],
     max_cost: float | None,
-) -> tuple[Engine, ThreadSupervisor]:
+    monitor: Monitor,
+    journal: JournalPlan | None,
+    stall_reports: StallReports | None,
+    *,
+    trace: Trace | None = None,
+    make_cluster: ClusterFactory | None = None,
+) -> tuple[Engine, ThreadSupervisor, Cluster | None]:
     import guerdon.dump  # noqa: F401 - for `EngineHandle.dump`
     from guerdon import _native
     from guerdon._lanes import start_lanes
@@ -204,8 +291,19 @@ def _start(
         from guerdon._cache.folders import open_caches
 
         caches = open_caches(specs)
-    configs = [spec.config(positions, cap, caches.get(spec.name)) for spec in specs]
+    has_nodes = make_cluster is not None and any(spec.leaves_process for spec in specs)
+    configs = [spec.config(positions, cap, caches.get(spec.name), has_nodes=has_nodes) for spec in specs]
     setup = _worker_setup(specs, worker_env)
+    traced = None
+    if trace is not None:
+        from guerdon import _trace  # not by `import guerdon`
+
+        traced = _trace.for_engine(trace)
+    remote: EngineSetup | None = None
+    if has_nodes:
+        from guerdon._cluster import engine_setup
+
+        remote = engine_setup.pack(specs, worker_env, recycle, _functions(specs, worker_env, for_nodes=True))
     try:
         engine = _native.Engine(
             configs,
@@ -215,14 +313,34 @@ def _start(
             serialized_functions=setup.functions,
             environment=setup.environment,
             recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
+            monitor=monitor.config,
+            journal=None if journal is None else journal.config(specs),
+            watchdog=None if stall_reports is None else (stall_reports.after, stall_reports.file),
+            trace=traced,
+            remote=None if remote is None else (remote.digest, _NODE_SILENCE_S),
         )
     except ValueError as error:
         raise RegistrationError(f"this dispatcher can't start: {error}.") from None
+    cluster: Cluster | None = None
     try:
-        return engine, start_lanes(engine, specs)
+        serves = journal is not None or trace is not None or remote is not None
+        supervisor = start_lanes(engine, specs, serves=serves, on_stall=stall_reports)
+        if make_cluster is not None and remote is not None:
+            cluster = make_cluster()
+            cluster.start(engine, remote)
+        return engine, supervisor, cluster
     except BaseException:
-        engine.close(CLOSE_TIMEOUT_S)
+        _close(engine, cluster, CLOSE_TIMEOUT_S)
         raise
+
+
+def _close(engine: Engine, cluster: Cluster | None, timeout: float) -> None:
+    """Ends an engine, and then what connects it to nodes."""
+    try:
+        engine.close(timeout)
+    finally:
+        if cluster is not None:
+            cluster.stop()
 
 
 def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:
@@ -247,17 +365,30 @@ class WorkerSetup(NamedTuple):
 
 def _worker_setup(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None]) -> WorkerSetup:
     from guerdon import _worker_environment
-    from guerdon._serialization.serialized_functions import serialize
 
-    # The key of a judge is no worker's, whatever its variable is called.
-    keys = {plan.secret.env for spec in specs for plan in spec.plans if plan.secret.env is not None}
-    worker_env = {**dict.fromkeys(keys), **worker_env}
     return WorkerSetup(
         python=sys.executable,
         folder=str(Path(__file__).parent / "_worker"),
-        functions=serialize(specs, _worker_environment.hidden(worker_env)),
-        environment=_worker_environment.of_workers(worker_env),
+        functions=_functions(specs, worker_env),
+        environment=_worker_environment.of_workers(_without_keys(specs, worker_env)),
     )
+
+
+def _functions(
+    specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None], *, for_nodes: bool = False
+) -> bytes | None:
+    """The functions for workers, or for the agents of nodes, to load."""
+    from guerdon import _worker_environment
+    from guerdon._serialization.serialized_functions import serialize
+
+    hidden = _worker_environment.hidden(_without_keys(specs, worker_env))
+    return serialize(specs, hidden, for_nodes=for_nodes)
+
+
+def _without_keys(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None]) -> dict[str, str | None]:
+    # The key of a judge is no worker's, whatever its variable is called.
+    keys = {plan.secret.env for spec in specs for plan in spec.plans if plan.secret.env is not None}
+    return {**dict.fromkeys(keys), **worker_env}
 
 
 def _after_fork() -> None:

@@ -11,7 +11,9 @@ import contextlib
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 # (the variable, another one that the launcher sets too: so that a name as common as LOCAL_SIZE
 # is believed only from the launcher it stands for)
@@ -31,6 +33,14 @@ _IN_ALL = (
     ("PMI_SIZE", None),
     ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
 )
+_RANK_OF_ALL = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", None),
+    ("MV2_COMM_WORLD_RANK", None),
+    ("PMI_RANK", None),
+    ("PALS_RANKID", None),
+    ("SLURM_PROCID", None),
+)
 # One of these differs between the ranks of a host.
 _RANK_VARIABLES = (
     "LOCAL_RANK",
@@ -43,20 +53,81 @@ _RANK_VARIABLES = (
 )
 
 
-def run_id(environ: Mapping[str, str] = os.environ) -> str:
-    """The name of this run, the same for its ranks and after a restart; "" where nobody tells.
+RANK_VARIABLES: Final = frozenset((*_RANK_VARIABLES, *(name for name, _ in _RANK_OF_ALL)))
+"""By which launchers tell a process its rank."""
 
-    ``GUERDON_RUN_ID``, else the id that torchrun was given (``--rdzv-id``), else Slurm's job.
+
+def run_id(environ: Mapping[str, str] = os.environ) -> str:
+    """The name of this run, the same for its ranks on all hosts and after a restart; "" where
+    nobody tells.
+
+    ``GUERDON_RUN_ID``, else the id that torchrun was given (``--rdzv-id``), else Ray's session and
+    job, else Slurm's job: one job of Slurm may run several of Ray, one after another.
     """
-    names = (environ.get(name, "") for name in ("GUERDON_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"))
-    # torchrun's default: "none"
-    return next((name for name in names if name not in ("", "none")), "")
+    for name in (environ.get("GUERDON_RUN_ID", ""), environ.get("TORCHELASTIC_RUN_ID", "")):
+        if name not in ("", "none"):  # torchrun's default
+            return name
+    return _ray_job() or environ.get("SLURM_JOB_ID", "")
+
+
+def _ray_job() -> str:
+    """Ray's session and job, which are the same in all of its processes; "" outside Ray.
+
+    Jobs are counted: their number alone is that of other clusters too.
+    """
+    ray = sys.modules.get("ray")
+    try:
+        if ray is None or not ray.is_initialized():
+            return ""
+        context = ray.get_runtime_context()
+        return f"{context.get_session_name().removeprefix('session_')}-{context.get_job_id()}"
+    # an older Ray, a client of a cluster elsewhere, or another module of that name
+    except Exception:
+        return ""
+
+
+def has_launcher(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a launcher started this process, as one of the ranks of its host."""
+    return any(name in environ for name in _RANK_VARIABLES)
+
+
+def launch_id(environ: Mapping[str, str] = os.environ) -> str:
+    """A name of this launch: `run_id` where there is one, else the second at which the launcher was
+    started, or without a launcher this process, with its process id. The same for all ranks of a
+    host."""
+    known = run_id(environ)
+    if known:
+        return known
+    process = os.getpid()
+    if has_launcher(environ):
+        process = next((one for one in _ancestors() if not _is_of_this_rank(one, environ)), os.getppid())
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(_started(process)))}-{process}"
 
 
 def ranks_on_host(environ: Mapping[str, str] = os.environ) -> int:
     """Training processes that the launcher started on this host, this one included; 1 where no
     launcher tells."""
     return _first(environ, _ON_HOST) or _slurm_tasks_on_node(environ) or 1
+
+
+def rank(environ: Mapping[str, str] = os.environ) -> int:
+    """This process among the training processes of all hosts, from 0: as ``torch.distributed``
+    counts once it is initialised, else as the launcher tells."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    for name, companion in _RANK_OF_ALL:
+        found = _index(environ.get(name))
+        if found is not None and (companion is None or companion in environ):
+            return found
+    return 0
+
+
+def local_rank(environ: Mapping[str, str] = os.environ) -> int:
+    """This process among the training processes of its host, from 0."""
+    found = (_index(environ.get(name)) for name in _RANK_VARIABLES)
+    return next((index for index in found if index is not None), 0)
 
 
 def world_size(environ: Mapping[str, str] = os.environ) -> int:
@@ -73,15 +144,31 @@ def launchers_cores(environ: Mapping[str, str] = os.environ) -> int:
     """Cores that the launcher shares out among its ranks on this host: those that the launcher's
     own process may use, where it can be found."""
     known = [os.cpu_count() or 1]
-    for ancestor in _ancestors():
-        if not _is_of_this_rank(ancestor, environ):
-            with contextlib.suppress(OSError):  # it has ended
-                known.append(len(os.sched_getaffinity(ancestor)))
-            break
+    cores = _affinity(environ)
+    if cores is not None:
+        known.append(len(cores))
     # slurmstepd, the launcher here, is not bound to the cores of the job.
     if "SLURM_STEP_TASKS_PER_NODE" in environ:
         known.append(_count(environ.get("SLURM_CPUS_ON_NODE")) or known[0])
     return min(known)
+
+
+def launcher_affinity(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
+    """The cores that the ranks of this host may use together, by number: the launcher's; None where
+    there is none, or it doesn't know them."""
+    if ranks_on_host(environ) == 1 or "SLURM_STEP_TASKS_PER_NODE" in environ:
+        return None  # slurmstepd, the launcher there, is not bound to the cores of the job
+    return _affinity(environ)
+
+
+def _affinity(environ: Mapping[str, str]) -> frozenset[int] | None:
+    """The cores that the launcher's own process may use, where it can be found."""
+    for ancestor in _ancestors():
+        if not _is_of_this_rank(ancestor, environ):
+            with contextlib.suppress(OSError):  # it has ended
+                return frozenset(os.sched_getaffinity(ancestor))
+            break
+    return None
 
 
 def _first(environ: Mapping[str, str], variables: tuple[tuple[str, str | None], ...]) -> int | None:
@@ -96,6 +183,10 @@ def _first(environ: Mapping[str, str], variables: tuple[tuple[str, str | None], 
 
 def _count(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"0*[1-9][0-9]{0,8}", text) else None
+
+
+def _index(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
 def _slurm_tasks_on_node(environ: Mapping[str, str]) -> int | None:
@@ -124,6 +215,18 @@ def _ancestors() -> Iterator[int]:
                 process = int(file.read().rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return
+
+
+def _started(process: int) -> float:
+    """When a process was started, in seconds since 1970; now where that can't be seen."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/stat", encoding="utf-8") as file:
+            boot = next(int(line.split()[1]) for line in file if line.startswith("btime "))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return time.time()
+    return boot + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _is_of_this_rank(process: int, environ: Mapping[str, str]) -> bool:

@@ -21,6 +21,23 @@ def available_parallelism() -> int: ...
 def read_score(parse: Parse, text: str, *, cut: bool = False, reasoning: str | None = None) -> float | None: ...
 
 @final
+class LockSampler:
+    """Looks at random times whether the interpreter's lock is free, from a thread of its own."""
+
+    def __new__(cls) -> LockSampler: ...
+    def run(self, interval: float) -> None:
+        """Looks until `stop`, `interval` seconds apart on average."""
+
+    def enter(self) -> None:
+        """The function begins: what is seen from here on counts."""
+
+    def leave(self) -> tuple[int, int, float]:
+        """The function has ended: looks since `enter`, those that found the lock held, and the
+        seconds that these waited."""
+
+    def stop(self) -> None: ...
+
+@final
 class FunctionConfig:
     """What the scheduler and the lanes must know of one reward function."""
 
@@ -52,6 +69,7 @@ class FunctionConfig:
         cache: tuple[OutcomeStore, bytes] | None = None,
         compound: CompoundConfig | None = None,
         follows: tuple[int, int] | None = None,
+        anywhere: bool = False,
     ) -> FunctionConfig: ...
 
 @final
@@ -129,6 +147,49 @@ class HttpConfig:
             ValueError: It can't work; the message says why.
         """
 
+def metric_families() -> list[tuple[str, Literal["counter", "gauge", "histogram"], list[str], str]]:
+    """Every metric: its name, kind, labels and meaning."""
+
+def hold_sockets() -> None:
+    """Before a fork, on the thread that forks: no socket of a server is opened or closed from now
+    on."""
+
+def release_sockets() -> None:
+    """After a fork, in the parent, on the thread that has forked."""
+
+def close_inherited_sockets() -> None:
+    """After a fork, in the child: close its copies of the parent's sockets. Does nothing
+    elsewhere."""
+
+@final
+class MonitorConfig:
+    """What shows an engine while it runs, and where."""
+
+    def __new__(
+        cls,
+        *,
+        rank: int,
+        host: str,
+        python: str,
+        program: str,
+        socket: str | None,
+        address: str | None,
+        fleets: Sequence[tuple[str, int, int, str]],
+        judges: Sequence[tuple[bool, bool, bool]],
+    ) -> MonitorConfig:
+        """See `guerdon._monitor.settings`.
+
+        Args:
+            socket: Where the Unix socket of the live state is to be; None: there is none.
+            address: Numeric, with a port, for the metrics; None: they are not served.
+            fleets: Name, function, member, and what was added to its addresses.
+            judges: Of each function: whether it sends requests, whether these use tokens, and
+            whether they have a price.
+
+        Raises:
+            ValueError: `address` is none.
+        """
+
 @final
 class OutcomeStore:
     """A cache folder, opened; what is wrong with it is warned of by the engine that uses it."""
@@ -161,6 +222,159 @@ class Tariff:
     ) -> Tariff: ...
 
 @final
+class Link:
+    """One end of the connection between a driver and an agent: it carries bytes."""
+
+    def take(self, timeout: float, *, linger: float = 0.0, enough: int = 0) -> bytes | None:
+        """What to send next; waits up to `timeout` seconds. None: nothing yet.
+
+        What does not hurry waits up to `linger` seconds for more, until there are `enough` bytes.
+
+        Raises:
+            ConnectionError: There will be nothing any more.
+        """
+
+    def deliver(self, message: bytes | bytearray | memoryview | NDArray[np.uint8]) -> None:
+        """A message of the other end has come; it is copied."""
+
+    def lost(self, reason: str, *, innocent: bool = False) -> None:
+        """The connection is gone; only the first time counts.
+
+        Args:
+            reason: What may stand after "node X was lost: ".
+            innocent: No call can be to blame: the node was preempted, or left.
+        """
+
+    @property
+    def closed(self) -> bool:
+        """Whether the engine is done with it, or it is lost."""
+
+    @property
+    def name(self) -> str:
+        """Who is at the other end."""
+
+@final
+class Carrier:
+    """Carries the messages of a link over a socket, to another process of this host."""
+
+    def wait(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds for the end of the connection; whether it has ended."""
+
+    def close_inherited(self) -> None:
+        """In a forked child: closes its copy of the socket."""
+
+def carry(
+    link: Link,
+    socket: int,
+    *,
+    process: int,
+    handle: int | None = None,
+    patience: float | None = None,
+    ended: int | None = None,
+) -> Carrier:
+    """Carries the messages of a link over a connected socket until either end is done.
+
+    Args:
+        socket: The descriptor, which is taken over.
+        process: The process at the other end: its end is the link's loss.
+        handle: A pidfd of it, which is taken over; None: it is opened by its number.
+        patience: After so many seconds in which it does not answer it is killed; None: it is not
+            asked.
+        ended: A descriptor to close at the end of the connection; taken over.
+    """
+
+def reap_child(process: int) -> None:
+    """Takes a child process off the table of processes when it has ended."""
+
+@final
+class NodeSnapshot:
+    """A node at one moment."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> Literal["connecting", "ready", "draining", "lost"]: ...
+    @property
+    def slots(self) -> int:
+        """Its workers."""
+
+    @property
+    def frames(self) -> int: ...
+    @property
+    def calls(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def ended(self) -> int:
+        """Calls that it has ended."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was lost."""
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Of its workers, as it last said."""
+
+@final
+class NodeCallSnapshot:
+    """A call that a node has in hand."""
+
+    @property
+    def call(self) -> CallSnapshot: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def stack(self) -> str | None: ...
+    @property
+    def no_stack(self) -> str | None: ...
+
+@final
+class Agent:
+    """The lanes of this process, run by drivers elsewhere."""
+
+    def __new__(
+        cls,
+        functions: Sequence[FunctionConfig],
+        *,
+        digest: bytes,
+        workers: int,
+        python: str,
+        worker_dir: str,
+        serialized_functions: bytes | None,
+        environment: Sequence[tuple[bytes, bytes]],
+        recycle: tuple[int | None, float | None, int | None],
+    ) -> Agent:
+        """An agent that starts nothing yet.
+
+        Args:
+            functions: The functions of the drivers, in their order; none of the http lane.
+            digest: What tells them from others (32 bytes).
+            workers: As for `Engine`, with all that follow.
+        """
+
+    @property
+    def lanes(self) -> Lanes:
+        """What the Python threads of the thread and asyncio lanes hold on to."""
+
+    def warn(self, what: str) -> None:
+        """Has a driver say what the lanes' Python threads warn of."""
+
+    def connect(self, peer: str) -> Link:
+        """A driver has come: this end of the link to it. When that is lost, what the driver had
+        here ends."""
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Ends the workers and all links; whether that was done in time."""
+
+    def stats(self) -> dict[str, int]:
+        """Frames that have not ended, and what the workers did."""
+
+    def worker_pids(self) -> list[int]: ...
+
+@final
 class Engine:
     """Scheduler, lanes and workers of one dispatcher."""
 
@@ -174,6 +388,11 @@ class Engine:
         serialized_functions: bytes | None,
         environment: Sequence[tuple[bytes, bytes]],
         recycle: tuple[int | None, float | None, int | None],
+        monitor: MonitorConfig | None = None,
+        journal: JournalConfig | None = None,
+        watchdog: tuple[float, str | None] | None = None,
+        trace: tuple[str, int, float, str] | None = None,
+        remote: tuple[bytes, float] | None = None,
     ) -> Engine:
         """An engine that starts nothing yet.
 
@@ -185,6 +404,17 @@ class Engine:
             serialized_functions: What they load.
             environment: All of their environment.
             recycle: Calls, seconds and resident bytes after which one is replaced.
+            monitor: What shows it while it runs; None: nothing does.
+            journal: Where outcomes are written.
+            watchdog: Seconds without an end of a call that are a stall, and where the engine
+                reports it beside stderr if Python does not answer.
+            trace: Of the timeline: file, bytes, seconds of the shortest call told by itself, and
+                the process's name.
+            remote: The digest of its functions (32 bytes), and how many seconds a node may say
+                nothing: functions of the process lane then run on nodes.
+
+        Raises:
+            OSError: The journal's thread can't be started, or the timeline's file not be written.
         """
 
     @property
@@ -203,6 +433,9 @@ class Engine:
         batch_timeout: float | None = None,
         group_quorum: int | None = None,
         group_timeout: float | None = None,
+        cancellable: bool = False,
+        step: int | None = None,
+        journal: Sequence[int | None] = ...,  # none
     ) -> Batch:
         """Start scoring and return at once.
 
@@ -214,7 +447,9 @@ class Engine:
             get, apart from texts. batch_timeout: Seconds that the whole batch may take.
             group_quorum: Finished samples with which a group is delivered; the others are
             cancelled. group_timeout: Seconds after which a group is delivered; what has not ended
-            then times out.
+            then times out. cancellable: `Batch.cancel_group` may be called. step: The training
+            step that it belongs to. journal: Indexes of the columns that the journal keeps, in its
+            order; None for one that there is not.
 
         Raises:
             TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample
@@ -230,6 +465,7 @@ class Engine:
         group_quorum: int | None = None,
         group_timeout: float | None = None,
         max_pending: int | None = None,
+        step: int | None = None,
     ) -> Batch:
         """Take on an open batch (`Batch.add`), without samples; arguments as for `submit`.
 
@@ -251,8 +487,12 @@ class Engine:
 
         ``workers``, ``worker_restarts``, ``worker_loads``, ``kills``, ``abandoned_threads``,
         ``late_outcomes``, ``open_batches``; with cache folders ``cache_bytes`` and
-        ``cache_dropped``.
+        ``cache_dropped``; with a journal ``journal_rows``, ``journal_dropped`` and
+        ``journal_bytes``.
         """
+
+    def journal_troubles(self) -> list[str]:
+        """What went wrong with the journal while the engine was closed; each is told once."""
 
     def call_counts(self) -> list[tuple[int, int, int]]:
         """Per function since the start, in samples: got the outcome of an identical call, found in
@@ -261,9 +501,49 @@ class Engine:
     def usage(self) -> list[dict[str, float]]:
         """What each function used since start, as `Batch.usage`."""
 
+    def metrics_address(self) -> tuple[str | None, str | None]:
+        """Where the metrics are served, or why they are not; both None where nobody asked for
+        it."""
+
+    def metric_samples(self) -> list[tuple[str, list[tuple[str, str]], float]]:
+        """The metrics now: name, labels and value; of a histogram its ``_sum`` and ``_count``."""
+
+    def metrics_text(self, open_metrics: bool) -> str:
+        """The metrics now, as text: in OpenMetrics, or in Prometheus' own format."""
+
+    def state_socket(self) -> tuple[str | None, str | None]:
+        """The socket of the live state, or why there is none."""
+
+    def trace_file(self) -> tuple[str | None, str | None]:
+        """The file of its timeline, or why there is none."""
+
     def worker_pids(self) -> list[int]: ...
     def inspect_workers(self, timeout: float) -> list[WorkerSnapshot]:
         """The calls in worker processes; waits up to `timeout` seconds for their stacks."""
+
+    def add_node(self, name: str) -> Link:
+        """A node has come, or comes soon; its calls begin when its agent answers.
+
+        Returns:
+            This end of the link to its agent.
+
+        Raises:
+            ValueError: There is a node of this name.
+            RuntimeError: No function of this engine runs on nodes.
+        """
+
+    def drain_node(self, name: str) -> None:
+        """Gives a node no more calls, takes back what it has not begun, and then closes its link.
+
+        Raises:
+            ValueError: There is no such node.
+        """
+
+    def nodes(self) -> list[NodeSnapshot]:
+        """The nodes; those that were lost, until one of their name comes."""
+
+    def inspect_nodes(self, timeout: float) -> list[NodeCallSnapshot]:
+        """The calls that nodes have in hand; waits up to `timeout` seconds."""
 
     def inspect_threads(self) -> list[ThreadSnapshot]:
         """The calls on threads of the thread lane; does not wait."""
@@ -287,6 +567,43 @@ class Engine:
 
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""
+
+@final
+class JournalConfig:
+    """How a dispatcher's journal is written."""
+
+    def __new__(
+        cls,
+        folder: str,
+        *,
+        run: str,
+        rank: int,
+        functions: Sequence[tuple[str, str, float]],
+        texts: Sequence[str],
+        dispatcher: str,
+        rotate: int,
+        encode: Callable[[list[object]], list[str | None]],
+    ) -> JournalConfig:
+        """A journal in `folder`.
+
+        Args:
+            functions: Name, version and weight of each.
+            texts: Its columns of texts: ``prompt``, ``completion``, ``column_…``.
+            dispatcher: A JSON object for the metadata of each part.
+            rotate: Bytes of a part at which the next one begins.
+            encode: Makes JSON of values that are no strings.
+        """
+
+def recover_journal(folder: str) -> tuple[int, int, int, int, list[tuple[str, str]]]:
+    """Make Parquet files of the streams in a folder whose writers died.
+
+    Returns:
+        Parts and rows that were recovered, streams that broke off within a message, the bytes of
+        those messages, and which streams stay as they are, and why.
+
+    Raises:
+        OSError: The folder can't be read.
+    """
 
 @final
 class Constant:
@@ -333,6 +650,7 @@ class Batch:
         dumps: Callable[[object], bytes],
         group: int | None = None,
         samples: list[int] | None = None,
+        journal: Sequence[int | None] = ...,  # none
     ) -> list[int]:
         """Add samples to an open batch.
 
@@ -389,6 +707,9 @@ class Batch:
         """
 
     def cancel(self, reason: str) -> None: ...
+    def cancel_group(self, group: int, reason: str) -> None:
+        """Give one group up, in a batch that was submitted as ``cancellable``."""
+
     def release(self) -> None:
         """Let the columns of a done batch go, which a result that is kept does not need.
 
@@ -449,6 +770,10 @@ class Batch:
     @property
     def elapsed_s(self) -> float:
         """From submission to the last outcome (so far, while running)."""
+
+    @property
+    def tail_s(self) -> float:
+        """From the last sample's arrival to the last outcome (so far, while running)."""
 
 @final
 class CallSnapshot:
@@ -583,6 +908,22 @@ class ReadStack:
     def ident(self) -> int: ...
 
 @final
+class ReadStacks:
+    """Read the stacks of threads and of calls on event loops, and give them to
+    `Lanes.set_stacks`."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def threads(self) -> list[int]:
+        """As `threading` identifies them."""
+
+    @property
+    def loops(self) -> list[tuple[int, int, int, tuple[int, int] | None]]:
+        """Index and generation of the loop, the function, frame and number of the call; None
+        instead of those in ``setup()``."""
+
+@final
 class LoopBlocked:
     """Find out what blocks an event loop, and warn."""
 
@@ -603,11 +944,36 @@ class LoopWasBlocked:
     def function(self) -> int: ...
 
 @final
+class NodeTrouble:
+    """Warn of a node, or that none is left."""
+
+    @property
+    def reason(self) -> str: ...
+
+@final
 class CacheTrouble:
     """Warn of a cache folder that can't be used, or only in part."""
 
     @property
     def folder(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+@final
+class JournalTrouble:
+    """Warn of a journal that can't be written, or only in part."""
+
+    @property
+    def folder(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+@final
+class TraceTrouble:
+    """Warn that a timeline can't be written any more."""
+
+    @property
+    def path(self) -> str: ...
     @property
     def reason(self) -> str: ...
 
@@ -631,6 +997,13 @@ class TooFewDescriptors:
     @property
     def reason(self) -> str: ...
 
+@final
+class Stalled:
+    """Report that no call has ended for so long."""
+
+    @property
+    def seconds(self) -> float: ...
+
 _SupervisorRequest: TypeAlias = (
     StartThread
     | StartLoop
@@ -641,6 +1014,11 @@ _SupervisorRequest: TypeAlias = (
     | EndpointWarning
     | TooFewDescriptors
     | CacheTrouble
+    | NodeTrouble
+    | JournalTrouble
+    | ReadStacks
+    | Stalled
+    | TraceTrouble
     | list[object]
 )
 
@@ -656,6 +1034,10 @@ class Lanes:
 
     def set_stack(self, thread: int, stack: str) -> None:
         """The stack of a thread that was asked for it, as a traceback shows it."""
+
+    def set_stacks(self, number: int, stacks: list[str]) -> None:
+        """The stacks that a `ReadStacks` asked for, of its threads and then of its loops' calls; ""
+        where there is none."""
 
     def loop_functions(self, index: int) -> list[int]: ...
     def loop_name(self, index: int) -> str: ...
@@ -709,6 +1091,20 @@ class FrameView:
     @property
     def size(self) -> int:
         """Samples of one call."""
+
+    @property
+    def encoded(self) -> bytes | None:
+        """The values as `guerdon._worker.wire` reads them, where they are no Python values; then
+        there are no `names`, `columns` and `rows`."""
+
+    @property
+    def encoded_names(self) -> bytes | None:
+        """Of these: keyword names, each ended by a NUL; None: by position."""
+
+    @property
+    def places(self) -> bytes:
+        """Of these: the samples in order, 8 bytes each, with the number of the slice in the upper
+        half."""
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -882,3 +1278,46 @@ class LoopFrame:
         retry_after: float | None,
         answer: int | None,
     ) -> int | Turn | None: ...
+
+@final
+class TraceSummary:
+    """What timelines hold."""
+
+    @property
+    def processes(self) -> list[str]: ...
+    @property
+    def tracks(self) -> int: ...
+    @property
+    def slices(self) -> int: ...
+    @property
+    def instants(self) -> int: ...
+    @property
+    def counters(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def span_s(self) -> float: ...
+    @property
+    def functions(self) -> dict[str, tuple[int, int, int, int, float, float]]:
+        """Per function: calls, failed, retries, running; seconds in all, and of the longest."""
+    @property
+    def moments(self) -> dict[str, int]: ...
+
+def select_trace(
+    paths: Sequence[str],
+    *,
+    output: str | None = None,
+    from_s: float | None = None,
+    to_s: float | None = None,
+    last_s: float | None = None,
+    functions: Sequence[str] = ...,  # all
+    steps: Sequence[int] = ...,  # all
+) -> TraceSummary:
+    """Read timelines, leave in them what is selected, and write that as one.
+
+    Raises:
+        OSError: A file can't be read or written.
+        ValueError: A file is no timeline.
+    """

@@ -9,12 +9,16 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._registration.resource_limits import is_environment_text
 from guerdon._units import LONGEST, integer, number
 from guerdon.errors import DataError, RegistrationError
 from guerdon.recycling import Recycle
+
+if TYPE_CHECKING:
+    from guerdon._trace import Trace
+    from guerdon.journal import Journal
 
 MOST_WORKERS: Final = 4096
 """More processes than any host has cores: a mistake, which would show only one fork at a time."""
@@ -131,6 +135,24 @@ def worker_env(value: object) -> dict[str, str | None] | None:
             what = "string with a NUL or a lone surrogate" if isinstance(text, str) else type(text).__name__
             raise RegistrationError(f"worker_env[{name!r}] is a {what}: expected {expected}.")
     return dict(value)
+
+
+def journal(value: object) -> Journal | None:
+    """Where outcomes are written; None = nowhere."""
+    if value is None:
+        return None
+    from guerdon.journal import Journal
+
+    return value if isinstance(value, Journal) else Journal(value)  # type: ignore[arg-type] # checked there
+
+
+def trace(value: object) -> Trace | None:
+    """Where the timeline is written; None = nowhere."""
+    if value is None:
+        return None
+    from guerdon._trace import checked  # not by `import guerdon`
+
+    return checked(value)
 
 
 def _no_texts(values: Iterable[Any]) -> Iterable[Any]:

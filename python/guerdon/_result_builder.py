@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from guerdon._registration.spec import FunctionSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from guerdon._native import Batch
     from guerdon._result.failure_rate import FailureRate
     from guerdon._result.failures import BatchFailures
@@ -30,6 +32,8 @@ class ResultBuilder:
     weights: tuple[float, ...]
     incomplete: str
     max_failure_rate: float
+    # Called with each result that is made, on the thread that asks for it; none of them raises.
+    listeners: list[Callable[[RewardBatch], None]] = field(default_factory=list)
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -43,6 +47,10 @@ class ResultBuilder:
     @cached_property
     def _pure(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.specs if spec.pure)
+
+    @cached_property
+    def _token_users(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.uses_tokens)
 
     @cached_property
     def _cached(self) -> frozenset[str]:
@@ -70,8 +78,11 @@ class ResultBuilder:
         from guerdon.results import RewardBatch
 
         names, shapes = self._columns
-        kinds = self._gated, self._pure, self._cached
-        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, *kinds)
+        kinds = self._gated, self._pure, self._cached, self._token_users
+        result = RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, *kinds)
+        for listener in self.listeners:
+            listener(result)
+        return result
 
     def count(self, result: RewardBatch) -> tuple[BatchFailures, str | None]:
         """The failures of a result, and the error message if the first one is too many."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from typing import Final
 
-__all__ = ["DEFAULTS", "SECRETS", "given_to", "hidden", "is_secret", "of_workers"]
+__all__ = ["DEFAULTS", "NO_SECRETS", "SECRETS", "given_to", "hidden", "is_secret", "of_workers"]
 
 SECRETS: Final = (
     "*_KEY",  # OPENAI_API_KEY, WANDB_API_KEY, AZURE_OPENAI_KEY
@@ -39,6 +39,9 @@ SECRETS: Final = (
 )
 """Shell patterns of the names of variables that workers don't get, in any case of letters."""
 
+NO_SECRETS: Final = ("*_CA_BUNDLE",)  # AWS_CA_BUNDLE: where certificates lie
+"""Patterns of names that workers get all the same."""
+
 DEFAULTS: Final = {
     "OMP_NUM_THREADS": "1",  # torch, MKL, pyarrow's pool for computing
     "OPENBLAS_NUM_THREADS": "1",
@@ -54,11 +57,13 @@ DEFAULTS: Final = {
 """Variables that workers have by default."""
 
 _SECRET: Final = re.compile("|".join(translate(pattern) for pattern in SECRETS))
+_NO_SECRET: Final = re.compile("|".join(translate(pattern) for pattern in NO_SECRETS))
 
 
 def is_secret(name: str) -> bool:
     """Whether a variable of this name is hidden from workers by default."""
-    return _SECRET.match(name.upper()) is not None
+    name = name.upper()
+    return _SECRET.match(name) is not None and _NO_SECRET.match(name) is None
 
 
 def hidden(worker_env: Mapping[str, str | None]) -> list[str]:

@@ -1,10 +1,9 @@
 """The dispatcher: a list of reward functions, and the engine that runs them.
 
-- What can't work is refused when the dispatcher is made; what a batch lacks, before any call.
-- Nothing starts before the first use; everything ends with `close`, with the
-  dispatcher itself (reference counts alone: nothing that it holds refers to it), or at exit.
+- What can't work is refused when the dispatcher is made.
+- Nothing starts before the first use; everything ends with `close`, with the dispatcher itself
+  (reference counts alone: nothing that it holds refers to it), or at exit.
 - It pickles and is copied as its configuration, a subclass with the attributes that it added.
-- An exception in the caller's thread (Ctrl-C) leaves no batch under way that nobody can reach.
 """
 
 from __future__ import annotations
@@ -12,37 +11,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
-from weakref import WeakValueDictionary
 
 from guerdon import _options
-from guerdon._cpu_count import default_workers
+from guerdon._dispatcher.cluster_option import checked_cluster, with_limits, workers_and_cluster
+from guerdon._dispatcher.functions import checked_specs
+from guerdon._dispatcher.scoring import ScoringMethods
+from guerdon._dispatcher.stats import stats_by_name
 from guerdon._engine import EngineHandle
-from guerdon._registration.conditions import refuse_impossible_conditions
-from guerdon._registration.function_list import checked_items, merge_limits, model_name, refuse_repeated_names, spread
-from guerdon._registration.spec import is_reward_model, spec_of
-from guerdon._result.usage import usage_of
+from guerdon._monitor.address import checked as checked_address
+from guerdon._registration.function_list import checked_items, spread
+from guerdon._registration.spec import is_reward_model
 from guerdon._result_builder import ResultBuilder
-from guerdon._serialization.serialized_functions import check_serializable
 from guerdon._submit.single_samples import SampleScorer
-from guerdon._submit.submission import BatchOptions, Submitter
+from guerdon._submit.submission import Submitter
 from guerdon._trainer.batches import TrainerBatches
-from guerdon._trainer.column import RewardColumn, RewardList, column_class
-from guerdon.errors import RegistrationError
-from guerdon.pending import OpenBatch, PendingBatch
+from guerdon._trainer.column import RewardColumn, RewardList
+from guerdon._trainer.reward_columns import RewardColumns
 
 if TYPE_CHECKING:
+    import os
+    from os import PathLike
+
     from typing_extensions import Self
 
-    from guerdon._native import Batch
+    from guerdon._cluster.factory import ClusterOption
+    from guerdon._journal.columns import KeptColumns
+    from guerdon._journal.plan import JournalPlan
+    from guerdon._trace import Trace
     from guerdon.dump import Dump
     from guerdon.endpoints import Endpoints
+    from guerdon.journal import Journal
     from guerdon.recycling import Recycle
-    from guerdon.results import RewardBatch, SampleResult
 
 # What `Dispatcher.__init__` makes; all other attributes are a subclass's own.
 _STATE = frozenset(
     (
-        "_attributes",
         "_builder",
         "_columns",
         "_engine",
@@ -60,7 +63,7 @@ _STATE = frozenset(
 _BARE = "this is a Dispatcher, not one reward function: pass dispatcher.reward_funcs as reward_funcs"
 
 
-class Dispatcher:
+class Dispatcher(ScoringMethods):
     """Runs reward functions concurrently, in order, with deadlines that hold.
 
     Args:
@@ -85,6 +88,19 @@ class Dispatcher:
             (``OMP_NUM_THREADS=1`` and others) unless the trainer's environment says so.
         max_cost: What the requests of all functions with a ``price=`` may cost together in a run:
             calls beyond it fail at once (docs/cost.md).
+        metrics_port: Serve metrics for Prometheus (docs/metrics.md) on this port of 127.0.0.1, 0
+            for any that is free, or on an address such as ``"0.0.0.0:9100"``. Each rank of a host
+            takes the next port. Where it is in use, that is warned of, and nothing else happens.
+        journal: A folder that every outcome is written to, as Parquet, or a `Journal` that says
+            more (docs/journal.md). Rows have the step of the batch's ``trainer_state``.
+        watchdog: Seconds after which a dump comes as a `GuerdonWarning`, because calls are in
+            flight and none has ended; never by default (docs/top.md).
+        trace: A file for the timeline of the calls, for Perfetto (docs/timeline.md), or a `Trace`.
+        cluster: Where functions of the process lane run in place of this process's workers.
+            ``"host"``: in an engine that all ranks of this host share (docs/shared-engine.md);
+            `workers` are then those of all of them, by default one for each core that they may use
+            together. A `Ray`: on the nodes of a Ray cluster (docs/cluster.md); `workers` take over
+            when no node is left.
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
@@ -109,6 +125,11 @@ class Dispatcher:
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
         max_cost: float | None = None,
+        metrics_port: int | str | None = None,
+        journal: str | PathLike[str] | Journal | None = None,
+        watchdog: float | None = None,
+        trace: str | os.PathLike[str] | Trace | None = None,
+        cluster: ClusterOption | None = None,
     ) -> None:
         entries = checked_items(functions, Dispatcher, RewardColumn)
         items, spread_weights = spread(entries, _options.weights(weights, len(entries)))
@@ -122,54 +143,41 @@ class Dispatcher:
             "recycle": _options.recycle(recycle),
             "worker_env": _options.worker_env(worker_env),
             "max_cost": _options.max_cost(max_cost),
+            "metrics_port": checked_address(metrics_port),
+            "journal": _options.journal(journal),
+            "watchdog": _options.seconds("watchdog", watchdog),
+            "trace": _options.trace(trace),
+            "cluster": checked_cluster(cluster),
         }
         self._items = items
-        self._specs = tuple(merge_limits(spec_of(item) for item in items if not is_reward_model(item)))
-        if not self._specs:
-            raise RegistrationError(
-                "only reward models are in this list (a string is a model's name), and those a trainer runs itself: "
-                "give the list to the trainer as it is."
-            )
-        refuse_repeated_names(self._specs)
-        refuse_impossible_conditions(self._specs)
-        if max_cost is not None and not any(plan.cost.price for spec in self._specs for plan in spec.plans):
-            raise RegistrationError(
-                f"max_cost={max_cost!r}: none of the functions has a price=, by which it is counted."
-            )
-        if any(spec.cache is not None for spec in self._specs):
-            from guerdon._cache.folders import check_folders  # not by `import guerdon`
-
-            check_folders(self._specs)
-        for spec in self._specs:
-            if spec.lane == "process":
-                check_serializable(spec)
-            for plan in spec.plans:
-                plan.secret.read(spec.name)
-        workers_now = self._options["workers"] or default_workers()
+        self._specs = with_limits(self._options["cluster"], checked_specs(items, max_cost))
+        workers_now, own_workers, make_cluster = workers_and_cluster(
+            self._options["workers"], self._options["cluster"], self._specs
+        )
         self.workers: int = workers_now
+        pairs = zip(self.reward_weights, items, strict=True)
+        ours = tuple(weight for weight, item in pairs if not is_reward_model(item))
+        journal_plan, kept = self._journal(ours)
         self._engine = EngineHandle(
             self._specs,
-            workers_now,
+            own_workers,
             self._options["recycle"],
             self._options["worker_env"] or {},
             self._options["max_cost"],
+            self._options["metrics_port"],
+            journal=journal_plan,
+            watchdog=self._options["watchdog"],
+            trace=self._options["trace"],
+            cluster=make_cluster,
         )
         num_generations, batch_timeout = self._options["num_generations"], self._options["batch_timeout"]
-        models, given = self.reward_models, self._options["weights"]
-        self._submitter = Submitter(self._engine, self._specs, models, num_generations, batch_timeout)
-        pairs = zip(self.reward_weights, items, strict=True)
-        ours = tuple(weight for weight, item in pairs if not is_reward_model(item))
+        self._reward_list = RewardList.of(items, self._options["weights"])
+        models = self._reward_list.models
+        self._submitter = Submitter(self._engine, self._specs, models, num_generations, batch_timeout, kept)
         self._builder = ResultBuilder(self._specs, ours, self._options["incomplete"], self._options["max_failure_rate"])
-        places = tuple(place for place, item in enumerate(items) if is_reward_model(item))
-        self._reward_list = RewardList(len(items), models, places, given)
         self._trainer_batches = TrainerBatches(self, self._engine, self._submitter, self._builder, self._reward_list)
+        self._columns = RewardColumns(items, self.names, self._reward_list, self._trainer_batches.collect)
         self._sample_scorer = SampleScorer(self._engine, self._submitter, self._builder)
-        # Weakly: each column holds the dispatcher, which else would end only with Python's
-        # collector.
-        self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
-        # Of each column, what was set on it, as a name: it stays when nobody has the column
-        # meanwhile.
-        self._attributes: list[dict[str, Any]] = [{} for _ in items]
         self._engine.end_with(self)
 
     @property
@@ -201,7 +209,7 @@ class Dispatcher:
             >>> [column(completions=["a", "bcd"]) for column in dispatcher.reward_funcs]
             [[1.0, 3.0]]
         """
-        return [self._column(index) for index in range(len(self._items))]
+        return self._columns.of(self)
 
     @property
     def reward_weights(self) -> list[float]:
@@ -212,215 +220,12 @@ class Dispatcher:
     @property
     def reward_models(self) -> tuple[str, ...]:
         """Names of the reward models in the list, which the trainer runs itself."""
-        return tuple(model_name(item) for item in self._items if is_reward_model(item))
+        return self._reward_list.models
 
     @property
     def closed(self) -> bool:
         """Whether it was closed, and takes no batch any more."""
         return self._engine.closed
-
-    def score(
-        self,
-        /,  # a dataset may have a column called self
-        *,
-        completions: object,
-        prompts: object = None,
-        num_generations: int | None = None,
-        completion_ids: object = None,
-        group_quorum: int | None = None,
-        group_timeout: float | None = None,
-        batch_timeout: float | None = None,
-        **columns: object,
-    ) -> RewardBatch:
-        """Score a batch and wait for it.
-
-        Args:
-            completions: One per sample, length ``P * G``, texts or lists of messages; the samples
-                of a group are contiguous.
-            prompts: One per sample, repeated for each completion, as trainers do.
-            num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher
-                says it and no function needs it.
-            completion_ids: One list of token ids per sample.
-            group_quorum: Deliver a group once so many of its samples have all their cells, and
-                cancel the stragglers: `Status.CANCELLED`, reason "quorum", no failure of their
-                function. A group function counts as a cell of each sample; ``finish_group`` gets
-                the scores that there are.
-            group_timeout: Seconds that a group may take from its first sample. Calls that have not
-                ended then are `Status.TIMEOUT`, reason "group timeout". Together with
-                `group_quorum` whatever comes first ends the group.
-            batch_timeout: Seconds that the batch may take; the dispatcher's if left out.
-            **columns: Dataset columns, one value per sample; also ``environments`` and
-                ``trainer_state``.
-
-        Returns:
-            Rewards ``[P, G, F]``, float32, NaN where there is no reward.
-
-        Raises:
-            DataError: The batch can't be scored: a column is missing, a length is wrong, groups
-                aren't whole.
-            RewardFailureError: A function failed on more samples than allowed.
-            ClosedError: The dispatcher was closed.
-
-        Examples:
-            >>> import asyncio, guerdon
-            >>> @guerdon.reward
-            ... async def slow(seconds: float) -> float:
-            ...     await asyncio.sleep(seconds)
-            ...     return 1.0
-            >>> dispatcher = guerdon.Dispatcher([slow])
-            >>> batch = dispatcher.score(
-            ...     completions=["a", "b"], seconds=[0.0, 60.0], num_generations=2, group_quorum=1
-            ... )
-            >>> [guerdon.Status(status).label for status in batch.status.ravel()]
-            ['ok', 'cancelled']
-        """
-        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
-        started: list[Batch] = []
-        try:
-            batch = self._submitter.submit(started, options, completions, prompts, completion_ids, columns)
-            return PendingBatch(self, batch, self._builder).result()
-        except BaseException:
-            _give_up(started)
-            raise
-
-    def submit(
-        self,
-        /,  # a dataset may have a column called self
-        *,
-        completions: object,
-        prompts: object = None,
-        num_generations: int | None = None,
-        completion_ids: object = None,
-        group_quorum: int | None = None,
-        group_timeout: float | None = None,
-        batch_timeout: float | None = None,
-        **columns: object,
-    ) -> PendingBatch:
-        """Start scoring a batch and return at once; arguments and errors as for `score`.
-
-        Examples:
-            >>> from guerdon import Dispatcher, reward
-            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
-            >>> pending = dispatcher.submit(completions=["a", "bcd"], num_generations=2)
-            >>> pending.result().rewards.tolist()
-            [[[1.0], [3.0]]]
-        """
-        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
-        started: list[Batch] = []
-        try:
-            batch = self._submitter.submit(started, options, completions, prompts, completion_ids, columns)
-            return PendingBatch(self, batch, self._builder)
-        except BaseException:
-            _give_up(started)
-            raise
-
-    def stream(
-        self,
-        *,
-        num_generations: int | None = None,
-        group_quorum: int | None = None,
-        group_timeout: float | None = None,
-        batch_timeout: float | None = None,
-        max_pending: int | None = None,
-        trainer_state: object = None,
-    ) -> OpenBatch:
-        """Open a batch that takes samples as they come, by `OpenBatch.add`, until
-        `OpenBatch.finish`.
-
-        Args:
-            num_generations: As for `score`, like the other options.
-            max_pending: `OpenBatch.add` waits (backpressure) while so many samples are in full
-                groups that are not complete yet.
-            trainer_state: The same for all samples, for functions that ask for it.
-
-        Raises:
-            DataError: An option can't work.
-            ClosedError: The dispatcher was closed.
-
-        Examples:
-            >>> from guerdon import Dispatcher, reward
-            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
-            >>> stream = dispatcher.stream(num_generations=2)
-            >>> stream.add(completions=["a", "bc"])
-            [0, 1]
-            >>> stream.finish()
-            >>> stream.result().rewards.tolist()
-            [[[1.0], [2.0]]]
-        """
-        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout, max_pending)
-        started: list[Batch] = []
-        try:
-            batch, appender = self._submitter.open(started, options, trainer_state)
-            return OpenBatch(self, batch, self._builder, appender)
-        except BaseException:
-            _give_up(started)
-            raise
-
-    async def ascore(
-        self,
-        /,  # a dataset may have a column called self
-        *,
-        completions: object,
-        prompts: object = None,
-        num_generations: int | None = None,
-        completion_ids: object = None,
-        group_quorum: int | None = None,
-        group_timeout: float | None = None,
-        batch_timeout: float | None = None,
-        **columns: object,
-    ) -> RewardBatch:
-        """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the
-        batch."""
-        await self._engine.astart(self)
-        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
-        started: list[Batch] = []
-        try:
-            batch = self._submitter.submit(started, options, completions, prompts, completion_ids, columns)
-            return await PendingBatch(self, batch, self._builder).aresult()
-        except BaseException:
-            _give_up(started)
-            raise
-
-    async def ascore_one(
-        self,
-        /,  # a dataset may have a column called self
-        *,
-        completion: object,
-        prompt: object = None,
-        completion_ids: object = None,
-        **columns: object,
-    ) -> SampleResult:
-        """Score one sample, from any event loop; calls that come together are scored together.
-
-        What is called in the same turn of a loop runs in few batches, of at most 256 samples each:
-        for callers that have one sample at a time, thousands of them at once. Each call returns
-        when its own sample is complete. Functions of TRL's batch contract run once on each such
-        batch, so they are right for this only if their rows are independent.
-
-        Args:
-            completion: A text or a list of messages.
-            prompt: Its prompt.
-            completion_ids: Its token ids.
-            **columns: Values of the sample by column; also ``environment`` and ``trainer_state``.
-
-        Returns: Rewards, status and reasons by function, and the total. Failures are in it:
-            ``max_failure_rate`` is not judged.
-
-        Raises:
-            DataError: This sample can't be scored, or a function works on whole groups.
-            RewardFailureError: A function with ``on_failure="raise"`` failed on it.
-            ClosedError: The dispatcher was closed.
-
-        Examples:
-            >>> import asyncio
-            >>> from guerdon import Dispatcher, reward
-            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
-            >>> asyncio.run(dispatcher.ascore_one(completion="abc")).rewards
-            {'length': 3.0}
-        """
-        given = {"prompt": prompt, "completion_ids": completion_ids}
-        given = {name: value for name, value in given.items() if value is not None}
-        return await self._sample_scorer.score(self, {"completion": completion, **given, **columns})
 
     def replace(self, **options: Any) -> Dispatcher:
         """A dispatcher of the same functions with some options changed; it has an engine of its
@@ -451,24 +256,27 @@ class Dispatcher:
         what outcomes take in the folders, ``"cache_dropped"`` counts those that the disk did not
         take (docs/cache.md).
 
+        ``"state_socket"`` is where `guerdon top` finds it, ``"metrics_address"`` where the metrics
+        are served (with ``metrics_port=``), ``"trace_file"`` the timeline (with ``trace=``), or
+        each why not.
+
+        With a journal ``"journal_rows"`` and ``"journal_bytes"`` are on disk; ``"journal_dropped"``
+        counts rows that the disk did not take or that came too fast for it.
+
         With judges or reward services ``"usage"`` holds what each of them used so far, by name, as
         `RewardBatch.usage` does for one batch.
+
+        With a cluster ``"nodes"`` holds of each node, by name: its ``"state"`` (``"connecting"``,
+        ``"ready"``, ``"draining"`` or ``"lost"``), its ``"slots"`` (workers), the ``"calls"`` that
+        it has in hand or in its queue, how many it ``"ended"``, the ``"reason"`` why it was lost,
+        and what its workers did: ``"worker_restarts"``, ``"kills"``.
         """
         engine = self._engine.started
         if engine is None:
             return {}
-        stats: dict[str, Any] = dict(engine.stats())
-        if any(spec.pure for spec in self._specs):
-            stats["cache"] = {
-                spec.name: dict(zip(("shared", "hits", "misses"), counts, strict=True))
-                for spec, counts in zip(self._specs, engine.call_counts(), strict=True)
-                if spec.pure
-            }
-        priced = self._builder.priced
-        if priced:
-            used = zip(self.names, engine.usage(), strict=True)
-            stats["usage"] = {name: usage_of(usage, priced[name]) for name, usage in used if name in priced}
-        return stats
+        on_nodes = self._options["cluster"] is not None
+        by_name = stats_by_name(engine, self._specs, self._builder.priced, on_nodes=on_nodes)
+        return {**engine.stats(), **self._engine.served(), **by_name}
 
     def dump(self, timeout: float = 1.0) -> Dump:
         """What is in flight now, with its age, its worker and its Python stack:
@@ -519,18 +327,24 @@ class Dispatcher:
         engine = self._engine.started
         return [] if engine is None else engine.worker_pids()
 
-    def _column(self, index: int) -> object:
-        """What a trainer takes for this entry of the list."""
-        if is_reward_model(self._items[index]):
-            return self._items[index]
-        function = sum(not is_reward_model(item) for item in self._items[:index])
-        known = self._columns.get(index)
-        if known is not None:
-            return known
-        name, kept = self._specs[function].name, self._attributes[index]
-        collect = self._trainer_batches.collect
-        column = column_class(name)(self, self._reward_list, collect, index, function, name, kept)
-        return self._columns.setdefault(index, column)
+    def _serve_ranks(self, ranks: int) -> bool:
+        """From its start on the engine has what so many ranks of this host would have together;
+        False if it was started before."""
+        # A shared engine and nodes have the workers of all ranks anyway.
+        served = self._engine.serve_ranks(ranks if self._options["cluster"] is None else 1)
+        if served is not None and self._options["cluster"] is None:
+            self.workers = served
+        return served is not None
+
+    def _journal(self, weights: tuple[float, ...]) -> tuple[JournalPlan | None, KeptColumns | None]:
+        """What the engine is told of the journal, and which columns it keeps."""
+        journal = self._options["journal"]
+        if journal is None:
+            return None, None
+        from guerdon._journal.columns import KeptColumns
+        from guerdon._journal.plan import JournalPlan
+
+        return JournalPlan(journal, weights, self._options["incomplete"]), KeptColumns(journal)
 
     def __enter__(self) -> Self:
         return self
@@ -558,12 +372,6 @@ class Dispatcher:
         state = "closed" if self.closed else "running" if self._engine.started is not None else "not started"
         functions = ", ".join(f"{spec.name} ({spec.lane})" for spec in self._specs)
         return f"<Dispatcher of {functions}; {self.workers} workers, {state}>"
-
-
-def _give_up(started: list[Batch]) -> None:
-    """Cancels batches whose caller was interrupted; nothing happens to those that are done."""
-    for batch in started:
-        batch.cancel("interrupted")
 
 
 def _restore(

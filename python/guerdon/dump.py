@@ -52,7 +52,7 @@ class InFlight:
         attempt: Number of this attempt, from 1.
         age_s: Seconds since it began.
         worker: Process id of its worker; name of its thread or event loop in the other lanes; of a
-            request its server.
+            request its server; of a call on another node ``"node NAME"``.
         stack: Where the user's code stands, outermost frame first, as in a traceback. None if it
             can't be had.
         phase: ``"call"``; before it ``"loading"`` (its module is imported), ``"setup"``,
@@ -74,7 +74,7 @@ class InFlight:
 
     def __str__(self) -> str:
         again = f", attempt {self.attempt}" if self.attempt > 1 else ""
-        place = f"process {self.worker}" if self.lane == "process" else f"{self.worker!r}"
+        place = f"process {self.worker}" if isinstance(self.worker, int) else f"{self.worker!r}"
         head = (
             f"{self.function!r} on {_samples(self.samples)} of batch {self.batch}{again}: {_DOES[self.phase]} for "
             f"{self.age_s:.3g} s in {place} ({self.lane})"
@@ -139,6 +139,8 @@ def take(
         calls.append(_call(specs, request.call, request.server, [], "it waits for an answer"))
     for worker in engine.inspect_workers(timeout):
         calls.append(_call(specs, worker.call, worker.pid, _from_text(worker.stack), worker.no_stack))
+    for node in engine.inspect_nodes(timeout):
+        calls.append(_call(specs, node.call, f"node {node.node}", _from_text(node.stack), node.no_stack))
     waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
     for call in calls:
         waiting[call.function] = max(0, waiting[call.function] - len(call.samples))

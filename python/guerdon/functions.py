@@ -50,6 +50,7 @@ class _GroupOptions(TypedDict, total=False):
     memory_limit: int | str | None
     max_output: int | str | None
     env: Iterable[str]
+    node: str | None
 
 
 class _RewardOptions(_GroupOptions, total=False):
@@ -154,6 +155,7 @@ def reward(
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
     env: Iterable[str] = (),
+    node: str | None = None,
     batch_size: int | None = None,
     batch_wait: float = BATCH_WAIT,
     rowwise: bool = False,
@@ -214,6 +216,10 @@ def reward(
         env: Names of variables of the trainer's environment that it may see although they look like
             secrets (process lane): ``env=["OPENAI_API_KEY"]``. It finds them from ``setup()`` on,
             not yet when its module is imported.
+        node: ``"any"``: with a ``cluster=``, its calls run on the threads and event loops of the
+            nodes' agents too, not in this process alone (docs/cluster.md): it is sent there as a
+            process function is, with ``setup()`` once on each node. Default: it stays in this
+            process. Thread and asyncio lanes only; functions that take environments stay.
         batch_size: The function is called with lists, of up to so many samples at a time, under the
             names of `group_reward` (``completions``, ``texts``, …), and returns one value a sample
             (docs/batching.md). Timeout and limit are then those of such a call. A call that fails
@@ -250,6 +256,13 @@ def reward(
         1.0
         >>> reward(lambda text: float(len(text)), name="length", lane="thread")
         <reward function 'length': sample, thread lane, timeout 30 s>
+        >>> @reward(lane="thread", node="any")  # in this process, or on any node of a cluster
+        ... def rounded(completion: str) -> float:
+        ...     return round(float(completion), 1)
+        >>> from guerdon import Dispatcher
+        >>> with Dispatcher([rounded]) as dispatcher:
+        ...     print(dispatcher.score(completions=["0.52"]).rewards)
+        [[[0.5]]]
     """
     options = Options(
         name=name,
@@ -267,6 +280,7 @@ def reward(
         memory_limit=memory_limit,
         max_output=max_output,
         env=env,
+        node=node,
         batch_size=batch_size,
         batch_wait=batch_wait,
         rowwise=rowwise,
@@ -304,6 +318,7 @@ def group_reward(
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
     env: Iterable[str] = (),
+    node: str | None = None,
     batch_size: None = None,
     run_if: None = None,
 ) -> Any:
@@ -352,6 +367,7 @@ def group_reward(
         memory_limit=memory_limit,
         max_output=max_output,
         env=env,
+        node=node,
         batch_size=batch_size,
         run_if=run_if,
     )

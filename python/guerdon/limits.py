@@ -41,7 +41,8 @@ class Limit:
         concurrency: Calls in flight at once of each rank, at least 1. Without a limit: on the
             asyncio and http lanes 256 divided by the ranks of the run (``WORLD_SIZE``), at least 1;
             8 on the thread lane, the number of workers on the process lane. With a key: of all that
-            name it together.
+            name it together. Without one, under ``Dispatcher(cluster="host")``: limits of judges
+            and asyncio functions, and all with rates, are those of all ranks of the host together.
         rpm: Requests (calls) per minute, at a steady rate, without an opening burst.
         tpm: Tokens per minute. What a call used is taken from its result, a dict with ``"score"``
             and ``"usage"`` (the object or dict that OpenAI-compatible servers send, or a number); a
@@ -112,6 +113,14 @@ class DefaultLimit(Limit):
     concurrency: int | None = USUAL_CONCURRENCY
 
 
+@dataclass(frozen=True)
+class SharedLimit(Limit):
+    """A limit without a key that all ranks of a host share (``Dispatcher(cluster="host")``): they
+    know it by its identity."""
+
+    identity: str = ""
+
+
 class RetryAfter(GuerdonError):
     """Raised by a reward function that was throttled: try this call again later.
 
@@ -168,11 +177,12 @@ def native(
     """
     if limit is None:
         return None
-    if limit.rpm is None and limit.tpm is None and limit.key is None and lane in ("process", "thread"):
+    shared = limit.identity if isinstance(limit, SharedLimit) else limit.key
+    if limit.rpm is None and limit.tpm is None and shared is None and lane in ("process", "thread"):
         return None
     tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
     key = None
-    if limit.key is not None:
-        name = hashlib.sha256(limit.key.encode("utf-8", "surrogatepass")).hexdigest()[:32] + f".{_LAYOUT}"
-        key = (limit.key, str(folder() / name))
+    if shared is not None:
+        name = hashlib.sha256(shared.encode("utf-8", "surrogatepass")).hexdigest()[:32] + f".{_LAYOUT}"
+        key = (shared, str(folder() / name))
     return limit.rpm, limit.tpm, tokens, key

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from guerdon._result import totals
+from guerdon._result.crash_text import without_worker_frames
 from guerdon._result.records import Recorded, decode
 from guerdon._result.usage import usage_of, usage_text
 from guerdon.status import Status
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from guerdon._native import Batch
 
 Scale = Literal["group", "batch", "none"]
-
-# What TRL adds to the standard deviation that it divides by: trl/trainer/grpo_trainer.py,
-# `advantages / (std_rewards + 1e-4)`.
-EPSILON = 1e-4
 
 
 @dataclass(frozen=True)
@@ -108,6 +105,9 @@ class RewardBatch:
         weights: ``[F]`` float32.
         incomplete: ``"drop"`` or ``"sum"``, what becomes of a sample on which one function failed.
         elapsed_s: Seconds from submission to the last outcome.
+        tail_s: Seconds from the last sample's arrival to the last outcome: of a batch that was
+            submitted whole the same, of one that samples were added to what scoring took beyond
+            them.
 
     Examples:
         >>> from guerdon import Dispatcher, reward
@@ -128,6 +128,7 @@ class RewardBatch:
         gated: Collection[str] = (),
         pure: Collection[str] = (),
         cached: Collection[str] = (),
+        token_users: Collection[str] = (),
     ) -> None:
         self._batch: Batch | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
@@ -135,12 +136,14 @@ class RewardBatch:
         self._gated = frozenset(gated)
         self._pure = frozenset(pure)
         self._cached = frozenset(cached)
+        self._token_users = frozenset(token_users)
         self.incomplete = incomplete
         self.functions = tuple(functions)
         self.weights: NDArray[np.float32] = np.asarray(weights, dtype=np.float32)
         self.rewards: NDArray[np.float32] = batch.rewards()
         self.status: NDArray[np.uint8] = batch.status()
         self.elapsed_s: float = batch.elapsed_s
+        self.tail_s: float = batch.tail_s
         self._failed_cells: list[tuple[int, int, int, str, str | None, int, float, float]] = batch.failures()
 
     @property
@@ -213,13 +216,7 @@ class RewardBatch:
         """
         if scale not in ("group", "batch", "none"):
             raise ValueError(f"scale={scale!r}: expected 'group', 'batch' or 'none'.")
-        total = self.total.astype(np.float64)
-        advantages = total - _mean(total)
-        if scale == "group":
-            advantages /= (_std(total) if total.shape[1] > 1 else 0.0) + EPSILON
-        elif scale == "batch":
-            advantages /= (_std(total.reshape(1, -1)) if total.size > 1 else 0.0) + EPSILON
-        return np.nan_to_num(advantages, nan=0.0).astype(np.float32)
+        return totals.advantages(self.total, scale)
 
     def to_torch(self) -> torch.Tensor:
         """`rewards` as a tensor that shares its memory: ``[P, G, F]`` float32.
@@ -271,7 +268,16 @@ class RewardBatch:
         """Every failed cell, in the order of samples; also those that ``on_failure`` gave a number
         or made abstained."""
         return [
-            Failure(self.functions[function], sample, Status(status), reason, traceback, attempts, queue_s, run_s)
+            Failure(
+                self.functions[function],
+                sample,
+                Status(status),
+                reason,
+                without_worker_frames(traceback),
+                attempts,
+                queue_s,
+                run_s,
+            )
             for sample, function, status, reason, traceback, attempts, queue_s, run_s in self._failed_cells
         ]
 
@@ -365,19 +371,3 @@ class RewardBatch:
             lines.append(f"  {name:<{width}} {mean:>9} {std:>9}  {outcomes}")
         lines += [f"  {name:<{width}} {usage_text(used)}" for name, used in self.usage.items() if used["requests"]]
         return "\n".join(lines)
-
-
-def _mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of each row's numbers, ``[rows, 1]``; NaN where there is none."""
-    counts = (~np.isnan(rows)).sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.nansum(rows, axis=1, keepdims=True) / counts)
-
-
-def _std(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation of each row's numbers with Bessel's correction; NaN with fewer than two
-    (trl/trainer/utils.py, `nanstd`)."""
-    counts = (~np.isnan(rows)).sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = np.nansum((rows - _mean(rows)) ** 2, axis=1, keepdims=True) / (counts - 1)
-    return np.asarray(np.sqrt(np.where(counts > 1, variance, np.nan)))

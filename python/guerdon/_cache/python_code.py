@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import builtins
 import copyreg
+import dis
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -39,10 +40,17 @@ _IGNORED: Final = frozenset(
         "_abc_impl",
     )
 )
+# With them a text, or an attribute, may be the name of a global.
+_READ_BY_TEXT: Final = frozenset(
+    ("__dict__", "__globals__", "eval", "exec", "getattr", "globals", "locals", "modules", "vars")
+)
+_GLOBAL_NAMES: Final = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL"))
 
 
 class PythonCode:
     """Adds up one hash."""
+
+    _most_parts = 1_000_000
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=32)
@@ -68,8 +76,8 @@ class PythonCode:
             self._put("again", str(self._seen[id(value)][0]).encode())
             return
         self._seen[id(value)] = len(self._seen), value
-        if len(self._seen) > _MOST_PARTS:
-            raise UnknownPart(f"{place} has more than {_MOST_PARTS} parts")
+        if len(self._seen) > self._most_parts:
+            raise UnknownPart(f"{place} has more than {self._most_parts} parts")
         try:
             self._add_composite(value, place)
         except RecursionError:
@@ -144,13 +152,17 @@ class PythonCode:
         self._put("function", function.__qualname__.encode())
         self.add(code, place)
         self._add_variables(function)
-        self._add_named(function.__globals__, names, place, "the global")
-        for module in imported_in(code, function.__globals__.get("__package__"), place):
+        self._add_named(function.__globals__, _globals(code, names), names, place, "the global")
+        for module in self._imported(function, place):
             if isinstance(module, ModuleType):
                 self._put("import", module.__name__.encode())
                 self._add_names_of(module, names, place)
             else:
                 self._put("import", module.encode())
+
+    def _imported(self, function: FunctionType, place: str) -> Iterable[ModuleType | str]:
+        """The modules that a function imports in its body, imported; of installed ones the name."""
+        return imported_in(function.__code__, function.__globals__.get("__package__"), place)
 
     def _add_variables(self, function: FunctionType) -> None:
         """What a function has beside its code: defaults, closure, attributes."""
@@ -179,10 +191,13 @@ class PythonCode:
         seen = self._named.setdefault(id(module), set())
         new = names - seen
         seen |= new
-        self._add_named(vars(module), new, place, f"{module.__name__}'s")
+        self._add_named(vars(module), new, new, place, f"{module.__name__}'s")
 
-    def _add_named(self, scope: Mapping[str, Any], names: frozenset[str], place: str, what: str) -> None:
-        """What `names` stand for in a module; of modules of the user's own what they name there."""
+    def _add_named(
+        self, scope: Mapping[str, Any], names: frozenset[str], attributes: frozenset[str], place: str, what: str
+    ) -> None:
+        """What `names` stand for in a module; of modules of the user's own that are among it what
+        `attributes` name there."""
         for name in sorted(names):
             if name not in scope or (name == "__builtins__" or getattr(builtins, name, self) is scope[name]):
                 continue
@@ -190,7 +205,7 @@ class PythonCode:
             self._put("name", name.encode("utf-8", "surrogatepass"))
             if isinstance(value, ModuleType) and not is_installed(value.__name__):
                 self._put("own module", value.__name__.encode())
-                self._add_names_of(value, names, place)
+                self._add_names_of(value, attributes, place)
             else:
                 self.add(value, f"{what} {name!r}")
 
@@ -223,7 +238,18 @@ class PythonCode:
         self._add_all("object", ((place, part) for part in parts))
 
 
-_MOST_PARTS: Final = 1_000_000
+def _globals(code: CodeType, names: frozenset[str]) -> frozenset[str]:
+    """Of the names in a code those that it may take for globals."""
+    return names if names & _READ_BY_TEXT else frozenset(_loaded(code))
+
+
+def _loaded(code: CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _GLOBAL_NAMES:
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _loaded(constant)
 
 
 def _names(code: CodeType) -> Iterator[str]:

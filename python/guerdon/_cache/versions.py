@@ -21,7 +21,7 @@ from guerdon.errors import RegistrationError
 if TYPE_CHECKING:
     from guerdon._http.plan import Plan
 
-__all__ = ["version_of"]
+__all__ = ["http_version", "version_of"]
 
 # One per spec, as it was when its dispatcher was made. Written on the thread that makes it.
 _versions: WeakKeyDictionary[FunctionSpec, bytes] = WeakKeyDictionary()
@@ -35,7 +35,7 @@ def version_of(spec: FunctionSpec) -> bytes:
     """
     version = _versions.get(spec)
     if version is None:
-        version = _versions[spec] = _http(spec) if spec.lane == "http" else _python(spec)
+        version = _versions[spec] = http_version(spec) if spec.lane == "http" else _python(spec)
     return version
 
 
@@ -56,12 +56,13 @@ def _python(spec: FunctionSpec) -> bytes:
     return code.digest()
 
 
-def _http(spec: FunctionSpec) -> bytes:
+def http_version(spec: FunctionSpec) -> bytes:
+    """The version of a judge or reward service, with or without a cache folder."""
     from guerdon import __version__
 
-    assert spec.cache is not None
     compound: Any = spec.compound
-    asked: list[object] = ["http", __version__, spec.name, spec.cache.version]
+    stated = None if spec.cache is None else spec.cache.version
+    asked: list[object] = ["http", __version__, spec.name, stated]
     if compound is None:
         asked += [_request(plan) for plan in spec.plans]
     else:

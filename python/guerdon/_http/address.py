@@ -23,6 +23,8 @@ _ADDRESS: Final = re.compile(
     r"https?://[^/?#\s\\{}\x00-\x1f]+(/[^?#\s\\{}\x00-\x1f]*)?(\?[^#\s\\{}\x00-\x1f]*)?", re.IGNORECASE
 )
 _USER: Final = re.compile(r"^([a-z][a-z0-9+.-]*:/*)?[^/?#]*@", re.IGNORECASE)
+# As `guerdon serve` takes it from clients that can't send a header.
+_TOKEN_IN_PATH: Final = re.compile(r"https?://[^/?#]+/t/[^/?#]{16,512}(/|$)", re.IGNORECASE)
 _LONGEST: Final = 1 << 20
 _LONGEST_SHOWN: Final = 200
 
@@ -43,6 +45,11 @@ def address(function: str, option: str, value: object) -> str:
         hint = " Columns go into the request's JSON, not into the address." if "{" in url else ""
         raise RegistrationError(
             f"{wrong}{redacted_url(url)!r} is not an address: expected one like http://localhost:8000/v1.{hint}"
+        )
+    if _TOKEN_IN_PATH.match(url):
+        raise RegistrationError(
+            f"{wrong} has a token in its path, /t/<token>/…, which would show in logs and metrics: leave it out of the address and "
+            "pass it as api_key_env= or api_key_file=, `guerdon serve` takes it as a header."
         )
     names = [unquote(name) for name in re.findall(r"[?&;]([^=&;]*)", url)]
     secret = next((name for name in names if _is_secret(name)), None)

@@ -8,13 +8,17 @@ batch lets go of the values of discarded calls: no user code sees what is left i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from guerdon._native import FrameView
 
 if TYPE_CHECKING:
-    from guerdon._native import FrameView, LoopFrame
+    from guerdon._lanes.encoded_values import EncodedView
+    from guerdon._native import LoopFrame
 
+    View: TypeAlias = FrameView | EncodedView
 
 # Argument tuples that are made at a time.
 _ROWS = 256
@@ -33,13 +37,15 @@ class FrameArguments:
 
     def __init__(self, frame: LoopFrame) -> None:
         self.frame = frame
-        self.view = view = frame.view
+        self.view = view = opened(frame.view)
         self.firsts = samples_of(view)
         # What calls of one sample are called with; None: the calls are of several.
         self.values: list[Any] | None = None
         self.are_rows = False
         if view.kind == "sample":
-            self.are_rows, values = singles_of(view, self.firsts)
+            error = unreadable(view)
+            values: Iterable[Any]
+            self.are_rows, values = singles_of(view, self.firsts) if error is None else (False, _Refusing(error))
             self.values = values if isinstance(values, list) else []
             self._rest = iter(values)
 
@@ -49,7 +55,35 @@ class FrameArguments:
         return values[index]
 
 
-def samples_of(view: FrameView) -> Sequence[int]:
+def opened(view: FrameView) -> View:
+    """What to look at in place of a frame's view: its values may have come as bytes."""
+    encoded = view.encoded
+    if encoded is None:
+        return view
+    from guerdon._lanes.encoded_values import EncodedView
+
+    return EncodedView(view, encoded)
+
+
+def unreadable(view: View) -> BaseException | None:
+    """Why the values of a frame can't be had."""
+    return None if isinstance(view, FrameView) else view.error
+
+
+class _Refusing:
+    """In the place of values that can't be had: each call hears why."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise self._error
+
+
+def samples_of(view: View) -> Sequence[int]:
     """The first sample of each call."""
     first = view.first
     if first is not None:
@@ -57,7 +91,7 @@ def samples_of(view: FrameView) -> Sequence[int]:
     return memoryview(view.firsts).cast("Q").tolist()
 
 
-def singles_of(view: FrameView, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]:
+def singles_of(view: View, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]:
     """What calls of one sample each are called with: whether it is tuples, and the values."""
     rows, columns = view.rows, view.columns
     if rows is not None:
@@ -69,7 +103,7 @@ def singles_of(view: FrameView, samples: Sequence[int]) -> tuple[bool, Iterable[
     return True, zip(*(repeat(value) if constant else _at(value, samples) for constant, value in columns), strict=False)
 
 
-def lists_of(view: FrameView, first: int) -> list[Any]:
+def lists_of(view: View, first: int) -> list[Any]:
     """The arguments of the group or batch call that begins with sample `first`.
 
     Of a discarded call they may be gone: ask whether it is open still before they are used.
@@ -78,7 +112,7 @@ def lists_of(view: FrameView, first: int) -> list[Any]:
     return [value if constant else value[first:end] for constant, value in view.columns]
 
 
-def gathered_of(view: FrameView, samples: Callable[[], bytes]) -> tuple[list[Any], int]:
+def gathered_of(view: View, samples: Callable[[], bytes]) -> tuple[list[Any], int]:
     """The arguments of the call on the gathered `samples`, and how many these are.
 
     Raises:
@@ -97,7 +131,7 @@ def gathered_of(view: FrameView, samples: Callable[[], bytes]) -> tuple[list[Any
             return lists, len(places)
 
 
-def _of_slices(view: FrameView, places: list[int]) -> list[Any]:
+def _of_slices(view: View, places: list[int]) -> list[Any]:
     """The same for samples of several batches, each with its slice."""
     slices = [view.columns_of(number) for number in range(places[-1] // _SLICE + 1)]
     pairs = [divmod(place, _SLICE) for place in places]

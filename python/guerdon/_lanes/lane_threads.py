@@ -21,16 +21,23 @@ class LaneThread(threading.Thread):
 
     Args:
         ended: Called when it has ended, on itself.
+        tell: Takes what it warns of, where that is not this process's to say.
 
     Attributes:
         lanes: The engine's, those of its `ThreadSupervisor`.
     """
 
     def __init__(
-        self, lanes: Lanes, target: Callable[[], None], name: str, ended: Callable[[], None] | None = None
+        self,
+        lanes: Lanes,
+        target: Callable[[], None],
+        name: str,
+        ended: Callable[[], None] | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(target=target, name=name, daemon=True)
         self.lanes = lanes
+        self.tell = tell
         self._ended = ended
 
     def _bootstrap(self) -> None:

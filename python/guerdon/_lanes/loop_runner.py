@@ -18,7 +18,15 @@ from sys import getrefcount
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.arguments import Discarded, FrameArguments, gathered_of, lists_of, scores_from, spread
+from guerdon._lanes.arguments import (
+    Discarded,
+    FrameArguments,
+    gathered_of,
+    lists_of,
+    scores_from,
+    spread,
+    unreadable,
+)
 from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.loop_setup import LoopSetup
 from guerdon._lanes.loop_tasks import EngineTask, RunnerTask
@@ -227,6 +235,9 @@ class LoopFunction:
     def _call_with_lists(self, load: FrameArguments, function: Callable[..., Any], index: int) -> tuple[Any, int]:
         """What a call of several samples returned, and how many they are."""
         frame, view = load.frame, load.view
+        error = unreadable(view)
+        if error is not None:
+            raise error
         if view.kind == "gathered":
             lists, size = gathered_of(view, partial(frame.gathered, index))
             return function(*lists), size

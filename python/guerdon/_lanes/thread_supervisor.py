@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from guerdon._lanes.lane_threads import LaneThread
@@ -17,13 +17,18 @@ from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._native import (
     CacheTrouble,
     EndpointWarning,
+    JournalTrouble,
     LoopBlocked,
     LoopWasBlocked,
+    NodeTrouble,
     ReadStack,
+    ReadStacks,
+    Stalled,
     StartLoop,
     StartThread,
     ThreadAbandoned,
     TooFewDescriptors,
+    TraceTrouble,
 )
 from guerdon._worker.invoke import tracebacks
 from guerdon._worker.invoke.call import Call
@@ -38,11 +43,28 @@ if TYPE_CHECKING:
 _KILLED: Final = "Use lane='process', where a call that hangs is killed."
 
 
-def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> ThreadSupervisor:
-    """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
-    supervisor = ThreadSupervisor(engine.lanes, specs)
-    if any(spec.lane in ("thread", "asyncio", "http") or native(spec.policy.limit, spec.lane) for spec in specs):
-        threading.Thread(target=supervisor.run, name="guerdon supervisor", daemon=True).start()
+def start_lanes(
+    engine: Engine,
+    specs: Sequence[FunctionSpec],
+    *,
+    serves: bool = False,
+    on_stall: Callable[[float], None] | None = None,
+) -> ThreadSupervisor:
+    """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine.
+
+    Args:
+        engine: Where the lanes belong.
+        specs: Its functions.
+        serves: Whether something else may have a request to make.
+        on_stall: Called with the seconds for which no call has ended.
+    """
+    supervisor = ThreadSupervisor(engine.lanes, specs, on_stall)
+    if (
+        serves
+        or on_stall is not None
+        or any(spec.lane in ("thread", "asyncio", "http") or native(spec.policy.limit, spec.lane) for spec in specs)
+    ):
+        supervisor.start()
     return supervisor
 
 
@@ -70,15 +92,36 @@ _ENDPOINT = {
 
 
 class ThreadSupervisor:
-    """Starts threads and loops for an engine, and knows where their calls stand."""
+    """Starts threads and loops for an engine, and knows where their calls stand.
 
-    def __init__(self, lanes: Lanes, specs: Sequence[FunctionSpec]) -> None:
+    Args:
+        lanes: The engine's.
+        specs: Its functions.
+        on_stall: Called with the seconds for which no call has ended.
+        tell: Takes what its threads warn of, where that is not this process's to say.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        specs: Sequence[FunctionSpec],
+        on_stall: Callable[[float], None] | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
         self.lanes = lanes
+        self._tell = tell
+        self._on_stall = on_stall
         self._names = [spec.name for spec in specs]
         self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane in ("thread", "asyncio")}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
         # By index and generation. Written by the supervisor's thread, read by whoever takes a dump.
         self._loops: dict[tuple[int, int], LoopThread] = {}
+
+    def start(self) -> None:
+        """Runs it on a thread of its own, which ends with the lanes."""
+        thread = threading.Thread(target=self.run, name="guerdon supervisor", daemon=True)
+        vars(thread)["tell"] = self._tell
+        thread.start()
 
     def run(self) -> None:
         if self._calls:
@@ -109,6 +152,10 @@ class ThreadSupervisor:
                 self._start_loop(request.index, request.generation, request.queue)
             case ReadStack():
                 self._read_stack(request.thread, request.ident)
+            case ReadStacks():
+                found = [of_thread(ident) for ident in request.threads]
+                found += [self._stack_on_loop(*one) for one in request.loops]
+                self.lanes.set_stacks(request.number, list(map(_without_source, found)))
             case ThreadAbandoned():
                 self._warn_of_abandoned(request.function, request.count)
             case LoopBlocked():
@@ -128,8 +175,24 @@ class ThreadSupervisor:
                     f"cache folder {request.folder!r}: {request.reason}. Outcomes that it can't take or give are computed: scores "
                     "are right, but take longer."
                 )
+            case JournalTrouble():
+                self.warn_of_journal(request.folder, [request.reason])
+            case Stalled():
+                if self._on_stall is not None:
+                    self._on_stall(request.seconds)
+            case TraceTrouble():
+                warn(
+                    f"trace {request.path!r}: {request.reason}. Nothing more is written to it; scores are not touched."
+                )
+            case NodeTrouble():
+                warn(request.reason)
             case list():
                 pass  # values that a late call was the last to hold: gone as we return
+
+    def warn_of_journal(self, folder: object, reasons: Sequence[str]) -> None:
+        """Warns that a journal can't be written, or only in part."""
+        for reason in reasons:
+            warn(f"journal {str(folder)!r}: {reason}.")
 
     def thread_name(self, function: int, number: int) -> str:
         return f"guerdon {self._specs[function].name} {number}"
@@ -145,14 +208,20 @@ class ThreadSupervisor:
 
     def stack_of_call(self, snapshot: LoopSnapshot) -> list[StackFrame]:
         """The stack of a call on an event loop, or of the ``setup()`` before it."""
-        loop = self._loops.get((snapshot.index, snapshot.generation))
         call = (snapshot.frame, snapshot.number) if snapshot.call.phase == "call" else None
-        return [] if loop is None else loop.stack(snapshot.call.function, call)
+        return self._stack_on_loop(snapshot.index, snapshot.generation, snapshot.call.function, call)
+
+    def _stack_on_loop(
+        self, index: int, generation: int, function: int, call: tuple[int, int] | None
+    ) -> list[StackFrame]:
+        loop = self._loops.get((index, generation))
+        return [] if loop is None else loop.stack(function, call)
 
     def _start_thread(self, slot: ThreadSlot) -> None:
         try:
             worker = WorkerThread(slot, self._calls[slot.function].clone())
-            LaneThread(self.lanes, worker.run, self.thread_name(slot.function, slot.thread), slot.end).start()
+            name = self.thread_name(slot.function, slot.thread)
+            LaneThread(self.lanes, worker.run, name, slot.end, self._tell).start()
         except BaseException as error:  # no thread, no memory left
             slot.leave(reason_of(error))
             slot.end()
@@ -169,7 +238,7 @@ class ThreadSupervisor:
             calls = {function: self._calls[function].clone() for function in functions}
             loop = LoopThread(queue, functions, calls)
             self._loops = {key: old for key, old in self._loops.items() if old.runs} | {(index, generation): loop}
-            LaneThread(self.lanes, loop.run, self.loop_name(index)).start()
+            LaneThread(self.lanes, loop.run, self.loop_name(index), tell=self._tell).start()
         except BaseException as error:  # no thread, no descriptors left
             queue.not_started(reason_of(error))
             raise
@@ -193,3 +262,8 @@ class ThreadSupervisor:
         if stack:
             frames = traceback.StackSummary.from_list([(file, line, name, None) for file, line, name in stack])
             self.lanes.set_stack(thread, "".join(["Stack (most recent call last):\n", *frames.format()]))
+
+
+def _without_source(stack: Sequence[StackFrame]) -> str:
+    """A stack as a traceback shows it, without lines of files: none is read for it."""
+    return "".join(f'  File "{file}", line {line}, in {name}\n' for file, line, name in stack)

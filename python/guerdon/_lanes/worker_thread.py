@@ -12,7 +12,17 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from guerdon._lanes.arguments import Discarded, gathered_of, lists_of, samples_of, scores_from, singles_of, spread
+from guerdon._lanes.arguments import (
+    Discarded,
+    gathered_of,
+    lists_of,
+    opened,
+    samples_of,
+    scores_from,
+    singles_of,
+    spread,
+    unreadable,
+)
 from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.invoke.async_detection import is_awaitable
@@ -23,6 +33,7 @@ from guerdon._worker.invoke.returned_values import to_cell
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
+    from guerdon._lanes.arguments import View
     from guerdon._native import ThreadFrame, ThreadSlot
 
 
@@ -64,14 +75,24 @@ class WorkerThread:
             return False
         if frame.setup and not self._set_up(frame):
             return True
-        if frame.view.kind == "sample":
-            self._run_samples(frame)
+        view = opened(frame.view)
+        error = unreadable(view)
+        if error is not None:
+            self._refuse(frame, error)
+        elif view.kind == "sample":
+            self._run_samples(frame, view)
         else:
-            self._run_lists(frame)
+            self._run_lists(frame, view)
         return True
 
-    def _run_samples(self, frame: ThreadFrame) -> None:
-        call, view = self._call, frame.view
+    def _refuse(self, frame: ThreadFrame, error: BaseException) -> None:
+        """Fails the calls of a frame whose values can't be had."""
+        skipped = frame.start()
+        while skipped is not None:
+            skipped = frame.fail(*failed(self._call, error))
+
+    def _run_samples(self, frame: ThreadFrame, view: View) -> None:
+        call = self._call
         are_rows, values = singles_of(view, samples_of(view))
         function = spread(call.bind(view.names)) if are_rows else call.bind(view.names)
         ok, plain = frame.ok, None if call.wants_records else float
@@ -106,8 +127,8 @@ class WorkerThread:
             return frame.fail(*failed(call, error))
         return frame.cell(status, value, records)
 
-    def _run_lists(self, frame: ThreadFrame) -> None:
-        call, view = self._call, frame.view
+    def _run_lists(self, frame: ThreadFrame, view: View) -> None:
+        call = self._call
         finish, size = view.kind == "finish", view.size
         names, gathers = view.names or (), view.kind == "gathered"
         function = call.bind_finish(names) if finish else call.bind(names)

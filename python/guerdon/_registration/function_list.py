@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +62,22 @@ def model_name(item: object) -> str:
     return str(getattr(config, "_name_or_path", None) or type(item).__name__)
 
 
+def refuse_loops_of_two_kinds(specs: Iterable[FunctionSpec]) -> None:
+    """Refuse an event loop of which some functions stay in this process and others may leave it:
+    they would not share it.
+
+    Raises:
+        RegistrationError: With the loop and two functions.
+    """
+    first: dict[str, FunctionSpec] = {}
+    for spec in specs:
+        if spec.loop is not None and first.setdefault(spec.loop, spec).node != spec.node:
+            raise RegistrationError(
+                f"reward functions {first[spec.loop].name!r} and {spec.name!r} share the event loop {spec.loop!r}, but only one of "
+                "them has node='any'. Give it to both or to none, or give them different loops."
+            )
+
+
 def refuse_repeated_names(specs: Iterable[FunctionSpec]) -> None:
     """Refuse two functions with one name: their metrics and columns would be indistinguishable.
 
@@ -99,21 +115,34 @@ def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
                 f"{limit}. Give both the same numbers; one of them may give the key alone."
             )
 
-    def with_numbers(spec: FunctionSpec) -> FunctionSpec:
+    def with_numbers(spec: FunctionSpec) -> Limit | None:
+        limit = spec.policy.limit
+        if limit is None or limit.key not in known:
+            return limit
+        _, first = known[limit.key]
+        return replace(limit, rpm=first.rpm, tpm=first.tpm, concurrency=first.concurrency)
+
+    return change_limits(specs, with_numbers)
+
+
+def change_limits(specs: Iterable[FunctionSpec], change: Callable[[FunctionSpec], Limit | None]) -> list[FunctionSpec]:
+    """The functions, and the members of panels, with the limits that `change` gives each; as they
+    are where it gives them theirs."""
+
+    def changed(spec: FunctionSpec) -> FunctionSpec:
         compound: Any = spec.compound
         if members := getattr(compound, "members", ()):
             # Members that share a spec share its limit.
-            merged = {id(member.spec): with_numbers(member.spec) for member in members}
-            members = tuple(replace(member, spec=merged[id(member.spec)]) for member in members)
-            spec = replace(spec, compound=replace(compound, members=members))
-        limit = spec.policy.limit
-        if limit is None or limit.key not in known:
+            new = {id(member.spec): changed(member.spec) for member in members}
+            if any(new[id(member.spec)] is not member.spec for member in members):
+                members = tuple(replace(member, spec=new[id(member.spec)]) for member in members)
+                spec = replace(spec, compound=replace(compound, members=members))
+        limit = change(spec)
+        if limit is spec.policy.limit:
             return spec
-        _, first = known[limit.key]
-        whole = replace(limit, rpm=first.rpm, tpm=first.tpm, concurrency=first.concurrency)
-        return replace(spec, policy=replace(spec.policy, limit=whole))
+        return replace(spec, policy=replace(spec.policy, limit=limit))
 
-    return [with_numbers(spec) for spec in specs]
+    return [changed(spec) for spec in specs]
 
 
 def _that_ask(spec: FunctionSpec) -> Iterable[FunctionSpec]:

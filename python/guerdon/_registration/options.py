@@ -16,10 +16,11 @@ from guerdon._units import FLOAT32_MAX, LONGEST, number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 
-__all__ = ["LANES", "Isolation", "Lane", "OnFailure", "Options"]
+__all__ = ["LANES", "Isolation", "Lane", "Node", "OnFailure", "Options"]
 
 Lane = Literal["process", "thread", "asyncio", "http"]
 Isolation = Literal["worker", "call"]
+Node = Literal["any"]
 OnFailure = Literal["nan", "abstain", "raise"] | float
 
 LANES: Final[tuple[Lane, ...]] = ("process", "thread", "asyncio")
@@ -48,6 +49,7 @@ class Options:
     memory_limit: int | str | None = None
     max_output: int | str | None = None
     env: Iterable[str] = ()
+    node: str | None = None
     batch_size: int | None = None
     batch_wait: float = BATCH_WAIT
     rowwise: bool = False
@@ -105,6 +107,25 @@ def isolation(function: str, value: object) -> Isolation:
     if value == "call":
         return "call"
     raise _wrong(function, "isolation", value, "'worker' (workers are reused) or 'call' (a fork for each call)")
+
+
+def node(function: str, value: object, lane: Lane, *, live: bool) -> Node | None:
+    """Where a function of this lane may run; `live`: it takes environments."""
+    if value is None:
+        return None
+    if value != "any":
+        raise _wrong(function, "node", value, "'any', or None for the driver's process (process functions: the nodes)")
+    if lane == "process":
+        raise RegistrationError(
+            f"reward function {function!r}: node='any' is for functions of the thread and asyncio lanes, but it runs on the "
+            "process lane, whose calls run on all nodes of a cluster as it is. Leave node out, or add lane='thread'."
+        )
+    if live:
+        raise RegistrationError(
+            f"reward function {function!r} takes live environments, which can't leave this process: node='any' is not "
+            "possible. Leave node out."
+        )
+    return "any"
 
 
 def on_failure(function: str, value: object) -> OnFailure:

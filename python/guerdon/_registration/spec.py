@@ -22,7 +22,7 @@ from guerdon._registration import options, resource_limits
 from guerdon._registration.cache_folder import CacheFolder, checked_cache
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.conditions import Conditions, checked_run_if
-from guerdon._registration.options import Isolation, Lane, OnFailure, Options
+from guerdon._registration.options import Isolation, Lane, Node, OnFailure, Options
 from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
 from guerdon.errors import RegistrationError
 from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit, Limit
@@ -91,6 +91,7 @@ class FunctionSpec:
         is_async: Calling it gives an awaitable, as far as inspection can tell.
         pinned: One worker of its own, one call at a time.
         loop: Name of its event loop (asyncio lane); functions with the same name share it.
+        node: "any": of the thread or asyncio lane, and the nodes of a cluster run it.
         stateful: ``target`` is a `StatefulReward`: ``setup``, ``score``, ``close``.
         decorated: It went through ``reward`` or ``group_reward``.
         policy: Timeouts, retries and the like.
@@ -116,6 +117,7 @@ class FunctionSpec:
     is_async: bool = False
     pinned: bool = False
     loop: str | None = None
+    node: Node | None = None
     stateful: bool = False
     decorated: bool = False
     finish: Wants | None = field(default=None)
@@ -126,12 +128,22 @@ class FunctionSpec:
     compound: CompoundPlan | Criterion | None = None
 
     @property
+    def leaves_process(self) -> bool:
+        """Whether it, and the values of its calls, may have to be sent to other processes."""
+        return self.lane == "process" or self.node is not None
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         """Of the http lane: one for each kind of request that its calls make."""
         members = getattr(self.compound, "members", None)
         if members is not None:
             return tuple(member.plan for member in members)
         return () if self.http is None else (self.http,)
+
+    @property
+    def uses_tokens(self) -> bool:
+        """Whether its requests go to language models, whose use is counted in tokens."""
+        return any(plan.api not in ("score", "rewards") for plan in self.plans)
 
     @property
     def request_fields(self) -> tuple[Field, ...] | None:
@@ -160,9 +172,16 @@ class FunctionSpec:
         A function without a limit of its own, on a lane whose calls wait for other machines, shares
         what is usual with the functions of all ranks: they may call one server.
         """
+        return self.concurrency_of(world_size())
+
+    def serve_all_ranks(self) -> None:
+        """From here on its calls in flight are those of all ranks; before an engine is started."""
+        vars(self)["concurrency"] = self.concurrency_of(1)
+
+    def concurrency_of(self, ranks: int) -> int | None:
+        """Calls in flight at once on one of so many ranks that share what is usual."""
         limit = self.policy.limit
         if isinstance(limit, DefaultLimit) or (limit is None and self.lane == "asyncio"):
-            ranks = world_size()
             alone = None if limit is None else limit.concurrency
             return alone if ranks == 1 else max(1, USUAL_CONCURRENCY // ranks)
         return None if limit is None else limit.concurrency
@@ -172,6 +191,8 @@ class FunctionSpec:
         positions: Mapping[str, int] | None = None,
         dispatchers_cap: SpendingCap | None = None,
         cache: tuple[OutcomeStore, bytes] | None = None,
+        *,
+        has_nodes: bool = False,
     ) -> _native.FunctionConfig:
         """The function's configuration for the engine.
 
@@ -179,6 +200,7 @@ class FunctionSpec:
             positions: Of the functions in their list, by name: for gates and rubrics.
             dispatchers_cap: What all functions of its dispatcher may spend together.
             cache: Its cache folder, opened, and its version.
+            has_nodes: Whether the engine has nodes.
         """
         from guerdon._native import FunctionConfig
         from guerdon._worker_environment import given_to
@@ -217,6 +239,7 @@ class FunctionSpec:
             run_if=None if self.run_if is None else self.run_if.native(positions or {}),
             pure=self.pure,
             cache=cache,
+            anywhere=has_nodes and self.node is not None,
         )
 
     def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
@@ -295,7 +318,8 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
             f"reward function {name!r}: {'pure=True' if cache is None else 'cache='} shares the outcome of identical calls, but this reward's depends on its "
             "group, by finish_group. Leave it out, or make the score a reward of its own."
         )
-    lane = _lane(name, given, returns_awaitable, names_environments(called, wants, contract))
+    live = names_environments(called, wants, contract)
+    lane = _lane(name, given, returns_awaitable, live)
     return FunctionSpec(
         name=name,
         item=target,
@@ -310,6 +334,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         is_async=returns_awaitable,
         pinned=shape == "batch" and lane == "process",
         loop=_loop(name, given, lane, shared=shape == "batch"),
+        node=options.node(name, given.node, lane, live=live),
         stateful=stateful,
         decorated=decorated,
         finish=finish,
@@ -327,9 +352,10 @@ def _callable(target: object, shape: Shape) -> Callable[..., Any] | StatefulRewa
             f"{target.__qualname__}(…)?"
         )
     if is_reward_model(target) and not isinstance(target, StatefulReward):
+        instead = " If a function is meant, pass it itself, not its name." if isinstance(target, str) else ""
         raise RegistrationError(
             f"{_show(target)} is a reward model: put it into the dispatcher's list as it is, and the trainer runs it. "
-            "To run it here, write a guerdon.StatefulReward that calls it."
+            f"To run it here, write a guerdon.StatefulReward that calls it.{instead}"
         )
     if isinstance(target, StatefulReward) or callable(target):
         return target

@@ -18,8 +18,8 @@ NAMES = (
 
 
 def usage_text(used: Mapping[str, float]) -> str:
-    """What requests used, in a line: ``"512 requests: 80,211 + 4,096 tokens, cost 0.0412"``."""
-    parts = [f"{int(used['prompt_tokens']):,} + {int(used['completion_tokens']):,} tokens"]
+    """What requests used: ``"9 requests: 80,211 prompt + 4,096 completion tokens, cost 0.04"``."""
+    parts = [f"{int(used['prompt_tokens']):,} prompt + {int(used['completion_tokens']):,} completion tokens"]
     for key, what in (("cached_tokens", "cached"), ("reasoning_tokens", "of reasoning")):
         if used[key]:
             parts.append(f"{int(used[key]):,} {what}")

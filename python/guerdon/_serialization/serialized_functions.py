@@ -25,7 +25,7 @@ from guerdon._serialization.pickling_diagnostics import find_largest, find_unpic
 from guerdon._serialization.source_check import Stamp, stamp_of
 from guerdon.errors import GuerdonWarning, SerializationError
 
-__all__ = ["check_serializable", "serialize"]
+__all__ = ["check_serializable", "serialize", "serialized_target"]
 
 Target = tuple[str, str, str] | tuple[str, bytes]
 
@@ -33,11 +33,12 @@ LARGE: Final = 10_000_000
 TOO_LARGE: Final = 1_000_000_000
 
 _WAYS_OUT: Final = (
-    "Move the function into a module that workers can import, make the value in setup() of a guerdon.StatefulReward, or give "
-    'lane="thread" to run the function in this process.'
+    "Move the function into a module that workers can import, make the value in setup() of a guerdon.StatefulReward, or"
 )
+_TO_WORKERS: Final = 'give lane="thread" to run the function in this process.'
+_TO_NODES: Final = "leave node out to run the function in this process."
 
-# One per spec. Written by `_serialized_target`, on the thread that makes the dispatcher.
+# One per spec. Written by `serialized_target`, on the thread that makes the dispatcher.
 _targets: WeakKeyDictionary[FunctionSpec, Target] = WeakKeyDictionary()
 # The module of a function that is sent as a name, and the state of its file at registration.
 # Written as `_targets` is.
@@ -45,22 +46,23 @@ _stamps: WeakKeyDictionary[FunctionSpec, tuple[str, Stamp]] = WeakKeyDictionary(
 
 
 def check_serializable(spec: FunctionSpec) -> None:
-    """Make sure that a worker can load the function; does nothing for other lanes.
+    """Make sure that a worker or node can load the function; does nothing for one that stays here.
 
     Raises:
         SerializationError: It can't be pickled, or is too large; the message names the global,
             closure variable or attribute.
     """
-    if spec.lane == "process":
-        _serialized_target(spec)
+    if spec.leaves_process:
+        serialized_target(spec)
 
 
-def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes | None:
+def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = (), *, for_nodes: bool = False) -> bytes | None:
     """The functions for the zygote to load; None if none of them runs on the process lane.
 
     Args:
         specs: The functions of one dispatcher.
         hidden: Names of variables of this process that workers don't get, for error messages.
+        for_nodes: With those that agents run themselves.
 
     Returns: A pickle of ``{"sys_path", "main_path", "main_name", "stamps", "hidden",
         "functions"}``. ``main_name`` is the module of ``python -m``, else None; ``stamps`` is the
@@ -71,11 +73,10 @@ def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> byte
     Raises:
         SerializationError: As `check_serializable`.
     """
-    if all(spec.lane != "process" for spec in specs):
+    sent = {spec for spec in specs if spec.lane == "process" or (for_nodes and spec.leaves_process)}
+    if not sent:
         return None
-    functions = [
-        {"recipe": s.recipe(), "target": _serialized_target(s)} if s.lane == "process" else None for s in specs
-    ]
+    functions = [{"recipe": s.recipe(), "target": serialized_target(s)} if s in sent else None for s in specs]
     return pickle.dumps(
         {
             "sys_path": [os.path.abspath(entry) for entry in sys.path],
@@ -89,7 +90,8 @@ def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> byte
     )
 
 
-def _serialized_target(spec: FunctionSpec) -> Target:
+def serialized_target(spec: FunctionSpec) -> Target:
+    """A function as workers get it: by name, or its pickle."""
     target = _targets.get(spec)
     if target is None:
         target = _reference(spec.target)
@@ -118,8 +120,8 @@ def _pickled(spec: FunctionSpec) -> bytes:
     except Exception as error:
         unpicklable = find_unpicklable(spec.target, dumps)
         raise SerializationError(
-            f"reward function {spec.name!r} can't be sent to a worker process: {unpicklable} can't be pickled: "
-            f"{type(error).__name__}: {error}. {_WAYS_OUT}"
+            f"reward function {spec.name!r} can't be sent to {_there(spec)}: {unpicklable} can't be pickled: "
+            f"{type(error).__name__}: {error}. {_ways_out(spec)}"
         ) from error
     if len(data) > LARGE:
         _check_size(spec, len(data))
@@ -129,12 +131,22 @@ def _pickled(spec: FunctionSpec) -> bytes:
 def _check_size(spec: FunctionSpec, size: int) -> None:
     """Warn about a large function, refuse a too large one."""
     largest = find_largest(spec.target, dumps)
-    message = f"reward function {spec.name!r} takes {format_decimal_size(size)} to a worker process" + (
+    message = f"reward function {spec.name!r} takes {format_decimal_size(size)} to {_there(spec)}" + (
         f", most of it {largest}" if largest else ""
     )
     if size > TOO_LARGE:
-        raise SerializationError(f"{message}; more than {format_decimal_size(TOO_LARGE)} are refused. {_WAYS_OUT}")
-    warnings.warn(f"{message}. {_WAYS_OUT}", GuerdonWarning, stacklevel=2)
+        raise SerializationError(
+            f"{message}; more than {format_decimal_size(TOO_LARGE)} are refused. {_ways_out(spec)}"
+        )
+    warnings.warn(f"{message}. {_ways_out(spec)}", GuerdonWarning, stacklevel=2)
+
+
+def _there(spec: FunctionSpec) -> str:
+    return "a worker process" if spec.node is None else "other nodes (node='any')"
+
+
+def _ways_out(spec: FunctionSpec) -> str:
+    return f"{_WAYS_OUT} {_TO_WORKERS if spec.node is None else _TO_NODES}"
 
 
 def _main_path() -> str | None:

@@ -65,7 +65,13 @@ class Appender:
             )
         try:
             added = self._batch.add(
-                routed.columns, routed.uses, count=data.samples, dumps=dumps, group=group_index, samples=places
+                routed.columns,
+                routed.uses,
+                count=data.samples,
+                dumps=dumps,
+                group=group_index,
+                samples=places,
+                journal=routed.journal,
             )
         except TypeError as error:
             raise unshippable(error, routed) from error

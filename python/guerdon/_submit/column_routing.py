@@ -21,6 +21,7 @@ from guerdon.errors import DataError
 
 if TYPE_CHECKING:
     from guerdon._http.template import Field
+    from guerdon._journal.columns import KeptColumns
     from guerdon._native import Constant, FunctionColumns
 
 # What says whether two batches bring the same columns: their names, and whether there is a
@@ -30,20 +31,27 @@ _Names = tuple[tuple[str, ...], tuple[str, ...], bool]
 
 @dataclass(frozen=True)
 class RoutedColumns:
-    """How a batch goes to the engine: its columns, what they are called, and one
-    `FunctionColumns` per function."""
+    """How a batch goes to the engine: its columns, what they are called, one `FunctionColumns` per
+    function, and the columns of its journal by index, None for one that it lacks."""
 
     columns: list[list[object] | Constant]
     names: list[str]
     uses: list[FunctionColumns]
+    journal: list[int | None]
 
 
 class ColumnRouter:
-    """Routes columns to a fixed list of functions, batch by batch."""
+    """Routes columns to a fixed list of functions, batch by batch.
 
-    def __init__(self, specs: Sequence[FunctionSpec]) -> None:
+    Args:
+        specs: The functions.
+        kept: What a journal keeps.
+    """
+
+    def __init__(self, specs: Sequence[FunctionSpec], kept: KeptColumns | None = None) -> None:
+        self._kept = kept
         self._consumers = tuple(
-            Consumer(spec, spec.lane == "process" and names_history(spec.target), counting(spec)) for spec in specs
+            Consumer(spec, spec.leaves_process and names_history(spec.target), counting(spec)) for spec in specs
         )
         # Of the last batch. Written by whatever thread has one with other columns, as a whole.
         self._last: tuple[_Names, Layout] | None = None
@@ -60,7 +68,27 @@ class ColumnRouter:
         known = self._layout(data)
         columns = _BatchColumns(data, known, is_open)
         uses = [route.use or columns.use(route) for route in known.routes]
-        return RoutedColumns(columns.values, columns.names, uses)
+        sources = [] if self._kept is None else self._kept.of(data)
+        journal = [None if source is None else columns.index(source) for source in sources]
+        return RoutedColumns(columns.values, columns.names, uses, journal)
+
+    def sources(self, data: Data) -> set[Source]:
+        """Where the values that functions and a journal get come from in batches with the columns
+        of `data`, whatever is in them.
+
+        Raises:
+            DataError: A function asks for a column that is not there, or its name is ambiguous.
+        """
+        known = self._layout(data)
+        found = set(known.sources)
+        for route in known.routes:
+            fields = route.consumer.spec.request_fields or ()
+            found.update(route.available[name] for field in fields for name in field.columns)
+            if route.counted is not None:
+                found.update(route.counted[0][name] for name in route.counted[1])
+        if self._kept is not None:
+            found.update(source for source in self._kept.of(data) if source is not None)
+        return found
 
     def _layout(self, data: Data) -> Layout:
         names = tuple(data.own), tuple(data.dataset), data.trainer_state is not None
@@ -107,7 +135,7 @@ class _BatchColumns:
             others = [self._given(available[name]) for name in field.columns[1:]]
             made = texts_of(values, field, self._data.samples, function, others=others, always=self._is_open)
             if made is None:
-                known = PLAIN, self._index(source)
+                known = PLAIN, self.index(source)
             else:
                 self.values.append(made[1])
                 self.names.append(field.column)
@@ -120,7 +148,8 @@ class _BatchColumns:
         values: list[object] | Single = self._data.texts if name == TEXT else getattr(self._data, kind)[name]
         return values
 
-    def _index(self, source: Source) -> int:
+    def index(self, source: Source) -> int:
+        """Where a column stands; from now on, if it had no place."""
         index = self._indexes.get(source)
         if index is None:
             self.values.append(self._value(*source))

@@ -116,7 +116,7 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
     _refuse_odd(spec.name, names)
 
     def place(source: Source) -> int:
-        if source[0] == "state" and spec.lane == "process":
+        if source[0] == "state" and spec.leaves_process:
             source = ("state", "whole" if consumer.history else "shipped")
         return places.setdefault(source, len(places))
 

@@ -1,13 +1,14 @@
 """Samples that are scored one by one: calls that come together become one batch (`coalescing`).
 
-Each caller gets its own sample's result as soon as that is complete, whatever the others do.
+- Each caller gets its own sample's result as soon as that is complete, whatever the others do.
+- The calls of a sample that nobody waits for any more are cancelled, those of the others are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,7 @@ class _Sample:
     owner: object  # the dispatcher, alive for as long as its samples are scored
     values: Mapping[str, object]  # by the names that a batch's lists have
     trainer_state: object
+    place: list[tuple[Batch, int]] = field(default_factory=list)  # once it is in a batch
 
 
 class SampleScorer:
@@ -58,7 +60,21 @@ class SampleScorer:
         )
 
     async def score(self, owner: object, arguments: Mapping[str, object]) -> SampleResult:
-        """The result of one sample.
+        """`result`, for callers whose functions may raise.
+
+        Raises:
+            RewardFailureError: A function with ``on_failure="raise"`` failed on it.
+        """
+        result = await self.result(owner, arguments)
+        for spec in self._builder.specs:
+            if spec.policy.on_failure == "raise" and spec.name in result.reasons:
+                raise RewardFailureError(
+                    f'reward function {spec.name!r} failed (on_failure="raise"): {result.reasons[spec.name]}'
+                )
+        return result
+
+    async def result(self, owner: object, arguments: Mapping[str, object]) -> SampleResult:
+        """The result of one sample, however it failed.
 
         Args:
             owner: The dispatcher.
@@ -66,7 +82,7 @@ class SampleScorer:
 
         Raises:
             DataError: It can't be scored.
-            RewardFailureError: A function with ``on_failure="raise"`` failed on it.
+            ClosedError: The dispatcher was closed meanwhile.
         """
         import asyncio
 
@@ -96,16 +112,16 @@ class SampleScorer:
         coalescer = self._coalescers.get(loop)
         if coalescer is None:
             coalescer = self._coalescers[loop] = Coalescer(self._run, MOST_SAMPLES)
-        result = await coalescer.add(sample, (frozenset(values), id(sample.trainer_state)))
+        try:
+            result = await coalescer.add(sample, (frozenset(values), id(sample.trainer_state)))
+        except asyncio.CancelledError:
+            for batch, index in sample.place:
+                batch.cancel_group(index, "nobody waits for it")
+            raise
         if self._engine.closed and Status.CANCELLED in result.status.values():
             raise ClosedError(
                 "the dispatcher was closed while this sample was scored. Close it when nothing is under way."
             )
-        for spec in self._builder.specs:
-            if spec.policy.on_failure == "raise" and spec.name in result.reasons:
-                raise RewardFailureError(
-                    f'reward function {spec.name!r} failed (on_failure="raise"): {result.reasons[spec.name]}'
-                )
         return result
 
     async def _run(self, samples: list[_Sample]) -> AsyncGenerator[tuple[int, SampleResult], None]:
@@ -119,7 +135,11 @@ class SampleScorer:
         started: list[Batch] = []
         left = len(samples)
         try:
-            batch = self._submitter.submit(started, BatchOptions(1), completions, prompts, completion_ids, columns)
+            batch = self._submitter.submit(
+                started, BatchOptions(1, cancellable=True), completions, prompts, completion_ids, columns
+            )
+            for index, sample in enumerate(samples):
+                sample.place.append((batch, index))
             pending = PendingBatch(samples[0].owner, batch, self._builder)
             async with aclosing(pending.agroups()) as groups:
                 async for group in groups:

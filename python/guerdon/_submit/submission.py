@@ -6,7 +6,7 @@ from the moment it exists, so that an exception in the caller's thread (Ctrl-C) 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +23,15 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon._serialization.column_values import dumps
 from guerdon._submit.appending import Appender
 from guerdon._submit.column_routing import ColumnRouter, unshippable
-from guerdon._submit.trainer_state import frozen
+from guerdon._submit.trainer_state import frozen, step_of
 from guerdon._units import integer
 from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
     from guerdon._engine import EngineHandle
+    from guerdon._journal.columns import KeptColumns
     from guerdon._native import Batch
+    from guerdon._submit.layout import Source
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class BatchOptions:
     group_timeout: float | None = None
     batch_timeout: float | None = None
     max_pending: int | None = None
+    cancellable: bool = False  # group by group, by `Batch.cancel_group`
 
 
 class Submitter:
@@ -52,6 +55,7 @@ class Submitter:
         models: Names of the reward models in its list: only a trainer can score with those.
         num_generations: The group size where a batch doesn't say it.
         batch_timeout: That of its batches that have none of their own.
+        kept: What a journal keeps of its batches.
 
     Attributes:
         group_function: Name of a function that works on whole groups, None without one.
@@ -64,6 +68,7 @@ class Submitter:
         models: Sequence[str],
         num_generations: int | None,
         batch_timeout: float | None,
+        kept: KeptColumns | None = None,
     ) -> None:
         self._engine = engine
         self._models = models
@@ -72,7 +77,7 @@ class Submitter:
         grouped = (spec.name for spec in specs if spec.shape == "group" or spec.finish is not None)
         self.group_function = next(grouped, None)
         self._batch_function = next((spec.name for spec in specs if spec.shape == "batch"), None)
-        self._router = ColumnRouter(specs)
+        self._router = ColumnRouter(specs, kept)
 
     def submit(
         self,
@@ -103,7 +108,8 @@ class Submitter:
         self._refuse_models()
         size = check_group_size(self._group_size(options.num_generations), 0)
         bounds = self._bounds(options, size)
-        batch = self._engine.get().open(num_generations=size, held=started, **bounds)
+        step = step_of(trainer_state)
+        batch = self._engine.get().open(num_generations=size, held=started, step=step, **bounds)
         return batch, Appender(batch, self._router, frozen(trainer_state))
 
     def submit_from_trainer(
@@ -132,8 +138,22 @@ class Submitter:
         """`submit_from_trainer` for a batch of so many samples that come one after another."""
         group_size = self._num_generations or group_size
         size = trainer_group_size(group_size, samples, ranks, self.group_function)
-        batch = self._engine.get().open(num_generations=size, held=started, batch_timeout=self._batch_timeout)
+        step = step_of(trainer_state)
+        timeout = self._batch_timeout
+        batch = self._engine.get().open(num_generations=size, held=started, batch_timeout=timeout, step=step)
         return batch, Appender(batch, self._router, frozen(trainer_state))
+
+    def sources(self, columns: Iterable[str], trainer_state: object) -> set[Source]:
+        """Where the values that the functions get come from in a trainer's batch, as (kind, name).
+
+        Args:
+            columns: Names of its dataset's columns.
+
+        Raises:
+            DataError: A function asks for a column that is not there.
+        """
+        own: dict[str, list[object]] = {name: [] for name in (PROMPTS, COMPLETIONS, COMPLETION_IDS)}
+        return self._router.sources(Data(0, own, {name: [] for name in columns}, trainer_state))
 
     def _refuse_models(self) -> None:
         if self._models:
@@ -179,10 +199,17 @@ class Submitter:
             )
         if batch_timeout is None:
             batch_timeout = self._batch_timeout
-        bounds = {"batch_timeout": batch_timeout, "group_quorum": quorum, "group_timeout": group_timeout}
+        bounds: dict[str, Any] = {
+            "batch_timeout": batch_timeout,
+            "group_quorum": quorum,
+            "group_timeout": group_timeout,
+        }
+        if options.cancellable:
+            bounds["cancellable"] = True
         return bounds if max_pending is None else {**bounds, "max_pending": max_pending}
 
     def _submit(self, started: list[Batch], data: Data, num_generations: int, **bounds: Any) -> Batch:
+        step = step_of(data.trainer_state)
         data.trainer_state = frozen(data.trainer_state)
         routed = self._router.route(data)
         engine = self._engine.get()
@@ -194,6 +221,8 @@ class Submitter:
                 num_generations=num_generations,
                 held=started,
                 dumps=dumps,
+                step=step,
+                journal=routed.journal,
                 **bounds,
             )
         except TypeError as error:

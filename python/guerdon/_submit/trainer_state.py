@@ -11,21 +11,46 @@ from __future__ import annotations
 
 import copy
 import types
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from guerdon._registration.callables import code_mentions
+from guerdon._units import integer
 
 HISTORY = "log_history"
 
 
+@dataclass(frozen=True)
+class StepAlone:
+    """In place of a state, for a trainer that has none to show: rows have its step, and functions
+    see nothing of it.
+
+    Attributes:
+        global_step: As in a trainer's state; None: not known.
+    """
+
+    global_step: int | None
+
+
 def frozen(state: object) -> object:
-    """A copy of `state` as it is now; what doesn't look like a trainer's state stays what it is."""
+    """A copy of `state` as it is now; what doesn't look like a trainer's state stays what it is,
+    and a step alone is nothing that a function sees."""
+    if isinstance(state, StepAlone):
+        return None
     fields = _fields(state)
     if fields is None:
         return state
     now = copy.copy(state)
     setattr(now, HISTORY, list(fields[HISTORY]))  # the one field that a trainer appends to
     return now
+
+
+def step_of(state: object) -> int | None:
+    """The training step that a trainer's state names, as ``global_step``; None without one."""
+    step = state.get("global_step") if isinstance(state, Mapping) else getattr(state, "global_step", None)
+    found = integer(step)
+    return found if found is not None and 0 <= found < 1 << 63 else None
 
 
 def snapshot(state: object, *, history: bool) -> object:

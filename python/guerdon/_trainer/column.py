@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
+
+from guerdon._registration.function_list import model_name
+from guerdon._registration.spec import is_reward_model
 
 Collect = Callable[[int, Mapping[str, Any]], list[float | None]]
 
@@ -34,6 +37,12 @@ class RewardList:
     models: tuple[str, ...]
     model_places: tuple[int, ...]
     weights: list[float] | None
+
+    @classmethod
+    def of(cls, items: Sequence[object], weights: list[float] | None) -> RewardList:
+        """Of the items of a list, a rubric's columns in its place."""
+        places = tuple(place for place, item in enumerate(items) if is_reward_model(item))
+        return cls(len(items), tuple(model_name(items[place]) for place in places), places, weights)
 
     def place_of(self, function: object) -> int | None:
         """The place of a trainer's function in this list, None for one that is no column of it."""

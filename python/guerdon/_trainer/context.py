@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from guerdon._trainer.metrics import metrics_of
 from guerdon.status import Status
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 # Modules with ``trainer_of(arguments)``: a `TrainerContext` class and the trainer behind a call, or
 # None; and ``leaves_failures_out()``: whether a caller without a trainer is known to.
 INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
-
-_FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
-_TIMES = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
-
 
 ReportedFailures = set[tuple[str, Status]]  # functions and kinds of their failures
 
@@ -147,30 +143,3 @@ def report_failures(result: RewardBatch, reported: ReportedFailures) -> None:
                 failure,
                 failure.function,
             )
-
-
-def metrics_of(result: RewardBatch) -> dict[str, float]:
-    """The metrics of each function in a batch, ``guerdon/<name>/…``: fractions of the samples,
-    seconds, and what requests used.
-
-    Times that nothing was measured for are left out.
-    """
-    failed = Counter((failure.function, failure.status) for failure in result.failures())
-    metrics: dict[str, float] = {}
-    samples = len(result)
-    for name in result.functions:
-        metrics[f"guerdon/{name}/failed_frac"] = sum(failed[name, status] for status in Status) / samples
-        for key, status in _FRACTIONS.items():
-            metrics[f"guerdon/{name}/{key}"] = failed[name, status] / samples
-        if name in result._gated:
-            metrics[f"guerdon/{name}/skipped_frac"] = len(result.skipped.get(name, ())) / samples
-        timings = result.timings[name]
-        if name in result._pure:
-            metrics[f"guerdon/{name}/shared_frac"] = timings["shared"] / samples
-        if name in result._cached:
-            metrics[f"guerdon/{name}/cached_frac"] = timings["cached"] / samples
-        metrics.update((f"guerdon/{name}/{key}", timings[key]) for key in _TIMES if timings[key] == timings[key])
-        # NaN: the cost of a function without a price.
-        used = result.usage.get(name, {})
-        metrics.update((f"guerdon/{name}/{key}", value) for key, value in used.items() if value == value)
-    return metrics

@@ -1,5 +1,6 @@
 """Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, control socket as
-stdin. With ``measure`` or ``load`` instead of the pid it is an entry of `measure`.
+stdin. With ``measure`` or ``load`` instead of the pid it is an entry of `measure`, with ``check``
+or ``setup`` one of `check`.
 
 - The folder of this script never stays on ``sys.path``: user imports must not find our modules.
 - The modules beside this one are loaded as a package of their own: no process of the lane imports
@@ -29,8 +30,12 @@ if __name__ == "__main__":
     from importlib import import_module
 
     if sys.argv[1] == "measure":
-        import_module(f"{PACKAGE}.measure").main()
+        import_module(f"{PACKAGE}.measure").main("load")
     elif sys.argv[1] == "load":
         import_module(f"{PACKAGE}.measure").load()
+    elif sys.argv[1] == "check":
+        import_module(f"{PACKAGE}.measure").main("setup")
+    elif sys.argv[1] == "setup":
+        import_module(f"{PACKAGE}.check").run()
     else:
         import_module(f"{PACKAGE}.zygote").main(int(sys.argv[1]))

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from . import fork_obstacles, forking, linux
@@ -22,13 +23,14 @@ from .loaded_functions import LoadedFunctions, LoadFailure
 from .zygote import Zygote
 
 
-def main() -> None:
-    """Runs `load` in a process of its own, which leaves nothing behind; SIGTERM ends it."""
+def main(entry: str) -> None:
+    """Runs that entry of ``_zygote.py`` in a process of its own, which leaves nothing behind;
+    SIGTERM ends it."""
     signal.signal(signal.SIGTERM, lambda *_: _end())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be ignored where the command runs
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     linux.adopt_orphans()
-    pid = os.posix_spawn(sys.executable, [sys.executable, sys.argv[0], "load"], os.environ)
+    pid = os.posix_spawn(sys.executable, [sys.executable, sys.argv[0], entry], os.environ)
     os.waitpid(pid, 0)
     _end()
 
@@ -39,8 +41,13 @@ def _end() -> None:
 
 
 def load() -> None:
-    """Reads the serialized functions from stdin and writes to stdout; what imports print goes to
-    stderr."""
+    """Measures the serialized functions that come on stdin."""
+    on_functions(_measure)
+
+
+def on_functions(do: Callable[[LoadedFunctions, Any], None]) -> None:
+    """Calls `do` with the serialized functions from stdin, and with stdout for its lines; what user
+    code prints goes to stderr. Ends the process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with os.fdopen(os.dup(0), "rb") as file:
         serialized = file.read()
@@ -53,7 +60,7 @@ def load() -> None:
     forking.prepare()
     status = 1
     try:
-        _measure(LoadedFunctions(serialized), results)
+        do(LoadedFunctions(serialized), results)
         status = 0
     finally:
         forking.end(status)

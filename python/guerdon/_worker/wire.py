@@ -1,4 +1,4 @@
-"""Messages between the supervisor and a worker; ``process/src/wire.rs`` documents the format.
+"""Messages between the supervisor and a worker; ``process/src/wire/mod.rs`` documents the format.
 
 - A message is one header and one body, sent whole before the progress word moves on.
 - Values are decoded once for a whole frame; nothing refers to the receive buffer afterwards.

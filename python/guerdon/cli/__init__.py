@@ -1,4 +1,4 @@
-"""The command line: ``guerdon score`` (`score`) and ``guerdon info`` (`info`).
+"""The command line: ``guerdon COMMAND``, each in the module of its name.
 
 - Results go to stdout or a file, everything else to stderr.
 - Exit codes are in `exit_codes`; usage and data errors score nothing.
@@ -15,9 +15,13 @@ import sys
 from collections.abc import Sequence
 
 from guerdon.cli.exit_codes import BROKEN_PIPE, DISK_FULL, INTERRUPTED, USAGE
+from guerdon.cli.terminal_text import printable
+from guerdon.cli.termination import ended_by_signals
 from guerdon.errors import GuerdonError
 
 __all__ = ["main"]
+
+_LINES = "\n\t"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return USAGE
     try:
-        code: int = options.run(options)
+        with ended_by_signals():
+            code: int = options.run(options)
         sys.stdout.flush()  # here, so that a closed pipe is handled and not printed at exit
         return code
     except BrokenPipeError:
@@ -58,12 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nguerdon: interrupted", file=sys.stderr)
         return INTERRUPTED
     except GuerdonError as error:
-        print(f"guerdon: {_printable(str(error))}", file=sys.stderr)
+        print(f"guerdon: {printable(str(error), keep=_LINES)}", file=sys.stderr)
         return USAGE
 
 
 def _parser() -> argparse.ArgumentParser:
-    from guerdon.cli import info, score
+    from guerdon.cli import info, profile, replay, report, score, serve, top, trace
 
     parser = argparse.ArgumentParser(
         prog="guerdon",
@@ -73,6 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     score.add_to(commands)
+    serve.add_to(commands)
+    profile.add_to(commands)
+    replay.add_to(commands)
+    report.add_to(commands)
+    top.add_to(commands)
+    trace.add_to(commands)
     info.add_to(commands)
     return parser
 
@@ -88,7 +99,3 @@ class _Version(argparse.Action):
 
         print(f"guerdon {__version__}")
         parser.exit()
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

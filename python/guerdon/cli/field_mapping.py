@@ -19,9 +19,10 @@ from guerdon._registration.spec import FunctionSpec, Wants
 from guerdon.cli.exit_codes import UsageError
 from guerdon.cli.input_rows import InputFile, InputRow, json_type
 
-__all__ = ["FieldMapping", "FieldOptions", "map_fields"]
+__all__ = ["ABSENT", "FieldMapping", "FieldOptions", "find", "listed", "map_fields", "suggestion"]
 
-_ABSENT: Final[Any] = object()
+ABSENT: Final[Any] = object()
+"""What `find` finds where there is no such field."""
 _ARGUMENTS: Final = frozenset({"prompts", "completions", "num_generations"})
 """Argument names of `Dispatcher.submit`, which no column can have."""
 _RESERVED: Final = frozenset({"prompt", "completion", "environment", "environments", "trainer_state", *RECORDERS})
@@ -63,18 +64,18 @@ class FieldMapping:
             arguments["prompts"] = [find(row.fields, self.prompt) for row in rows]
         for column, name in self.columns.items():
             values = (find(row.fields, name) for row in rows)
-            arguments[column] = [None if value is _ABSENT else value for value in values]
+            arguments[column] = [None if value is ABSENT else value for value in values]
         return arguments
 
 
 def find(fields: dict[str, Any], name: str) -> Any:
-    """The value of the field `name`, or `_ABSENT`."""
+    """The value of the field `name`, or `ABSENT`."""
     if name in fields:
         return fields[name]
     value: Any = fields
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:
-            return _ABSENT
+            return ABSENT
         value = value[part]
     return value
 
@@ -130,9 +131,9 @@ def _survey(source: InputFile, fields: FieldOptions) -> _RowLayouts:
     paths = [name for name in fields.taken if "." in name]
     for row in source.rows(strict=True):
         completion = find(row.fields, fields.completion)
-        if completion is _ABSENT:
+        if completion is ABSENT:
             raise UsageError(
-                f"{source.where(row.place)} has no field {fields.completion!r}. It has: {_listed(row.fields)}. "
+                f"{source.where(row.place)} has no field {fields.completion!r}. It has: {listed(row.fields)}. "
                 "Name the field of the completion: --completion-field FIELD."
             )
         if not _is_completion(completion):
@@ -140,7 +141,7 @@ def _survey(source: InputFile, fields: FieldOptions) -> _RowLayouts:
                 f"{source.where(row.place)}: {fields.completion!r} is {_shown(completion)}; expected a string or a list "
                 "of messages."
             )
-        found = tuple(path for path in paths if path not in row.fields and find(row.fields, path) is not _ABSENT)
+        found = tuple(path for path in paths if path not in row.fields and find(row.fields, path) is not ABSENT)
         layouts.add((*row.fields, *found), row.place)
     return layouts
 
@@ -161,7 +162,7 @@ def _wanted(wants: Sequence[tuple[str, Wants]], columns: dict[str, str], layouts
             elif name in each.required and name not in each.reserved:
                 raise UsageError(
                     f"reward function {function!r} wants the column {name!r}, but no row of {layouts.source.name} "
-                    f"has such a field. The rows have: {_listed(layouts.names)}.{_suggestion(name, layouts.names)} Name "
+                    f"has such a field. The rows have: {listed(layouts.names)}.{suggestion(name, layouts.names)} Name "
                     f"the field: --map {name}=FIELD."
                 )
     if any(each.row or each.everything for _, each in wants):
@@ -178,7 +179,7 @@ def _require_all(layouts: _RowLayouts, name: str, what: str, option: str) -> Non
     if name not in layouts.names:
         raise UsageError(
             f"no row of {layouts.source.name} has the field {name!r} ({what}). The rows have: "
-            f"{_listed(layouts.names)}. Name it: {option}."
+            f"{listed(layouts.names)}. Name it: {option}."
         )
     raise UsageError(
         f"{layouts.source.where(place)} has no field {name!r} ({what}), other rows have it. Add it, with null where "
@@ -194,11 +195,13 @@ def _shown(value: object) -> str:
     return "a list whose items are not all messages" if isinstance(value, list) else json_type(value)
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names for a message."""
     shown = [repr(name) for name in names]
     return ", ".join(shown[:12]) + (", …" if len(shown) > 12 else "") if shown else "no fields"
 
 
-def _suggestion(name: str, names: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """The name that is close to `name`, as a sentence."""
     close = difflib.get_close_matches(name, list(names), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -5,15 +5,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
+from itertools import chain
 from typing import Any, Final
 
 from guerdon.cli.exit_codes import SUCCESS
 
-__all__ = ["add_to", "facts", "run"]
+__all__ = ["EXTRAS", "add_to", "facts", "run"]
 
-_PACKAGES: Final = ("numpy", "cloudpickle", "torch", "trl", "transformers", "verl", "pyarrow")
+EXTRAS: Final = {
+    "trl": ("trl",),
+    "trl-async": ("aiohttp", "requests", "trl"),
+    "verl": ("verl",),
+    "ray": ("ray",),
+    "torch": ("torch",),
+    "parquet": ("pyarrow",),
+    "cli": ("rich",),
+    "serve": ("starlette", "uvicorn"),
+    "otel": ("opentelemetry-api",),
+    "testing": ("hypothesis", "pytest"),
+    "journal": ("pyarrow",),
+}
+"""What ``guerdon[extra]`` installs. A checkout that is not installed has no metadata to ask."""
+_PACKAGES: Final = tuple(dict.fromkeys(("numpy", "cloudpickle", "transformers", *chain(*EXTRAS.values()))))
 
 
 def add_to(commands: Any) -> None:
@@ -23,6 +39,7 @@ def add_to(commands: Any) -> None:
         help="show effective settings and versions, and what functions cost a worker",
         description="Show the effective settings and versions; with REWARDS also where each function runs and what loading "
         "it costs a worker.",
+        epilog="Exit code: 0 success; 2 the command line or the rewards can't be used.",
     )
     parser.add_argument("rewards", metavar="REWARDS", nargs="?", help="file.py, module, or either with :a,b")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -50,11 +67,9 @@ def run(options: argparse.Namespace) -> int:
 
 def facts() -> dict[str, Any]:
     """Effective settings and versions, plain values. Nothing is imported to learn a version."""
-    import os
-
     from guerdon import __version__, _worker_environment
     from guerdon._cpu_count import default_workers, usable_cores
-    from guerdon._launcher import ranks_on_host, world_size
+    from guerdon._launcher import has_launcher, launch_id, ranks_on_host, run_id, world_size
     from guerdon._registration.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
 
     return {
@@ -64,6 +79,7 @@ def facts() -> dict[str, Any]:
         "cores": {"usable": usable_cores(), "machine": os.cpu_count() or 1},
         "ranks": ranks_on_host(),
         "world_size": world_size(),
+        "run": run_id() or (launch_id() if has_launcher() else None),
         "workers": default_workers(),
         "lanes": {
             "process": {"available": sys.platform == "linux", "concurrency": default_workers()},
@@ -76,8 +92,19 @@ def facts() -> dict[str, Any]:
             "hidden": _worker_environment.hidden({}),
             **{name: os.environ.get(name, value) for name, value in _worker_environment.DEFAULTS.items()},
         },
+        "state_sockets": _state_sockets(),
         "packages": {package: _version(package) for package in _PACKAGES},
     }
+
+
+def _state_sockets() -> dict[str, str | None]:
+    """The folder in which dispatchers that run are found by `guerdon top`, or why there is none."""
+    from guerdon._monitor.sockets import NoSocketError, new_socket
+
+    try:
+        return {"folder": os.path.dirname(new_socket()), "problem": None}
+    except NoSocketError as error:
+        return {"folder": None, "problem": str(error)}
 
 
 def _version(package: str) -> str | None:
@@ -93,12 +120,18 @@ def _text(known: dict[str, Any]) -> str:
     cores, lanes, timeouts = known["cores"], known["lanes"], known["timeouts_s"]
     divisor = f", shared by {known['ranks']} ranks on this host" if known["ranks"] > 1 else ""
     packages = ", ".join(f"{name} {version}" for name, version in known["packages"].items() if version)
-    missing = ", ".join(name for name, version in known["packages"].items() if not version)
+    missing = [
+        f"guerdon[{extra}] ({', '.join(lacking)})"
+        for extra, names in EXTRAS.items()
+        if (lacking := [name for name in names if not known["packages"][name]])
+    ]
     lines = [
         ("guerdon", f"{known['guerdon']} on Python {known['python']}, {known['platform']}"),
         ("cores", f"{cores['usable']} usable of {cores['machine']}"),
         ("workers", f"{known['workers']} (usable cores{divisor})"),
     ]
+    unnamed = "no name: each process is a run of its own (GUERDON_RUN_ID=<name> names one)"
+    lines.append(("run", known["run"] or unnamed))
     for name, lane in lanes.items():
         usable = f"{lane['concurrency']} concurrent calls per function" if lane["available"] else "needs Linux"
         lines.append((f"{name} lane", usable))
@@ -106,9 +139,11 @@ def _text(known: dict[str, Any]) -> str:
     given = known["worker_environment"]
     threads = ", ".join(f"{name}={value}" for name, value in given.items() if name != "hidden")
     lines.append(("worker env", f"this environment, with {threads}"))
-    lines.append(("hidden", ", ".join(given["hidden"]) or "no variable that is set"))
+    lines.append(("hidden from workers", ", ".join(given["hidden"]) or "no variable that is set"))
+    sockets = known["state_sockets"]
+    lines.append(("live state", sockets["folder"] or f"no socket for guerdon top: {sockets['problem']}"))
     lines.append(("packages", packages))
     if missing:
-        lines.append(("not installed", missing))
+        lines.append(("not installed", ", ".join(missing)))
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in lines)

@@ -30,7 +30,13 @@ from guerdon.stateful import StatefulReward
 __all__ = ["file_of", "find", "load"]
 
 
-def load(rewards: str, *, workers: int | None = None, max_failure_rate: float | None = None) -> Dispatcher:
+def load(
+    rewards: str,
+    *,
+    workers: int | None = None,
+    max_failure_rate: float | None = None,
+    batch_timeout: float | None = None,
+) -> Dispatcher:
     """The dispatcher that `rewards` names; options that are None keep their value there.
 
     Raises:
@@ -40,7 +46,7 @@ def load(rewards: str, *, workers: int | None = None, max_failure_rate: float | 
     place, names = _split(rewards)
     module = _import(place)
     items = [_attribute(module, name, place) for name in names] if names else _all_rewards(module, place)
-    given = {"workers": workers, "max_failure_rate": max_failure_rate}
+    given = {"workers": workers, "max_failure_rate": max_failure_rate, "batch_timeout": batch_timeout}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     dispatchers = [item for item in items if isinstance(item, Dispatcher)]
     if not dispatchers:
@@ -80,20 +86,27 @@ def _import(place: str) -> ModuleType:
     path = Path(place)
     if path.suffix == ".py" or os.sep in place or _is_file(path):
         if not _is_file(path):
-            raise UsageError(f"there is no file {place!r}.")
+            raise UsageError(_a_folder(place) if os.path.isdir(place) else f"there is no file {place!r}.")
         return _import_or_explain(lambda: _import_file(path.resolve()), place)
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"{place!r} is neither a file that ends in .py nor the name of a module.")
     if "" not in sys.path and os.getcwd() not in sys.path:  # as `python -m` does
         sys.path.insert(0, os.getcwd())
     try:
-        missing = importlib.util.find_spec(place) is None
+        found = importlib.util.find_spec(place)
+        missing = found is None
     except ModuleNotFoundError:
-        missing = True
+        found, missing = None, True
+    if found is not None and found.origin is None and found.submodule_search_locations is not None:
+        raise UsageError(_a_folder(place))  # Python would take it for an empty package
     if missing:
         also = f" Did you mean the file {place}.py?" if _is_file(Path(f"{place}.py")) else ""
         raise UsageError(f"there is no module {place!r} on the path.{also}")
     return _import_or_explain(lambda: importlib.import_module(place), place)
+
+
+def _a_folder(place: str) -> str:
+    return f"{place!r} is a folder, not a rewards file. Give file.py, or the name of a module."
 
 
 def _is_file(path: Path) -> bool:

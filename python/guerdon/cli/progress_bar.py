@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-__all__ = ["ProgressBar"]
+__all__ = ["ProgressBar", "bar"]
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 28
@@ -51,15 +51,17 @@ class ProgressBar:
         share = self._done / self._total
         rate = self._done / elapsed if elapsed > 0 else 0.0
         left = _clock((self._total - self._done) / rate) if rate else "--:--"
-        return f"{self._bar(share)} {self._done}/{self._total} samples  {rate:,.0f}/s  {left} left"
+        return f"{bar(share, plain=self._plain)} {self._done}/{self._total} samples  {rate:,.0f}/s  {left} left"
 
-    def _bar(self, share: float) -> str:
-        if self._plain:
-            full = int(share * _WIDTH)
-            return "[" + "#" * full + "." * (_WIDTH - full) + "]"
-        eighths = int(share * _WIDTH * 8)
-        full, rest = divmod(eighths, 8)
-        return ("█" * full + (_BLOCKS[rest] if full < _WIDTH else "")).ljust(_WIDTH) + "▏"
+
+def bar(share: float, *, plain: bool) -> str:
+    """A bar that is filled to `share`; `plain` in ASCII."""
+    if plain:
+        full = int(share * _WIDTH)
+        return "[" + "#" * full + "." * (_WIDTH - full) + "]"
+    eighths = int(share * _WIDTH * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_BLOCKS[rest] if full < _WIDTH else "")).ljust(_WIDTH) + "▏"
 
 
 def _clock(seconds: float) -> str:

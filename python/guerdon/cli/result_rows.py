@@ -1,4 +1,4 @@
-"""The result rows: JSONL or Parquet, by the name of the file; stdout is JSONL.
+"""The result rows: JSONL, gzipped JSONL or Parquet, by the name of the file; stdout is JSONL.
 
 - A row is ``{"index", "rewards": {name: value or null}, "status": {name: "ok"}}``; ``--keep`` adds
   ``"row"``, the input line, byte for byte if input and output are both JSONL.
@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from guerdon.cli.exit_codes import UsageError
 from guerdon.cli.input_rows import InputFile, InputRow, ParquetInput, import_parquet
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FailureLog", "ResultWriter", "open_results", "refuse_overwriting"]
 
+_JSON_LINES = (".jsonl", ".json")
+_PARQUET = (".parquet", ".pq")
 _LABELS = [status.label for status in Status]
 
 
@@ -55,9 +59,10 @@ def refuse_overwriting(out: str | None, failures: str | None, data: str, rewards
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    if one.exists() and other.exists():
+    # Of `os.path`: a name that no file can have is no other file either.
+    if os.path.exists(one) and os.path.exists(other):
         return one.is_file() and one.samefile(other)  # devices such as /dev/null may be shared
-    return one.resolve() == other.resolve()
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def open_results(out: str | None, functions: Sequence[str], source: InputFile, *, keep: bool) -> ResultWriter:
@@ -69,13 +74,32 @@ def open_results(out: str | None, functions: Sequence[str], source: InputFile, *
     if out is None or out == "-":
         return JsonLinesWriter(sys.stdout.buffer, functions, keep=keep)
     path = Path(out)
+    kind = path.suffix.lower()
+    _check_kind(path)
     try:
-        stream = path.open("wb")
+        # The writer closes it.
+        stream = cast("IO[bytes]", gzip.open(path, "wb")) if kind == ".gz" else path.open("wb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"-o {out!r} can't be written: {error.strerror}.") from None
-    if path.suffix.lower() in (".parquet", ".pq"):
+    if kind in _PARQUET:
         return ParquetWriter(stream, functions, source, keep=keep)
     return JsonLinesWriter(stream, functions, keep=keep)
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse a name that promises another format than its file would have."""
+    suffix = path.suffix.lower()
+    packed = Path(path.stem).suffix.lower() if suffix == ".gz" else None
+    if suffix in (*_JSON_LINES, *_PARQUET) or packed in ("", *_JSON_LINES):
+        return
+    if path.is_absolute() and path.parts[1] in ("dev", "proc"):  # /dev/stdout may be any file
+        return
+    if path.exists() and not path.is_file():  # a device or a pipe has any name
+        return
+    raise UsageError(
+        f"-o {str(path)!r}: results are written as JSONL or Parquet. Give a name that ends in .jsonl, .json, .jsonl.gz, "
+        ".parquet or .pq."
+    )
 
 
 class JsonLinesWriter:

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon.cli.arguments import mapping, positive, seconds
 from guerdon.cli.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 from guerdon.errors import RewardFailureError
 
@@ -62,7 +63,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
     parser.add_argument("data", metavar="DATA", help="a JSONL or Parquet file, - for stdin")
-    parser.add_argument("-o", "--output", metavar="OUT", help="JSONL, or .parquet; default: JSONL to stdout")
+    parser.add_argument("-o", "--output", metavar="OUT", help=".jsonl, .jsonl.gz or .parquet; default: JSONL to stdout")
     parser.add_argument(
         "--completion-field", metavar="FIELD", default="completion", help="field of the completion; default: completion"
     )
@@ -74,15 +75,15 @@ def add_to(commands: Any) -> None:
         metavar="COLUMN=FIELD",
         action="append",
         default=[],
-        type=_mapping,
+        type=mapping,
         help="the column COLUMN of the functions is the field FIELD of the rows (a.b for a nested field); repeatable",
     )
     parser.add_argument(
-        "-n", "--num-generations", metavar="N", type=_positive, help="completions per prompt, for group functions"
+        "-n", "--num-generations", metavar="N", type=positive, help="completions per prompt, for group functions"
     )
     parser.add_argument("--keep", action="store_true", help='write the input row too, as "row"')
     parser.add_argument("--failures", metavar="FILE", help="write each failure with reason and traceback, as JSONL")
-    parser.add_argument("--workers", metavar="N", type=_positive, help="worker processes; default: one per usable core")
+    parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
     parser.add_argument(
         "--max-failure-rate",
         metavar="X",
@@ -90,9 +91,15 @@ def add_to(commands: Any) -> None:
         help="allowed fraction of failed samples per function; default 0.5",
     )
     parser.add_argument(
+        "--batch-timeout",
+        metavar="SECONDS",
+        type=seconds,
+        help="what a chunk may take; samples not finished then are timeout. Default: the dispatcher's, or no limit",
+    )
+    parser.add_argument(
         "--chunk",
         metavar="N",
-        type=_positive,
+        type=positive,
         help=f"samples in memory at once; default {CHUNK}, or all if a function scores whole batches",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
@@ -112,7 +119,12 @@ def run(options: argparse.Namespace) -> int:
     from guerdon.cli.progress_bar import ProgressBar
     from guerdon.cli.result_rows import FailureLog, open_results, refuse_overwriting
 
-    dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
+    dispatcher = load(
+        options.rewards,
+        workers=options.workers,
+        max_failure_rate=options.max_failure_rate,
+        batch_timeout=options.batch_timeout,
+    )
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
         source = open_input(options.data)
@@ -280,20 +292,3 @@ def _chunk(dispatcher: Dispatcher, given: int | None, size: int, mapping: FieldM
     if given is None and any(spec.shape == "batch" for spec in dispatcher._specs):
         return mapping.rows
     return -(-min(given or CHUNK, mapping.rows) // size) * size
-
-
-def _mapping(text: str) -> tuple[str, str]:
-    column, equals, field = text.partition("=")
-    if not (column and equals and field):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected COLUMN=FIELD, as in answer=ground_truth")
-    return column, field
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least 1")
-    return number
