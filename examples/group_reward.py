@@ -7,12 +7,14 @@ Here it rewards answers that the other completions did not give.
 
 from __future__ import annotations
 
+import re
+
 from guerdon import Dispatcher, group_reward, reward
 
 
 @reward(timeout=1.0)
 def correct(completion: str, answer: str) -> float:
-    return float(answer in completion)
+    return float(re.fullmatch(rf"(it is )?{re.escape(answer)}", completion.strip()) is not None)
 
 
 @group_reward

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -56,10 +57,14 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     patch.setattr(tempfile, "tempdir", None)
     # Made by importing torch, and meant to stay: not ours.
     patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("torch")))
+    # A short path: that of a socket has a bound. Programs that tests kill leave theirs behind.
+    runtime = tempfile.mkdtemp(prefix="rt", dir="/tmp")
+    patch.setenv("XDG_RUNTIME_DIR", runtime)
     # Tests share no limits with what else runs on this machine.
     patch.setenv("GUERDON_LIMITS_DIR", str(tmp_path_factory.mktemp("limits")))
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
+    shutil.rmtree(runtime, ignore_errors=True)
     if request.session.testsfailed:
         patch.undo()
         return

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, reward
+from guerdon._cache.python_code import PythonCode
 
 
 class Sources:
@@ -142,6 +143,21 @@ def test_what_a_function_uses_is_its_version(source: str, sources: Sources, tmp_
         sources.load("cached_rules", f"def rate(completion): return {rate}\ndef other(completion): return 0.0\n")
         graded = sources.load("cached_function", source).graded
         assert score(graded, tmp_path) == rate
+
+
+@pytest.mark.parametrize(
+    ("body", "same"), [("len(completion.rank)", True), ("len(getattr(completion, 'rank'))", False)]
+)
+def test_an_attribute_is_no_global_of_its_name(body: str, same: bool, sources: Sources) -> None:
+    """Where one may be read by its name as a text, it counts."""
+
+    def digest(rank: int) -> bytes:
+        code = PythonCode()
+        source = f"rank = {rank}\ndef graded(completion): return {body}\n"
+        code.add(sources.load("cached_function", source).graded, "graded")
+        return code.digest()
+
+    assert (digest(0) == digest(1)) == same
 
 
 def test_a_changed_global_is_another_version(tmp_path: Path) -> None:

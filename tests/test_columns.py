@@ -91,8 +91,16 @@ def test_what_is_no_list_may_stand_for_every_sample_where_a_trainer_says_so() ->
 def test_wrong_lengths_are_refused() -> None:
     with pytest.raises(DataError, match="'answer' has 3 values, but there are 2 completions"):
         collect(None, ["a", "b"], None, {"answer": [1, 2, 3]})
-    with pytest.raises(DataError, match="'prompts' has 1 values, but there are 2 completions"):
+    with pytest.raises(DataError, match="'prompts' has 1 value, but there are 2 completions"):
         collect(["p"], ["a", "b"], None, {})
+
+
+def test_one_value_per_prompt_is_refused_with_how_to_repeat_it() -> None:
+    with pytest.raises(DataError, match=r"repeat each 2 times: \[one for one in answer for _ in range\(2\)\]"):
+        collect(None, ["a", "b", "c", "d"], None, {"answer": [1, 2]})
+    for values in ([], [1, 2, 3], [1, 2, 3, 4, 5]):
+        with pytest.raises(DataError, match=r"give one value per sample$"):
+            collect(None, ["a", "b", "c", "d"], None, {"answer": values})
 
 
 def test_no_samples_are_refused() -> None:

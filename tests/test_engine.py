@@ -74,13 +74,13 @@ def test_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypat
     engines: list[Any] = []
     start = _engine._start
 
-    def starts(*given: Any) -> Any:
+    def starts(*given: Any, **named: Any) -> Any:
         begun.set()
         assert given_up.wait(60)
         gc.collect()  # as Python does it itself when it likes to: not within the lock of the start
-        engine, supervisor = start(*given)
-        engines.append(engine)
-        return engine, supervisor
+        started = start(*given, **named)
+        engines.append(started[0])
+        return started
 
     async def gives_up() -> None:
         made: Any = Dispatcher([length])
@@ -105,13 +105,13 @@ def test_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: py
     engines: list[Any] = []
     start = _engine._start
 
-    def starts(*given: Any) -> Any:
+    def starts(*given: Any, **named: Any) -> Any:
         if not engines:
             engines.append(None)
             signal.raise_signal(signal.SIGUSR1)
-        engine, supervisor = start(*given)
-        engines.append(engine)
-        return engine, supervisor
+        started = start(*given, **named)
+        engines.append(started[0])
+        return started
 
     def handler(*_: object) -> None:
         made.close() if does == "close" else made.score(completions=["ab"])

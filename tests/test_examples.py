@@ -3,11 +3,14 @@ tests/integrations/test_demo.py)."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.example_runs import run
+from guerdon import Dispatcher, judge, parse
+from tests.example_runs import EXAMPLES, run
 
 
 def test_group_reward(tmp_path: Path) -> None:
@@ -19,6 +22,19 @@ def test_llm_judge(tmp_path: Path) -> None:
     out = run("llm_judge.py", tmp_path)
     assert "200 ok" in out
     assert " 0 retries" not in out
+
+
+def test_fake_judge_serves_until_it_is_ended() -> None:
+    command = [sys.executable, str(EXAMPLES / "fake_judge.py"), "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().split()[3].rstrip(",")
+            asked = judge(base_url=address, model="m", prompt="Grade: {completion}", parse=parse.tag("score"))
+            with Dispatcher([asked]) as dispatcher:
+                assert dispatcher.score(completions=["two words", "one"]).rewards.ravel().tolist() == [2.0, 1.0]
+        finally:
+            server.terminate()
 
 
 def test_math_verify_rowwise(tmp_path: Path) -> None:

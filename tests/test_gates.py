@@ -22,7 +22,7 @@ from guerdon import (
     reward,
 )
 from guerdon._diagnostics.report import Report
-from guerdon._trainer.context import metrics_of
+from guerdon._trainer.metrics import metrics_of
 from guerdon.integrations.failure_rate import ResultFailureRate
 
 COMPLETIONS = ["a", "b", "a", "b"]

@@ -22,6 +22,7 @@ from guerdon._registration.spec import FunctionSpec, spec_of
 from guerdon._result_builder import ResultBuilder
 
 NAN = math.nan
+LARGEST = np.finfo(np.float32).max
 
 
 class FakeBatch:
@@ -36,7 +37,7 @@ class FakeBatch:
         self._failures = failures
         self._records = records or {}
         self._extra = extra or {}
-        self.elapsed_s = 0.5
+        self.elapsed_s = self.tail_s = 0.5
 
     def rewards(self) -> Any:
         return self._rewards
@@ -116,6 +117,30 @@ def test_a_failed_cell_with_a_number_leaves_its_sample_scorable() -> None:
 def test_partial_keep_sums_what_is_left_as_trl_does() -> None:
     result = make([[[1, 2], [NAN, 2], [NAN, NAN]]], incomplete="sum")
     np.testing.assert_array_equal(result.total, np.float32([[3, 2, NAN]]))
+
+
+@pytest.mark.parametrize(
+    ("cells", "weights", "expected"),
+    [
+        pytest.param([3e38, 3e38], [1.0, 1.0], LARGEST, id="above"),
+        pytest.param([-3e38, -3e38], [1.0, 1.0], -LARGEST, id="below"),
+        pytest.param([3e38, 1.0], [10.0, 1.0], LARGEST, id="a weight"),
+        pytest.param([3e38, 3e38, -3e38], [1.0, 1.0, 1.0], np.float32(3e38), id="on the way alone"),
+        pytest.param([3e38, -3e38], [10.0, 10.0], 0.0, id="both ways"),
+        pytest.param([3e38, 3e38, NAN], [1.0, 1.0, 1.0], LARGEST, id="beside an abstention"),
+    ],
+)
+def test_a_total_beyond_float32_is_its_largest_number(
+    cells: list[float], weights: list[float], expected: float
+) -> None:
+    others = [1.0] * len(cells)
+    status = [[[int(np.isnan(cell)) for cell in cells], [0] * len(cells)]]
+    result = make([[cells, others]], status, weights=weights)
+    np.testing.assert_array_equal(result.total, np.float32([[expected, sum(weights)]]))
+    for scale in ("group", "batch", "none"):
+        advantages = result.advantages(scale)
+        assert np.isfinite(advantages).all()
+        assert np.sign(advantages[0, 0]) == np.sign(expected - np.float32(sum(weights)))
 
 
 def test_a_result_can_be_pickled_whole() -> None:

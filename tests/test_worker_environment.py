@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._worker_environment import DEFAULTS, SECRETS, given_to, hidden, is_secret, of_workers
+from guerdon._worker_environment import DEFAULTS, NO_SECRETS, SECRETS, given_to, hidden, is_secret, of_workers
 
 SECRET = """
 OPENAI_API_KEY ANTHROPIC_API_KEY WANDB_API_KEY AZURE_OPENAI_KEY COMET_API_KEY HF_TOKEN HUGGING_FACE_HUB_TOKEN
@@ -19,7 +19,7 @@ REGISTRY_AUTH
 PLAIN = """
 PATH HOME LANG TOKENIZERS_PARALLELISM MAX_TOKENS HF_HOME HF_TOKEN_PATH TRANSFORMERS_CACHE CUDA_VISIBLE_DEVICES PYTHONPATH
 PYTHONHASHSEED LD_LIBRARY_PATH OMP_NUM_THREADS LOCAL_RANK MASTER_ADDR WANDB_PROJECT KEYBOARD MONKEY AUTHOR USER TMPDIR
-TERM XAUTHORITY COMPATIBLE
+TERM XAUTHORITY COMPATIBLE AWS_CA_BUNDLE REQUESTS_CA_BUNDLE
 """
 
 
@@ -48,5 +48,7 @@ def test_the_page_lists_the_patterns() -> None:
     page = (Path(__file__).parents[1] / "docs" / "isolation.md").read_text(encoding="utf-8")
     listed = page.partition("<!-- secrets -->\n")[2].partition("\n\n")[0]
     assert tuple(re.findall(r"`([^`]+)`", listed)) == SECRETS
+    listed = page.partition("<!-- no secrets -->")[2].partition(",")[0]
+    assert tuple(re.findall(r"`([^`]+)`", listed)) == NO_SECRETS
     listed = page.partition("<!-- defaults -->\n")[2].partition("\n\n")[0]
     assert re.findall(r"`([^`]+)`", listed) == [f"{name}={value}" for name, value in DEFAULTS.items()]

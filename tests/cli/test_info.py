@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import guerdon as package
 from guerdon._cpu_count import default_workers, usable_cores
+from guerdon._launcher import RANK_VARIABLES, launch_id
+from guerdon.cli import info
 from tests.cli.conftest import Command
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_json(guerdon: Command) -> None:
@@ -47,6 +53,38 @@ def test_ranks_share_the_cores(guerdon: Command, monkeypatch: pytest.MonkeyPatch
     known = json.loads(guerdon("info", "--json").out)
     assert (known["ranks"], known["world_size"], known["workers"]) == (1024, 1024, 1)
     assert "1024 ranks on this host" in guerdon("info").out
+
+
+@pytest.mark.parametrize("command", ["info", "top"])
+def test_the_help_names_exit_codes(guerdon: Command, command: str) -> None:
+    assert "Exit code: 0 success; " in guerdon(command, "--help").out
+
+
+def test_the_name_of_the_run(guerdon: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    launchers = ("GUERDON_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", *RANK_VARIABLES)
+    for name in launchers:
+        monkeypatch.delenv(name, raising=False)
+    assert json.loads(guerdon("info", "--json").out)["run"] is None
+    assert "each process is a run of its own (GUERDON_RUN_ID=<name>" in guerdon("info").out
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert json.loads(guerdon("info", "--json").out)["run"] == launch_id()
+    monkeypatch.setenv("GUERDON_RUN_ID", "tonight")
+    assert json.loads(guerdon("info", "--json").out)["run"] == "tonight"
+    assert ["run", "tonight"] in [line.split() for line in guerdon("info").out.splitlines()]
+
+
+def test_it_lists_the_extras_that_are_missing(guerdon: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(info, "_version", lambda package: None if package in ("uvicorn", "pyarrow") else "1.0")
+    [line] = [line for line in guerdon("info").out.splitlines() if line.startswith("not installed")]
+    expected = "guerdon[parquet] (pyarrow), guerdon[serve] (uvicorn), guerdon[journal] (pyarrow)"
+    assert line.removeprefix("not installed").strip() == expected
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    names = {extra: tuple(re.split(r"[^\w-]", one)[0] for one in packages) for extra, packages in declared.items()}
+    assert names == info.EXTRAS
 
 
 def test_version(guerdon: Command) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import Command, write_rewards, write_rows
-from tests.http.server import chat_completion, question, serving
+from tests.http.server import chat_completion, free_port, question, serving
 from tests.http.test_rubric import answer
 
 REWARDS = """
@@ -47,6 +48,18 @@ def test_a_rubric_of_a_file_is_its_columns(guerdon: Command, tmp_path: Path) -> 
     ]
     summary = [line.split()[0] for line in named.err.splitlines() if line.startswith("rubric/")]
     assert summary[:2] == ["rubric/correct", "rubric/clear"]
+
+
+def test_a_judge_whose_server_is_down_waits_no_longer_than_the_batch(guerdon: Command, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    text = f"import guerdon\nlikes = guerdon.judge(base_url={url!r}, model='m', prompt='{{completion}}')\n"
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "a"}] * 12)
+    start = time.monotonic()
+    ended = guerdon("score", write_rewards(tmp_path, text), data, "--batch-timeout", "1.5")
+    assert time.monotonic() - start < 60  # else calls wait five minutes
+    assert ended.code == 1
+    assert set(ended.rewards("judge")) == {None}
+    assert "expected a number above 0" in guerdon("score", "file.py", data, "--batch-timeout", "0").err
 
 
 def test_a_dispatcher_of_a_file_may_hold_a_rubric(guerdon: Command, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._serialization.serialized_functions import _serialized_target
+from guerdon._serialization.serialized_functions import serialized_target
 from guerdon.cli.load_rewards import load
 from tests.cli.conftest import Command, write_rewards, write_rows
 
@@ -53,7 +53,7 @@ def test_options_reach_the_dispatcher(tmp_path: Path) -> None:
 def test_a_file_with_a_free_name_travels_by_reference(tmp_path: Path) -> None:
     path = write_rewards(tmp_path, "import guerdon\n@guerdon.reward\ndef one(text): return 1.0\n")
     with load(str(path)) as dispatcher:
-        assert _serialized_target(dispatcher._specs[0]) == ("ref", path.stem, "one")
+        assert serialized_target(dispatcher._specs[0]) == ("ref", path.stem, "one")
 
 
 @pytest.mark.parametrize("name", ["json.py", "pytest.py", "not-a-name.py", "numpy.py"])
@@ -65,10 +65,21 @@ def test_a_file_whose_name_is_taken_travels_by_value(guerdon: Command, tmp_path:
     (tmp_path / "helper_of_rewards.py").write_text("LIMIT = 2.0\n")
     taken = sys.modules.get(path.stem)
     with load(str(path)) as dispatcher:
-        assert _serialized_target(dispatcher._specs[0])[0] == "value"
+        assert serialized_target(dispatcher._specs[0])[0] == "value"
     assert sys.modules.get(path.stem) is taken
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "x"}])
     assert guerdon("score", path, data).rewards("one") == [2.0]
+
+
+def test_a_folder_is_no_rewards_file(
+    guerdon: Command, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rollouts").mkdir()
+    for place in ("rollouts", "rollouts/", tmp_path / "rollouts"):
+        ended = guerdon("score", place, data)
+        assert ended.code == 2
+        assert "is a folder, not a rewards file" in ended.err
 
 
 def test_a_module_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,4 +89,4 @@ def test_a_module_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (package / "math.py").write_text("import guerdon\n@guerdon.reward\ndef one(text): return 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     with load("rewards_package.math") as dispatcher:
-        assert _serialized_target(dispatcher._specs[0]) == ("ref", "rewards_package.math", "one")
+        assert serialized_target(dispatcher._specs[0]) == ("ref", "rewards_package.math", "one")

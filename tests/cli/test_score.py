@@ -218,6 +218,22 @@ def test_output_file(guerdon: Command, rewards: Path, data: Path, tmp_path: Path
     assert out.read_text() == guerdon("score", rewards, data).out
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x", "x.csv.gz", "x.jsonl.zst", "x.txt"])
+def test_names_of_other_formats_are_refused(
+    guerdon: Command, rewards: Path, data: Path, tmp_path: Path, name: str
+) -> None:
+    ended = guerdon("score", rewards, data, "-o", tmp_path / name)
+    assert ended.code == 2
+    assert "results are written as JSONL or Parquet" in ended.err
+    assert not (tmp_path / name).exists()
+
+
+def test_gzipped_output(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl.gz"
+    assert guerdon("score", rewards, data, "-o", out).code == 0
+    assert gzip.decompress(out.read_bytes()).decode() == guerdon("score", rewards, data).out
+
+
 def test_parquet_in_and_out(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow

@@ -48,7 +48,9 @@ def test_what_a_judge_used_is_in_result_stats_and_log() -> None:
             "reasoning_tokens": 8,
             "cost": pytest.approx(billing.cost()),
         }
-        assert "8 requests: 828 + 64 tokens, 428 cached, 8 of reasoning, cost 0.001654" in repr(result)
+        assert "8 requests: 828 prompt + 64 completion tokens, 428 cached, 8 of reasoning, cost 0.001654" in repr(
+            result
+        )
         assert pickle.loads(pickle.dumps(result)).usage == result.usage
         batch: dict[str, Any] = {"prompts": ["p"] * 2, "completions": ["20", "21"], "log_metric": logged.__setitem__}
         for column in one.reward_funcs:
@@ -297,3 +299,37 @@ def test_the_name_of_a_run() -> None:
     assert run_id({"TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "17"}) == "17"
     assert run_id({"TORCHELASTIC_RUN_ID": "a", "SLURM_JOB_ID": "17"}) == "a"
     assert run_id({"GUERDON_RUN_ID": "mine", "TORCHELASTIC_RUN_ID": "a"}) == "mine"
+
+
+class FakeRay:
+    """What `run_id` asks of Ray."""
+
+    joined = True
+
+    def is_initialized(self) -> bool:
+        return self.joined
+
+    def get_runtime_context(self) -> FakeRay:
+        return self
+
+    def get_session_name(self) -> str:
+        return "session_2026-11-23_07-14-05_123456_1"
+
+    def get_job_id(self) -> str:
+        return "01000000"
+
+
+def test_a_run_of_ray_is_its_session_and_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", FakeRay())
+    assert run_id({}) == "2026-11-23_07-14-05_123456_1-01000000"
+    assert run_id({"SLURM_JOB_ID": "17", "TORCHELASTIC_RUN_ID": "none"}).endswith("-01000000")
+    assert run_id({"TORCHELASTIC_RUN_ID": "a"}) == "a"
+    assert run_id({"GUERDON_RUN_ID": "mine"}) == "mine"
+    monkeypatch.setattr(FakeRay, "joined", False)
+    assert run_id({"SLURM_JOB_ID": "17"}) == "17"
+    # An older Ray has no session's name; another module of that name has nothing.
+    monkeypatch.setattr(FakeRay, "joined", True)
+    monkeypatch.delattr(FakeRay, "get_session_name")
+    assert run_id({}) == ""
+    monkeypatch.setitem(sys.modules, "ray", object())
+    assert run_id({"SLURM_JOB_ID": "17"}) == "17"

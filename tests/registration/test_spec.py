@@ -250,6 +250,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "run_if": None,
         "pure": False,
         "cache": None,
+        "anywhere": False,
     }
 
 
@@ -337,6 +338,7 @@ async def async_generator(completion: str) -> AsyncIterator[float]:
         (Plain, "Plain is a class"),
         (3.0, "3.0 can't be called"),
         (None, "None can't be called"),
+        ("math_ok", "'math_ok' is a reward model.*If a function is meant, pass it itself, not its name"),
         ([length], "can't be called"),
         ("Qwen/reward-model", "is a reward model"),
         (Scorer.lists, "'lists' is an unbound method: Scorer.lists takes 'self'"),

@@ -95,6 +95,15 @@ class Scene:
             self.score(texts)
         return len(self.dispatcher.worker_pids()) == WORKERS
 
+    def zygotes(self) -> tuple[psutil.Process, psutil.Process]:
+        """The processes that fork this scene's workers: the stem, this process's child, and its
+        loader. Another pool's, which may still be ending, are not among them."""
+        wait_for(lambda: self.dispatcher.worker_pids(), "workers are there")
+        loader = psutil.Process(psutil.Process(self.dispatcher.worker_pids()[0]).ppid())
+        stem = psutil.Process(loader.ppid())
+        assert stem.ppid() == os.getpid()
+        return stem, loader
+
     def pids(self) -> list[int]:
         """The processes that calls left behind."""
         path = self.notes / "pids"
@@ -129,12 +138,3 @@ def gone(pids: list[int]) -> bool:
 def descendants() -> list[psutil.Process]:
     found: list[psutil.Process] = psutil.Process().children(recursive=True)
     return found
-
-
-def zygotes(*, of: int | None = None) -> list[psutil.Process]:
-    """The processes that fork workers: the stem first, which is this process's child, then its
-    loader."""
-    me = os.getpid() if of is None else of
-    stem = next(process for process in psutil.Process(me).children() if "_zygote.py" in " ".join(process.cmdline()))
-    workers = {process.ppid() for process in stem.children(recursive=True)} - {stem.pid}
-    return [stem, *(psutil.Process(pid) for pid in workers)]

@@ -11,7 +11,7 @@ import pytest
 
 from guerdon import Dispatcher, Status, reward
 from tests.stress import starts_a_daemon
-from tests.stress.harness import Scene, expect, gone, wait_for, zygotes
+from tests.stress.harness import Scene, expect, gone, wait_for
 
 
 @pytest.mark.fault(
@@ -179,7 +179,7 @@ def test_a_daemon_does_not_outlive_a_killed_zygote(deed: str, then: str, tmp_pat
         assert scene.commit(deed) is None
         pids = scene.pids()
         assert pids
-        stem = zygotes()[0]
+        stem = scene.zygotes()[0]
         stem.kill()
         if then == "score":
             scene.expect_whole()

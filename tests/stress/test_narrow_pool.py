@@ -59,8 +59,12 @@ with made() as dispatcher:
 
 
 def run(script: str, notes: Path, *prefix: str) -> tuple[dict[str, Any], str]:
-    """The report of the trainer process, and its standard error."""
+    """The report of the trainer process, and its standard error.
+
+    With a prefix the process is another user's, whose folder of state sockets would stay.
+    """
     notes.chmod(0o777)
+    switch = {"GUERDON_TOP": "0"} if prefix else {}
     done = subprocess.run(
         [*prefix, sys.executable, "-c", TRAINER + script],
         capture_output=True,
@@ -68,7 +72,7 @@ def run(script: str, notes: Path, *prefix: str) -> tuple[dict[str, Any], str]:
         errors="replace",
         timeout=110,
         check=False,
-        env={**os.environ, "NOTES": str(notes), "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, "NOTES": str(notes), "OPENBLAS_NUM_THREADS": "1", **switch},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -37,7 +37,10 @@ GOOD = [f"give:{{index}}" for index in range(50)]
 
 
 def run(script: str, notes: Path, *prefix: str, **environment: str) -> dict[str, Any]:
-    """The report of the trainer process."""
+    """The report of the trainer process; with a prefix it is another user's, whose folder of state
+    sockets would stay."""
+    if prefix:
+        environment["GUERDON_TOP"] = "0"
     done = subprocess.run(
         [*prefix, sys.executable, "-c", TRAINER.format(notes=str(notes)) + script],
         capture_output=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Status
-from tests.stress.harness import WORKERS, Scene, expect, gone, wait_for, zygotes
+from tests.stress.harness import WORKERS, Scene, expect, gone, wait_for
 
 PTRACE_ATTACH = 16
 
@@ -24,8 +24,9 @@ PTRACE_ATTACH = 16
 def test_a_killed_zygote_is_replaced(which: str, tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         before = scene.dispatcher.worker_pids()
-        zygotes()[which == "loader"].kill()
+        scene.zygotes()[which == "loader"].kill()
         wait_for(lambda: gone(before), "its workers end with it")
+        wait_for(lambda: not set(scene.dispatcher.worker_pids()) & set(before), "the pool knows that they ended")
         scene.expect_whole()
         assert not set(scene.dispatcher.worker_pids()) & set(before)
 
@@ -39,7 +40,7 @@ def test_a_zygote_killed_amid_a_batch_costs_the_calls_in_hand(which: str, tmp_pa
     with Scene(tmp_path) as scene:
         pending = scene.submit([f"doze:{index}" for index in range(40)])
         time.sleep(0.1)
-        zygotes()[which == "loader"].kill()
+        scene.zygotes()[which == "loader"].kill()
         result = pending.result(timeout=60)
         assert not result.failures()
         assert result.rewards[:, 0, 0].tolist() == [float(index) for index in range(40)]
@@ -51,7 +52,7 @@ def test_a_zygote_killed_amid_a_batch_costs_the_calls_in_hand(which: str, tmp_pa
 
 @pytest.mark.fault(
     "a function kills the process that forked its worker",
-    sees="`crashed`: it takes its own worker with it each time; the others' calls are tried once more",
+    sees="`crashed`: it takes its own worker with it each time; the others' calls are tried once more, and a call that it takes along both times fails with it",
 )
 def test_a_function_that_kills_its_parent(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
@@ -67,7 +68,7 @@ def test_a_function_that_kills_its_parent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["stem", "loader"])
 def test_a_stopped_zygote_is_continued(which: str, tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
-        zygotes()[which == "loader"].suspend()
+        scene.zygotes()[which == "loader"].suspend()
         expect(scene.commit("swallow_everything"), Status.TIMEOUT, "of 1 s")
         expect(scene.commit("signal_itself:9"), Status.CRASHED, "SIGKILL")
 
@@ -78,7 +79,7 @@ def test_a_stopped_zygote_is_continued(which: str, tmp_path: Path) -> None:
 )
 def test_a_zygote_that_stays_stopped_is_replaced(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
-        loader = zygotes()[1].pid
+        loader = scene.zygotes()[1].pid
         attached = ctypes.CDLL(None).ptrace(PTRACE_ATTACH, loader, None, None)
         if attached != 0:
             pytest.skip("no process may be traced here")
@@ -94,7 +95,7 @@ def test_a_zygote_that_stays_stopped_is_replaced(tmp_path: Path) -> None:
 def test_close_does_not_wait_for_a_stopped_zygote(which: str, tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         assert scene.commit("daemonise") is None
-        zygotes()[which == "loader"].suspend()
+        scene.zygotes()[which == "loader"].suspend()
         start = time.monotonic()
     assert time.monotonic() - start < 5
     wait_for(lambda: gone(scene.pids()), "the daemon ends")

@@ -229,6 +229,35 @@ def test_cancelling_one_caller_harms_no_other(dispatcher: Dispatcher) -> None:
     asyncio.run(main())
 
 
+def test_the_call_of_a_cancelled_caller_ends_alone() -> None:
+    ended: list[float] = []
+    begins, ends = threading.Semaphore(0), threading.Semaphore(0)
+
+    @reward
+    async def waits(pause: float) -> float:
+        begins.release()
+        try:
+            await asyncio.sleep(pause)
+        finally:
+            ended.append(pause)
+            ends.release()
+        return pause
+
+    async def main(dispatcher: Dispatcher) -> None:
+        one = asyncio.create_task(dispatcher.ascore_one(completion="a", pause=LONG))
+        other = asyncio.create_task(dispatcher.ascore_one(completion="a", pause=2.0))
+        for _ in range(2):
+            await asyncio.to_thread(begins.acquire, timeout=20)
+        one.cancel()
+        await asyncio.to_thread(ends.acquire, timeout=20)
+        assert ended == [LONG]
+        assert (await other).total == 2.0
+        assert one.cancelled()
+
+    with Dispatcher([waits]) as dispatcher:
+        asyncio.run(main(dispatcher))
+
+
 def test_a_batch_that_nobody_waits_for_is_cancelled(dispatcher: Dispatcher) -> None:
     async def main() -> None:
         tasks = [asyncio.create_task(dispatcher.ascore_one(completion="a", pause=LONG)) for _ in range(3)]

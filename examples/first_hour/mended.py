@@ -1,0 +1,16 @@
+"""The same functions, mended: the whole completion counts; the one that waits runs on threads."""
+
+import time
+
+from guerdon import reward
+
+
+@reward
+def correct(completion: str, answer: str) -> float:
+    return float(completion.strip() == answer)
+
+
+@reward(lane="thread")
+def known(completion: str) -> float:
+    time.sleep(0.03)  # asks another service
+    return float(completion.isdecimal())

@@ -1,0 +1,136 @@
+"""The engine's own log: there where it is asked for, with what matters, without texts and keys."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+# One function a lane, a retry, a timeout, one with a cache; secrets wherever there may be one.
+TRAINER = """
+    import asyncio, http.server, json, sys, threading, time
+    import os
+    os.environ["SECRET_KEY"] = "sk-s3cr3t-key"
+    import guerdon
+    from guerdon import Dispatcher, Limit, judge, reward
+
+    SECRET = "s3cr3t-text"
+
+    class Judge(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            body = json.dumps({"choices": [{"message": {"content": "0.5 " + SECRET}}]}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Judge)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    tries = []
+
+    @reward(timeout=0.5, grace=0.2)
+    def killed(completion: str, row: int) -> float:
+        if row == 0:
+            while True:
+                try:
+                    time.sleep(9)
+                except BaseException:
+                    pass
+        return 1.0
+
+    @reward(lane="thread", retries=1)
+    def retried(completion: str) -> float:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError(SECRET)
+        return 1.0
+
+    @reward(cache=sys.argv[1])
+    async def cached(completion: str) -> float:
+        return 1.0
+
+    helpful = judge(
+        base_url=f"http://127.0.0.1:{server.server_port}/v1", model="m", prompt="{completion}", name="helpful",
+        api_key_env="SECRET_KEY", limit=Limit(concurrency=1),
+    )
+    with Dispatcher([killed, retried, cached, helpful], workers=1, max_failure_rate=1.0) as dispatcher:
+        dispatcher.score(prompts=[SECRET] * 4, completions=[SECRET + str(i) for i in range(4)], row=list(range(4)))
+    server.shutdown()
+    print("done")
+"""
+SEEN = (
+    "batch submitted",
+    "batch ended",
+    "frame handed out",
+    "worker forked",
+    "timeout signal",
+    "worker ends",
+    "attempt failed, tried again",
+    "cache looked up",
+    "engine closes",
+)
+
+
+def run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "trainer.py"
+    script.write_text(textwrap.dedent(TRAINER))
+    return subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "cache")],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_it_has_the_seams_and_no_text_of_the_users(tmp_path: Path) -> None:
+    ended = run(tmp_path, GUERDON_LOG="trace")
+    assert ended.stdout == "done\n", ended.stderr
+    for event in SEEN:
+        assert event in ended.stderr
+    assert "s3cr3t" not in ended.stderr
+    assert "api_key" not in ended.stderr
+    logged = [line for line in ended.stderr.splitlines() if " guerdon" in line]
+    assert all("guerdon_" in line for line in logged)
+    assert "hyper" not in ended.stderr
+
+
+def test_without_the_variable_there_is_none(tmp_path: Path) -> None:
+    ended = run(tmp_path)
+    assert ended.stdout == "done\n"
+    assert "batch submitted" not in ended.stderr
+
+
+def test_a_filter_and_a_file_with_the_process_id(tmp_path: Path) -> None:
+    ended = run(tmp_path, GUERDON_LOG="guerdon_core=debug", GUERDON_LOG_FILE=str(tmp_path / "engine-%p.log"))
+    assert "batch submitted" not in ended.stderr
+    (log,) = tmp_path.glob("engine-*.log")
+    assert log.name != "engine-%p.log"
+    text = log.read_text()
+    assert "batch submitted" in text
+    assert "frame handed out" not in text  # that is trace
+    assert "worker forked" not in text  # of guerdon_process
+
+
+@pytest.mark.parametrize("filter", ["loud=loud=", "h2=trace"])
+def test_a_wrong_filter_is_reported_and_nothing_logged(tmp_path: Path, filter: str) -> None:
+    ended = run(tmp_path, GUERDON_LOG=filter)
+    assert ended.stdout == "done\n"
+    assert "GUERDON_LOG" in ended.stderr
+    assert "batch submitted" not in ended.stderr
+
+
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    ended = run(tmp_path, GUERDON_LOG="debug", GUERDON_LOG_FILE=str(tmp_path / "absent" / "log"))
+    assert ended.stdout == "done\n"
+    assert "GUERDON_LOG_FILE" in ended.stderr

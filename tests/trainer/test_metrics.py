@@ -1,0 +1,127 @@
+"""What a trainer's log gets of a batch."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import guerdon
+from guerdon import Dispatcher, reward
+from guerdon._trainer.metrics import _spread, metrics_of
+from tests.http.server import serving
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+COMMON = {"failed_frac", "timeout_frac", "error_frac", "crashed_frac"}
+TIMES = {"run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s"}
+SPREAD = {"group_std", "no_spread_frac"}
+REQUESTS = {"requests"}
+TOKENS = {"unknown", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"}
+
+
+@reward(lane="thread", pure=True)
+def length(text: str) -> float | None:
+    return None if text == "none" else float(len(text))
+
+
+@reward(lane="thread", run_if={"length": "> 1"})
+def gated(text: str) -> float:
+    return 0.5
+
+
+def names(metrics: dict[str, float], function: str) -> set[str]:
+    return {name.removeprefix(f"guerdon/{function}/") for name in metrics if name.startswith(f"guerdon/{function}/")}
+
+
+def test_spread_within_groups() -> None:
+    with Dispatcher([length, gated]) as dispatcher:
+        texts = ["a", "abc", "a", "a", "none", "none", "a", "none"]
+        metrics = metrics_of(dispatcher.score(completions=texts, num_generations=2))
+    # one group of four differs, by 1 and 3
+    assert metrics["guerdon/length/no_spread_frac"] == 0.75
+    assert metrics["guerdon/length/group_std"] == pytest.approx(np.std([1.0, 3.0], ddof=1) / 4)
+    assert metrics["guerdon/gated/skipped_frac"] == 7 / 8
+    assert metrics["guerdon/gated/no_spread_frac"] == 1.0
+    assert names(metrics, "length") == COMMON | TIMES | SPREAD | {"shared_frac"}
+    assert names(metrics, "gated") == COMMON | TIMES | SPREAD | {"skipped_frac"}
+
+
+def test_groups_of_one_have_no_spread_to_speak_of() -> None:
+    with Dispatcher([length]) as dispatcher:
+        assert not names(metrics_of(dispatcher.score(completions=["a", "abc"])), "length") & SPREAD
+
+
+@given(
+    rows=st.integers(2, 5).flatmap(
+        lambda size: st.lists(
+            st.lists(st.sampled_from([0.0, 0.1, 1.0, -3.5, float("nan")]), min_size=size, max_size=size),
+            min_size=1,
+            max_size=6,
+        )
+    )
+)
+def test_spread_is_that_of_each_groups_numbers(rows: list[list[float]]) -> None:
+    kept = [[value for value in np.float32(row).tolist() if value == value] for row in rows]
+    stds = [float(np.std(row, ddof=1)) if len(set(row)) > 1 else 0.0 for row in kept]
+    found = _spread(np.array(rows, dtype=np.float32))
+    assert found["group_std"] == pytest.approx(sum(stds) / len(stds))
+    assert found["no_spread_frac"] == pytest.approx(sum(len(set(row)) < 2 for row in kept) / len(kept))
+
+
+def test_the_tail_of_a_batch_submitted_whole_is_all_of_it() -> None:
+    with Dispatcher([length]) as dispatcher:
+        result = dispatcher.score(completions=["a", "abc"])
+    assert result.tail_s == result.elapsed_s == metrics_of(result)["guerdon/tail_s"]
+
+
+def test_the_tail_of_a_batch_that_streamed_begins_with_its_last_sample() -> None:
+    with Dispatcher([length]) as dispatcher:
+        stream = dispatcher.stream(num_generations=1)
+        stream.add(completions=["a"])
+        time.sleep(0.2)
+        stream.add(completions=["b"])
+        stream.finish()
+        result = stream.result()
+    assert 0 <= result.tail_s <= result.elapsed_s - 0.2
+
+
+def test_a_judge_has_tokens_and_a_service_has_none() -> None:
+    def answer(path: str, body: dict[str, Any]) -> object:
+        if path.endswith("/score"):
+            return {"score": 0.5}
+        return {
+            "choices": [{"message": {"content": "7"}}],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 3},
+        }
+
+    with serving(answer) as server:
+        judge = guerdon.judge(
+            base_url=server.url,
+            model="m",
+            prompt="{completion}",
+            name="judged",
+            price={"input": 1e6, "output": 2e6},
+        )
+        service = guerdon.http_reward(f"{server.url}/score", columns=("completion",), score="score", name="served")
+        with Dispatcher([length, judge, service]) as dispatcher:
+            metrics = metrics_of(dispatcher.score(completions=["a", "b"], num_generations=2))
+    assert metrics["guerdon/judged/prompt_tokens"] == 22
+    assert metrics["guerdon/judged/completion_tokens"] == 6
+    assert metrics["guerdon/judged/cost"] == pytest.approx(22 + 12)
+    assert names(metrics, "judged") == COMMON | TIMES | SPREAD | REQUESTS | TOKENS | {"cost", "shared_frac"}
+    assert names(metrics, "served") == COMMON | TIMES | SPREAD | REQUESTS
+    assert names(metrics, "length") == COMMON | TIMES | SPREAD | {"shared_frac"}
+
+
+def test_every_metric_is_in_the_documents_table() -> None:
+    part = DOCS.read_text("utf-8").partition("## In the trainer's log")[2].partition("\n## ")[0]
+    rows = "\n".join(line.partition(" | ")[0] for line in part.splitlines() if line.startswith("| `"))
+    written = set(re.findall(r"`/?(\w+)`", rows)) | set(re.findall(r"`guerdon/(\w+)`", rows))
+    made = COMMON | TIMES | SPREAD | REQUESTS | TOKENS | {"cost", "skipped_frac", "shared_frac", "cached_frac"}
+    assert written == made | {"tail_s"}
