@@ -1,7 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv with the versions of
 # constraints.txt, and the wheel, built and installed into it.
-# PYTHON=<interpreter> chooses another Python (3.11 or later: TRL needs it); PROFILE=release builds
-# the wheel as it ships; CARGO_TARGET_DIR moves what cargo builds.
+# PYTHON=<interpreter> chooses another Python, of 3.11 to 3.13 (TRL needs 3.11); PROFILE=release
+# builds the wheel as it ships; CARGO_TARGET_DIR moves what cargo builds.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -32,7 +32,7 @@ export CARGO_TARGET_DIR := $(TARGET)
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml)
-PYTHON_SOURCES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed)
+PYTHON_SOURCES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed -o -name '*.json' -o -path '*/assets/*')
 WHEEL_SOURCES := Cargo.toml Cargo.lock pyproject.toml README.md LICENSE $(RUST_SOURCES) $(PYTHON_SOURCES)
 
 .PHONY: help
@@ -40,6 +40,22 @@ help: ## show this list
 	grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
 
 ## ---- setting up ----
+
+# Before packages are installed, which takes minutes; cargo itself would say so only after them.
+RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+.PHONY: check-cargo
+check-cargo:
+	if ! found=$$(cargo --version 2>&1); then
+		echo 'Guerdon is compiled with Rust $(RUST_VERSION) or later, and there is no cargo that runs: install it from' \
+			'https://rustup.rs (if it is installed, run ". ~/.cargo/env" first).' >&2
+		exit 1
+	fi
+	read -r _ version _ <<<"$$found"
+	if ! printf '%s\n' $(RUST_VERSION) "$$version" | sort --version-sort --check=quiet; then
+		echo "Guerdon is compiled with Rust $(RUST_VERSION) or later, and this is $$version ($$(command -v cargo)):" \
+			'"rustup update" brings it, or https://rustup.rs.' >&2
+		exit 1
+	fi
 
 # uv installs in seconds what takes pip minutes; scripts/uv-pip hands it pip's settings.
 UV_PIP := $(BIN)/python scripts/uv-pip
@@ -49,7 +65,7 @@ $(VENV)/.installer: constraints.txt
 	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13 || true)}"
 	if [ -z "$$python" ]; then
 		echo 'No Python 3.11, 3.12 or 3.13 found that can make virtual environments' \
-			'(is python3-venv installed?).' >&2
+			'(is python3-venv installed?). PYTHON=/path/to/python3.12 names one that is elsewhere.' >&2
 		exit 1
 	fi
 	echo "== environment: $(VENV), $$("$$python" --version)"
@@ -84,6 +100,7 @@ $(WHEELS)/.built: $(VENV)/.installer $(VENV)/.sources $(WHEEL_SOURCES)
 	# Cargo's lines, counted; what else it says is shown as it is.
 	CARGO_TARGET_DIR=$(EXTENSION_TARGET) $(BIN)/maturin build --profile $(PROFILE) --interpreter $(BIN)/python \
 		--out $(WHEELS) 2>&1 | awk '
+		/^ *Compiling guerdon-bindings / { print "== wheel: the last crate, and linking"; fflush() }
 		/^ *(Compiling|Fresh) / { if (++n % 25 == 0) { print "== wheel: " n " crates"; fflush() } next }
 		/^ *(Updating|Locking|Downloading|Downloaded|Finished|Running) |^[^a-z0-9]* (Building|Found|Built|Using|Copied)/ { next }
 		{ print; fflush() }' >&2
@@ -95,6 +112,8 @@ define install-wheel
 +$(MAKE) --no-print-directory -j2 $(PACKAGES) $(WHEELS)/.built
 if [ ! -e $(VENV)/.wheel-$(PROFILE) ] || [ $(WHEELS)/.built -nt $(VENV)/.wheel-$(PROFILE) ]; then
 	$(UV_PIP) install --quiet --no-deps --no-index --reinstall $(WHEELS)/*.whl
+	# Else threads compile it at its first import, which Python 3.11 does not always survive.
+	$(BIN)/python -m compileall -q "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/guerdon"
 	rm -f $(VENV)/.wheel-*
 	touch $(VENV)/.wheel-$(PROFILE)
 fi
@@ -102,12 +121,12 @@ endef
 
 .PHONY: setup
 setup: PACKAGES := $(VENV)/.dependencies
-setup: ## the virtual environment with guerdon in it
+setup: check-cargo ## the virtual environment with guerdon in it
 	$(install-wheel)
 
 .PHONY: setup-demo
 setup-demo: PACKAGES := $(VENV)/.demo-dependencies
-setup-demo:
+setup-demo: check-cargo
 	$(install-wheel)
 
 ## ---- running ----
@@ -137,7 +156,7 @@ JOBS := 3
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: test
-test: lint docs ## everything that CI runs on the Python of .venv, the Rust tests beside the others
+test: check-cargo lint docs ## everything that CI runs on the Python of .venv, the Rust tests beside the others
 	log=$$(mktemp)
 	nice -n 10 $(MAKE) --no-print-directory test-rust model-check >"$$log" 2>&1 &
 	rust=$$!
@@ -160,10 +179,10 @@ test-quick: setup ## unit tests of the crates and of the package, no trainers: u
 	$(PYTEST) $(QUICK) -k 'not trl and not torch and not datasets and not pandas' $(ARGS)
 
 .PHONY: lint
-lint: lint-rust lint-python lint-structure ## formats, clippy, ruff, mypy, stubs, direction of dependencies, words
+lint: check-cargo lint-rust lint-python lint-structure ## formats, clippy, ruff, mypy, stubs, direction of dependencies, words
 
 .PHONY: lint-rust
-lint-rust: $(VENV)/.dependencies
+lint-rust: check-cargo $(VENV)/.dependencies
 	echo '== formats, clippy'
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
@@ -193,17 +212,34 @@ lint-structure: $(VENV)/.dependencies ## direction of imports, folders without c
 	exit $$failed
 
 .PHONY: test-rust
-test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
+test-rust: check-cargo $(VENV)/.dependencies ## unit and property tests of the crates
 	echo '== cargo test'
 	cargo test --workspace --locked --quiet
 
 .PHONY: model-check
-model-check: $(VENV)/.dependencies ## every interleaving of the grid, the groups, the sweeps, gates, sharing and limits, with loom
+model-check: check-cargo $(VENV)/.dependencies ## every interleaving of the grid, the groups, the sweeps, gates, sharing, limits and frames from elsewhere, with loom
 	echo '== loom'
 	# The whole workspace, though only two crates have models: so the dependencies are those that cargo
 	# test built. Optimised a little: loom's threads have small stacks, and values that are not moved
 	# in place fill them.
 	cargo test --workspace --locked --features guerdon-core/loom,guerdon-inprocess/loom --config profile.dev.package.guerdon-core.opt-level=1 --config profile.dev.package.guerdon-inprocess.opt-level=1 --lib loom::
+
+# The pages that commands write are tested in Chromium; where it is missing those tests are skipped.
+# Only CI installs it by itself.
+.PHONY: browser
+browser:
+	for name in chromium chromium-browser chromium-headless-shell google-chrome; do
+		if command -v $$name >/dev/null; then exit 0; fi
+	done
+	if [ -z "$${CI:-}" ] || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo '== no Chromium: the tests of pages are skipped (Debian: apt-get install chromium)'
+		exit 0
+	fi
+	echo '== Chromium'
+	log=$$(mktemp)
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium; } >"$$log" 2>&1 ||
+		{ tail -n 5 "$$log"; echo '== no Chromium could be installed: the tests of pages are skipped'; }
+	rm -f "$$log"
 
 .PHONY: test-python
 test-python: setup ## the tests of the package (ARGS="-k name" for some)
@@ -279,10 +315,18 @@ $(VERL)/.dependencies: tests/verl/constraints.txt $(VENV)/.dependencies
 	touch $@
 
 .PHONY: test-verl
-test-verl: setup $(VERL)/.dependencies ## the reward manager in verl's real reward loop, with two Ray workers, in .venv-verl
+test-verl: setup $(VERL)/.dependencies ## the reward manager in verl's real reward loop, on one Ray node and on two, in .venv-verl
 	echo '== pytest, verl'
+	rm -rf $(VERL)/lib/python*/site-packages/tests # verl's own; it would hide ours
 	# What verl and Ray warn of is not ours.
 	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/verl $(ARGS)
+
+# verl's environment has Ray.
+.PHONY: test-ray
+test-ray: setup $(VERL)/.dependencies ## dispatchers over three Ray nodes on this machine, with their faults, in .venv-verl
+	echo '== pytest, Ray'
+	rm -rf $(VERL)/lib/python*/site-packages/tests # verl's own; it would hide ours
+	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/ray $(ARGS)
 
 # Frameworks with one call a sample, those that PyPI has: on top of .venv likewise.
 FRAMEWORKS := .venv-frameworks
@@ -297,10 +341,24 @@ $(FRAMEWORKS)/.dependencies: tests/frameworks/requirements.txt tests/frameworks/
 	$(FRAMEWORKS_PIP) install --no-deps -r tests/frameworks/requirements-no-deps.txt
 	touch $@
 
+# NeMo-Gym asks for older packages than those, and for a newer Python than its agent needs.
+NEMO_GYM := .venv-nemo-gym
+NEMO_GYM_PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet \
+	--python $(NEMO_GYM)/bin/python
+$(NEMO_GYM)/.dependencies: tests/frameworks/nemo-gym-requirements.txt tests/frameworks/nemo-gym-requirements-no-deps.txt $(VENV)/.dependencies
+	echo '== NeMo-Gym into $(NEMO_GYM)'
+	rm -rf $(NEMO_GYM)
+	$(BIN)/python -m venv --without-pip $(NEMO_GYM)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' >"$$(echo $(NEMO_GYM)/lib/python*/site-packages)/below.pth"
+	$(NEMO_GYM_PIP) install -r $<
+	$(NEMO_GYM_PIP) install --no-deps --ignore-requires-python -r tests/frameworks/nemo-gym-requirements-no-deps.txt
+	touch $@
+
 .PHONY: test-frameworks
-test-frameworks: setup $(FRAMEWORKS)/.dependencies ## reward functions in OpenRLHF, AReaL, verifiers and skyrl-gym, in .venv-frameworks
+test-frameworks: setup $(FRAMEWORKS)/.dependencies $(NEMO_GYM)/.dependencies ## reward functions in OpenRLHF, AReaL, verifiers, skyrl-gym and NeMo-Gym, in .venv-frameworks and .venv-nemo-gym
 	echo '== pytest, frameworks'
 	$(FRAMEWORKS)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/frameworks tests/integrations/frameworks $(ARGS)
+	$(NEMO_GYM)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/frameworks/test_nemo_gym.py $(ARGS)
 
 # What verl's trainers import beyond its reward loop.
 $(VERL)/.trainers: $(VERL)/.dependencies
@@ -336,8 +394,9 @@ stress: setup ## the soak tests too, more cases and deeper model checking
 	for round in {1..$(ROUNDS)}; do $(BIN)/python -m pytest -q -m 'fault and not soak' tests/stress $(ARGS); done
 
 .PHONY: stress-trainers
-stress-trainers: setup $(VLLM)/.dependencies $(VERL)/.trainers ## the soak tests of the trainers: verl's, and several ranks with a vLLM server
+stress-trainers: setup $(VLLM)/.dependencies $(VERL)/.trainers ## the soak tests of the trainers: verl's, Ray's, and several ranks with a vLLM server
 	$(VERL)/bin/python -m pytest -m soak -W ignore -W error::guerdon.errors.GuerdonWarning --timeout 1200 tests/verl $(ARGS)
+	$(VERL)/bin/python -m pytest -m soak -W ignore -W error::guerdon.errors.GuerdonWarning --timeout 1200 tests/ray $(ARGS)
 	$(VLLM)/bin/python -m pytest -m soak --timeout 1200 tests/vllm $(ARGS)
 
 .PHONY: bench
@@ -365,5 +424,5 @@ bench-training: setup ## the published asynchronous-reward recipe, scaled down, 
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(PARALLEL) $(TRL) $(VLLM) $(VERL) $(FRAMEWORKS) $(PEERS) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) $(PARALLEL) $(TRL) $(VLLM) $(VERL) $(FRAMEWORKS) $(NEMO_GYM) $(PEERS) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
