@@ -21,7 +21,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Hooks and a fixture, which pytest takes from here by their names.
-from tests.compatibility.recorder import compatibility, pytest_addoption, pytest_configure  # noqa: F401
+from tests import reruns
+from tests.compatibility import recorder
+from tests.compatibility.recorder import compatibility, pytest_addoption  # noqa: F401
 
 # the machine may be busy with other things
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -37,6 +39,11 @@ PATIENCE_S = 40.0
 MAY_STAY = {"eventpoll": 2 + 1, "eventfd": 1, "socket": 2}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    recorder.pytest_configure(config)
+    reruns.register(config)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> None:
     """A shell starts what stands in its background with SIGINT ignored, and programs that tests
@@ -49,7 +56,8 @@ def ctrl_c() -> None:
 def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fails the run if it leaves a process, a thread, a descriptor or a temporary file.
 
-    Not one that has failed: its traceback holds on to what the test had in hand.
+    Not one in which a test has failed, once at least: its traceback holds on to what it had in
+    hand.
     """
     folder = tmp_path_factory.mktemp("tempfile")
     patch = pytest.MonkeyPatch()
@@ -65,7 +73,7 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
     shutil.rmtree(runtime, ignore_errors=True)
-    if request.session.testsfailed:
+    if request.session.testsfailed or reruns.reruns_of(request.config).tests:
         patch.undo()
         return
     deadline = time.monotonic() + PATIENCE_S
