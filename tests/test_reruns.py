@@ -69,7 +69,7 @@ def test_many_that_fail_once_fail_the_run(tmp_path: Path, processes: tuple[str, 
     assert f"run again: {MOST + 1} tests, at most {MOST}" in ended.stdout
 
 
-def test_without_being_told_no_test_is_run_again(tmp_path: Path) -> None:
+def test_without_the_option_no_test_is_run_again(tmp_path: Path) -> None:
     ended = run(tmp_path, 1, 1)
     assert ended.returncode == 1
     assert "1 failed" in ended.stdout

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from guerdon import Dispatcher, StatefulReward, reward
+from guerdon import Dispatcher, GuerdonWarning, StatefulReward, reward
 from guerdon.results import RewardBatch
 
 
@@ -33,6 +34,11 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     assert condition()
+
+
+def ours(caught: Sequence[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
+    """Not Python's own, of what other tests left to the garbage collector."""
+    return [one for one in caught if one.category is GuerdonWarning]
 
 
 @contextmanager

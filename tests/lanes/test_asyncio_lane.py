@@ -211,19 +211,24 @@ def test_many_coroutines_at_once() -> None:
 
 
 def test_no_more_than_the_limit_at_once() -> None:
-    most = now = 0
+    most = now = wanted = 0
+    many = asyncio.Event()
 
     async def function(completion: str) -> float:
         nonlocal most, now
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.1)
+        if now == wanted:
+            many.set()
+        await many.wait()
+        await asyncio.sleep(0.1)  # in which more could begin
         now -= 1
         return 1.0
 
+    wanted = 5
     scored(looped(function, limit=Limit(concurrency=5)), 40)
     assert most == 5
-    most = 0
+    most, wanted, many = 0, 256, asyncio.Event()
     scored(looped(function), 1000)
     assert most == 256
 
@@ -342,18 +347,18 @@ def test_a_setup_that_fails_or_hangs_fails_the_batch_and_is_tried_again() -> Non
             if Flaky.tries == 1:
                 raise ConnectionError("not there yet")
             if Flaky.tries == 2:
-                await asyncio.sleep(30)
+                await asyncio.sleep(100)
 
         async def score(self, completion: str) -> float:
             return 1.0
 
-    with Dispatcher([looped(Flaky(), setup_timeout=0.2)], max_failure_rate=1.0) as dispatcher:
+    with Dispatcher([looped(Flaky(), setup_timeout=3.0)], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=[""] * 100)
         assert (result.status == Status.ERROR).all()
         assert result.failures()[99].reason == "setup() failed: ConnectionError: not there yet"
         assert "in setup" in (result.failures()[99].traceback or "")
         result = dispatcher.score(completions=[""] * 100)
-        assert result.failures()[0].reason == "setup() did not end within the setup_timeout of 0.2 s"
+        assert result.failures()[0].reason == "setup() did not end within the setup_timeout of 3 s"
         assert (dispatcher.score(completions=[""] * 100).status == Status.OK).all()
 
 

@@ -277,5 +277,5 @@ async def main():
         assert (await dispatcher.ascore(completions=["1"])).rewards.item() == 1.0
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

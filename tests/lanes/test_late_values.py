@@ -12,7 +12,7 @@ import pytest
 
 from guerdon import Dispatcher, Status, reward
 
-ENOUGH = 30.0
+ENOUGH = 60.0
 
 
 class Watched:

@@ -53,7 +53,7 @@ def test_a_thread_that_ends_before_it_runs_lets_its_starter_go_on() -> None:
     thread = Ends(None, lambda: ended.append("ran"), "short", lambda: ended.append("ended"))  # type: ignore[arg-type]
     starter = threading.Thread(target=thread.start, daemon=True)
     starter.start()
-    starter.join(20)
+    starter.join(60)
     assert not starter.is_alive()
     assert ended == ["ended"]
     assert thread not in threading.enumerate()
@@ -62,7 +62,7 @@ def test_a_thread_that_ends_before_it_runs_lets_its_starter_go_on() -> None:
 def scores(program: str) -> subprocess.CompletedProcess[str]:
     """Runs a program that is to end with "scored"."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=250, check=False
     )
     assert done.stdout == "scored\n", done.stderr[-3000:]
     return done

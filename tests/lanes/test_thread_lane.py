@@ -15,7 +15,7 @@ import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, PendingBatch, StatefulReward, Status, group_reward
 from tests.lanes import lane_helpers
-from tests.lanes.lane_helpers import eventually, scored, threaded
+from tests.lanes.lane_helpers import eventually, ours, scored, threaded
 
 
 @pytest.fixture
@@ -165,26 +165,25 @@ def test_a_call_past_its_timeout_is_abandoned() -> None:
 
     def function(completion: str) -> float:
         if completion == "3":
-            release.wait(20)
+            release.wait(100)
         return 1.0
 
-    with Dispatcher([threaded(function, timeout=0.3, limit=Limit(concurrency=1))]) as dispatcher:
+    with Dispatcher([threaded(function, timeout=1.5, limit=Limit(concurrency=1))]) as dispatcher:
         start = time.monotonic()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = dispatcher.score(completions=[str(index) for index in range(8)])
-            assert time.monotonic() - start < 19
-            eventually(lambda: caught)
-        [warning] = caught
-        assert warning.category is GuerdonWarning
+            assert time.monotonic() - start < 60
+            eventually(lambda: ours(caught))
+        [warning] = ours(caught)
         assert warning.filename == "<guerdon>"  # no line of a file, which would be shown beside it
-        assert "past its timeout of 0.3 s" in str(warning.message)
+        assert "past its timeout of 1.5 s" in str(warning.message)
         assert result.status[:, 0, 0].tolist() == [Status.OK] * 3 + [Status.TIMEOUT] + [Status.OK] * 4
         [failure] = result.failures()
-        assert "0.3 s; last seen in function (" in failure.reason
+        assert "1.5 s; last seen in function (" in failure.reason
         assert "test_thread_lane.py:" in failure.reason
-        assert "release.wait(20)" in (failure.traceback or "")
-        assert 0.3 <= failure.run_s < 19
+        assert "release.wait(100)" in (failure.traceback or "")
+        assert 1.5 <= failure.run_s < 60
         assert dispatcher.stats()["abandoned_threads"] == 1
         release.set()
         eventually(lambda: dispatcher.stats()["abandoned_threads"] == 0)
@@ -267,8 +266,8 @@ def test_deadline_budget_and_cancel_end_waiting_calls() -> None:
         return 1.0
 
     start = time.monotonic()
-    result = scored(threaded(function, total_timeout=1.0, limit=Limit(concurrency=1)), 100)
-    assert time.monotonic() - start < 19  # all of them take 20 s
+    result = scored(threaded(function, total_timeout=4.0, limit=Limit(concurrency=1)), 200)
+    assert time.monotonic() - start < 39  # all of them take 40 s
     assert set(result.status[:, 0, 0].tolist()) == {Status.OK, Status.TIMEOUT}
     with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failure_rate=1.0) as dispatcher:
         pending = dispatcher.submit(completions=[""] * 50)
@@ -365,7 +364,7 @@ def test_a_setup_that_hangs_is_abandoned() -> None:
 
     class Hangs(StatefulReward):
         def setup(self) -> None:
-            release.wait(20)
+            release.wait(100)
 
         def score(self, completion: str) -> float:
             return 1.0
@@ -374,8 +373,7 @@ def test_a_setup_that_hangs_is_abandoned() -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = dispatcher.score(completions=[""] * 10)
-            eventually(lambda: caught)
-        assert caught[0].category is GuerdonWarning
+            eventually(lambda: ours(caught))
         assert (result.status == Status.ERROR).all()
         assert result.failures()[0].reason == "setup() did not end within the setup_timeout of 0.2 s"
         release.set()
@@ -420,7 +418,7 @@ def test_several_threads_may_score_at_once() -> None:
     assert results == [[float(index)] * 200 for index in range(8)]
 
 
-@pytest.mark.parametrize("busy", ["time.sleep(60)", "while True: pass"])
+@pytest.mark.parametrize("busy", ["time.sleep(600)", "while True: pass"])
 def test_the_interpreter_exits_with_calls_under_way(busy: str) -> None:
     """Not an abort, not a hang, and no noise."""
     code = f"""
@@ -428,10 +426,10 @@ import sys, time
 from guerdon import Dispatcher, reward
 def function(completion):
     {busy}
-dispatcher = Dispatcher([reward(function, lane="thread", timeout=100)])
+dispatcher = Dispatcher([reward(function, lane="thread", timeout=900)])
 pending = dispatcher.submit(completions=["a"] * 20)
 time.sleep(0.5)
 sys.exit(0)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -21,7 +21,7 @@ class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self) -> None:
@@ -47,7 +47,7 @@ def address(dispatcher: Dispatcher) -> str:
 
 
 def text(dispatcher: Dispatcher, **headers: str) -> str:
-    status, _, body = get(http.client.HTTPConnection(address(dispatcher), timeout=10), "/metrics", headers)
+    status, _, body = get(http.client.HTTPConnection(address(dispatcher), timeout=60), "/metrics", headers)
     assert status == 200, body
     return body
 

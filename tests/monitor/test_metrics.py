@@ -174,12 +174,12 @@ def test_a_scrape_while_the_interpreter_is_held_and_calls_are_in_flight() -> Non
     @reward(lane="thread", name="waits")
     def waits(text: str) -> float:
         hung.set()
-        go.wait(30)
+        go.wait(250)
         return 1.0
 
     with Dispatcher([waits], metrics_port=0) as dispatcher:
         pending = dispatcher.submit(completions=["a"] * 4)
-        assert hung.wait(10)
+        assert hung.wait(60)
         found = reading.series(reading.families(reading.text(dispatcher)))
         # threads come one by one
         assert 1 <= value(found, "guerdon_inflight", function="waits") <= 4
@@ -191,14 +191,14 @@ def test_a_scrape_while_the_interpreter_is_held_and_calls_are_in_flight() -> Non
         held = time.monotonic() + 1.5
         while time.monotonic() < held:
             sorted(range(1_000_000, 0, -1))
-        assert client.communicate(timeout=20)[0].strip() == "200"
+        assert client.communicate(timeout=100)[0].strip() == "200"
         go.set()
         pending.result()
 
 
 _CLIENT = """
 import http.client, sys
-connection = http.client.HTTPConnection(sys.argv[1], timeout=10)
+connection = http.client.HTTPConnection(sys.argv[1], timeout=60)
 connection.request("GET", "/metrics")
 print(connection.getresponse().status)
 """
@@ -215,7 +215,7 @@ def test_slow_clients_do_not_keep_others_out() -> None:
         slow = []
         try:
             for _ in range(60):
-                slow.append(socket.create_connection((host, int(port)), timeout=10))
+                slow.append(socket.create_connection((host, int(port)), timeout=60))
                 slow[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
             assert "guerdon_calls_total" in reading.text(dispatcher)
             # The oldest were closed; none may go on for ever.
@@ -248,7 +248,7 @@ def test_requests_beyond_all_bounds_are_refused(request_bytes: bytes) -> None:
     with Dispatcher([scripted], metrics_port=0) as dispatcher:
         dispatcher.score(completions=["a"])
         host, port = reading.address(dispatcher).rsplit(":", 1)
-        with socket.create_connection((host, int(port)), timeout=10) as client:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
             try:
                 client.sendall(request_bytes)
                 answered = client.recv(100)
@@ -263,7 +263,7 @@ def test_only_get_and_only_metrics() -> None:
         dispatcher.score(completions=["a"])
 
         def asked(path: str, method: str = "GET") -> int:
-            connection = http.client.HTTPConnection(reading.address(dispatcher), timeout=10)
+            connection = http.client.HTTPConnection(reading.address(dispatcher), timeout=60)
             return reading.get(connection, path, method=method)[0]
 
         assert asked("/") == 200

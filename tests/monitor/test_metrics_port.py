@@ -23,7 +23,7 @@ def scripted(text: str) -> float | None:
     return float(len(text))
 
 
-@reward(timeout=0.05)
+@reward
 async def awaited(text: str) -> float:
     return 1.0
 
@@ -39,7 +39,8 @@ def test_a_port_in_use_is_warned_of_once_and_nothing_else_happens() -> None:
         with Dispatcher([scripted], metrics_port=taken) as second:
             with pytest.warns(GuerdonWarning, match=r"metrics are not served: .*in use.* Choose another port") as shown:
                 assert second.score(completions=["abc"]).rewards.item() == 3.0
-            assert len(shown) == 1
+            # Python's own may be among them, of what other tests left.
+            assert len([one for one in shown if one.category is GuerdonWarning]) == 1
             assert second.score(completions=["abc"]).rewards.item() == 3.0  # without another word
             assert "in use" in second.stats()["metrics_address"]
             assert second.options["metrics_port"] == taken
@@ -71,17 +72,18 @@ def test_the_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_each_rank_has_the_next_port_and_its_own_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    port = min(port, 65000)
     monkeypatch.setenv("WORLD_SIZE", "8")
     monkeypatch.setenv("RANK", "5")
     monkeypatch.setenv("LOCAL_RANK", "3")
-    with Dispatcher([scripted], metrics_port=port) as dispatcher:
-        dispatcher.score(completions=["a"])
-        assert reading.address(dispatcher) == f"127.0.0.1:{port + 3}"
-        found = reading.series(reading.families(reading.text(dispatcher)))
+    # Bound here, so that nobody else gets it; who names it may listen there.
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        with Dispatcher([scripted], metrics_port=port - 3) as dispatcher:
+            dispatcher.score(completions=["a"])
+            assert reading.address(dispatcher) == f"127.0.0.1:{port}"
+            found = reading.series(reading.families(reading.text(dispatcher)))
     assert found["guerdon_open_batches", frozenset({("rank", "5")})] == 0
 
 
@@ -128,7 +130,7 @@ def test_closing_frees_the_port_and_ends_the_thread() -> None:
             pass
     assert not _metrics_threads() - before
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=10)
+        socket.create_connection((host, int(port)), timeout=60)
 
 
 def test_nothing_is_served_unasked() -> None:
@@ -162,7 +164,7 @@ def test_a_forked_child_holds_nothing_of_it() -> None:
         dispatcher.close()
         # Would be accepted by the kernel if the child still had the listener.
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((host, int(port)), timeout=10)
+            socket.create_connection((host, int(port)), timeout=60)
         assert not os.path.exists(path)
         theirs = {os.readlink(fd) for fd in Path(f"/proc/{child}/fd").iterdir()}
         assert not theirs & _listening_inodes(int(port))
@@ -229,7 +231,7 @@ def _sockets_of_a_child() -> set[str]:
 
 def _connected(host: str, port: int) -> socket.socket:
     """A connection that the server has taken."""
-    made = socket.create_connection((host, port), timeout=10)
+    made = socket.create_connection((host, port), timeout=60)
     made.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert made.recv(1 << 16)
     return made

@@ -161,7 +161,8 @@ def test_a_logger_that_raises_costs_no_score() -> None:
         otel.instrument(dispatcher, logger_provider=Broken())  # type: ignore[arg-type]
         with pytest.warns(GuerdonWarning, match="exporter is down") as shown:
             first = dispatcher.score(completions=["a", "error", "b"])
-        assert len(shown) == 1
+        # Python's own may be among them, of what other tests left.
+        assert len([one for one in shown if one.category is GuerdonWarning]) == 1
         assert first.rewards[0, 0, 0] == 1.0
         dispatcher.score(completions=["a", "error", "b"])  # without another word
 

@@ -52,7 +52,7 @@ def test_counts_begin_with_the_first_look_and_calls_in_flight_have_stacks() -> N
         assert [one["counts"]["ok"] for one in first["functions"]] == [0, 0]
         assert first["counted_since"] <= first["now"]
         pending = dispatcher.submit(completions=["0", "30", "30"])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             now = reading.state(dispatcher)
             if any(call["function"] == "sleeps" and call["sample"] == 1 and call["stack"] for call in now["in_flight"]):
@@ -102,12 +102,12 @@ def test_stacks_of_threads_are_there_too() -> None:
     @reward(lane="thread", name="waits")
     def waits(text: str) -> float:
         begun.set()
-        go.wait(30)
+        go.wait(250)
         return 1.0
 
     with Dispatcher([waits]) as dispatcher:
         pending = dispatcher.submit(completions=["a"])
-        assert begun.wait(10)
+        assert begun.wait(60)
         call = shown_with_stack(dispatcher)
         assert call["function"] == "waits"
         assert call["stack"].splitlines()[0].endswith(", in waits")
@@ -120,7 +120,7 @@ def test_stacks_of_threads_are_there_too() -> None:
 
 def shown_with_stack(dispatcher: Dispatcher) -> dict[str, Any]:
     """The one call in flight: the machine may be too busy for a stack at the first look."""
-    for _ in range(50):
+    for _ in range(200):
         (call,) = reading.state(dispatcher)["in_flight"]
         if call["stack"]:
             break
@@ -135,7 +135,7 @@ def test_stacks_of_calls_on_loops_are_there_too() -> None:
 
     async def deep() -> None:
         begun.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(250)
 
     @reward(name="awaits")
     async def awaits(text: str) -> float:
@@ -144,7 +144,7 @@ def test_stacks_of_calls_on_loops_are_there_too() -> None:
 
     with Dispatcher([awaits]) as dispatcher:
         pending = dispatcher.submit(completions=["a"])
-        assert begun.wait(10)
+        assert begun.wait(60)
         lines = shown_with_stack(dispatcher)["stack"].splitlines()
         assert [line.rpartition(", in ")[2] for line in lines[:2]] == ["awaits", "deep"]
         pending.cancel()
@@ -155,17 +155,17 @@ def test_stacks_are_read_of_the_calls_that_take_longest() -> None:
 
     @reward(lane="thread", name="waits", limit=Limit(concurrency=30))
     def waits(text: str) -> float:
-        go.wait(30)
+        go.wait(250)
         return 1.0
 
     with Dispatcher([waits]) as dispatcher:
         pending = dispatcher.submit(completions=["a"] * 30)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while reading.state(dispatcher, "?stacks=0")["calls_in_flight"] < 30 and time.monotonic() < until:
             time.sleep(0.05)
-        for _ in range(50):
+        while True:  # the machine may be too busy for all stacks at the first look
             calls = reading.state(dispatcher)["in_flight"]
-            if any(call["stack"] for call in calls):
+            if all(call["stack"] for call in calls) or time.monotonic() > until:
                 break
         assert len(calls) == 20
         assert all(", in waits" in call["stack"] for call in calls)
@@ -179,7 +179,7 @@ def stuck(text):
     if text == "warm up":
         return 1.0
     print("begun", flush=True)
-    ctypes.PyDLL(None).sleep(60)  # keeps the interpreter's lock
+    ctypes.PyDLL(None).sleep(250)  # keeps the interpreter's lock
     return 1.0
 dispatcher = guerdon.Dispatcher([guerdon.reward(stuck, lane="thread")])
 dispatcher.score(completions=["warm up"])
@@ -198,12 +198,18 @@ def test_a_stuck_interpreter_has_no_stacks_but_calls() -> None:
             assert program.stdout is not None
             path = program.stdout.readline().strip()
             assert program.stdout.readline() == "begun\n"
-            for _ in range(3):
+            until, without = time.monotonic() + 60, 0
+            while without < 3 and time.monotonic() < until:
                 status, _, body = reading.get(reading.UnixConnection(path), "/state")
                 assert status == 200
                 (call,) = json.loads(body)["in_flight"]
-                assert (call["function"], call["stack"]) == ("stuck", None)
+                assert call["function"] == "stuck"
+                if call["stack"] is not None:  # it is about to take the lock
+                    assert without == 0
+                    continue
                 assert call["no_stack"] == "Python did not answer in time"
+                without += 1
+            assert without == 3
         finally:
             program.kill()
 
@@ -323,7 +329,7 @@ def test_another_user_is_turned_away(runtime: Path) -> None:
         runtime.chmod(0o755)
         runtime.parent.chmod(0o755)
         os.chmod(path, 0o777)
-        child = subprocess.run([sys.executable, "-c", _STRANGER, path], capture_output=True, text=True, timeout=30)
+        child = subprocess.run([sys.executable, "-c", _STRANGER, path], capture_output=True, text=True, timeout=100)
         assert child.stdout.strip() == "b''", child.stderr
 
 
@@ -331,7 +337,7 @@ _STRANGER = """
 import os, socket, sys
 os.setuid(65534)
 client = socket.socket(socket.AF_UNIX)
-client.settimeout(10)
+client.settimeout(60)
 client.connect(sys.argv[1])
 try:
     client.sendall(b"GET /state HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
@@ -350,13 +356,13 @@ def test_a_socket_whose_engine_hangs_is_answered() -> None:
         held = time.monotonic() + 1.5
         while time.monotonic() < held:
             sorted(range(1_000_000, 0, -1))
-        assert client.communicate(timeout=20)[0].startswith("HTTP/1.1 200")
+        assert client.communicate(timeout=100)[0].startswith("HTTP/1.1 200")
 
 
 _CLIENT = """
 import socket, sys
 client = socket.socket(socket.AF_UNIX)
-client.settimeout(10)
+client.settimeout(60)
 client.connect(sys.argv[1])
 client.sendall(b"GET /state HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
 print(client.recv(100).decode())

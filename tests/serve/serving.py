@@ -20,7 +20,7 @@ import os
 import time
 from guerdon import group_reward, reward
 
-@reward(timeout=1.0)
+@reward(timeout=3.0)
 def correct(text: str, label: object = None) -> float | None:
     match text:
         case "none":
@@ -73,7 +73,7 @@ class Served:
 
     def ask(self, method: str, path: str, body: object = None, *, raw: bytes | None = None, **headers: str) -> Answer:
         """One request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=100)
         sent = raw if raw is not None else None if body is None else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if sent is not None:
@@ -95,12 +95,12 @@ class Served:
             float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith((name + " ", name + "{"))
         )
 
-    def end(self, sign: int = signal.SIGTERM, patience: float = 20.0) -> tuple[int, str]:
+    def end(self, sign: int = signal.SIGTERM, patience: float = 60.0) -> tuple[int, str]:
         """Sends a signal and waits; the exit code, and what stderr had after its first line."""
         self.process.send_signal(sign)
         return self.wait(patience)
 
-    def wait(self, patience: float = 20.0) -> tuple[int, str]:
+    def wait(self, patience: float = 60.0) -> tuple[int, str]:
         _, errors = self.process.communicate(timeout=patience)
         return self.process.returncode, errors
 
@@ -132,14 +132,14 @@ def serving(
         first = process.stderr.readline()
         found = re.search(r"at (https?)://[^ ]*:(\d+)$", first.strip())
         if found is None:
-            raise AssertionError(first + process.communicate(timeout=20)[1])
+            raise AssertionError(first + process.communicate(timeout=60)[1])
         yield Served(process, int(found[2]), found[1])
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -147,7 +147,7 @@ def serving(
             process.stderr.close()
 
 
-def until(true: Any, patience: float = 15.0) -> None:
+def until(true: Any, patience: float = 60.0) -> None:
     """Waits until `true()` is."""
     deadline = time.monotonic() + patience
     while not true():

@@ -119,7 +119,7 @@ def refused(tmp_path: Path, *options: str, **environment: str) -> str:
         [sys.executable, "-m", "guerdon", "serve", f"{file}:correct", "--port", "0", *options],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, **environment},
     )
     assert ended.returncode == 2
@@ -168,10 +168,10 @@ def test_tls(tmp_path: Path) -> None:
     with serving(tmp_path, "--tls-cert", certificate, "--tls-key", key) as one:
         assert one.scheme == "https"
         context = ssl.create_default_context(cafile=str(certificate))
-        answer = httpx.post(one.url + "/score", json={"completion": "4", "label": "4"}, verify=context, timeout=20)
+        answer = httpx.post(one.url + "/score", json={"completion": "4", "label": "4"}, verify=context, timeout=60)
         assert answer.json()["reward"] == 2.0
         with pytest.raises(httpx.ConnectError):
-            httpx.get(one.url + "/health", timeout=20)
+            httpx.get(one.url + "/health", timeout=60)
         served = http_reward(
             one.url + "/score", columns=["completion", "label"], ca_file=str(certificate), name="served"
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,13 +15,18 @@ from guerdon._serve.drain import Drain
 from tests.serve.serving import REWARDS, Served, serving, until
 from tests.serve.test_transport import connect, read_all, request, sample
 
+# Takes as many seconds as the text says, or until the file is there that it names.
 SLOW = """
-import asyncio
+import asyncio, os
 from guerdon import reward
 
-@reward(timeout=60)
+@reward(timeout=250)
 async def slow(text: str) -> float:
-    await asyncio.sleep(float(text))
+    if text.startswith("/"):
+        while not os.path.exists(text):
+            await asyncio.sleep(0.02)
+    else:
+        await asyncio.sleep(float(text))
     return 1.0
 """
 
@@ -31,16 +35,30 @@ def in_flight(one: Served, count: int) -> None:
     until(lambda: one.metric("guerdon_serve_samples_in_flight") == count)
 
 
+def refuses(one: Served) -> bool:
+    """Whether it drains: it accepts no connection."""
+    try:
+        connect(one).close()
+    except ConnectionError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.fault(
     "SIGTERM while requests are in flight", sees="they are answered; no connection is accepted; exit code 0"
 )
 def test_requests_in_flight_are_answered(tmp_path: Path, sign: int) -> None:
+    go = tmp_path / "go"
     with serving(tmp_path, functions="", text=SLOW) as one, ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(one.post, "/score", {"text": "1.5"}) for _ in range(8)]
+        asked = [pool.submit(one.post, "/score", {"text": str(go)}) for _ in range(8)]
         in_flight(one, 8)
         with connect(one) as idle:
-            code, printed = one.end(sign)
+            one.process.send_signal(sign)
+            until(lambda: refuses(one))
+            assert not any(answer.done() for answer in asked)
+            go.touch()
+            code, printed = one.wait()
             assert idle.recv(1) == b"", "an idle connection is closed"
         assert [answer.result().json["reward"] for answer in asked] == [1.0] * 8
         with pytest.raises(ConnectionRefusedError):
@@ -50,12 +68,15 @@ def test_requests_in_flight_are_answered(tmp_path: Path, sign: int) -> None:
 
 
 def test_a_drained_server_is_not_ready_and_takes_nothing(tmp_path: Path) -> None:
+    go = tmp_path / "go"
     with serving(tmp_path, functions="", text=SLOW) as one, connect(one) as busy, connect(one) as other:
-        busy.sendall(request(sample("2")))
+        busy.sendall(request(sample(str(go))))
         # One that is served already, so that it stays when the listener goes.
         other.sendall(request(b"{", length=1000))
         in_flight(one, 1)
         one.process.send_signal(signal.SIGTERM)
+        until(lambda: refuses(one))
+        go.touch()
         answer = b""
         while b'"reward":1.0' not in answer:  # head and body may come apart
             part = busy.recv(1 << 16)
@@ -69,7 +90,7 @@ def test_a_drained_server_is_not_ready_and_takes_nothing(tmp_path: Path) -> None
 )
 def test_what_does_not_end_in_time_is_answered_by_503(tmp_path: Path) -> None:
     with serving(tmp_path, "--drain-timeout", "0.5", functions="", text=SLOW) as one, ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(one.post, "/score", body) for body in ({"text": "50"}, {"texts": ["50", "50"]})]
+        asked = [pool.submit(one.post, "/score", body) for body in ({"text": "500"}, {"texts": ["500", "500"]})]
         in_flight(one, 3)
         code, _ = one.end()
         for answer in asked:
@@ -98,7 +119,7 @@ def test_work_that_begins_after_the_drain_is_cancelled() -> None:
         drain.expire()
         work = asyncio.ensure_future(asyncio.sleep(30))
         drain.add(work)
-        await asyncio.wait((work,), timeout=10)
+        await asyncio.wait((work,), timeout=25)
         return work.cancelled()
 
     assert asyncio.run(begin())
@@ -107,12 +128,12 @@ def test_work_that_begins_after_the_drain_is_cancelled() -> None:
 @pytest.mark.fault("a second signal while a server drains", sees="it ends at once: exit code 128 + the signal")
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, functions="", text=SLOW) as one, connect(one) as busy:
-        busy.sendall(request(sample("50")))
+        busy.sendall(request(sample("200")))
         in_flight(one, 1)
         one.process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
+        until(lambda: refuses(one))
         assert one.process.poll() is None
-        code, _ = one.end(signal.SIGTERM, patience=10)
+        code, _ = one.end(signal.SIGTERM)
     assert code == 128 + signal.SIGTERM
 
 

@@ -24,34 +24,48 @@ from guerdon._serve.json_body import MOST_VALUES, bytes_of_values
 from guerdon._serve.offload import Offload
 from guerdon._serve.permits import Permits
 from guerdon._serve.settings import ServerSettings
-from tests.serve.serving import Served, serving
+from tests.serve.serving import Served, serving, until
 
 WAITS = """
-import asyncio
+import asyncio, os
 from guerdon import reward
 
-@reward(timeout=60)
+@reward(timeout=250)
 async def wait(text: str) -> float:
-    await asyncio.sleep(0.5)
+    while not os.path.exists(os.environ["GO"]):
+        await asyncio.sleep(0.1)
     return float(len(text))
 """
 
 MEGABYTE = 1 << 20
 
+# Status and Retry-After.
+Reply = tuple[int, str | None]
 
-def ask_together(one: Served, count: int, body: object) -> list[tuple[int, str | None]]:
-    """Status and Retry-After of requests that are in flight together, a connection each."""
 
-    async def ask_all() -> list[tuple[int, str | None]]:
+def some_are_refused(asked: list[asyncio.Task[Reply]]) -> bool:
+    return any(task.done() and task.exception() is None and task.result()[0] == 503 for task in asked)
+
+
+def ask_together(
+    one: Served, count: int, body: object, go: Path, enough: Callable[[list[asyncio.Task[Reply]]], bool]
+) -> list[Reply]:
+    """Replies to requests that are in flight together, a connection each; the server's function
+    goes on once there are enough."""
+
+    async def ask_all() -> list[Reply]:
         connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=250)) as session:
 
-            async def ask() -> tuple[int, str | None]:
+            async def ask() -> Reply:
                 async with session.post(one.url + "/score", json=body) as response:
                     await response.read()
                     return response.status, response.headers.get("Retry-After")
 
-            found = await asyncio.gather(*(ask() for _ in range(count)), return_exceptions=True)
+            asked = [asyncio.create_task(ask()) for _ in range(count)]
+            await asyncio.to_thread(until, lambda: enough(asked))
+            await asyncio.to_thread(go.touch)
+            found = await asyncio.gather(*asked, return_exceptions=True)
             # Beyond those that are refused with words, connections are closed at once.
             return [one if isinstance(one, tuple) else (0, None) for one in found]
 
@@ -64,8 +78,9 @@ def ask_together(one: Served, count: int, body: object) -> list[tuple[int, str |
 )
 @pytest.mark.parametrize("body", [{"text": "ab"}, {"texts": ["ab", "c"]}], ids=["single", "list"])
 def test_few_descriptors(tmp_path: Path, body: object) -> None:
-    with serving(tmp_path, functions="", text=WAITS, ulimit="-n 512") as one:
-        found = ask_together(one, 400, body)
+    go = tmp_path / "go"
+    with serving(tmp_path, functions="", text=WAITS, ulimit="-n 512", GO=str(go)) as one:
+        found = ask_together(one, 400, body, go, some_are_refused)
         assert set(found) <= {(200, None), (503, "1"), (0, None)}
         assert found.count((200, None)) >= 20
         assert (503, "1") in found
@@ -76,8 +91,13 @@ def test_few_descriptors(tmp_path: Path, body: object) -> None:
 
 
 def test_the_soft_limit_of_descriptors_is_raised(tmp_path: Path) -> None:
-    with serving(tmp_path, functions="", text=WAITS, ulimit="-Sn 128") as one:
-        assert set(ask_together(one, 200, {"text": "ab"})) == {(200, None)}
+    go = tmp_path / "go"
+    with serving(tmp_path, functions="", text=WAITS, ulimit="-Sn 128", GO=str(go)) as one:
+
+        def all_are_in_flight(_: object) -> bool:
+            return one.metric("guerdon_serve_samples_in_flight") == 200
+
+        assert set(ask_together(one, 200, {"text": "ab"}, go, all_are_in_flight)) == {(200, None)}
 
 
 @pytest.mark.fault("a body of millions of small values", sees="others are answered meanwhile, `/health` too")

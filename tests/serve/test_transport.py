@@ -18,7 +18,7 @@ MEGABYTE = 1 << 20
 
 
 def connect(served: Served) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", served.port), timeout=20)
+    return socket.create_connection(("127.0.0.1", served.port), timeout=60)
 
 
 def request(
@@ -141,7 +141,7 @@ def test_an_endless_body_is_refused_while_it_comes(served: Served) -> None:
     sent = 0
     with connect(served) as connection:
         connection.sendall(head)
-        connection.settimeout(20)
+        connection.settimeout(60)
         try:
             while sent < 400:
                 connection.sendall(piece)
@@ -168,7 +168,7 @@ def test_a_slow_body_is_timed_out(tmp_path: Path) -> None:
         connection.sendall(request(b"{", length=1000))
         start = time.monotonic()
         try:
-            while time.monotonic() - start < 10:
+            while time.monotonic() - start < 60:
                 connection.sendall(b" ")
                 connection.settimeout(0.05)
                 try:
@@ -177,7 +177,7 @@ def test_a_slow_body_is_timed_out(tmp_path: Path) -> None:
                 except TimeoutError:
                     assert one.post("/score", {"completion": "4", "label": "4"}).json["reward"] == 2.0
         finally:
-            connection.settimeout(10)
+            connection.settimeout(60)
         assert found.split(b" ", 2)[1] == b"408"
         assert b"connection: close" in found.lower()
         assert one.metric("guerdon_serve_body_bytes") == 0
@@ -189,7 +189,7 @@ def test_a_slow_body_is_timed_out(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("ends", ["timeout", "drain"])
 def test_an_answer_that_is_not_read(tmp_path: Path, ends: str) -> None:
-    options = {"timeout": ("--body-timeout", 1), "drain": ("--drain-timeout", 1)}[ends]
+    options = {"timeout": ("--body-timeout", 5), "drain": ("--drain-timeout", 1)}[ends]
     output = [{"type": "message", "role": "assistant", "content": "hi"}]
     row = {"responses_create_params": {"input": "q"}, "response": {"output": output}, "x": "a" * (16 * MEGABYTE)}
     with serving(tmp_path, *options, functions=":length") as one, socket.socket() as deaf:
@@ -240,12 +240,12 @@ def test_the_work_of_a_client_that_has_gone_is_cancelled(tmp_path: Path) -> None
 import asyncio
 from guerdon import reward
 
-@reward(timeout=60)
+@reward(timeout=600)
 async def slow(text: str) -> float:
     with open({str(begun)!r}, "a") as file:
         file.write(text + " ")
     try:
-        await asyncio.sleep(0 if text == "quick" else 30)
+        await asyncio.sleep(0 if text == "quick" else 300)
     except asyncio.CancelledError:
         with open({str(ended)!r}, "a") as file:
             file.write(text + " ")

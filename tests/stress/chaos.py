@@ -17,6 +17,7 @@ import gc
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -47,7 +48,9 @@ CAPACITY = 4096
 # The main one, the supervisor's, a loop's, the reader of the harm, and eight for each function of
 # the thread lane.
 MOST_THREADS = 4 + 2 * 8
-REST_S = 20.0
+REST_S = 90.0
+# Harmful acts in the time that the pool takes to be whole again.
+HARM_A_RECOVERY = 3.0
 # What a serial loop gives, by number and function.
 _WANTED = [[chaos_rewards.expected(function, number) for function in range(len(NAMES))] for number in range(CAPACITY)]
 WANTED_STATUS = np.array([[status for status, _ in row] for row in _WANTED])
@@ -96,7 +99,7 @@ class Soak:
     Args:
         cells: How many, at least.
         seed: Of the batches and of the harm.
-        rate: Harmful acts a second.
+        rate: Harmful acts a second, at most.
         folder: For the file of counts.
     """
 
@@ -137,8 +140,10 @@ class Soak:
         return self._judge()
 
     def _until(self, cells: int, made: Dispatcher) -> None:
-        """Waves amid harm."""
-        with harm(self._chance.randrange(2**32), self._rate) as done:
+        """Waves amid harm, which is no faster than what this machine makes good."""
+        # Nothing is open: each wave begins its file anew.
+        rate = min(self._rate, HARM_A_RECOVERY / recovery_s(made, self._counts[0][0]))
+        with harm(self._chance.randrange(2**32), rate) as done:
             while self._done < cells:
                 self._wave(made)
             self._check_open()
@@ -248,6 +253,25 @@ class Soak:
         return Toll(self._done, self._statuses, harm_done, self._extra)
 
 
+def recovery_s(made: Dispatcher, counts: str) -> float:
+    """Seconds until a pool is whole again that has lost the process which forks its workers; what
+    is scored meanwhile is counted in a file that nobody reads.
+
+    The engine fails calls if for two seconds no worker lives until it is ready: on a machine that
+    is ten times slower, the same harm a second would be ten times as much.
+    """
+    before = set(made.worker_pids())
+    began = time.monotonic()
+    (loader,) = chaos_process.tree(os.getpid()).loader
+    os.kill(loader, signal.SIGKILL)
+    text = ["x"] * (4 * GROUP)
+    jobs = [Job(number, 0.0, counts, CAPACITY) for number in range(len(text))]
+    while len(pids := set(made.worker_pids())) < WORKERS or pids & before:
+        assert time.monotonic() - began < REST_S, "no workers come"
+        made.score(prompts=text, completions=text, num_generations=GROUP, job=jobs)
+    return time.monotonic() - began
+
+
 def footprint_at_rest(made: Dispatcher) -> Footprint:
     """The trainer's footprint once its pool is whole and nothing else of it runs."""
     deadline = time.monotonic() + REST_S
@@ -280,7 +304,7 @@ def harm(seed: int, rate: float) -> Iterator[list[dict[str, Any]]]:
         yield done
     finally:
         process.stdin.close()
-        process.wait(30)
-        reader.join(30)
+        process.wait(60)
+        reader.join(60)
         process.stdout.close()
     assert process.returncode == 0, f"the process that does the harm failed: {process.returncode}"

@@ -9,13 +9,26 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+PATIENCE_S = 60.0  # moments, on a machine that does nothing else
+
 
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
-    """Soon no descendant of this process is left."""
-    gc.collect()  # dispatchers that other tests dropped without closing them
+    """Soon no descendant of this process is left, before and after.
+
+    A test of another folder may have run before in this process: its pool, dropped without being
+    closed, ends meanwhile.
+    """
+    gc.collect()
+    _descendants_after(PATIENCE_S)
     yield
-    deadline = time.monotonic() + 30  # moments, on a machine that does nothing else
+    assert not _descendants_after(PATIENCE_S)
+
+
+def _descendants_after(patience_s: float) -> list[psutil.Process]:
+    """Those that do not end meanwhile."""
+    deadline = time.monotonic() + patience_s
     while (left := psutil.Process().children(recursive=True)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not left
+    found: list[psutil.Process] = left
+    return found

@@ -17,7 +17,7 @@ def obey(completion: str) -> float:
         while True:
             pass
     if verb == "regex":
-        re.match(r"(a+)+$", "a" * 29 + "b")
+        re.match(r"(a+)+$", "a" * 34 + "b")  # minutes
     if verb == "sympy":
         import sympy
 
@@ -46,8 +46,11 @@ def take_memory(completion: str) -> float:
     return float(completion)
 
 
+DOZE_S = 0.15
+
+
 def doze(completion: str) -> float:
-    time.sleep(0.1)
+    time.sleep(DOZE_S)
     return float(completion)
 
 
@@ -99,7 +102,8 @@ def parse_math(completion: str, answer: str) -> float:
     """Plain math_verify with its own timeouts, which need SIGALRM on a main thread."""
     import math_verify
 
-    return float(math_verify.verify(math_verify.parse(answer), math_verify.parse(completion)))
+    wanted, given = (math_verify.parse(text, parsing_timeout=60) for text in (answer, completion))
+    return float(math_verify.verify(wanted, given, timeout_seconds=60))
 
 
 def environment(completion: str) -> dict[str, Any]:

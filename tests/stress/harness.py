@@ -98,11 +98,7 @@ class Scene:
     def zygotes(self) -> tuple[psutil.Process, psutil.Process]:
         """The processes that fork this scene's workers: the stem, this process's child, and its
         loader. Another pool's, which may still be ending, are not among them."""
-        wait_for(lambda: self.dispatcher.worker_pids(), "workers are there")
-        loader = psutil.Process(psutil.Process(self.dispatcher.worker_pids()[0]).ppid())
-        stem = psutil.Process(loader.ppid())
-        assert stem.ppid() == os.getpid()
-        return stem, loader
+        return zygotes_of(self.dispatcher)
 
     def pids(self) -> list[int]:
         """The processes that calls left behind."""
@@ -116,7 +112,29 @@ def expect(failure: Failure | None, status: Status, reason: str) -> None:
     assert reason in failure.reason, failure
 
 
-def wait_for(condition: object, what: str, *, seconds: float = 20.0) -> None:
+def zygotes_of(dispatcher: Dispatcher) -> tuple[psutil.Process, psutil.Process]:
+    """Stem and loader of one pool, by its workers, of which there must be some soon."""
+    found: list[psutil.Process] = []
+
+    def look() -> bool:
+        for pid in dispatcher.worker_pids():
+            try:
+                loader = psutil.Process(psutil.Process(pid).ppid())
+                stem = psutil.Process(loader.ppid())
+                # one whose loader was killed has another parent
+                if stem.ppid() == os.getpid():
+                    found[:] = [stem, loader]
+                    return True
+            except psutil.NoSuchProcess:
+                continue
+        return False
+
+    wait_for(look, "a worker is there, and what forked it")
+    stem, loader = found
+    return stem, loader
+
+
+def wait_for(condition: object, what: str, *, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -71,7 +71,7 @@ def test_streams_that_can_not_be_flushed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARELESS", "signals")
     assert _twice([_act()])["worker_loads"] == 0
-    with Dispatcher([_act(timeout=0.3, grace=20), reward(careless_modules.look)], workers=1) as dispatcher:
+    with Dispatcher([_act(timeout=2.0, grace=40), reward(careless_modules.look)], workers=1) as dispatcher:
         result = dispatcher.score(completions=["hang", "a"])
         assert result.extra["look/child_signal_ignored"] == [1.0, 1.0]
         (failure,) = result.failures()

@@ -26,7 +26,7 @@ def threads_go_on() -> Iterator[None]:
 
 def _until(dispatcher: Dispatcher, enough: Callable[[Dump], bool], timeout: float = 1.0) -> Dump:
     """The first dump that shows what is awaited."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 50  # functions wait for a minute
     while True:
         dump = dispatcher.dump(timeout)
         if enough(dump):
@@ -89,10 +89,15 @@ def test_a_dump_disturbs_nothing() -> None:
 def test_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: str) -> None:
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=2) as dispatcher:
         pending = dispatcher.submit(completions=[text, "sleep:60"])
-        dump = _until(dispatcher, lambda dump: len(dump) == 2 and why in str(dump) and "in _rest" in str(dump))
+
+        def enough(dump: Dump) -> bool:
+            return len(dump) == 2 and why in str(dump) and "in _rest" in str(dump)
+
+        _until(dispatcher, enough)
         start = time.monotonic()
-        dump = dispatcher.dump(2.0)
+        dispatcher.dump(2.0)
         assert time.monotonic() - start < 40
+        dump = _until(dispatcher, enough, 2.0)
         calls = _by_sample(dump)
         assert calls[0].stack is None
         assert why in (calls[0].no_stack or "")
@@ -122,7 +127,7 @@ def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
     sees="nothing of guerdon in its files; `timeout` without a stack if it then hangs",
 )
 def test_nothing_is_written_to_files_that_a_function_opened(tmp_path: Path) -> None:
-    function = reward(stuck_functions.stand, timeout=4.0, grace=0.1, max_failure_rate=1.0)
+    function = reward(stuck_functions.stand, timeout=10.0, grace=0.1, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         pending = dispatcher.submit(completions=[f"files:{tmp_path}"])
         _until(dispatcher, lambda dump: (tmp_path / "done").exists())

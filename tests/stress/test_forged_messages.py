@@ -48,8 +48,8 @@ def test_a_forged_message_ends_the_worker(deed: str, reason: str, tmp_path: Path
     sees="`timeout`",
 )
 def test_a_truncated_message_before_a_hang(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=1.0) as scene:
-        expect(scene.commit("send_half_a_message:hang"), Status.TIMEOUT, "of 1 s")
+    with Scene(tmp_path, timeout=3.0) as scene:
+        expect(scene.commit("send_half_a_message:hang"), Status.TIMEOUT, "of 3 s")
 
 
 @pytest.mark.fault(
@@ -72,7 +72,7 @@ def test_a_repeated_result_counts_once(tmp_path: Path) -> None:
     sees="`crashed`, its call only: the shared page does not confirm the end",
 )
 def test_a_repeated_frame_end_ends_the_worker(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=1.0) as scene:
+    with Scene(tmp_path, timeout=3.0) as scene:
         result = scene.score(["give:1", "give:2", "say_done_twice", "give:3"])
         assert result.rewards[[0, 1, 3], 0, 0].tolist() == [1, 2, 3]
         assert result.failures()[0].sample == 2
@@ -98,8 +98,8 @@ def test_a_repeated_frame_end_ends_the_worker(tmp_path: Path) -> None:
     ],
 )
 def test_garbage_in_the_shared_page(what: str, tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=1.0) as scene:
-        expect(scene.commit(f"scribble_over_the_page:{what}"), Status.TIMEOUT, "of 1 s")
+    with Scene(tmp_path, timeout=3.0) as scene:
+        expect(scene.commit(f"scribble_over_the_page:{what}"), Status.TIMEOUT, "of 3 s")
 
 
 @pytest.mark.fault(
@@ -127,8 +127,8 @@ def _pages_are_sealed() -> bool:
 
 @pytest.mark.fault("a worker sends messages without end", sees="`timeout`, in time")
 def test_endless_messages_end_in_a_timeout(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=1.0) as scene:
-        expect(scene.commit("talk_without_end"), Status.TIMEOUT, "of 1 s")
+    with Scene(tmp_path, timeout=3.0) as scene:
+        expect(scene.commit("talk_without_end"), Status.TIMEOUT, "of 3 s")
 
 
 @pytest.mark.fault(
@@ -136,7 +136,7 @@ def test_endless_messages_end_in_a_timeout(tmp_path: Path) -> None:
     sees="some value or failure for these calls; the worker is replaced",
 )
 def test_a_worker_that_goes_to_and_fro_is_replaced(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=1.0) as scene:
+    with Scene(tmp_path, timeout=3.0) as scene:
         scene.score(["give:1", "go_to_and_fro", "give:2", "give:3"] * 2)
         wait_for(lambda: scene.dispatcher.stats()["worker_restarts"], "the liar was replaced")
         scene.expect_whole()

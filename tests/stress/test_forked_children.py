@@ -48,6 +48,6 @@ dispatcher.close()
 )
 def test_children_forked_while_threads_wait_score(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["0"] * 40

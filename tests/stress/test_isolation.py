@@ -6,6 +6,7 @@ import pytest
 
 from guerdon import Dispatcher, StatefulReward, Status, reward
 from tests.stress import limited_functions
+from tests.stress.harness import wait_for
 
 
 @pytest.mark.fault(
@@ -17,9 +18,9 @@ def test_calls_share_nothing_and_fail_alone() -> None:
     wrong = {7: ("hang", Status.TIMEOUT), 23: ("die", Status.CRASHED), 40: ("raise", Status.ERROR)}
     for index, (text, _) in wrong.items():
         texts[index] = text
-    function = reward(limited_functions.leaking, isolation="call", timeout=0.5, grace=0.2)
+    function = reward(limited_functions.leaking, isolation="call", timeout=3.0, grace=0.2)
     with Dispatcher(
-        [function, reward(limited_functions.leaking, name="shared", timeout=0.5, grace=0.2)], workers=2
+        [function, reward(limited_functions.leaking, name="shared", timeout=3.0, grace=0.2)], workers=2
     ) as dispatcher:
         result = dispatcher.score(completions=texts, num_generations=4)
         pids = [pid for pid in result.extra["leaking/pid"] if pid is not None]
@@ -30,7 +31,13 @@ def test_calls_share_nothing_and_fail_alone() -> None:
             index: status for index, (_, status) in wrong.items()
         }
         assert result.rewards.reshape(60, 2)[kept, 1].max() > 1
-        assert len(dispatcher.worker_pids()) >= 2
+
+        def all_are_back() -> bool:
+            if len(dispatcher.worker_pids()) < 2:  # they start as work comes
+                dispatcher.score(completions=["fine"] * 60, num_generations=4)
+            return len(dispatcher.worker_pids()) >= 2
+
+        wait_for(all_are_back, "as many workers as before")
 
 
 class Once(StatefulReward):

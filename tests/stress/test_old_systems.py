@@ -42,7 +42,7 @@ import os
 {before}
 from guerdon import Dispatcher, reward
 from tests.stress import faulty_functions
-with Dispatcher([reward(faulty_functions.act, timeout=1, grace=0.2, max_failure_rate=1)], workers=2) as dispatcher:
+with Dispatcher([reward(faulty_functions.act, timeout=3, grace=0.2, max_failure_rate=1)], workers=2) as dispatcher:
     texts = ["give:1", "give:2", "hang", "give:3"]
     result = dispatcher.score(completions=texts, notes=[{notes!r}] * 4, num_generations=1)
     print(result.rewards.ravel().tolist(), [failure.status.name for failure in result.failures()])
@@ -55,7 +55,7 @@ def _score(notes: Path, before: str = "", **variables: str) -> str:
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

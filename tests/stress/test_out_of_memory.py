@@ -82,7 +82,7 @@ def test_row_31_workers_die_before_the_trainer(tmp_path: Path) -> None:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=250,
             check=False,
         )
     assert ended.returncode == 0, (ended.returncode, ended.stderr)

@@ -62,7 +62,7 @@ def test_a_deadlock_at_exit_keeps_nothing(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         expect(scene.commit("deadlock_at_exit"), Status.ERROR, "SystemExit: 3")
         start = time.monotonic()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 40
 
 
 @pytest.mark.fault(
@@ -73,7 +73,7 @@ def test_endless_threads_keep_nothing(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         assert scene.commit("start_endless_threads") is None
         start = time.monotonic()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 40
 
 
 @pytest.mark.fault("a function calls `sys.exit` in a thread", sees="its value: only the thread ends")

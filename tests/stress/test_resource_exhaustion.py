@@ -29,6 +29,15 @@ def score(dispatcher, texts):
 def made(**options):
     return Dispatcher([reward(faulty_functions.act, timeout=10, max_failure_rate=1.0, **options)], workers=2)
 
+def limit_processes(most):
+    # Of this trainer and all below it; one may end as we come to it.
+    import psutil
+    for pid in [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]:
+        try:
+            resource.prlimit(pid, resource.RLIMIT_NPROC, most)
+        except ProcessLookupError:
+            continue
+
 def tell(**what):
     print(json.dumps(what))
 
@@ -46,7 +55,7 @@ def run(script: str, notes: Path, *prefix: str, **environment: str) -> dict[str,
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=110,
+        timeout=250,
         check=False,
         env={**os.environ, **environment},
     )
@@ -71,14 +80,14 @@ with made() as dispatcher:
     _, starved = score(dispatcher, ["signal_itself:9", *GOOD])
     took = time.monotonic() - start
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 100
     while (again := score(dispatcher, GOOD)[1]) and time.monotonic() < deadline:
         time.sleep(0.1)
     tell(starved=starved, took=took, again=again)
 """,
         tmp_path,
     )
-    assert report["took"] < 25
+    assert report["took"] < 60
     assert report["again"] == []
     assert set(report["starved"]) <= {
         "no worker process could be started: Too many open files (os error 24)",
@@ -103,14 +112,12 @@ def test_no_processes_for_workers(tmp_path: Path) -> None:
 with made() as dispatcher:
     score(dispatcher, GOOD)
     before = resource.getrlimit(resource.RLIMIT_NPROC)
-    for pid in [os.getpid(), *__import__("psutil").Process().children(recursive=True)]:
-        resource.prlimit(getattr(pid, "pid", pid), resource.RLIMIT_NPROC, (1, before[1]))
+    limit_processes((1, before[1]))
     start = time.monotonic()
     _, starved = score(dispatcher, ["signal_itself:9", *GOOD])
     took = time.monotonic() - start
-    for pid in [os.getpid(), *__import__("psutil").Process().children(recursive=True)]:
-        resource.prlimit(getattr(pid, "pid", pid), resource.RLIMIT_NPROC, before)
-    deadline = time.monotonic() + 40
+    limit_processes(before)
+    deadline = time.monotonic() + 100
     while (again := score(dispatcher, GOOD)[1]) and time.monotonic() < deadline:
         time.sleep(0.1)
     tell(starved=starved, took=took, again=again)
@@ -121,7 +128,7 @@ with made() as dispatcher:
         "--clear-groups",
         *may,
     )
-    assert report["took"] < 25
+    assert report["took"] < 60
     assert report["again"] == []
     assert set(report["starved"]) <= {
         "no worker process could be started: Resource temporarily unavailable (os error 11)",
@@ -164,7 +171,7 @@ warm.close()
         "--inh-caps=+dac_override,+dac_read_search",
         "--ambient-caps=+dac_override,+dac_read_search",
     )
-    assert report["took"] < 25
+    assert report["took"] < 60
     assert report["starved"]
     assert all("emporarily unavailable" in reason or "can't start new thread" in reason for reason in report["starved"])
 

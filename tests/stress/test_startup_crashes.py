@@ -46,7 +46,7 @@ def test_a_lost_loader_is_replaced_and_waited_for() -> None:
             os.kill(_loader(), signal.SIGKILL)
         dispatcher.score(completions=TEXTS)
         (stem,) = tree(os.getpid()).stem
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while zombies := [
             p for p in psutil.Process(stem).children(recursive=True) if p.status() == psutil.STATUS_ZOMBIE
         ]:

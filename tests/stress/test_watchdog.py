@@ -10,20 +10,25 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from guerdon import Dispatcher, Limit, judge, reward
 from guerdon.errors import GuerdonWarning, RegistrationError
+from tests.stress.harness import wait_for
 
 AFTER = 0.6
 
 
 def hang(completion: str) -> float:
-    time.sleep(float(completion))
+    """Until something is written to the pipe that the text names, if it names one."""
+    if completion:
+        Path(completion).read_text()
     return 1.0
 
 
@@ -58,47 +63,61 @@ def test_it_is_an_option_like_others() -> None:
     sees="a warning with its stack, again when the stall has doubled",
 )
 @pytest.mark.parametrize("lane", ["process", "thread"])
-def test_a_call_that_hangs_is_reported_with_its_stack(lane: str) -> None:
+def test_a_call_that_hangs_is_reported_with_its_stack(lane: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with Dispatcher([reward(hang, lane=lane, timeout=600)], watchdog=AFTER, workers=1) as dispatcher:  # type: ignore[call-overload]
-            dispatcher.score(completions=["0"])  # the worker starts
+            dispatcher.score(completions=[""])  # the worker starts
             caught.clear()
-            dispatcher.score(completions=["3", "0"])
-        # The stall of three seconds is reported at 0.6, 1.2 and 2.4 s.
+            pending = dispatcher.submit(completions=[str(pipe), ""])
+            wait_for(lambda: len(reports(caught)) >= 3, "three reports")
+            pipe.write_text("1")
+            assert pending.result().rewards.ravel().tolist() == [1.0, 1.0]
         found = reports(caught)
-        assert 2 <= len(found) <= 3, found
-        assert "no call had ended for" in found[0]
+        stalls = [float(re.findall(r"no call had ended for ([\d.]+) s", text)[0]) for text in found]
+        assert stalls[0] >= AFTER
+        assert all(later >= 1.99 * earlier for earlier, later in pairwise(stalls)), stalls
         assert "(watchdog=0.6)" in found[0]
         assert "'hang' 600 s" in found[0]
-        assert "time.sleep(float(completion))" in found[0]
+        assert any("Path(completion).read_text()" in text for text in found), found
         assert all(issubclass(one.category, GuerdonWarning) for one in caught)
 
 
 def test_beside_a_journal_there_is_a_file_too(tmp_path: Path) -> None:
+    pipe, folder = tmp_path / "pipe", tmp_path / "journal"
+    os.mkfifo(pipe)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         stuck = reward(hang, lane="thread", timeout=600)
-        with Dispatcher([stuck], watchdog=AFTER, journal=str(tmp_path)) as dispatcher:
-            dispatcher.score(completions=["0.9"])
-    assert len(reports(caught)) == 1
-    (file,) = tmp_path.glob(f"watchdog-r0-{os.getpid()}.txt")
-    assert "time.sleep(float(completion))" in file.read_text()
+        with Dispatcher([stuck], watchdog=AFTER, journal=str(folder)) as dispatcher:
+            pending = dispatcher.submit(completions=[str(pipe)])
+            wait_for(lambda: reports(caught), "a report")
+            pipe.write_text("1")
+            pending.result()
+    (file,) = folder.glob(f"watchdog-r0-{os.getpid()}.txt")
+    assert "Path(completion).read_text()" in file.read_text()
+    assert file.read_text().count("watchdog: no call had ended for") == len(reports(caught))
 
 
 def test_an_async_call_that_hangs_is_reported() -> None:
+    released = threading.Event()
+
     async def waits(completion: str) -> float:
         import asyncio
 
-        await asyncio.sleep(float(completion))
+        await asyncio.to_thread(released.wait, 100)
         return 1.0
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with Dispatcher([reward(waits, timeout=600)], watchdog=AFTER) as dispatcher:
-            dispatcher.score(completions=["1.1"])
-    assert len(reports(caught)) == 1
-    assert "await asyncio.sleep(float(completion))" in reports(caught)[0]
+            pending = dispatcher.submit(completions=["a"])
+            wait_for(lambda: reports(caught), "a report")
+            released.set()
+            pending.result()
+    assert "await asyncio.to_thread(released.wait, 100)" in reports(caught)[0]
 
 
 @pytest.mark.fault(
@@ -110,25 +129,29 @@ def test_a_dead_judge_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
         silent.bind(("127.0.0.1", 0))
         silent.listen(8)
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
-        helpful = judge(base_url=address, model="m", prompt="{completion}", name="helpful", timeout=1.5, retries=0)
+        helpful = judge(base_url=address, model="m", prompt="{completion}", name="helpful", timeout=600, retries=0)
         with Dispatcher([helpful], watchdog=AFTER, max_failure_rate=1.0) as dispatcher:
-            dispatcher.score(completions=["secret text"])
+            pending = dispatcher.submit(completions=["secret text"])
+            wait_for(lambda: any("127.0.0.1" in text for text in reports(caught)), "a report with the server")
+            pending.cancel()
     found = reports(caught)
-    assert found
-    assert "'helpful'" in found[0]
-    assert "127.0.0.1" in found[0]
-    assert "secret text" not in found[0]
+    assert any("'helpful'" in text and "127.0.0.1" in text for text in found)
+    assert not any("secret text" in text for text in found)
 
 
 def test_slow_calls_idle_times_and_limits_are_no_stall() -> None:
+    def brief(completion: str) -> float:
+        return 1.0
+
+    after = 1.5
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        slow = reward(hang, lane="thread", name="slow", limit=Limit(rpm=40))
-        with Dispatcher([slow], watchdog=AFTER) as dispatcher:
-            time.sleep(2 * AFTER)
-            # Two a burst at most, then one each 1.5 s: far apart, but nothing runs meanwhile.
-            dispatcher.score(completions=["0.01"] * 3)
-            time.sleep(2 * AFTER)
+        slow = reward(brief, lane="thread", name="slow", limit=Limit(rpm=30))
+        with Dispatcher([slow], watchdog=after) as dispatcher:
+            time.sleep(1.3 * after)
+            # Two a burst at most, then one each 2 s: far apart, but nothing runs meanwhile.
+            dispatcher.score(completions=["a"] * 3)
+            time.sleep(1.3 * after)
     assert reports(caught) == []
 
 
@@ -152,7 +175,7 @@ def test_a_held_interpreter_lock_is_reported_without_python(tmp_path: Path) -> N
             print(dispatcher.score(completions=["very secret"]).rewards.tolist())
         """,
     )
-    out, err = trainer.communicate(timeout=120)
+    out, err = trainer.communicate(timeout=250)
     assert trainer.returncode == 0, err
     assert "[[[1.0]]]" in out
     assert "did not answer for 0.5 s" in err
@@ -187,7 +210,7 @@ def test_a_stopped_process_does_not_cry(tmp_path: Path) -> None:
         time.sleep(1.5)
         trainer.send_signal(signal.SIGCONT)
         time.sleep(0.05)
-    out, err = trainer.communicate(timeout=120)
+    out, err = trainer.communicate(timeout=250)
     assert "[[[1.0]]]" in out
     assert "watchdog" not in err
 
@@ -200,48 +223,62 @@ def test_a_forked_child_neither_reports_nor_disturbs(tmp_path: Path) -> None:
     trainer = run_script(
         tmp_path,
         """
-        import os, time, warnings
+        import os, sys, threading, time, warnings
         import guerdon
 
         warnings.filterwarnings("ignore", category=DeprecationWarning)
+        released, seen = threading.Event(), []
 
         @guerdon.reward(lane="thread", timeout=600)
         def brief(completion: str) -> float:
-            time.sleep(float(completion))
+            assert released.wait(100)
             return 1.0
 
+        # Lets the call go on once it was reported twice.
+        def showwarning(message, *_):
+            if "no call had ended" in str(message):
+                seen.append(os.getpid())
+                if len(seen) == 2:
+                    released.set()
+
+        warnings.showwarning = showwarning
         with guerdon.Dispatcher([brief], watchdog=0.4) as dispatcher:
-            pending = dispatcher.submit(completions=["2.0"])
-            time.sleep(0.2)
+            pending = dispatcher.submit(completions=["a"])
             child = os.fork()
             if child == 0:
-                time.sleep(1.5)  # the call is in flight in the parent alone
-                with guerdon.Dispatcher([brief], watchdog=0.4) as own:
-                    own.score(completions=["0.7"])
-                os._exit(0)
+                code = 1
+                try:
+                    seen.clear()
+                    released.clear()
+                    time.sleep(1.5)  # the call is in flight in the parent alone
+                    assert seen == [], seen
+                    with guerdon.Dispatcher([brief], watchdog=0.4) as own:
+                        own.score(completions=["b"])
+                    assert len(seen) >= 2 and set(seen) == {os.getpid()}, seen
+                    code = 0
+                finally:
+                    sys.excepthook(*sys.exc_info()) if code else None
+                    os._exit(code)
             pending.result()
+            assert len(seen) >= 2, seen
             assert os.waitpid(child, 0)[1] == 0
         """,
     )
-    _, err = trainer.communicate(timeout=120)
+    _, err = trainer.communicate(timeout=250)
     assert trainer.returncode == 0, err
-    parent = [float(found) for found in re.findall(r"no call had ended for ([\d.]+) s", err)]
-    # At 0.4, 0.8 and 1.6 s in the parent; once in the child's own engine.
-    assert 2 <= len(parent) <= 4, err
 
 
 def test_a_dispatcher_that_is_gone_ends_its_watchdog() -> None:
-    def count() -> int:
-        found = 0
+    def ours() -> set[str]:
+        found = set()
         for task in Path("/proc/self/task").iterdir():
             with contextlib.suppress(OSError):  # it ends as we look
-                found += "guerdon" in (task / "comm").read_text()
+                if "guerdon" in (task / "comm").read_text():
+                    found.add(task.name)
         return found
 
+    before = ours()  # of other tests' dispatchers
     for _ in range(5):
         with Dispatcher([reward(hang, lane="thread")], watchdog=60) as dispatcher:
-            dispatcher.score(completions=["0"])
-    end = time.monotonic() + 20
-    while count() > 4 and time.monotonic() < end:
-        time.sleep(0.1)
-    assert count() <= 4
+            dispatcher.score(completions=[""])
+    wait_for(lambda: len(ours() - before) <= 4, "its threads end")

@@ -67,9 +67,9 @@ def test_a_function_that_kills_its_parent(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("which", ["stem", "loader"])
 def test_a_stopped_zygote_is_continued(which: str, tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=1.0) as scene:
+    with Scene(tmp_path, timeout=3.0) as scene:
         scene.zygotes()[which == "loader"].suspend()
-        expect(scene.commit("swallow_everything"), Status.TIMEOUT, "of 1 s")
+        expect(scene.commit("swallow_everything"), Status.TIMEOUT, "of 3 s")
         expect(scene.commit("signal_itself:9"), Status.CRASHED, "SIGKILL")
 
 
@@ -97,7 +97,7 @@ def test_close_does_not_wait_for_a_stopped_zygote(which: str, tmp_path: Path) ->
         assert scene.commit("daemonise") is None
         scene.zygotes()[which == "loader"].suspend()
         start = time.monotonic()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 40
     wait_for(lambda: gone(scene.pids()), "the daemon ends")
 
 
