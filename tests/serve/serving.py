@@ -147,6 +147,17 @@ def serving(
             process.stderr.close()
 
 
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """The files of a certificate for 127.0.0.1 and of its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    made_by = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    options = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    made = subprocess.run([*made_by.split(), *options, *files], capture_output=True)
+    assert made.returncode == 0, made.stderr
+    return certificate, key
+
+
 def until(true: Any, patience: float = 60.0) -> None:
     """Waits until `true()` is."""
     deadline = time.monotonic() + patience

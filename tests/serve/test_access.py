@@ -16,7 +16,7 @@ import pytest
 
 from guerdon import Dispatcher, http_reward
 from guerdon.errors import RegistrationError
-from tests.serve.serving import REWARDS, Served, serving
+from tests.serve.serving import REWARDS, Served, make_certificate, serving
 
 TOKEN = "not-a-real-token-0123456789"
 OTHER = "another-one.of-them_0123456789"
@@ -159,12 +159,7 @@ def test_an_open_port_with_a_token(tmp_path: Path) -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made_by = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    options = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    made = subprocess.run([*made_by.split(), *options, *files], capture_output=True)
-    assert made.returncode == 0, made.stderr
+    certificate, key = make_certificate(tmp_path)
     with serving(tmp_path, "--tls-cert", certificate, "--tls-key", key) as one:
         assert one.scheme == "https"
         context = ssl.create_default_context(cafile=str(certificate))

@@ -186,7 +186,14 @@ def test_slime_gets_no_number_for_a_failure(served: Served, response: str, tries
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"response": 4}, {"response": "a", "prompt": 4}, {"response": "a", "num_generations": 2}]
+    "body",
+    [
+        {},
+        {"response": 4},
+        {"response": "a", "prompt": 4},
+        {"response": "a", "num_generations": 2},
+        {"response": "a", "completion": "b"},
+    ],
 )
 def test_slime_with_wrong_fields(served: Served, body: dict[str, Any]) -> None:
     assert served.post("/slime", body).status == 400
@@ -230,7 +237,28 @@ def test_nemo_gym_gets_a_mask_for_a_failure(served: Served, text: str, reason: s
         {"responses_create_params": {"input": "p"}, "response": {"output": "text"}},
         {"responses_create_params": {"input": "p"}, "response": {"output": [4]}},
         {"responses_create_params": {"input": "p"}, "response": {"output": []}, "instance_config": 4},
+        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": 4}]}},
+        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": ["a"]}]}},
+        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": [{"text": 4}]}]}},
+        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": "a", "role": {}}]}},
+        {"responses_create_params": {"input": "p"}, "response": {"output": [{"content": "a", "type": 4}]}},
+        {"responses_create_params": {"input": [{"content": {}}]}, "response": {"output": []}},
     ],
 )
 def test_nemo_gym_with_wrong_fields(served: Served, body: dict[str, Any]) -> None:
     assert served.post("/verify", body).status == 400
+
+
+@pytest.mark.fault(
+    "a request to /slime or /verify has a column called `completions`, or `prompts`",
+    sees="400, whatever its size: it is never scored in place of the response",
+)
+@pytest.mark.parametrize("size", [10, 300_000], ids=["small", "big"])
+@pytest.mark.parametrize("name", ["completions", "prompts"])
+def test_a_column_never_stands_for_the_completion(served: Served, name: str, size: int) -> None:
+    text = "x" * size
+    row = {"responses_create_params": {"input": "p"}, "response": {"output": [message(text)]}}
+    for path, body in (("/slime", {"prompt": "p", "response": text}), ("/verify", row)):
+        assert served.post(path + "?function=length", body).status == 200
+        answer = served.post(path + "?function=length", {**body, name: "y"})
+        assert (answer.status, answer.json) == (400, {"error": f"{name!r} can't be a column of a request."})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,16 @@ def test_an_unknown_function_is_refused(served: Served) -> None:
     assert "it has correct, length" in answer.json["error"]
 
 
+@pytest.mark.parametrize("path", ["/score", "/openrlhf", "/slime", "/verify"])
+def test_an_unknown_option_in_the_address_is_refused(served: Served, path: str) -> None:
+    output = {"responses_create_params": {"input": "q"}, "response": {"output": []}}
+    body = {"/verify": output, "/slime": {"response": "a"}, "/openrlhf": {"query": ["a"]}}.get(path, {"text": "a"})
+    answer = served.post(path + "?functoin=correct", body)
+    assert answer.status == 400, "the total would be another reward than was asked for"
+    assert "'functoin' in the address" in answer.json["error"]
+    assert "knows function" in answer.json["error"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/score", 405), ("PUT", "/slime", 405), ("POST", "/nowhere", 404), ("DELETE", "/health", 405)],
@@ -112,6 +123,14 @@ def test_wrong_methods_and_paths(served: Served, method: str, path: str, status:
 
 def test_a_form_is_refused(served: Served) -> None:
     assert served.post("/score", raw=b'{"completion": "a"}', Content_Type="text/plain").status == 415
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip"])
+def test_a_coded_body_is_refused(served: Served, coding: str) -> None:
+    answer = served.post("/score", raw=gzip.compress(b'{"completion": "a"}'), Content_Encoding=coding)
+    assert answer.status == 415
+    assert f"({coding}): send the JSON as it is" in answer.json["error"]
+    assert served.post("/score", raw=b'{"text": "a"}', Content_Encoding="identity").status == 200
 
 
 def test_groups(tmp_path: Path) -> None:

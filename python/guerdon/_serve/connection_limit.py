@@ -22,6 +22,8 @@ _OF_A_WORKER: Final = 4
 _SPARE: Final = 64  # journals, connections to judges
 _MOST_REFUSED: Final = 32  # that are told so just now; others are closed at once
 _FEWEST: Final = 4
+_SHARE_WITHOUT_TLS: Final = 8
+_MOST_WITHOUT_TLS: Final = 512
 _WITHOUT_LIMIT: Final = 1 << 20
 _LINGER_S: Final = 1.0
 _REFUSAL: Final = (
@@ -38,14 +40,16 @@ class ConnectionLimit:
 
     Attributes:
         most: Open at once.
+        most_without_tls: Of a server with TLS: those beside them that have none yet.
         refused: Open still, to be told so.
     """
 
     def __init__(self) -> None:
         self.most = _WITHOUT_LIMIT
+        self.most_without_tls = 0
         self.refused = 0
 
-    def measure(self, workers: int) -> None:
+    def measure(self, workers: int, *, tls: bool) -> None:
         """Raises the soft limit of descriptors to the hard one, and counts what is left.
 
         Workers that run already keep the limit that they began with.
@@ -57,7 +61,9 @@ class ConnectionLimit:
             soft = wanted
         used = len(os.listdir("/proc/self/fd"))
         left = soft - used - ACCEPTED_AT_ONCE - _SPARE - _OF_A_WORKER * workers
-        self.most = max((left - _MOST_REFUSED) // _OF_ONE, _FEWEST)
+        if tls:
+            self.most_without_tls = min(max(left // _SHARE_WITHOUT_TLS, _FEWEST), _MOST_WITHOUT_TLS)
+        self.most = max((left - self.most_without_tls - _MOST_REFUSED) // _OF_ONE, _FEWEST)
 
     def protocol(self, **options: Any) -> asyncio.Protocol:
         """What uvicorn makes a connection of."""

@@ -97,6 +97,10 @@ class ProtocolEndpoint:
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
         if kind.partition(b";")[0].strip().lower() != b"application/json":
             raise RequestError(415, "send JSON, with `Content-Type: application/json`.")
+        coding = next((value for name, value in scope["headers"] if name == b"content-encoding"), b"identity")
+        if coding.strip().lower() not in (b"identity", b""):
+            # Some KB of it could be GB of JSON.
+            raise RequestError(415, f"the body is coded ({coding.decode('latin-1'):.40}): send the JSON as it is.")
         settings = self._settings
         return await read_body(
             receive, scope["headers"], held, self._drain, most=settings.max_body_bytes, timeout=settings.body_timeout
@@ -126,6 +130,12 @@ class ProtocolEndpoint:
         return await run(size, self._write, fields, request, outcomes)
 
     def _read(self, body: bytearray, query: QueryParams) -> tuple[dict[str, Any], Request]:
+        for name in query:
+            if name not in self._protocol.options:
+                raise RequestError(
+                    400,
+                    f"{name!a:.80} in the address: {self._protocol.path} knows {', '.join(self._protocol.options)}.",
+                )
         fields = read_json(body)
         return fields, self._protocol.read(fields, query)
 

@@ -69,8 +69,12 @@ def group_size(fields: Mapping[str, Any], query: Mapping[str, str]) -> int | Non
     return size
 
 
-def refuse_reserved(fields: Mapping[str, Any]) -> None:
-    """Raises `RequestError` (400) for names that only a trainer's process can give."""
+def refuse_reserved(fields: Mapping[str, Any], *names: str) -> None:
+    """Refuses fields that can't be columns: objects of a trainer's process, and `names`.
+
+    Raises:
+        RequestError: 400, there is one.
+    """
     for name in fields:
-        if name in RESERVED:
+        if name in RESERVED or name in names:
             raise RequestError(400, f"{name!r} can't be a column of a request.")

@@ -27,6 +27,7 @@ from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ServerOptionError
 from guerdon._serve.permits import Permits
 from guerdon._serve.settings import BACKLOG, ServerSettings
+from guerdon._serve.tls_connections import TlsConnections
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -59,14 +60,21 @@ class RewardServer(uvicorn.Server):
         counters = Counters(permits)
         self._timeouts = ConnectionTimeouts(settings.idle_timeout, settings.body_timeout, counters.count_unread)
         self._limit = ConnectionLimit()
+        self._tls: TlsConnections | None = None
         app = make_app(dispatcher, settings, self._drain, permits, counters)
         super().__init__(_config(app, settings, self._limit.protocol))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await self._dispatcher._engine.astart(self._dispatcher)
-        self._limit.measure(self._dispatcher.workers)
-        await super().startup(sockets)
+        context = self.config.ssl
+        self._limit.measure(self._dispatcher.workers, tls=context is not None)
+        if context is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            self._tls = TlsConnections(context, self._protocol, self._limit.most_without_tls)
+            self._tls.start(sockets or ())
         for one in sockets or ():
             one.listen(BACKLOG)  # uvicorn's `backlog` is how many are accepted in a turn, too
         self._started()
@@ -76,6 +84,12 @@ class RewardServer(uvicorn.Server):
                 self._limit.most,
             )
 
+    def _protocol(self) -> asyncio.Protocol:
+        """What uvicorn makes of a connection that it accepts itself."""
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return made
+
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_A_LOOK == 0:
             self._timeouts.look(self.server_state.connections, time.monotonic())
@@ -83,6 +97,8 @@ class RewardServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._drain.begin()
+        if self._tls is not None:
+            await self._tls.stop()
         timer = asyncio.get_running_loop().call_later(self._settings.drain_timeout, self._expire)
         try:
             await super().shutdown(sockets)

@@ -29,7 +29,7 @@ def _read(fields: Mapping[str, Any], query: Mapping[str, str]) -> Request:
     if not isinstance(fields.get("instance_config") or {}, dict):
         raise RequestError(400, "'instance_config' has to be an object.")
     columns = {name: [value] for name, value in fields.items() if name not in _OWN}
-    refuse_reserved(columns)
+    refuse_reserved(columns, "completions", "prompts")
     columns["responses_create_params"] = [parameters]
     columns["response"] = [response]
     prompt = prompt_of(parameters)

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from guerdon._serve.errors import RequestError
-from guerdon._serve.fields import group_size, list_of
+from guerdon._serve.fields import GROUP_SIZE, group_size, list_of
 from guerdon._serve.protocols.protocol import ClientProtocol, rewards_or_refuse
 from guerdon._serve.samples import Outcome, Request
 
@@ -82,4 +82,4 @@ def _write(fields: Mapping[str, Any], request: Request, outcomes: Sequence[Outco
     return {"rewards": rewards, "scores": rewards, "extra_logs": {}}
 
 
-OPENRLHF = ClientProtocol("/openrlhf", _read, _write)
+OPENRLHF = ClientProtocol("/openrlhf", _read, _write, options=("function", *GROUP_SIZE, "prompt", "eos_token"))

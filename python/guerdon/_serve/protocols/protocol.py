@@ -31,12 +31,15 @@ class ClientProtocol:
         read: Raises `RequestError` for what it can't read.
         write: Raises `RequestError` for what it has no word for.
         takes_groups: A request can have the samples of whole groups.
+        options: What can stand in the address. Others are refused: `?functoin=` would else be
+            answered by another reward than was asked for.
     """
 
     path: str
     read: Reader
     write: Writer
     takes_groups: bool = True
+    options: tuple[str, ...] = ("function",)
 
 
 def rewards_or_refuse(outcomes: Sequence[Outcome]) -> list[float]:

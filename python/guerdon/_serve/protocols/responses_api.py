@@ -38,27 +38,38 @@ def completion_of(response: Mapping[str, Any], *, as_text: bool) -> object:
 def _messages(items: object, where: str) -> list[dict[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise RequestError(400, f"'{where}' has to be a list of items.")
-    made = (_message(item) for item in items)
+    made = (_message(item, f"{where}[{place}]") for place, item in enumerate(items))
     return [message for message in made if message is not None]
 
 
-def _message(item: dict[str, Any]) -> dict[str, Any] | None:
+def _message(item: dict[str, Any], where: str) -> dict[str, Any] | None:
     """None for what is no part of the conversation, such as reasoning."""
     kind = item.get("type", "message")
     if kind == "message":
-        return {"role": str(item.get("role", "assistant")), "content": _text(item.get("content"))}
+        role = item.get("role", "assistant")
+        if not isinstance(role, str):
+            raise RequestError(400, f"'{where}.role' has to be a text.")
+        return {"role": role, "content": _text(item.get("content"), f"{where}.content")}
     if kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
         call = {"id": item.get("call_id"), "type": "function", "function": function}
         return {"role": "assistant", "content": "", "tool_calls": [call]}
     if kind == "function_call_output":
-        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": _text(item.get("output"))}
+        content = _text(item.get("output"), f"{where}.output")
+        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
+    if not isinstance(kind, str):
+        raise RequestError(400, f"'{where}.type' has to be a text.")
     return None
 
 
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return "".join(text for text in texts if isinstance(text, str))
+def _text(content: object, where: str) -> str:
+    """The text of a content; a refusal or an image has none. What can't be read is refused, as an
+    empty text would get a reward that nobody's completion has.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        texts = [part.get("text") for part in content]
+        if all(text is None or isinstance(text, str) for text in texts):
+            return "".join(text or "" for text in texts)
+    raise RequestError(400, f"'{where}' has to be a text or a list of parts, each with its 'text'.")

@@ -68,4 +68,4 @@ def _write(fields: Mapping[str, Any], request: Request, outcomes: Sequence[Outco
     }
 
 
-SCORE = ClientProtocol("/score", _read, _write)
+SCORE = ClientProtocol("/score", _read, _write, options=("function", *GROUP_SIZE))

@@ -1,14 +1,17 @@
 //! Bytes that no driver or agent of ours sends: an error, never a panic, and nothing that stays.
 
+use std::cell::Cell as Counter;
+use std::panic;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
-use guerdon_core::function::Shape;
+use guerdon_core::function::{Function, Shape};
 use guerdon_core::outcome::{Cell, Status};
-use guerdon_remote::{Agent, AgentConfig, AgentStats};
+use guerdon_remote::{Agent, AgentConfig, AgentStats, Link};
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, function, paused};
 use proptest::prelude::*;
-use std::sync::Arc;
 
 use crate::rig::{DIGEST, NodeSpec, Rig};
 
@@ -31,45 +34,121 @@ fn items() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|items| items.concat())
 }
 
+/// Items of any kind about the first frames, their calls and few samples: most are well formed.
+fn near_items() -> impl Strategy<Value = Vec<u8>> {
+    let small = prop_oneof![4 => (0..3_u32).prop_map(u32::to_le_bytes), 1 => any::<[u8; 4]>()];
+    let piece = prop_oneof![
+        6 => small.prop_map(Vec::from),
+        3 => (0..3_u8).prop_map(|byte| vec![byte]),
+        3 => prop_oneof![Just(1.0), Just(f64::NAN), Just(f64::INFINITY)].prop_map(|number: f64| number.to_le_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    let item = (1..16_u8, 0..4_u64, prop::collection::vec(piece, 0..16)).prop_map(|(kind, frame, pieces)| {
+        let body = [frame.to_le_bytes().to_vec(), pieces.concat()].concat();
+        [(body.len() as u32).to_le_bytes().to_vec(), vec![kind], body].concat()
+    });
+    prop::collection::vec(item, 1..6).prop_map(|items| items.concat())
+}
+
+/// Where a message is changed on its way, and to what.
+type Damage = (usize, usize, u8);
+
+/// Changes a message: by its place, a byte, its end, or a piece that comes twice.
+fn damaged(mut message: Vec<u8>, (what, at, byte): Damage) -> Vec<u8> {
+    let at = at % message.len().max(1);
+    match what {
+        0 => message.truncate(at),
+        1 => message.extend_from_within(at..),
+        _ => message.iter_mut().skip(at).take(1).for_each(|old| *old = byte),
+    }
+    message
+}
+
+fn functions() -> Vec<Function> {
+    vec![function("f", Shape::Sample), function("g", Shape::Group)]
+}
+
+/// The greeting of a driver of ours, of this version.
+async fn hello(rig: &Rig) -> (Arc<Link>, Vec<u8>) {
+    let link = rig.lane.add_node("bad").unwrap();
+    let hello = link.next().await.unwrap();
+    (link, hello)
+}
+
+/// What an agent answers it, that has four workers.
+fn ready(hello: &[u8]) -> Vec<u8> {
+    let mut ready = vec![22, 0, 0, 0, 1, hello[5], hello[6], 4, 0, 0, 0];
+    ready.extend([0; 16]);
+    ready
+}
+
+/// Each has its outcome: an answer or a failure, and no reward that is no number.
+fn whole(batch: &Batch, samples: usize) {
+    for (sample, function) in (0..samples).flat_map(|sample| [(sample, 0), (sample, 1)]) {
+        let outcome = batch.cell(sample, function).unwrap().outcome;
+        assert!(outcome.status != Status::Cancelled, "{outcome:?}");
+        assert!(outcome.status != Status::Ok || outcome.value.is_finite(), "{outcome:?}");
+    }
+}
+
+thread_local! {
+    static PANICS: Counter<usize> = const { Counter::new(0) };
+}
+
+/// Runs it with time paused. A task that panics would only be missing: this fails.
+fn without_panic(test: impl Future<Output = ()>) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            before(info);
+        }));
+    });
+    let panics = PANICS.get();
+    paused(test);
+    assert_eq!(PANICS.get(), panics, "something panicked");
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_an_agent_sends_harms_nobody(messages in prop::collection::vec(items(), 1..4)) {
-        paused(async move {
-            let rig = Rig::with(vec![function("f", Shape::Sample)], answers, |config| config.silence = 200 * MS);
-            let bad = rig.lane.add_node("bad").unwrap();
-            let mut ready = vec![22, 0, 0, 0, 1, 2, 0, 4, 0, 0, 0];
-            ready.extend([0; 16]);
-            bad.deliver(ready);
-            let batch = rig.submit(1, 40, 1);
+    fn what_an_agent_sends_harms_nobody(
+        messages in prop::collection::vec(prop_oneof![items(), near_items()], 1..4),
+    ) {
+        without_panic(async move {
+            let rig = Rig::with(functions(), answers, |config| config.silence = 200 * MS);
+            let (bad, hello) = hello(&rig).await;
+            bad.deliver(ready(&hello));
+            let batch = rig.submit(1, 10, 4);
             tokio::time::sleep(MS).await;
+            assert!(bad.next().await.is_some(), "it has frames");
             rig.add("good", NodeSpec::new(1));
             for message in messages {
                 bad.deliver(message);
             }
             assert!(done(&batch).await);
-            for sample in 0..40 {
-                let outcome = batch.cell(sample, 0).unwrap().outcome;
-                assert!(outcome.status != Status::Cancelled, "{outcome:?}");
-            }
+            whole(&batch, 40);
             rig.close().await;
         });
     }
 
     #[test]
-    fn what_a_driver_sends_harms_nobody(messages in prop::collection::vec(items(), 1..6)) {
-        paused(async move {
+    fn what_a_driver_sends_harms_nobody(
+        messages in prop::collection::vec(prop_oneof![items(), near_items()], 1..6),
+    ) {
+        without_panic(async move {
+            let rig = Rig::new(functions(), answers);
+            let (_, hello) = hello(&rig).await;
             let lane = Arc::new(FakeLane::new(Room::default(), answers));
             let config = AgentConfig { digest: DIGEST, slots: 1, stats: Box::new(AgentStats::default) };
-            let functions = vec![function("f", Shape::Sample)];
             let runtime = tokio::runtime::Handle::current();
-            let agent = Agent::start(&runtime, Clock::start(), functions, vec![lane], config);
+            let agent = Agent::start(&runtime, Clock::start(), functions(), vec![lane], config);
             let link = agent.connect("driver");
-            let mut hello = vec![42, 0, 0, 0, 1, 2, 0];
-            hello.extend(DIGEST);
-            hello.extend([0; 8]);
             link.deliver(hello);
+            let answer = link.next().await.unwrap();
+            assert_eq!(answer[4], 1, "it is ready");
             for message in messages {
                 link.deliver(message);
             }
@@ -78,6 +157,28 @@ proptest! {
             tokio::time::sleep(500 * MS).await;
             assert_eq!(agent.frames(), 0);
             agent.close().await;
+            rig.close().await;
+        });
+    }
+
+    #[test]
+    fn a_message_that_is_damaged_on_its_way_harms_nobody(
+        harm in prop::collection::vec(((0..6_usize), (0..40_usize), (0..4_usize, any::<usize>(), any::<u8>())), 1..4),
+    ) {
+        without_panic(async move {
+            let rig = Rig::with(functions(), answers, |config| config.silence = 200 * MS);
+            rig.damage(move |number, message| {
+                let here = harm.iter().filter(|(_, at, _)| *at as u64 == number);
+                here.fold(message, |message, (_, _, how)| damaged(message, *how))
+            });
+            rig.add("one", NodeSpec::new(2));
+            rig.add("other", NodeSpec::new(2));
+            let batches: Vec<_> = (1..4).map(|number| rig.submit(number, 10, 4)).collect();
+            for batch in &batches {
+                assert!(done(batch).await);
+                whole(batch, 40);
+            }
+            rig.close().await;
         });
     }
 }

@@ -57,8 +57,12 @@ pub struct Rig {
     script: Arc<dyn Script>,
     /// Told of each call that a node begins; it may say what becomes of that one.
     pub overrides: Arc<OnceLock<Override>>,
+    damage: Arc<OnceLock<Damage>>,
     nodes: Mutex<BTreeMap<String, NodeRig>>,
 }
+
+/// Changes a message on its way; takes its number, too.
+type Damage = Box<dyn Fn(u64, Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 /// Takes a node's name and what it begins.
 pub type Override = Box<dyn Fn(&str, &Ask) -> Option<Act> + Send + Sync>;
@@ -118,6 +122,7 @@ impl Rig {
             runs_on,
             script,
             overrides: Arc::default(),
+            damage: Arc::default(),
             nodes: Mutex::default(),
         }
     }
@@ -139,6 +144,11 @@ impl Rig {
         self.nodes.lock().insert(name.to_owned(), node);
     }
 
+    /// Messages are changed on their way.
+    pub fn damage(&self, how: impl Fn(u64, Vec<u8>) -> Vec<u8> + Send + Sync + 'static) {
+        assert!(self.damage.set(Box::new(how)).is_ok());
+    }
+
     /// Another driver comes to an agent that this one has.
     pub fn share(&self, name: &str, spec: NodeSpec, with: &Self) {
         let node = {
@@ -158,10 +168,14 @@ impl Rig {
         let (ours, theirs) = (self.lane.add_node(name).unwrap(), agent.connect("driver"));
         let pump = |from: &Arc<Link>, to: &Arc<Link>| {
             let (from, to, bytes, messages) = (from.clone(), to.clone(), self.bytes.clone(), self.messages.clone());
+            let damage = self.damage.clone();
             tokio::spawn(async move {
-                while let Some(message) = from.next().await {
+                while let Some(mut message) = from.next().await {
                     bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
-                    messages.fetch_add(1, Ordering::Relaxed);
+                    let number = messages.fetch_add(1, Ordering::Relaxed);
+                    if let Some(damage) = damage.get() {
+                        message = damage(number, message);
+                    }
                     tokio::time::sleep(spec.delay).await;
                     to.deliver(message);
                 }
