@@ -51,7 +51,14 @@ _RANK_VARIABLES = (
     "PALS_LOCAL_RANKID",
     "SLURM_LOCALID",
 )
-
+# Which launch of a job it is: the same for all ranks of one, whichever launcher set it.
+_OF_ONE_LAUNCH = (
+    ("SLURM_STEP_ID", None),
+    ("SLURM_STEPID", None),  # as older versions call it
+    ("PMIX_NAMESPACE", None),  # Open MPI
+    ("PALS_APID", None),  # HPE PALS
+    ("MASTER_PORT", "TORCHELASTIC_RUN_ID"),  # torchrun, accelerate
+)
 
 RANK_VARIABLES: Final = frozenset((*_RANK_VARIABLES, *(name for name, _ in _RANK_OF_ALL)))
 """By which launchers tell a process its rank."""
@@ -102,6 +109,16 @@ def launch_id(environ: Mapping[str, str] = os.environ) -> str:
     if has_launcher(environ):
         process = next((one for one in _ancestors() if not _is_of_this_rank(one, environ)), os.getppid())
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(_started(process)))}-{process}"
+
+
+def launch_on_host(environ: Mapping[str, str] = os.environ) -> str:
+    """A name of this launch for its ranks on this host: `launch_id`, and the step or the launcher
+    where that is no more than Slurm's job, which may run several on a host at a time."""
+    known = launch_id(environ)
+    if known != environ.get("SLURM_JOB_ID"):
+        return known
+    set_by = [name for name, other in _OF_ONE_LAUNCH if name in environ and (other is None or other in environ)]
+    return " ".join((known, *(f"{name}={environ[name]}" for name in set_by)))
 
 
 def ranks_on_host(environ: Mapping[str, str] = os.environ) -> int:

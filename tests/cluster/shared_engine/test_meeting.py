@@ -38,6 +38,31 @@ def test_ranks_of_a_launch_with_the_same_functions_meet(environ: dict[str, str])
     assert first.lock.parent == Path(environ["XDG_RUNTIME_DIR"]) / "guerdon"
 
 
+@pytest.mark.parametrize(
+    "which",
+    [
+        {"SLURM_STEP_ID": "2", "SLURM_STEPID": "2"},
+        {"SLURM_STEPID": "2"},
+        {"PMIX_NAMESPACE": "prterun-host-1234@1"},
+        {"PALS_APID": "0b5c"},
+        {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29501"},
+    ],
+    ids=["step", "step of an older Slurm", "mpirun", "pals", "torchrun"],
+)
+def test_launches_of_one_slurm_job_do_not_meet(environ: dict[str, str], which: dict[str, str]) -> None:
+    def meeting(**more: str) -> Meeting:
+        return meeting_of(b"functions", ["f"], {"XDG_RUNTIME_DIR": environ["XDG_RUNTIME_DIR"], **more})
+
+    job = {"SLURM_JOB_ID": "17", "SLURM_LOCALID": "0", "SLURM_PROCID": "0"}
+    one = {**job, **which}
+    other = {name: "none" if value == "none" else value + "3" for name, value in which.items()}
+    assert meeting(**one) == meeting(**{**one, "SLURM_LOCALID": "1", "SLURM_PROCID": "1"})
+    assert len({meeting(**one), meeting(**job), meeting(**job, **other)}) == 3
+    # What the user or torchrun names is one launch, whatever it consists of.
+    for named in ({"GUERDON_RUN_ID": "mine"}, {**which, "TORCHELASTIC_RUN_ID": "a"}):
+        assert meeting(**{**one, **named}) == meeting(**{**job, **other, **named})
+
+
 def test_a_folder_that_others_can_enter_will_not_do(
     environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,7 @@ def _launch(environ: Mapping[str, str]) -> list[bytes]:
     """What all ranks that may share an engine have in common, beside their functions."""
     return [
         __version__.encode(),
-        _launcher.launch_id(environ).encode(),
+        _launcher.launch_on_host(environ).encode(),
         str(os.geteuid()).encode(),
         # Containers that share a folder can't signal each other's processes.
         _namespace().encode(),
