@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from guerdon import Dispatcher, Failure, RewardBatch, RewardFailureError, Status, reward
-from guerdon._registration.spec import FunctionSpec, spec_of
+from guerdon._registration.build import spec_of
+from guerdon._registration.spec import FunctionSpec
 from guerdon._result_builder import ResultBuilder
 
 NAN = math.nan

@@ -19,8 +19,8 @@ from guerdon._dispatcher.scoring import ScoringMethods
 from guerdon._dispatcher.stats import stats_by_name
 from guerdon._engine import EngineHandle
 from guerdon._monitor.address import checked as checked_address
+from guerdon._registration.callables import is_reward_model
 from guerdon._registration.function_list import checked_items, spread
-from guerdon._registration.spec import is_reward_model
 from guerdon._result_builder import ResultBuilder
 from guerdon._submit.single_samples import SampleScorer
 from guerdon._submit.submission import Submitter

@@ -21,7 +21,7 @@ from guerdon._http.rubric import Rubric
 from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
 from guerdon._registration.conditions import RunIf, checked_run_if
 from guerdon._registration.options import Options, flag
-from guerdon._registration.spec import checked_policy
+from guerdon._registration.policy import checked_policy
 from guerdon._units import integer, number
 from guerdon.errors import RegistrationError
 from guerdon.judges import judge

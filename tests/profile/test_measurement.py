@@ -9,7 +9,7 @@ import time
 import pytest
 
 from guerdon import Limit, StatefulReward, group_reward, reward
-from guerdon._registration.spec import spec_of
+from guerdon._registration.build import spec_of
 from guerdon.profile.advice import advise
 from guerdon.profile.measurement import Budget, Measurement, measure
 from guerdon.profile.sample_rows import SampleRows, rows_of

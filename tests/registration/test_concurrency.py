@@ -14,7 +14,8 @@ import pytest
 
 from guerdon import Dispatcher, Limit, judge, reward
 from guerdon._registration import spec as specs
-from guerdon._registration.spec import FunctionSpec, spec_of
+from guerdon._registration.build import spec_of
+from guerdon._registration.spec import FunctionSpec
 
 
 async def waiting(completion: str) -> float:

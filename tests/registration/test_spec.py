@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from guerdon import Limit, StatefulReward, group_reward, reward
+from guerdon._registration.build import UNDECORATED_LOOP, spec_of
 from guerdon._registration.callables import is_reward_model, name_of
 from guerdon._registration.function_list import refuse_repeated_names
-from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, spec_of
+from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guerdon._registration.spec import spec_of
+from guerdon._registration.build import spec_of
 from guerdon._serialization.serialized_functions import check_serializable
 from guerdon.errors import SerializationError
 

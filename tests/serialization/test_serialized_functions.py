@@ -20,7 +20,7 @@ import cloudpickle
 import pytest
 
 from guerdon import StatefulReward, reward
-from guerdon._registration.spec import spec_of
+from guerdon._registration.build import spec_of
 from guerdon._serialization.function_pickler import dumps
 from guerdon._serialization.importable import importable
 from guerdon._serialization.serialized_functions import check_serializable, serialize

@@ -11,7 +11,7 @@ import pytest
 
 from guerdon import DataError, Dispatcher, StatefulReward, group_reward, reward
 from guerdon._columns import collect
-from guerdon._registration.spec import spec_of
+from guerdon._registration.build import spec_of
 from guerdon._submit.column_routing import ColumnRouter
 from guerdon._submit.submission import check_group_size
 from guerdon._submit.trainer_state import names_history, snapshot

@@ -8,7 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from guerdon._registration.options import Node
-from guerdon._registration.spec import FunctionSpec, Policy, Wants
+from guerdon._registration.policy import Policy
+from guerdon._registration.spec import FunctionSpec, Wants
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.errors import RegistrationError
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from guerdon._registration.build import spec_of
+from guerdon._registration.callables import is_reward_model
 from guerdon._registration.conditions import refuse_impossible_conditions
 from guerdon._registration.function_list import merge_limits, refuse_loops_of_two_kinds, refuse_repeated_names
-from guerdon._registration.spec import FunctionSpec, is_reward_model, spec_of
+from guerdon._registration.spec import FunctionSpec
 from guerdon._serialization.serialized_functions import check_serializable
 from guerdon.errors import RegistrationError
 

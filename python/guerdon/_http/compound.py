@@ -15,8 +15,9 @@ from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward
 from guerdon._http.template import Field
 from guerdon._registration.cache_folder import CacheFolder
+from guerdon._registration.policy import Policy
 from guerdon._registration.signature import Wants
-from guerdon._registration.spec import FunctionSpec, Policy, Shape
+from guerdon._registration.spec import FunctionSpec, Shape
 from guerdon.errors import RegistrationError
 from guerdon.limits import native
 

@@ -15,8 +15,9 @@ from guerdon._registration import options as checked
 from guerdon._registration.cache_folder import checked_cache
 from guerdon._registration.conditions import checked_run_if
 from guerdon._registration.options import Options
+from guerdon._registration.policy import checked_policy
 from guerdon._registration.signature import Wants
-from guerdon._registration.spec import FunctionSpec, checked_policy
+from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 
 __all__ = ["HttpReward", "is_given"]

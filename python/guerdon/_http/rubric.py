@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon._http.compound import CompoundPlan, CompoundReward, Criterion
 from guerdon._http.reward import HttpReward
-from guerdon._registration.spec import Policy
+from guerdon._registration.policy import Policy
 
 if TYPE_CHECKING:
     from guerdon._registration.conditions import Conditions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+from guerdon._registration.callables import is_reward_model
 from guerdon._registration.function_list import model_name
-from guerdon._registration.spec import is_reward_model
 
 Collect = Callable[[int, Mapping[str, Any]], list[float | None]]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from guerdon._registration.spec import is_reward_model
+from guerdon._registration.callables import is_reward_model
 from guerdon._trainer.column import Collect, Owner, RewardColumn, RewardList, column_class
 
 __all__ = ["RewardColumns"]

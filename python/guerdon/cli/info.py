@@ -70,7 +70,7 @@ def facts() -> dict[str, Any]:
     from guerdon import __version__, _worker_environment
     from guerdon._cpu_count import default_workers, usable_cores
     from guerdon._launcher import has_launcher, launch_id, ranks_on_host, run_id, world_size
-    from guerdon._registration.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
+    from guerdon._registration.policy import LISTS_TIMEOUT, SAMPLE_TIMEOUT
 
     return {
         "guerdon": __version__,

@@ -17,8 +17,9 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from guerdon._registration.build import spec_of
 from guerdon._registration.options import Options
-from guerdon._registration.spec import FunctionSpec, spec_of
+from guerdon._registration.spec import FunctionSpec
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import SerializationError
 from guerdon.functions import RewardFunction
