@@ -28,6 +28,12 @@ def dispatcher() -> Iterator[Dispatcher]:
         yield made
 
 
+@pytest.mark.parametrize("method", ["score", "submit", "stream", "ascore", "ascore_one"])
+def test_a_wrong_call_names_the_class_of_users(dispatcher: Dispatcher, method: str) -> None:
+    with pytest.raises(TypeError, match=rf"^Dispatcher\.{method}\(\) takes 1 positional argument but 2 were given"):
+        getattr(dispatcher, method)(["a"])
+
+
 # --- registration
 
 

@@ -234,6 +234,11 @@ class ScoringMethods:
         return await self._sample_scorer.score(self, {"completion": completion, **given, **columns})
 
 
+# The TypeError of a wrong call names the class that users know.
+for _method in ("score", "submit", "stream", "ascore", "ascore_one"):
+    getattr(ScoringMethods, _method).__qualname__ = f"Dispatcher.{_method}"
+
+
 def _give_up(started: list[Batch]) -> None:
     """Cancels batches whose caller was interrupted; nothing happens to those that are done."""
     for batch in started:
