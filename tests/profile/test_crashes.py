@@ -85,6 +85,26 @@ def test_a_row_that_crashed_is_reported_once() -> None:
     assert joined([Finding("long", "error", "m")], []) == [Finding("long", "error", "m")]
 
 
+def test_a_row_that_failed_is_reported_once() -> None:
+    rows = [Example(row, "a") for row in range(7)]
+    measured = [Finding("fails", "error", "m", rows[:3])]
+    of_row = Finding("exception", "error", "s", rows[:2])
+    assert joined(measured, [of_row]) == [Finding("fails", "error", "m", rows[2:3]), of_row]
+    full = Finding("exception", "error", "s", [rows[0], *rows[3:7]])
+    assert joined(measured, [full]) == [full], "row 1 and 2 had no room there"
+    others = [Finding("exception", "error", "s", rows[3:])]
+    assert joined(measured, others) == [*measured, *others]
+
+
+def test_a_profile_reports_a_failure_once() -> None:
+    def raises(completion: str) -> float:
+        return float(completion != "a") / len(completion.strip("a"))
+
+    rows = [{"prompt": "p", "completion": "a" if row == 2 else "b"} for row in range(8)]
+    found = profile([reward(raises)], rows, time_limit=30.0).functions["raises"]
+    assert [each.check for each in found.findings if each.check in ("fails", "exception")] == ["exception"]
+
+
 def test_a_profile_reports_a_crash_once() -> None:
     rows = [{"prompt": "p", **each} for each in ROWS]
     findings = profile([exits], rows, time_limit=30.0).functions[exits.name].findings

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.profile.finding import Example, Finding, excerpt
+from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt
 from guerdon.profile.measurement import Measurement, RowFailure
 from guerdon.profile.sample_rows import SampleRows
 
@@ -21,7 +21,8 @@ _LARGE: Final = 500_000_000
 _STEEP: Final = 8.0
 _SLOW_S: Final = 0.05
 _BLOCKS_S: Final = 0.05
-_TWICE: Final = ("hang", "crash")
+# What the checks find of a row that was measured, by what the measurement calls it.
+_TWICE: Final = {"hang": "hang", "crash": "crash", "fails": "exception"}
 
 
 def measurement_findings(spec: FunctionSpec, found: Measurement, rows: SampleRows) -> Iterator[Finding]:
@@ -66,14 +67,19 @@ def measurement_findings(spec: FunctionSpec, found: Measurement, rows: SampleRow
 
 
 def joined(findings: Iterable[Finding], others: Iterable[Finding]) -> list[Finding]:
-    """Two lists as one, in which a row that hung or crashed is shown once: as in `others`, which
-    say what to do."""
+    """Two lists as one, in which a row that hung, crashed or failed is shown once: as in `others`,
+    which say what to do."""
     others = list(others)
-    known = {(each.check, example.row) for each in others if each.check in _TWICE for example in each.examples}
+    known = {(each.check, example.row) for each in others for example in each.examples}
+    # It has no room for all of its rows.
+    full = {each.check for each in others if len(each.examples) == MOST_EXAMPLES}
     kept = []
     for each in findings:
-        examples = tuple(example for example in each.examples if (each.check, example.row) not in known)
-        if examples or not each.examples:
+        check = _TWICE.get(each.check)
+        examples = tuple(example for example in each.examples if (check, example.row) not in known)
+        if len(examples) == len(each.examples):
+            kept.append(each)
+        elif examples and check not in full:
             kept.append(replace(each, examples=examples))
     return [*kept, *others]
 
