@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -207,6 +209,33 @@ def test_an_error_of_one_request_is_the_batchs() -> None:
     client.on_complete = lambda rows, ids: None
     with pytest.raises(ConnectionError, match="gone"):
         client.generate(PROMPTS, n=2)
+
+
+_ENDS = """
+import sys, threading
+from guerdon.integrations.trl.pipeline.split_vllm_client import SplitVLLMClient
+
+class Server:
+    def generate(self, prompts, n, **named):
+        if prompts != [[0]]:
+            threading.Event().wait()  # it never answers
+        return {"prompt_ids": prompts, "completion_ids": [[1]], "logprobs": None}
+
+def on_complete(rows, ids):
+    sys.exit()
+
+client = SplitVLLMClient(Server())
+client.on_complete = on_complete
+client.generate([[number] for number in range(40)])
+"""
+
+
+@pytest.mark.fault(
+    "a trainer ends while a vLLM server still generates", sees="it ends at once: no request holds up its exit"
+)
+def test_an_interpreter_ends_in_mid_batch() -> None:
+    ended = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_session_keeps_as_many_connections_as_requests_run() -> None:

@@ -1,13 +1,17 @@
 """TRL's client of a vLLM server, with one request per completion, so that each is seen as it comes.
 
 It gives what TRL's client gives for the same arguments: the completions of a prompt together,
-prompts in order. Everything else is TRL's. Only the generating thread calls `on_complete`.
+prompts in order. Everything else is TRL's. Only the generating thread calls `on_complete`. An
+interpreter that ends waits for no request: the server may take minutes, or never answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from queue import SimpleQueue
 from typing import Any, Final
 
 MAX_REQUESTS: Final = 256
@@ -46,20 +50,48 @@ class SplitVLLMClient:
         seeded = "seed" in (named.get("generation_kwargs") or {})
         each = n if seeded or len(prompts) * n > MAX_REQUESTS else 1
         jobs = [prompt for prompt in prompts for _ in range(n // each)]
-        executor = ThreadPoolExecutor(max_workers=min(MAX_REQUESTS, len(jobs)), thread_name_prefix="guerdon-vllm")
-        try:
-            indices: dict[Future[Any], int] = {
-                executor.submit(self._client.generate, prompts=[prompt], features=None, n=each, **named): index
-                for index, prompt in enumerate(jobs)
-            }
-            answers: list[Any] = [None] * len(jobs)
-            for done in as_completed(indices):
-                index = indices[done]
-                answers[index] = done.result()
-                on_complete(list(range(index * each, (index + 1) * each)), answers[index]["completion_ids"])
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+
+        def ask(prompt: Any) -> Any:
+            return self._client.generate(prompts=[prompt], features=None, n=each, **named)
+
+        answers: list[Any] = [None] * len(jobs)
+        with contextlib.closing(_as_they_come(ask, jobs)) as coming:
+            for index, one in coming:
+                answers[index] = one
+                on_complete(list(range(index * each, (index + 1) * each)), one["completion_ids"])
         return _merged(answers, n // each)
+
+
+def _as_they_come(ask: Callable[[Any], Any], jobs: Sequence[Any]) -> Generator[tuple[int, Any]]:
+    """The place of each job and what `ask` gives for it, at most `MAX_REQUESTS` at a time; once one
+    has failed, or nobody wants the rest, no other begins.
+
+    On daemon threads: those of an executor hold up the end of the interpreter.
+    """
+    waiting, ended = deque(enumerate(jobs)), SimpleQueue[tuple[int, Any, BaseException | None]]()
+
+    def work() -> None:
+        while waiting:
+            try:
+                index, job = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                ended.put((index, ask(job), None))
+            except BaseException as error:
+                ended.put((index, None, error))
+
+    try:
+        for number in range(min(MAX_REQUESTS, len(jobs))):
+            threading.Thread(target=work, name=f"guerdon-vllm_{number}", daemon=True).start()
+        for _ in jobs:
+            index, answer, error = ended.get()
+            if error is not None:
+                raise error
+            yield index, answer
+    finally:
+        waiting.clear()
+        error = None  # its traceback holds this frame
 
 
 def _widen(session: Any) -> None:
