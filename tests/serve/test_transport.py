@@ -8,9 +8,11 @@ import socket
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from guerdon._serve.auth import HAS_TOKEN
 from guerdon._serve.connection_timeouts import ConnectionTimeouts
 from tests.serve.serving import Served, serving, until
 
@@ -215,7 +217,7 @@ def test_an_answer_that_is_not_read_has_no_time_beyond_the_drain() -> None:
             self.flow = SimpleNamespace(write_paused=full)
 
     unread: list[str] = []
-    timeouts = ConnectionTimeouts(10.0, 5.0, unread.append)
+    timeouts = ConnectionTimeouts(10.0, 10.0, 5.0, unread.append)
     connections = [Connection("full", full=True), Connection("busy", full=False)]
     for now in (0.0, 4.0, 5.0):
         timeouts.look(connections, now)
@@ -223,6 +225,35 @@ def test_an_answer_that_is_not_read_has_no_time_beyond_the_drain() -> None:
     timeouts.expire(connections)
     timeouts.expire(connections)
     assert (unread, aborted) == (["/full"], ["full"])
+
+
+def test_a_connection_has_its_time_by_what_came_of_it() -> None:
+    aborted: set[str] = set()
+
+    class Connection:
+        flow = SimpleNamespace(write_paused=False)
+        cycle: Any = None
+
+        def __init__(self, name: str) -> None:
+            self.transport = SimpleNamespace(abort=lambda: aborted.add(name))
+
+        def answered(self, *, has_token: bool) -> None:
+            self.cycle = SimpleNamespace(response_complete=True, scope={HAS_TOKEN: has_token})
+
+    silent, asks, comes_in = (Connection(name) for name in ("silent", "asks", "comes in"))
+    timeouts = ConnectionTimeouts(10.0, 120.0, 5.0, lambda path: None)
+    timeouts.look([silent, asks, comes_in], 0.0)
+    for now in (5.0, 9.0, 10.0):
+        asks.answered(has_token=False)  # /health, or a wrong token
+        comes_in.answered(has_token=now == 5.0)  # later without one
+        timeouts.look([silent, asks, comes_in], now)
+    assert aborted == set()
+    timeouts.look([silent, asks, comes_in], 11.0)
+    assert aborted == {"silent", "asks"}
+    timeouts.look([comes_in], 130.0)
+    assert aborted == {"silent", "asks"}
+    timeouts.look([comes_in], 131.0)
+    assert aborted == {"silent", "asks", "comes in"}
 
 
 def test_a_big_answer_is_whole(served: Served) -> None:

@@ -3,7 +3,8 @@
 - SIGTERM or SIGINT: it stops accepting, requests in flight finish or have `drain_timeout`; then it
   ends, and that is a success.
 - A second signal ends it at once.
-- A connection that brings no whole request head for a while, or reads no answer, is closed.
+- A connection is closed that brings no whole request head, or none with a token, for a while, or
+  that reads no answer.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class RewardServer(uvicorn.Server):
         self.ended_by: int | None = None
         permits = Permits(settings.max_samples, settings.max_bodies_bytes)
         counters = Counters(permits)
-        self._timeouts = ConnectionTimeouts(settings.idle_timeout, settings.body_timeout, counters.count_unread)
+        self._timeouts = ConnectionTimeouts(
+            settings.head_timeout, settings.idle_timeout, settings.body_timeout, counters.count_unread
+        )
         self._limit = ConnectionLimit()
         self._tls: TlsConnections | None = None
         app = make_app(dispatcher, settings, self._drain, permits, counters)
