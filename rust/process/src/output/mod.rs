@@ -8,6 +8,7 @@
 //! - Lines are text: a carriage return ends a line, other control characters are escaped.
 //! - A mark between what two functions print says which function a line is from.
 
+mod crash_report;
 mod lines;
 mod printer;
 
@@ -22,6 +23,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
 
+use crash_report::{BEGINNING, CrashReport};
 use lines::{Lines, Piece};
 pub use printer::Printer;
 
@@ -95,7 +97,7 @@ impl Source {
 
     fn watch_for_crash(&self, line: &[u8]) {
         let mut crash = self.crash.lock();
-        if line.starts_with(b"Fatal Python error: ") {
+        if line.starts_with(BEGINNING) {
             crash.clear();
         } else if crash.is_empty() {
             return;
@@ -126,15 +128,20 @@ pub(super) fn duplicate(fd: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
 /// Reads a process's output until its end, or until `ended` says that the process has ended.
 pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<Printer>, ended: Arc<Notify>) {
     let mut lines = Lines::default();
+    let mut report = CrashReport::default();
     let mut bytes = vec![0; 16 << 10];
     let mut last = false;
     let mut left = LAST_READS;
-    let give = |piece: Piece<'_>| match piece {
+    let show = |line: &[u8]| printer.line(&source.label(), line);
+    let mut give = |piece: Piece<'_>| match piece {
         Piece::Line(line) => {
             source.watch_for_crash(line);
-            printer.line(&source.label(), line);
+            report.feed(line, show);
         }
-        Piece::Mark(function) => source.current.store(function, Ordering::Relaxed),
+        Piece::Mark(function) => {
+            report.end(show); // of the function before
+            source.current.store(function, Ordering::Relaxed);
+        }
     };
     loop {
         if !last {
@@ -152,7 +159,7 @@ pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<
         };
         match read {
             Ok(0) => break,
-            Ok(got) => lines.feed(&bytes[..got], give),
+            Ok(got) => lines.feed(&bytes[..got], &mut give),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !last => {}
             Err(_) => break,
         }
@@ -161,5 +168,6 @@ pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<
         }
         consume_budget().await; // a flood leaves the thread to others now and then
     }
-    lines.flush(give);
+    lines.flush(&mut give);
+    report.end(show);
 }

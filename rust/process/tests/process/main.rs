@@ -207,7 +207,10 @@ fn a_crash_in_c_names_the_python_location() {
     let stack = batch.note_of(0, 0).and_then(|note| note.traceback);
     let stack = stack.as_ref().map(Traceback::text).unwrap_or_default();
     assert!(stack.starts_with("Fatal Python error: Segmentation fault") && stack.contains("in null"), "{stack}");
+    let printed = rig.printed.clone();
     rig.close();
+    let printed = printed.lock();
+    assert!(printed.contains(" in null") && !printed.contains("_worker/"), "{printed}");
 }
 
 #[test]
