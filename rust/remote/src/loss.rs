@@ -70,15 +70,6 @@ fn key(frame: &Frame, call: usize) -> Key {
 }
 
 impl Losses {
-    fn of<'a>(calls: &'a mut BTreeMap<Key, Self>, frame: &Frame, call: usize) -> &'a mut Self {
-        let key = key(frame, call);
-        // Where workers die, but no node is lost.
-        if calls.len() >= TIDY_FROM && calls.len().is_power_of_two() && !calls.contains_key(&key) {
-            tidy(calls);
-        }
-        calls.entry(key).or_insert_with(|| Self { batch: Arc::downgrade(frame.batch()), ..Self::default() })
-    }
-
     /// Adds a node; those before.
     fn add(&mut self, node: &Arc<str>) -> Vec<Arc<str>> {
         let before = self.nodes.clone();
@@ -87,42 +78,66 @@ impl Losses {
     }
 }
 
-fn tidy(calls: &mut BTreeMap<Key, Losses>) {
-    calls.retain(|_, losses| losses.batch.upgrade().is_some_and(|batch| !batch.is_done()));
+/// Forgets what is of batches that are done. What is returned is to be dropped once the lock has
+/// been let go: everyone else may have dropped a batch meanwhile, and it may hold Python objects.
+#[must_use]
+fn tidy(calls: &mut BTreeMap<Key, Losses>) -> Vec<Arc<Batch>> {
+    let mut seen = Vec::new();
+    calls.retain(|_, losses| {
+        let batch = losses.batch.upgrade();
+        let stays = batch.as_ref().is_some_and(|batch| !batch.is_done());
+        seen.extend(batch);
+        stays
+    });
+    seen
 }
 
 impl LossLedger {
+    /// Changes what is known of a call.
+    fn change<T>(&self, frame: &Frame, call: usize, change: impl FnOnce(&mut Losses) -> T) -> T {
+        let key = key(frame, call);
+        let mut calls = self.calls.lock();
+        // Where workers die, but no node is lost.
+        let grown = calls.len() >= TIDY_FROM && calls.len().is_power_of_two() && !calls.contains_key(&key);
+        let seen = if grown { tidy(&mut calls) } else { Vec::new() };
+        let new = || Losses { batch: Arc::downgrade(frame.batch()), ..Losses::default() };
+        let changed = change(calls.entry(key).or_insert_with(new));
+        drop(calls);
+        drop(seen);
+        changed
+    }
+
     /// A call was at a node that was lost.
     pub(crate) fn lost(&self, frame: &Frame, call: usize, node: &Arc<str>, standing: Standing) -> Charge {
         // Several samples are tried again in two parts, until it is known which of them it was.
         if frame.kind() == CallKind::Gathered && frame.size(call) > 1 {
             return if standing == Standing::Waited { Charge::GoesBack } else { Charge::Failed(Vec::new()) };
         }
-        let mut calls = self.calls.lock();
-        let losses = Losses::of(&mut calls, frame, call);
-        losses.waited += usize::from(standing == Standing::Waited);
-        if standing == Standing::Waited && losses.waited == 1 {
-            return Charge::GoesBack;
-        }
-        let before = losses.add(node);
-        losses.lost += 1;
-        match standing {
-            Standing::Apart => Charge::Guilty(before),
-            _ if frame.is_suspect() => Charge::GoesBack,
-            Standing::Next => Charge::Failed(before),
-            Standing::Behind | Standing::Waited if losses.lost > 1 => Charge::Failed(before),
-            Standing::Behind | Standing::Waited => Charge::GoesBack,
-        }
+        self.change(frame, call, |losses| {
+            losses.waited += usize::from(standing == Standing::Waited);
+            if standing == Standing::Waited && losses.waited == 1 {
+                return Charge::GoesBack;
+            }
+            let before = losses.add(node);
+            losses.lost += 1;
+            match standing {
+                Standing::Apart => Charge::Guilty(before),
+                _ if frame.is_suspect() => Charge::GoesBack,
+                Standing::Next => Charge::Failed(before),
+                Standing::Behind | Standing::Waited if losses.lost > 1 => Charge::Failed(before),
+                Standing::Behind | Standing::Waited => Charge::GoesBack,
+            }
+        })
     }
 
     /// The worker of a call died.
     pub(crate) fn died(&self, frame: &Frame, call: usize, node: &Arc<str>) -> Charge {
-        let mut calls = self.calls.lock();
-        let losses = Losses::of(&mut calls, frame, call);
-        let before = losses.add(node);
-        losses.deaths += 1;
-        let excused = frame.is_suspect() && losses.lost > 0 && losses.deaths == 1;
-        if excused { Charge::GoesBack } else { Charge::Failed(before) }
+        self.change(frame, call, |losses| {
+            let before = losses.add(node);
+            losses.deaths += 1;
+            let excused = frame.is_suspect() && losses.lost > 0 && losses.deaths == 1;
+            if excused { Charge::GoesBack } else { Charge::Failed(before) }
+        })
     }
 
     /// Whether the call of a frame is to have a node to itself.
@@ -141,7 +156,8 @@ impl LossLedger {
 
     /// Forgets what is of batches that are done.
     pub(crate) fn tidy(&self) {
-        tidy(&mut self.calls.lock());
+        let seen = tidy(&mut self.calls.lock());
+        drop(seen);
     }
 }
 
@@ -153,5 +169,43 @@ pub(crate) fn before(nodes: &[Arc<str>]) -> String {
             let names: Vec<String> = nodes.iter().map(|name| format!("'{name}'")).collect();
             format!(" (before that on {})", names.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is done with a batch as its losses are forgotten.
+
+    use guerdon_core::clock::Clock;
+    use guerdon_core::function::Shape;
+    use guerdon_core::scheduler::Scheduler;
+    use guerdon_testkit::{Act, Ask, FakeLane, Room, function, paused, spec};
+    use tokio::runtime::Handle;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_outlives_the_lock_under_which_its_losses_are_forgotten() {
+        paused(async {
+            let (runtime, clock) = (Handle::current(), Clock::start());
+            let lane = Arc::new(FakeLane::new(Room::default(), |_: &Ask| Act::Hang));
+            let scheduler = Scheduler::start(&runtime, clock, vec![function("f", Shape::Sample)], vec![lane]);
+            let batch = scheduler.submit(spec(1, 1)).unwrap();
+            let known = Arc::downgrade(&batch);
+            let mut calls = BTreeMap::new();
+            calls.insert((0, 0, false, 0), Losses { batch: known.clone(), ..Losses::default() });
+            calls.insert((1, 0, false, 0), Losses::default());
+            assert_eq!(tidy(&mut calls).len(), 1);
+            assert_eq!(calls.len(), 1, "the other has no batch any more");
+            scheduler.cancel(&batch, "enough");
+            scheduler.close().await;
+            drop(scheduler);
+            let seen = tidy(&mut calls);
+            assert!(calls.is_empty());
+            drop(batch);
+            assert!(known.upgrade().is_some(), "it ended under the lock");
+            drop(seen);
+            assert!(known.upgrade().is_none());
+        });
     }
 }
