@@ -136,9 +136,11 @@ impl SentFrame {
                 self.record(call, record);
                 if failure.kind == FailureKind::Crashed && self.frame.is_pending(call) {
                     match ledger.died(&self.frame, call, node) {
+                        // Given back, not ended: it is counted where it ends.
                         Charge::GoesBack => {
+                            self.guard.count_off(1);
                             self.frame.give_back(call..call + 1);
-                            return Ok(1);
+                            return Ok(0);
                         }
                         Charge::Failed(before) | Charge::Guilty(before) => {
                             failure.reason.push_str(&format!(" on node '{node}'{}", loss::before(&before)));

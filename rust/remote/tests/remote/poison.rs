@@ -209,7 +209,8 @@ fn a_node_that_is_lost_before_it_says_what_it_began() {
     });
 }
 
-/// Its worker dies once, after a node was lost under it: that is no second death.
+/// Its worker dies once, after a node was lost under it: that is no second death. It goes back, and
+/// is counted where it ends.
 #[test]
 fn a_worker_that_dies_once_after_a_node_was_lost() {
     paused(async {
@@ -230,6 +231,8 @@ fn a_worker_that_dies_once_after_a_node_was_lost() {
         rig.kill("a", false);
         assert!(done(&batch).await);
         assert_eq!(batch.cell(0, 0).unwrap().outcome.status, Status::Ok);
+        let b = rig.lane.nodes().into_iter().find(|node| &*node.name == "b").unwrap();
+        assert_eq!((b.ended, b.calls), (1, 0));
         rig.close().await;
     });
 }
