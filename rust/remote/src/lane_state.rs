@@ -295,7 +295,7 @@ impl LaneState {
         let why = if why.is_empty() { "there is none".to_owned() } else { why.join("; ") };
         if !self.local_reported.swap(true, Ordering::AcqRel) {
             (self.config.warn)(format!(
-                "No node is left to run calls ({why}): they run in workers of this process until one comes."
+                "No node is left to run calls ({why}): they run in workers of this process as long as there is none."
             ));
         }
         {

@@ -26,7 +26,7 @@ use crate::wire::{InHandCall, Items, PROTOCOL, ToDriver, to_agent};
 
 /// How often the clocks are compared while there is work.
 const PING: Duration = Duration::from_secs(1);
-const NONE_LEFT: &str = " No node is left: calls run in workers of this process until one comes.";
+const NONE_LEFT: &str = " No node is left: calls run in workers of this process as long as there is none.";
 /// The most warnings of an agent that are passed on.
 const MOST_WARNINGS: usize = 100;
 /// How long until a frame that has begun is asked for again.
