@@ -24,10 +24,12 @@ class NoFolderError(Exception):
 
 def folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Where sockets may be, the first choice first: in the user's runtime folder, or in one of the
-    user's own below the folder for temporary files."""
+    user's own below the folder for temporary files; none where nothing can be written."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    own = Path(tempfile.gettempdir(), f"guerdon-{os.getuid()}")
-    return [Path(runtime, "guerdon"), own] if os.path.isabs(runtime) else [own]
+    found = [Path(runtime, "guerdon")] if os.path.isabs(runtime) else []
+    with contextlib.suppress(FileNotFoundError):  # a container of which all is read-only
+        found.append(Path(tempfile.gettempdir(), f"guerdon-{os.getuid()}"))
+    return found
 
 
 def socket_path(name: str, remove_stale: Callable[[Path], None], environ: Mapping[str, str] = os.environ) -> Path:
@@ -39,7 +41,7 @@ def socket_path(name: str, remove_stale: Callable[[Path], None], environ: Mappin
     Raises:
         NoFolderError: No folder will do.
     """
-    problem = ""
+    problem = "there is no folder for temporary files that can be written: set TMPDIR or XDG_RUNTIME_DIR"
     for folder in folders(environ):
         try:
             _make_private(folder)

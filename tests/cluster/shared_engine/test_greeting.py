@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 
 import pytest
 
@@ -49,3 +50,17 @@ def test_names_that_have_room_are_whole() -> None:
     assert greeting.unpack(record)["name"] == "rank 0, process 4711"
     with pytest.raises(ValueError, match="a greeting of"):
         greeting.pack(digest="d" * 600)
+
+
+def test_a_nested_record_is_refused_on_any_stack() -> None:
+    record = (b"guerdon host " + b"[" * greeting.RECORD_BYTES)[: greeting.RECORD_BYTES]
+
+    def deep(calls: int) -> None:
+        if calls:
+            deep(calls - 1)
+        else:
+            greeting.unpack(record)
+
+    for calls in (0, sys.getrecursionlimit() - 300):
+        with pytest.raises(JoinError, match="no greeting"):
+            deep(calls)

@@ -138,6 +138,38 @@ def test_an_engine_that_does_not_answer_is_not_waited_for(meeting: Meeting) -> N
         joined(meeting, timeout=0.1)
 
 
+@pytest.mark.fault(
+    "what listens on the socket of the shared engine answers a byte at a time",
+    sees="workers of its own, with one warning, after 5 s in all",
+)
+def test_an_answer_that_drips_is_not_waited_for(meeting: Meeting) -> None:
+    with engine(meeting, None) as fake:
+        stop = threading.Event()
+
+        def drip() -> None:
+            while not stop.wait(0.05):
+                for connection in list(fake._kept):
+                    with contextlib.suppress(OSError):
+                        connection.sendall(WELCOME[:1])
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        begun = time.monotonic()
+        try:
+            with pytest.raises(JoinError, match=r"does not answer within 0\.5 s"):
+                joined(meeting, timeout=0.5)
+        finally:
+            stop.set()
+            dripping.join()
+        assert time.monotonic() - begun < 10, "512 bytes take 25 s"
+
+
+def test_a_folder_in_the_place_of_the_socket_is_reported(meeting: Meeting) -> None:
+    meeting.socket.mkdir()
+    with pytest.raises(JoinError, match=r"directory|e\.sock"):
+        joined(meeting)
+
+
 def test_an_engine_that_hangs_up_is_reported(meeting: Meeting) -> None:
     with engine(meeting, b""), pytest.raises(JoinError, match=r"does not answer|closed"):
         joined(meeting, timeout=0.1)

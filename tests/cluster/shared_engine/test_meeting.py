@@ -82,6 +82,20 @@ def test_no_folder_at_all_is_reported(environ: dict[str, str], tmp_path: Path, m
         meeting_of(b"functions", ["f"], {**environ, "XDG_RUNTIME_DIR": str(tmp_path / "file")})
 
 
+@pytest.mark.fault(
+    "a container in which no folder can be written, so that there is none for sockets",
+    sees='workers of its own with one warning, for `cluster="host"`; `guerdon top` does not show the dispatcher',
+)
+def test_no_folder_for_temporary_files_is_reported(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_folder() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("guerdon._socket_folders.tempfile.gettempdir", no_folder)
+    assert meeting_of(b"functions", ["f"], environ).lock.parent == Path(environ["XDG_RUNTIME_DIR"]) / "guerdon"
+    with pytest.raises(JoinError, match="no folder for temporary files that can be written: set TMPDIR"):
+        meeting_of(b"functions", ["f"], LAUNCH)
+
+
 def test_a_path_that_is_too_long_for_a_socket_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 90)
     deep.mkdir()

@@ -53,7 +53,7 @@ def unpack(record: bytes) -> dict[str, Any]:
     """
     try:
         fields = json.loads(record.removeprefix(_MARK)) if record.startswith(_MARK) else None
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets, on a stack that is deep already
         fields = None
     if not isinstance(fields, dict):
         raise JoinError(f"what came is no greeting: {record[:40]!r}")

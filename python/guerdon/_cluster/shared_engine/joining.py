@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -60,7 +61,10 @@ def join(
         joined = _connect(meeting, digest, hello, greeting_timeout)
         if joined is not None:
             return joined
-        meeting.socket.unlink(missing_ok=True)
+        try:
+            meeting.socket.unlink(missing_ok=True)
+        except OSError as error:
+            raise JoinError(f"the socket {os.fspath(meeting.socket)!r} can't be replaced ({error})") from error
         start()
         joined = _connect(meeting, digest, hello, greeting_timeout)
         if joined is None:
@@ -83,7 +87,7 @@ def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> J
             served_by = f"process {peer.process}, which serves it,"
             try:
                 connection.sendall(hello)
-                answer = greeting.checked(_receive(connection), digest)
+                answer = greeting.checked(_receive(connection, timeout), digest)
             except TimeoutError:
                 if peer.kill_if_stopped():
                     return None
@@ -101,9 +105,14 @@ def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> J
         connection.close()
 
 
-def _receive(connection: socket.socket) -> bytes:
+def _receive(connection: socket.socket, timeout: float) -> bytes:
+    deadline = time.monotonic() + timeout
     record = b""
     while len(record) < greeting.RECORD_BYTES:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)  # of the whole record, however it drips
         piece = connection.recv(greeting.RECORD_BYTES - len(record))
         if not piece:
             raise ConnectionResetError
