@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,6 +91,22 @@ def test_few_descriptors(tmp_path: Path, body: object) -> None:
         code, printed = one.end()
     assert code == 0
     assert len(printed) < 1000, printed
+
+
+@pytest.mark.fault(
+    "clients without a token connect, more than a server has room for, and send no request or half of one",
+    sees="nothing: the oldest of them are closed, others are answered meanwhile",
+)
+@pytest.mark.parametrize("sent", [b"", b"POST /score HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a head"])
+def test_silent_connections_keep_nobody_out(tmp_path: Path, sent: bytes) -> None:
+    with serving(tmp_path, functions=":length", ulimit="-n 512") as one, ExitStack() as open_ones:
+        silent = [open_ones.enter_context(socket.create_connection(("127.0.0.1", one.port))) for _ in range(200)]
+        for connection in silent:
+            with suppress(OSError):  # those beyond the room have been refused
+                connection.sendall(sent)
+        time.sleep(1.2)
+        for _ in range(5):
+            assert one.post("/score", {"text": "ab"}).json["reward"] == 2.0
 
 
 def test_the_soft_limit_of_descriptors_is_raised(tmp_path: Path) -> None:

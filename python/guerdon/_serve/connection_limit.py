@@ -1,7 +1,8 @@
 """How many connections are open at once: no more than there are descriptors for.
 
 - Each may need five: its own, and those of the batch that its request becomes.
-- One too many is answered by 503 with ``Retry-After`` before it has sent anything.
+- One too many takes the place of one that has brought no request for a second or more; where there
+  is none, it is answered by 503 with ``Retry-After`` before it has sent anything.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _OF_A_WORKER: Final = 4
 _SPARE: Final = 64  # journals, connections to judges
 _MOST_REFUSED: Final = 32  # that are told so just now; others are closed at once
 _FEWEST: Final = 4
+_SILENT_S: Final = 1.0
 _SHARE_WITHOUT_TLS: Final = 8
 _MOST_WITHOUT_TLS: Final = 512
 _WITHOUT_LIMIT: Final = 1 << 20
@@ -48,6 +50,29 @@ class ConnectionLimit:
         self.most = _WITHOUT_LIMIT
         self.most_without_tls = 0
         self.refused = 0
+        # Those that had no request when they were last looked at, and since when: oldest first.
+        self._silent: dict[_BoundedProtocol, float] = {}
+
+    def add(self, connection: _BoundedProtocol) -> None:
+        """A connection has come, and no request with it yet."""
+        self._silent[connection] = asyncio.get_running_loop().time()
+
+    def drop(self, connection: _BoundedProtocol) -> None:
+        """A connection has ended."""
+        self._silent.pop(connection, None)
+
+    def end_silent(self) -> bool:
+        """Ends the connection that has been silent for longest, if one has been for so long."""
+        latest = asyncio.get_running_loop().time() - _SILENT_S
+        while self._silent:
+            oldest, since = next(iter(self._silent.items()))
+            if oldest.cycle is None and since > latest:
+                return False
+            del self._silent[oldest]
+            if oldest.cycle is None:
+                oldest.transport.abort()
+                return True
+        return False
 
     def measure(self, workers: int, *, tls: bool) -> None:
         """Raises the soft limit of descriptors to the hard one, and counts what is left.
@@ -78,8 +103,9 @@ class _BoundedProtocol(H11Protocol):
         self._limit = limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if len(self.connections) < self._limit.most:
+        if len(self.connections) < self._limit.most or self._limit.end_silent():
             super().connection_made(transport)
+            self._limit.add(self)
             return
         transport.write(_REFUSAL % (len(_REASON), _REASON))
         if self._limit.refused >= _MOST_REFUSED:
@@ -91,6 +117,7 @@ class _BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is not None:  # None: it was refused
+            self._limit.drop(self)
             super().connection_lost(exc)
 
 

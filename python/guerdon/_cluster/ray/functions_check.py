@@ -54,7 +54,7 @@ def check_functions(agent: NodeAgent, timeout: float) -> None:
 def _check(agent: NodeAgent, functions: bytes, environment: dict[bytes, bytes], timeout: float, end: float) -> None:
     with tempfile.TemporaryFile() as output:
         in_time = _run(agent, functions, environment, output, max(0.0, end - time.monotonic()))
-        found = _answers(output)
+        found = _answers(output, len(pickle.loads(functions)["functions"]))
     missing = "ended the process that loaded it" if in_time else f"was not ready within {timeout:g} s"
     reasons = {index: entry.get("error", missing) for index, entry in found.items()}
     wrong = [f"{_name(functions, index)} {why}" for index, why in reasons.items() if why is not None]
@@ -96,16 +96,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.stdin.close()
 
 
-def _answers(output: IO[bytes]) -> dict[int, dict[str, Any]]:
+def _answers(output: IO[bytes], functions: int) -> dict[int, dict[str, Any]]:
     """The last line about each function; what user code wrote among them is skipped."""
     output.seek(0)
     found: dict[int, dict[str, Any]] = {}
     for line in output.read(_MOST_BYTES).splitlines():
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(entry, dict) and isinstance(entry.get("function"), int):
+        if isinstance(entry, dict) and entry.get("function") in range(functions):
             found[entry["function"]] = entry
     return found
 
