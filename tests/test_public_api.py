@@ -99,7 +99,7 @@ ATTRIBUTES = {
         "worker_pids",
         "workers",
     },
-    "Dump": {"count", "endpoints", "index", "waiting", "workers"},
+    "Dump": {"count", "endpoints", "index", "nodes", "waiting", "workers"},
     "Endpoint": {"address", "answered", "breaker", "failed", "in_flight", "ip", "p50_s", "weight"},
     "Endpoints": {"count", "index", "list", "set"},
     "Failure": {"attempts", "function", "queue_s", "reason", "run_s", "sample", "status", "traceback"},

@@ -148,6 +148,7 @@ class EngineHandle:
                     self._stall_reports(),
                     trace=self._trace,
                     make_cluster=self._make_cluster,
+                    serves_ranks=self._serves_ranks,
                 )
                 if self._closed or self._engine is not None:  # a signal handler was quicker
                     _close(engine, cluster, CLOSE_TIMEOUT_S)
@@ -279,6 +280,7 @@ def _start(
     *,
     trace: Trace | None = None,
     make_cluster: ClusterFactory | None = None,
+    serves_ranks: bool = False,
 ) -> tuple[Engine, ThreadSupervisor, Cluster | None]:
     import guerdon.dump  # noqa: F401 - for `EngineHandle.dump`
     from guerdon import _native
@@ -326,7 +328,7 @@ def _start(
         serves = journal is not None or trace is not None or remote is not None
         supervisor = start_lanes(engine, specs, serves=serves, on_stall=stall_reports)
         if make_cluster is not None and remote is not None:
-            cluster = make_cluster()
+            cluster = make_cluster(serves_ranks)
             cluster.start(engine, remote)
         return engine, supervisor, cluster
     except BaseException:

@@ -371,7 +371,9 @@ class Dispatcher(ScoringMethods):
     def __repr__(self) -> str:
         state = "closed" if self.closed else "running" if self._engine.started is not None else "not started"
         functions = ", ".join(f"{spec.name} ({spec.lane})" for spec in self._specs)
-        return f"<Dispatcher of {functions}; {self.workers} workers, {state}>"
+        cluster = self._options["cluster"]
+        nodes = "" if cluster is None else f"cluster={cluster!r}, "
+        return f"<Dispatcher of {functions}; {nodes}{self.workers} workers, {state}>"
 
 
 def _restore(

@@ -52,7 +52,8 @@ class InFlight:
         attempt: Number of this attempt, from 1.
         age_s: Seconds since it began.
         worker: Process id of its worker; name of its thread or event loop in the other lanes; of a
-            request its server; of a call on another node ``"node NAME"``.
+            request its server; of a call on another node ``"node NAME"``; in the engine that
+            ranks of this host share, its name.
         stack: Where the user's code stands, outermost frame first, as in a traceback. None if it
             can't be had.
         phase: ``"call"``; before it ``"loading"`` (its module is imported), ``"setup"``,
@@ -91,6 +92,8 @@ class Dump(Sequence[InFlight]):
             for a place, for a retry or for their group.
         workers: Process ids of the workers alive.
         endpoints: Of each judge or reward service with several, by function: their state.
+        nodes: With a cluster, of each node by name: its state, and how many calls it has of this
+            dispatcher.
     """
 
     def __init__(
@@ -99,11 +102,13 @@ class Dump(Sequence[InFlight]):
         waiting: Mapping[str, int],
         workers: Sequence[int],
         endpoints: Mapping[str, Sequence[Endpoint]] = MappingProxyType({}),
+        nodes: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> None:
         self._calls = tuple(sorted(calls, key=lambda call: -call.age_s))
         self.waiting = dict(waiting)
         self.workers = tuple(workers)
         self.endpoints = {name: tuple(each) for name, each in endpoints.items()}
+        self.nodes = dict(nodes)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -122,7 +127,11 @@ class Dump(Sequence[InFlight]):
             "\n".join([f"endpoints of {name!r}:", *(f"  {one}" for one in each)])
             for name, each in self.endpoints.items()
         ]
-        return "\n".join([alive, *map(str, self._calls), *waiting, *fleets])
+        nodes = [
+            f"{_place(name)}: {state}, has {_number(count, 'call')} of this dispatcher"
+            for name, (state, count) in self.nodes.items()
+        ]
+        return "\n".join([alive, *map(str, self._calls), *waiting, *nodes, *fleets])
 
     def __repr__(self) -> str:
         return f"<Dump of {_number(len(self), 'call')} in flight>"
@@ -140,7 +149,7 @@ def take(
     for worker in engine.inspect_workers(timeout):
         calls.append(_call(specs, worker.call, worker.pid, _from_text(worker.stack), worker.no_stack))
     for node in engine.inspect_nodes(timeout):
-        calls.append(_call(specs, node.call, f"node {node.node}", _from_text(node.stack), node.no_stack))
+        calls.append(_call(specs, node.call, _place(node.node), _from_text(node.stack), node.no_stack))
     waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
     for call in calls:
         waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
@@ -150,7 +159,8 @@ def take(
         for member, (place, fleet) in fleets_of(spec).items()
     }
     several = {name: each for name, each in fleets.items() if len(each) > 1}
-    return Dump(calls, waiting, engine.worker_pids(), several)
+    nodes = {node.name: (node.state, node.calls) for node in engine.nodes()}
+    return Dump(calls, waiting, engine.worker_pids(), several, nodes)
 
 
 def _here(engine: Engine, supervisor: ThreadSupervisor, specs: Sequence[FunctionSpec]) -> list[InFlight]:
@@ -201,6 +211,11 @@ def _call(
         batch=call.batch,
         no_stack=None if stack else no_stack,
     )
+
+
+def _place(node: str) -> str:
+    """What a node is called beside other places; an engine that ranks share says what it is."""
+    return node if node.startswith("the engine ") else f"node {node}"
 
 
 def _from_text(stack: str | None) -> list[StackFrame]:

@@ -12,6 +12,7 @@ import pytest
 
 from guerdon import Ray, RegistrationError
 from guerdon._cluster.engine_setup import EngineSetup
+from guerdon._cluster.factory import factory_of
 from guerdon._cluster.ray import cluster, connection, node, pauses
 from guerdon._cluster.ray.cluster import RayCluster
 from guerdon._cluster.ray.node import Node, Shared
@@ -287,6 +288,32 @@ def test_as_many_nodes_as_asked_for_are_held(ray: FakeRay, warned: list[str]) ->
         assert {actor.node for actor in ray.left()} == {"b-id", "c-id"}
     finally:
         made.close()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "free", "shares", "taken"),
+    [(16.0, 12.0, 1, 12), (16.0, 12.0, 4, 4), (16.0, 3.0, 4, 3), (2.0, 1.0, 8, 1)],
+    ids=["one rank takes what is free", "ranks divide the node", "no more than is free", "one at least"],
+)
+def test_ranks_divide_a_node_among_them(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch, cpus: float, free: float, shares: int, taken: int
+) -> None:
+    ray.listed[:] = [a_node("a")._replace(cpus=cpus, free=free)]
+    made = RayCluster(Ray(), 0.0, shares)
+    monkeypatch.setattr(made, "_shared", object())
+    (place,) = made._first()
+    assert made._made(place).cpus == taken
+
+
+@pytest.mark.parametrize(("serves_ranks", "shares"), [(False, 4), (True, 1)])
+def test_an_engine_that_works_for_all_ranks_takes_all(
+    monkeypatch: pytest.MonkeyPatch, serves_ranks: bool, shares: int
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    made = factory_of(Ray(), 1, ())(serves_ranks)
+    assert isinstance(made, RayCluster)
+    assert made._shares == shares
 
 
 def test_idle_nodes_are_let_go_and_come_back(ray: FakeRay, warned: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -98,6 +99,8 @@ def test_a_dump_names_the_node_of_a_call() -> None:
             time.sleep(0.01)
         assert [(call.function, call.worker) for call in dump] == [("sometimes_hangs", "node a")]
         assert "in 'node a' (process)" in str(dump)
+        assert dump.nodes.keys() == {"a"}
+        assert re.search(r"^node a: ready, has [12] calls? of this dispatcher$", str(dump), re.MULTILINE), dump
         pending.result(timeout=60)
 
 

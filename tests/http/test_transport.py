@@ -134,6 +134,13 @@ def test_a_key_that_goes_without_tls_is_warned_of(url: str, key: str | None, war
         assert caught[0].filename == __file__
 
 
+def test_a_key_for_many_servers_is_warned_of_once() -> None:
+    urls = ["http://10.0.0.7:8000/v1", "http://10.0.0.8:8000/v1", "http://127.0.0.1/v1", "https://judge.example/v1"]
+    with pytest.warns(GuerdonWarning, match="its API key goes to 10.0.0.7 and 1 more over plain http") as caught:
+        judge(base_url=urls, model="m", prompt="{completion}", api_key_env="SOME_KEY")
+    assert len(caught) == 1
+
+
 @contextmanager
 def taking_no_connections() -> Iterator[str]:
     """A server whose backlog is full: the kernel drops what comes now."""

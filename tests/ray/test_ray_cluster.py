@@ -174,7 +174,7 @@ def test_a_node_that_is_missing_is_refused_by_name(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("nodes")
 def test_more_cpus_than_a_node_has_are_refused() -> None:
-    _refused(Ray(cpus_per_node=64), "no room for an agent on head, node-1, node-2")
+    _refused(Ray(cpus_per_node=64), "no room for an agent of 64 CPUs on head, node-1, node-2")
 
 
 @pytest.mark.usefixtures("nodes")

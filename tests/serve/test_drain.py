@@ -64,7 +64,8 @@ def test_requests_in_flight_are_answered(tmp_path: Path, sign: int) -> None:
         with pytest.raises(ConnectionRefusedError):
             connect(one)
     assert code == 0
-    assert printed == ""
+    assert "draining: 8 samples are in flight, and have 30 s" in printed
+    assert len(printed.splitlines()) == 1
 
 
 def test_a_drained_server_is_not_ready_and_takes_nothing(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_shell_scripts_are_shell() -> None:
     seconds = re.search(r"--signal=TERM@(\d+)", script)
     assert seconds is not None
     assert options.token_file
+    assert 'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"' in script, "else each server has one core"
     assert options.drain_timeout < int(seconds[1])
 
 

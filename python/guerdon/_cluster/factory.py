@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from guerdon._cluster.ray import connection
 from guerdon._cluster.ray.options import Ray
 from guerdon._cpu_count import default_workers, host_workers
-from guerdon._launcher import ranks_on_host
+from guerdon._launcher import ranks_on_host, world_size
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ def checked_cluster(value: object) -> ClusterOption:
         return value
     if value == "host":
         return "host"
+    hint = " Write guerdon.Ray()." if value is Ray or value == "ray" else ""
     raise RegistrationError(
-        f"cluster={value!r}: expected 'host', a guerdon.Ray(…), or None for this process's workers."
+        f"cluster={value!r}: expected 'host', a guerdon.Ray(…), or None for this process's workers.{hint}"
     )
 
 
@@ -48,11 +49,11 @@ def factory_of(cluster: ClusterOption, workers: int, specs: Sequence[FunctionSpe
     # One after another, where a node is checked.
     setup_timeout = sum(spec.policy.setup_timeout for spec in specs if spec.leaves_process and spec.stateful)
 
-    def make() -> Cluster:
+    def make(serves_ranks: bool) -> Cluster:
         if isinstance(cluster, Ray):
             from guerdon._cluster.ray.cluster import RayCluster
 
-            return RayCluster(cluster, setup_timeout)
+            return RayCluster(cluster, setup_timeout, shares=1 if serves_ranks else world_size())
         from guerdon._cluster.shared_engine.cluster import SharedEngine
 
         return SharedEngine(workers, [spec.name for spec in specs])

@@ -88,8 +88,7 @@ def build(
     first = fleet.endpoints[0][0]
     tls = tls_options(name, first, given)
     headers = _with_usual(_headers(name, given["headers"], key), usual_headers or {}, key)
-    for url, _ in fleet.endpoints:
-        warn_of_plain_keys(name, url, key)
+    warn_of_plain_keys(name, (url for url, _ in fleet.endpoints), key)
     plan = Plan(
         fleet=fleet,
         body=pieces,

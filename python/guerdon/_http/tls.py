@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,14 +44,16 @@ def tls_options(function: str, url: str, given: Mapping[str, Any]) -> dict[str, 
     return {**files, "ca_only": only}
 
 
-def warn_of_plain_keys(function: str, url: str, key: ApiKey) -> None:
-    """Warns of a key that would leave this machine without TLS."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if key == ApiKey() or parts.scheme.lower() != "http" or _is_loopback(host):
+def warn_of_plain_keys(function: str, urls: Iterable[str], key: ApiKey) -> None:
+    """Warns of a key that would leave this machine without TLS, once for all servers."""
+    servers = [urlsplit(url) for url in urls]
+    hosts = [one.hostname or "" for one in servers if one.scheme.lower() == "http"]
+    hosts = [host for host in dict.fromkeys(hosts) if not _is_loopback(host)]
+    if key == ApiKey() or not hosts:
         return
+    where = hosts[0] if len(hosts) == 1 else f"{hosts[0]} and {len(hosts) - 1} more"
     warnings.warn(
-        f"reward function {function!r}: its API key goes to {host} over plain http, where anyone on the way can read it. Use an "
+        f"reward function {function!r}: its API key goes to {where} over plain http, where anyone on the way can read it. Use an "
         "https:// address, or leave the key out where the server needs none.",
         GuerdonWarning,
         stacklevel=4,

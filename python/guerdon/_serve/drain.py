@@ -1,5 +1,6 @@
-"""The end of the server: no new requests, those in flight finish or time out.
+"""Start and end of the server: when requests are taken, and what becomes of those in flight.
 
+- starting → ready (its functions can run): before, requests get 503.
 - ready → draining (SIGTERM): new requests get 503, as does readiness; those in flight go on.
 - draining → expired (after `drain_timeout`): what is still in flight ends with 503.
 """
@@ -16,11 +17,13 @@ class Drain:
     """Where the server is on its way; all of it on one event loop.
 
     Attributes:
+        starting: It takes no requests yet.
         draining: It takes no new requests.
         expired: Those in flight have had their time.
     """
 
     def __init__(self) -> None:
+        self.starting = False
         self.draining = False
         self.expired = False
         self._work: set[asyncio.Future[Any]] = set()
@@ -43,9 +46,11 @@ class Drain:
             work.cancel()
 
     def check(self) -> None:
-        """Raises `RequestError` (503) once new requests are not taken any more."""
+        """Raises `RequestError` (503) before requests are taken, and once they are not any more."""
         if self.draining:
             raise stopping()
+        if self.starting:
+            raise RequestError(503, "this server is starting: ask another one, or again.", retry_after=1.0)
 
 
 def stopping() -> RequestError:

@@ -30,13 +30,13 @@ def health() -> Page:
 
 
 def ready(dispatcher: Dispatcher, drain: Drain) -> Page:
-    """``/ready``: 200 once the engine runs and until the server is to end, 503 else; it names the
-    functions to those with a token."""
+    """``/ready``: 200 once the functions can run and until the server is to end, 503 else; it names
+    the functions to those with a token."""
 
     async def page(request: Request) -> Response:
         if drain.draining:
             return json_response({"status": "draining"}, 503)
-        if dispatcher._engine.started is None:
+        if drain.starting or dispatcher._engine.started is None:
             return json_response({"status": "starting"}, 503)
         functions = {"functions": list(dispatcher.names)} if request.scope[HAS_TOKEN] else {}
         return json_response({"status": "ready", **functions})

@@ -1,5 +1,6 @@
 """Runs the server until it is told to end.
 
+- It is ready once its functions can run; where they can't, it ends.
 - SIGTERM or SIGINT: it stops accepting, requests in flight finish or have `drain_timeout`; then it
   ends, and that is a success.
 - A second signal ends it at once.
@@ -13,6 +14,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -28,7 +30,9 @@ from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ServerOptionError
 from guerdon._serve.permits import Permits
 from guerdon._serve.settings import BACKLOG, ServerSettings
+from guerdon._serve.start_check import StartCheck
 from guerdon._serve.tls_connections import TlsConnections
+from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -45,6 +49,7 @@ class RewardServer(uvicorn.Server):
 
     Attributes:
         ended_by: The signal that ended it at once; None if it has drained.
+        refusal: Why its functions can't run, which ended it; else None.
     """
 
     should_exit: bool
@@ -53,11 +58,15 @@ class RewardServer(uvicorn.Server):
     def __init__(self, dispatcher: Dispatcher, settings: ServerSettings, started: Callable[[], object]) -> None:
         self._started = started
         self._drain = Drain()
+        self._drain.starting = True
+        self._check = StartCheck(dispatcher)
+        self._checking: asyncio.Task[None] | None = None
         self._dispatcher = dispatcher
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended_by: int | None = None
-        permits = Permits(settings.max_samples, settings.max_bodies_bytes)
+        self.refusal: RegistrationError | None = None
+        self._permits = permits = Permits(settings.max_samples, settings.max_bodies_bytes)
         counters = Counters(permits)
         self._timeouts = ConnectionTimeouts(
             settings.head_timeout, settings.idle_timeout, settings.body_timeout, counters.count_unread
@@ -80,6 +89,20 @@ class RewardServer(uvicorn.Server):
             self._tls.start(sockets or ())
         for one in sockets or ():
             one.listen(BACKLOG)  # uvicorn's `backlog` is how many are accepted in a turn, too
+        if not self.should_exit:
+            self._checking = asyncio.create_task(self._begin())
+
+    async def _begin(self) -> None:
+        """Takes requests once the functions can run; it answers `/health` meanwhile."""
+        try:
+            await self._check.run()
+        except RegistrationError as error:
+            if not self.should_exit:
+                self.refusal, self.should_exit = error, True
+            return
+        if self.should_exit:
+            return
+        self._drain.starting = False
         self._started()
         if self._limit.most < _FEW_CONNECTIONS:
             _LOGGER.warning(
@@ -99,6 +122,8 @@ class RewardServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._check.stop()
+        self._tell_of_drain()
         self._drain.begin()
         if self._tls is not None:
             await self._tls.stop()
@@ -107,6 +132,14 @@ class RewardServer(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             timer.cancel()
+
+    def _tell_of_drain(self) -> None:
+        samples = self._permits.samples
+        if samples and not self.force_exit:
+            sys.stderr.write(
+                f"guerdon: draining: {samples} samples are in flight, and have {self._settings.drain_timeout:g} s; a second "
+                "signal ends them at once\n"
+            )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called in a signal handler; the base's would raise the signal again at the end."""
@@ -146,9 +179,12 @@ def serve(
 
     Raises:
         ServerOptionError: Certificate or key can't be used.
+        RegistrationError: The functions can't run on this machine.
     """
     server = RewardServer(dispatcher, settings, started)
     server.run(list(sockets))
+    if server.refusal is not None:
+        raise server.refusal
     return 0 if server.ended_by is None else 128 + server.ended_by
 
 

@@ -53,6 +53,8 @@ def on_functions(do: Callable[[LoadedFunctions, Any], None]) -> None:
         serialized = file.read()
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    # The old one may believe that it can seek: stdout may have been a file, and stderr be a pipe.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

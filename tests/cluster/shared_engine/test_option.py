@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import Dispatcher, reward
+from guerdon import Dispatcher, Ray, reward
 from guerdon._cluster.shared_engine import greeting
 from guerdon._cpu_count import host_cores, host_workers
 from guerdon.errors import RegistrationError
@@ -51,11 +51,25 @@ def test_it_stays_with_copies() -> None:
     for other in (pickle.loads(pickle.dumps(dispatcher)), copy.copy(dispatcher), dispatcher.replace(workers=3)):
         assert (other.options["cluster"], other.workers) == ("host", 3)
     assert dispatcher.replace(cluster=None).options["cluster"] is None
+    assert repr(dispatcher) == "<Dispatcher of length (process); cluster='host', 3 workers, not started>"
 
 
 def test_other_values_are_refused() -> None:
     with pytest.raises(RegistrationError, match="cluster='hosts'"):
         Dispatcher([length], cluster="hosts")  # type: ignore[arg-type]
+    for meant in ("ray", Ray):
+        with pytest.raises(RegistrationError, match=r"Write guerdon\.Ray\(\)"):
+            Dispatcher([length], cluster=meant)  # type: ignore[arg-type]
+
+
+def test_a_dump_names_the_engine() -> None:
+    with Dispatcher([length], cluster="host") as dispatcher:
+        dispatcher.score(completions=["a"])
+        dump = dispatcher.dump()
+        (node,) = dispatcher.stats()["nodes"]
+    assert dump.nodes == {node: ("ready", 0)}
+    assert f"\n{node}: ready, has 0 calls of this dispatcher" in str(dump)
+    assert node.startswith("the engine of this host, process ")
 
 
 def test_the_cores_of_the_host_are_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:

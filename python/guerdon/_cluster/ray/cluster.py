@@ -43,10 +43,12 @@ class RayCluster:
     Args:
         options: The user's.
         setup_timeout: Seconds that the functions' `setup` may take on a node.
+        shares: Dispatchers that divide the nodes among them: the ranks of a run.
     """
 
-    def __init__(self, options: Ray, setup_timeout: float) -> None:
+    def __init__(self, options: Ray, setup_timeout: float, shares: int = 1) -> None:
         self._options = options
+        self._shares = shares
         # Importing counts as starting.
         self._check_timeout = options.start_timeout + setup_timeout
         self._patience = 2 * options.start_timeout + setup_timeout
@@ -84,9 +86,13 @@ class RayCluster:
                 self._nodes[place.id] = self._made(place)
             found = preflight.started(list(self._nodes.values()), self._options.start_timeout, self._patience)
             if found.wrong or found.failed or not found.ready:
+                mend = (
+                    "Make these nodes like this one (packages, files), or leave"
+                    if found.wrong
+                    else "Try again, or leave"
+                )
                 raise RegistrationError(
-                    f"cluster=guerdon.Ray(…) can't start:\n{found.reasons()}\nMake these nodes like this one (packages, files), or "
-                    "leave them out with Ray(nodes=[…])."
+                    f"cluster=guerdon.Ray(…) can't start:\n{found.reasons()}\n{mend} them out with Ray(nodes=[…])."
                 )
             for node in list(self._nodes.values()):
                 if node in found.ready:
@@ -139,7 +145,8 @@ class RayCluster:
 
     def _made(self, place: RayNode) -> Node:
         assert self._shared is not None
-        cpus = self._options.cpus_per_node or int(place.free)
+        share = int(place.free) if self._shares == 1 else min(int(place.free), max(1, int(place.cpus) // self._shares))
+        cpus = self._options.cpus_per_node or share
         return Node(place, cpus, reserve=self._options.reserve, shared=self._shared)
 
     def _first(self) -> list[RayNode]:
@@ -182,10 +189,12 @@ class RayCluster:
                 )
         full = [node.name for node in named if node not in usable]
         if not usable or (isinstance(wanted, tuple) and full):
+            needed = self._options.cpus_per_node or 1
             raise RegistrationError(
-                f"cluster=guerdon.Ray(…): no room for an agent on {', '.join(full) or 'any node'}. The cluster has: {there}. "
-                "Give cpus_per_node= less, free CPUs there, or give Ray(reserve=False, cpus_per_node=…) if those who hold them "
-                "leave them idle."
+                f"cluster=guerdon.Ray(…): no room for an agent of {needed} CPU{'' if needed == 1 else 's'} on "
+                f"{', '.join(full) or 'any node'}. The cluster has: {there}. Free CPUs there (another dispatcher with Ray() and no "
+                "cpus_per_node= takes all of them), give cpus_per_node= less, or Ray(reserve=False, cpus_per_node=…) if those who "
+                "hold them leave them idle."
             )
 
     def _watch(self) -> None:

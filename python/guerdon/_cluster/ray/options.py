@@ -30,7 +30,8 @@ class Ray:
         nodes: How many nodes to use at most, or a list of those to use, each by its name, its
             address or its Ray id. By default all that have a free CPU, also those that come later.
         cpus_per_node: CPUs that each agent reserves, and so its workers. By default what is free on
-            the node when its agent starts.
+            the node when its agent starts; where a launcher started several ranks, each of which
+            has agents of its own, no more than the node's CPUs divided by the ranks.
         reserve: Whether agents count against the node's CPUs in Ray. False where other actors hold
             all of them and leave them idle; then ``cpus_per_node`` is needed.
         start_timeout: Seconds that the first agents may take to start and to be checked, beyond the
