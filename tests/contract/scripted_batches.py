@@ -102,12 +102,12 @@ class Batch:
         """The result, and the groups as two iterations at once saw them."""
         pending = self.submit(dispatcher)
         beside: list[Group] = []
-        thread = threading.Thread(target=lambda: beside.extend(pending.groups(timeout=60)))
+        thread = threading.Thread(target=lambda: beside.extend(pending.groups(timeout=200)))
         thread.start()
-        groups = list(pending.groups(timeout=60))
-        thread.join(60)
+        groups = list(pending.groups(timeout=200))
+        thread.join(200)
         assert [group.index for group in beside] == [group.index for group in groups]
-        return pending.result(timeout=60), groups
+        return pending.result(timeout=200), groups
 
 
 @st.composite

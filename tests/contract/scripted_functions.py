@@ -8,7 +8,7 @@ from guerdon import Limit, group_reward, reward
 from tests.contract.scripts import Cell, aplay, aplay_all, play, play_all
 
 LONG = 60.0
-SHORT = 1.0
+SHORT = 2.5
 
 
 @reward(timeout=LONG, retries=1)

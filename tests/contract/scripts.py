@@ -163,6 +163,6 @@ def _fail(move: str) -> None:
 def _hang() -> None:
     # A thread can't be ended, so it must come back one day; on the process lane this ends at the
     # timeout.
-    until = time.monotonic() + 3.0
+    until = time.monotonic() + 5.0
     while time.monotonic() < until:
         pass

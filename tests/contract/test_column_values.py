@@ -68,7 +68,8 @@ def score(completion, spec, kind):
 def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
     """What can't be sent."""
     torch = pytest.importorskip("torch")
-    with Dispatcher([reward(lambda completion, value: 1.0)], workers=1) as made:
+    # A worker imports torch for what it is sent.
+    with Dispatcher([reward(lambda completion, value: 1.0, timeout=250)], workers=1) as made:
         with pytest.raises(DataError, match=r"column 'value' of sample 1 .* a tensor on meta would open that device"):
             made.score(completions=["c"] * 2, value=[torch.ones(1), torch.empty(1, device="meta")])
         assert made.score(completions=["c"] * 2, value=[torch.ones(1)] * 2).status.max() == Status.OK

@@ -113,7 +113,7 @@ def test_partial_keep_gives_the_trainers_sum() -> None:
 @pytest.mark.parametrize("how", ["error", "invalid", "exit", "hang"])
 def test_on_failure_says_what_a_failure_becomes(how: str) -> None:
     def of(name: str, **options: Any) -> Any:
-        return reward(behaviours.end, name=name, timeout=0.8, grace=0.2, **options)
+        return reward(behaviours.end, name=name, timeout=3.0, grace=0.2, **options)
 
     functions = [of("nan"), of("abstain", on_failure="abstain"), of("number", on_failure=-2.5)]
     failed = {"exit": Status.CRASHED, "hang": Status.TIMEOUT}.get(how, Status.ERROR)

@@ -77,8 +77,8 @@ def test_inv_2_a_batch_that_is_cut_short_at_any_moment(
     if end == "cancel":
         time.sleep(when)
         pending.cancel()
-    groups = list(pending.groups(timeout=60))
-    result = pending.result(timeout=60)
+    groups = list(pending.groups(timeout=200))
+    result = pending.result(timeout=200)
     batch.check_groups(result, groups)
     batch.check_failures(result)
     cut = (Status.CANCELLED, "cancelled by the caller") if end == "cancel" else (Status.TIMEOUT, "batch timeout")
@@ -151,7 +151,7 @@ def test_row_11_whatever_processes_are_killed_from_outside(
     pending = batch.submit(processes)
     time.sleep(when)
     killed = kill(processes, victims, chance)
-    result = pending.result(timeout=60)
+    result = pending.result(timeout=200)
     assert result.status.max() == 0, result.failures()
     expected = [[batch.foretold(function, sample).value for function in range(3)] for sample in range(len(batch.texts))]
     batch.check_rewards(result, np.array(expected, np.float32))

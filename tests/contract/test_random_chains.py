@@ -228,12 +228,12 @@ def test_chains_over_every_lane_equal_a_serial_loop(
         for rows in pieces(plan, seed):
             stream.add(**plan.columns(rows))
         stream.finish()
-        groups = list(stream.groups(timeout=60))
-        result = stream.result(timeout=60)
+        groups = list(stream.groups(timeout=200))
+        result = stream.result(timeout=200)
     else:
         pending = chain.submit(num_generations=plan.size, **plan.columns())
-        groups = list(pending.groups(timeout=60))
-        result = pending.result(timeout=60)
+        groups = list(pending.groups(timeout=200))
+        result = pending.result(timeout=200)
     check_whole(plan, result)
     assert sorted(group.index for group in groups) == list(range(plan.samples // plan.size))
     for group in groups:
@@ -270,8 +270,8 @@ def test_chains_that_are_cut_at_any_moment(
         stream.finish()
     if cut == "cancel":
         cancel.join()
-    list(stream.groups(timeout=60))
-    check_cut(plan, stream.result(timeout=60))
+    list(stream.groups(timeout=200))
+    check_cut(plan, stream.result(timeout=200))
     # What was abandoned harms no later batch.
     check_whole(later := placed(plan, folder), chain.score(num_generations=plan.size, **later.columns()))
 

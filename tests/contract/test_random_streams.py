@@ -81,13 +81,13 @@ class Stream:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(200)
 
 
 def consumed(pending: PendingBatch) -> tuple[threading.Thread, list[Group]]:
     """A consumer elsewhere, and what it saw."""
     seen: list[Group] = []
-    thread = threading.Thread(target=lambda: seen.extend(pending.groups(timeout=60)))
+    thread = threading.Thread(target=lambda: seen.extend(pending.groups(timeout=200)))
     thread.start()
     return thread, seen
 
@@ -106,10 +106,10 @@ def test_streams_equal_a_serial_loop(
     thread, beside = consumed(pending)
     stream.feed(pending, producers)
     pending.finish()
-    groups = list(pending.groups(timeout=60))
-    thread.join(60)
+    groups = list(pending.groups(timeout=200))
+    thread.join(200)
     assert [group.index for group in beside] == [group.index for group in groups]
-    stream.batch.check(pending.result(timeout=60), groups)
+    stream.batch.check(pending.result(timeout=200), groups)
     os.unlink(stream.batch.log)
 
 
@@ -146,8 +146,8 @@ def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
         samples = range(len(batch.texts))
         pending = dispatcher.submit(**stream.columns(samples), num_generations=size, group_quorum=wanted)
         thread, beside = consumed(pending)
-    result = pending.result(timeout=60)
-    thread.join(60)
+    result = pending.result(timeout=200)
+    thread.join(200)
     batch.check_groups(result, beside)
     batch.check_failures(result)
     reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
@@ -186,8 +186,8 @@ def test_a_stream_that_is_cancelled_at_any_moment(
     timer.start()
     stream.feed(pending, 2)
     timer.join()
-    result = pending.result(timeout=60)
-    thread.join(60)
+    result = pending.result(timeout=200)
+    thread.join(200)
     assert sorted(group.index for group in beside) == list(range(pending.num_groups))
     reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
     status, rewards = result.status.reshape(-1, len(batch.specs)), result.rewards.reshape(-1, len(batch.specs))

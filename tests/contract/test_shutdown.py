@@ -35,7 +35,7 @@ def test_cancel_ends_what_is_open_on_every_lane() -> None:
         next(pending.groups())
         started = time.monotonic()
         pending.cancel()
-        result = pending.result(timeout=20)
+        result = pending.result(timeout=60)
         assert time.monotonic() - started < 11
         assert result.status[0, 0].tolist() == [Status.OK] * 3
         assert (result.status[1:, 0] == Status.CANCELLED).all()
@@ -72,20 +72,20 @@ def test_cancelled_cells_count_as_failures() -> None:
         pending = made.submit(completions=["c"] * 8, seconds=[2.0] * 8)
         made.close()
         with pytest.raises(RewardFailureError, match="8 of 8"):
-            pending.result(timeout=5)
+            pending.result(timeout=60)
 
 
 @pytest.mark.parametrize("lane", LANES)
 def test_close_from_another_thread_while_many_wait(lane: str) -> None:
     made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failure_rate=1.0)
     results: list[Any] = []
-    batches = [made.submit(completions=["c"] * 3, seconds=[0.8] * 3) for _ in range(3)]
-    threads = [threading.Thread(target=lambda t=pending: results.append(t.result(timeout=30))) for pending in batches]
+    batches = [made.submit(completions=["c"] * 3, seconds=[4.0] * 3) for _ in range(3)]
+    threads = [threading.Thread(target=lambda t=pending: results.append(t.result(timeout=60))) for pending in batches]
     for thread in threads:
         thread.start()
     made.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(results) == 3
     assert all((result.status == Status.CANCELLED).any() for result in results)
 
@@ -94,9 +94,13 @@ def test_ctrl_c_on_every_lane_leaves_the_engine_usable() -> None:
     with Dispatcher(functions(), workers=1) as made:
         made.score(completions=["c"], seconds=[0.0])
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+
+        def score() -> None:
+            timer.start()
             made.score(completions=["c"] * 4, seconds=[1.2] * 4)
+
+        with pytest.raises(KeyboardInterrupt):
+            score()
         timer.join()
         assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
 
@@ -110,7 +114,7 @@ def alive(pid: int) -> bool:
     return stat[stat.rindex(")") + 2] not in "ZX"
 
 
-def gone(pids: list[int], seconds: float = 30.0) -> bool:
+def gone(pids: list[int], seconds: float = 60.0) -> bool:
     until = time.monotonic() + seconds
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.02)
@@ -131,7 +135,7 @@ def leaving_processes(path: str) -> float:
     )
     for how in ("child", "session", "daemon"):
         subprocess.Popen([sys.executable, "-c", program, how, path], start_new_session=False)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not all(_written(f"{path}.{how}") for how in ("child", "session", "daemon")) and time.monotonic() < until:
         time.sleep(0.01)
     return 1.0
@@ -144,7 +148,7 @@ def _written(path: str) -> bool:
 def test_inv_8_close_takes_every_descendant_along(tmp_path: Path) -> None:
     """Children of user code, in sessions of their own or daemonised."""
     path = tmp_path / "pid"
-    with Dispatcher([reward(leaving_processes, timeout=60)], workers=1) as made:
+    with Dispatcher([reward(leaving_processes, timeout=100)], workers=1) as made:
         assert made.score(completions=["c"], path=[str(path)]).status.max() == Status.OK
         workers = made.worker_pids()
         pids = [int(Path(f"{path}.{how}").read_text()) for how in ("child", "session", "daemon")]
@@ -183,7 +187,7 @@ def test_inv_8_starting_and_closing_leaves_no_descriptor_and_no_thread() -> None
     def counts_within(most: tuple[int, int]) -> tuple[int, int]:
         """Counts, once they are no larger than `most`: the runtime lets idle helper threads go
         after a while."""
-        until = time.monotonic() + 15
+        until = time.monotonic() + 60
         while any(map(operator.gt, threads(), most)) and time.monotonic() < until:
             time.sleep(0.1)
         return threads()
@@ -195,7 +199,7 @@ def test_inv_8_starting_and_closing_leaves_no_descriptor_and_no_thread() -> None
             once()
         after = counts_within(before)
         open_after = descriptors()
-        until = time.monotonic() + 15  # a helper thread may close the last one
+        until = time.monotonic() + 60  # a helper thread may close the last one
         while len(open_after) > len(open_before) and time.monotonic() < until:
             time.sleep(0.1)
             open_after = descriptors()
@@ -212,7 +216,7 @@ dispatcher = Dispatcher([
     reward(behaviours.wait, name="wait"),
     reward(behaviours.sleep, name="thread", lane="thread"),
 ], workers=2)
-pending = dispatcher.submit(completions=["c"] * 4, seconds=[60.0] * 4, note=[sys.argv[1]] * 4)
+pending = dispatcher.submit(completions=["c"] * 4, seconds=[200.0] * 4, note=[sys.argv[1]] * 4)
 while not os.path.exists(sys.argv[1]) or not os.path.getsize(sys.argv[1]) or len(dispatcher.worker_pids()) < 2:
     time.sleep(0.01)
 print(*dispatcher.worker_pids(), flush=True)
@@ -237,10 +241,10 @@ def test_inv_8_whatever_ends_the_trainer_ends_its_workers(how: signal.Signals, t
         assert workers
         trainer.send_signal(how)
         started = time.monotonic()
-        code = trainer.wait(30)
+        code = trainer.wait(100)
         took = time.monotonic() - started
     assert code != 0
-    assert took < 25  # the aim is 2 s, on a machine that does nothing else; its calls take a minute
+    assert took < 90  # the aim is 2 s, on a machine that does nothing else; its calls take minutes
     assert gone(workers)
 
 
@@ -260,7 +264,7 @@ def test_inv_8_a_thread_that_outlives_its_engine_leaves_no_descriptor() -> None:
     stuck = threading.Event()
 
     def outlive() -> None:
-        made = Dispatcher([reward(lambda text: float(stuck.wait(60)), name="waits", lane="thread")])
+        made = Dispatcher([reward(lambda text: float(stuck.wait(250)), name="waits", lane="thread")])
         made.submit(completions=["c"])
         while not len(made.dump()):
             time.sleep(0.01)
@@ -272,38 +276,40 @@ def test_inv_8_a_thread_that_outlives_its_engine_leaves_no_descriptor() -> None:
     outlive()
     gc.collect()  # closes it, which waits for a second, and then lets it go
     stuck.set()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (left := Counter(descriptors().values()) - before) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left
 
 
 def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
-    stuck = threading.Event()
-    waits = reward(lambda text: float(stuck.wait(60)), name="waits", lane="thread")
+    stuck, before = threading.Event(), _zygotes()  # of pools that earlier tests have dropped
+    waits = reward(lambda text: float(stuck.wait(250)), name="waits", lane="thread")
     made = Dispatcher([waits, reward(len_of)], workers=1)
     pending = made.submit(completions=["c"])
     while not made.worker_pids():
         time.sleep(0.01)
     time.sleep(0.5)
     made.close()
-    deadline = time.monotonic() + 20  # far less than what the thread waits for
+    deadline = time.monotonic() + 60  # far less than what the thread waits for
     try:
-        while zygotes := _zygotes():
+        while zygotes := _zygotes() - before:
             assert time.monotonic() < deadline, zygotes
             time.sleep(0.02)
     finally:
         stuck.set()
-    assert pending.result(timeout=5).status[0, 0, 0] == Status.CANCELLED
+    assert pending.result(timeout=60).status[0, 0, 0] == Status.CANCELLED
 
 
-def _zygotes() -> list[str]:
+def _zygotes() -> set[str]:
     """The zygotes among this process's children."""
-    found = []
+    found = set()
     for listing in Path("/proc/self/task").glob("*/children"):  # by the thread that started them
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            children = listing.read_text().split()
-            found += [pid for pid in children if b"_zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread ended
+            for pid in listing.read_text().split():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended
+                    if b"_zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        found.add(pid)
     return found
 
 

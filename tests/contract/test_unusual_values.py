@@ -16,11 +16,12 @@ from tests.contract import unusual_values as odd
 
 
 def of_samples() -> list[Any]:
+    patience: dict[str, Any] = {"timeout": 250}  # calls import torch
     return [
-        reward(odd.sample, name="process"),
-        reward(odd.sample, name="thread", lane="thread"),
-        reward(odd.async_sample, name="asyncio"),
-        reward(odd.row, name="rowwise", rowwise=True),
+        reward(odd.sample, name="process", **patience),
+        reward(odd.sample, name="thread", lane="thread", **patience),
+        reward(odd.async_sample, name="asyncio", **patience),
+        reward(odd.row, name="rowwise", rowwise=True, **patience),
     ]
 
 
