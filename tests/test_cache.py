@@ -245,7 +245,7 @@ print(json.dumps([result.rewards.ravel().tolist(), result.timings["graded"]["cac
 def in_a_process(folder: Path, *completions: str) -> Any:
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-W", "error", "-c", SCORES, *completions]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -344,11 +344,12 @@ def test_a_folder_that_can_not_be_used_is_warned_of(tmp_path: Path, harm: Any, m
         warnings.simplefilter("always")
         for _ in range(2):
             assert dispatcher.score(completions=["a", "bb"]).rewards.ravel().tolist() == [1.0, 2.0]
-        deadline = time.monotonic() + 10
-        while not warned and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while not any(one.category is GuerdonWarning for one in warned) and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert [one.category for one in warned] == [GuerdonWarning]
-    assert message in str(warned[0].message)
+    # Python's own may be among them, of what other tests left.
+    (one,) = (one for one in warned if one.category is GuerdonWarning)
+    assert message in str(one.message)
     assert len(calls) == 2, "in memory outcomes are still found"
 
 
@@ -377,7 +378,7 @@ print(json.dumps([right, [str(one.message) for one in warned]]))
 @fault("the disk of a cache folder is full", sees="one warning; what does not fit is computed again")
 def test_a_full_disk(tmp_path: Path) -> None:
     # No file may grow beyond 200 KB, as on a full disk.
-    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     right, warned = json.loads(done.stdout)
     assert right
@@ -394,9 +395,9 @@ def graded(completion: str) -> float:
     return float(completion)
 
 with Dispatcher([graded]) as dispatcher:
-    print("ready", flush=True)
     for first in range(0, 10**9, 64):
         dispatcher.score(completions=[str(n) for n in range(first, first + 64)])
+        print(first, flush=True)
 """
 
 
@@ -408,8 +409,10 @@ def test_a_killed_process_leaves_right_outcomes(tmp_path: Path) -> None:
     for _ in range(3):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
-            writer.stdout.readline()
-            time.sleep(0.5)
+            start, batches = time.monotonic(), 0
+            while batches < 30 or time.monotonic() - start < 0.5:
+                assert writer.stdout.readline()
+                batches += 1
             writer.send_signal(signal.SIGKILL)
     calls: list[str] = []
 

@@ -27,6 +27,7 @@ from guerdon import (
     errors,
     reward,
 )
+from tests.clock import one_of_three
 from tests.simple import answer_is, judge, length, rank
 
 
@@ -133,6 +134,10 @@ def test_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: py
 
 @pytest.mark.parametrize("lane", ["thread", "asyncio"])
 def test_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(lane: str) -> None:
+    one_of_three(lambda: _closes_its_own_dispatcher(lane))
+
+
+def _closes_its_own_dispatcher(lane: str) -> None:
     took: list[float] = []
 
     def closes(completion: str) -> float:
@@ -176,7 +181,7 @@ def test_a_closed_dispatcher_is_collected_with_functions_that_refer_to_it(lane: 
         return weakref.ref(names)
 
     gone = closed()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     # its thread may take a moment to leave the call
     while gone() is not None and time.monotonic() < deadline:
         gc.collect()
@@ -278,7 +283,7 @@ pending = dispatcher.submit(prompts=["p"] * 64, completions=["a"] * 64)
 
 def test_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(EXIT)
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[[[1.0, 1.0, 1.0]]]"
     assert done.stderr == ""

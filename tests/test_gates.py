@@ -199,7 +199,7 @@ def test_a_source_that_times_out_skips_the_chain_behind_it(lane: str) -> None:
         return 0.0
 
     chain = [
-        reward(hangs if lane == "process" else hangs_async, name="source", timeout=0.5, grace=0.1),
+        reward(hangs if lane == "process" else hangs_async, name="source", timeout=2.5, grace=0.1),
         reward(lambda completion: 1.0, name="second", lane="thread", run_if={"source": "< 1"}),
         reward(lambda completion: 2.0, name="third", run_if={"second": ">= 1"}, otherwise=7.0),
         reward(lambda completion: 3.0, name="fourth", lane="thread", run_if={"third": "== 7"}),

@@ -92,6 +92,7 @@ def rows(*values: float) -> dict[str, Any]:
 
 
 def test_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
+    CALLS.clear()
     values = [float(value * 7 % 12) for value in range(12)]
     expected = every.score(**rows(*values), num_generations=4)
     stream = every.stream(num_generations=4)
@@ -114,7 +115,7 @@ def test_groups_complete_while_samples_are_added(plain: Dispatcher) -> None:
     stream.add(**rows(1.0))
     assert stream.num_groups == 1
     stream.add(**rows(2.0))
-    groups = stream.groups(timeout=30)
+    groups = stream.groups(timeout=100)
     assert next(groups).rewards.tolist() == [[2.0, 1.0], [4.0, 2.0]]
     stream.finish()
     assert list(groups) == []
@@ -167,7 +168,7 @@ def test_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
     assert stream.add(**rows(2.0)) == [1]
     stream.finish()
     stream.finish()
-    assert stream.result(timeout=30).rewards[:, :, 0].tolist() == [[2.0, 4.0]]
+    assert stream.result(timeout=100).rewards[:, :, 0].tolist() == [[2.0, 4.0]]
 
 
 def test_indices_may_be_an_array(plain: Dispatcher) -> None:
@@ -176,7 +177,7 @@ def test_indices_may_be_an_array(plain: Dispatcher) -> None:
     with pytest.raises(DataError, match="expected an index"):
         stream.add(**rows(1.0, 2.0), indices=np.array([2.0, 3.0]))
     stream.finish()
-    assert stream.result(timeout=30).rewards[:, :, 0].tolist() == [[4.0, 2.0]]
+    assert stream.result(timeout=100).rewards[:, :, 0].tolist() == [[4.0, 2.0]]
 
 
 def test_waiting_for_a_batch_that_is_open_names_finish(plain: Dispatcher) -> None:
@@ -225,7 +226,7 @@ def test_a_batch_that_is_closed_says_so(plain: Dispatcher) -> None:
     stream.cancel()
     with pytest.raises(ClosedError, match="takes no more samples: cancelled by the caller"):
         stream.add(**rows(1.0))
-    result = stream.result(timeout=30)
+    result = stream.result(timeout=100)
     assert result.status[1, 1].tolist() == [Status.CANCELLED] * 2
     made = Dispatcher([slept])
     stream = made.stream()
@@ -240,7 +241,7 @@ def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
     stream = plain.stream(num_generations=4)
     stream.finish()
     assert list(stream.groups()) == []
-    result = stream.result(timeout=30)
+    result = stream.result(timeout=100)
     assert result.rewards.shape == (0, 4, 2)
     assert len(result) == 0
     assert "0 prompts" in repr(result)
@@ -263,15 +264,15 @@ def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
 
 
 def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
-    stream = plain.stream(num_generations=2, batch_timeout=2.0)
+    stream = plain.stream(num_generations=2, batch_timeout=6.0)
     stream.add(**rows(1.0, 2.0, 3.0))
-    result = stream.result(timeout=30)
+    result = stream.result(timeout=100)
     assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
     assert [failure.reason for failure in result.failures()] == ["batch timeout"] * 2
     with pytest.raises(ClosedError, match="no more samples: batch timeout"):
         stream.add(**rows(1.0))
     assert (
-        plain.score(completions=["c"], value=[1.0], pause=[30.0], batch_timeout=0.2).status[0, 0, 1] == Status.TIMEOUT
+        plain.score(completions=["c"], value=[1.0], pause=[100.0], batch_timeout=0.2).status[0, 0, 1] == Status.TIMEOUT
     )
 
 
@@ -321,7 +322,7 @@ def test_what_was_delivered_is_let_go() -> None:
     with Dispatcher([of_object]) as made:
         stream = made.stream(num_generations=2)
         alive: list[weakref.ref[Value]] = []
-        groups = stream.groups(timeout=30)
+        groups = stream.groups(timeout=100)
         for _ in range(5):
             things = [Value(), Value()]
             alive += map(weakref.ref, things)
@@ -358,7 +359,7 @@ def test_the_trainers_state_is_that_of_submit() -> None:
         stream.add(**rows(1.0))
         stream.add(**rows(2.0))
         stream.finish()
-        assert stream.result(timeout=30).rewards.ravel().tolist() == [41.0, 42.0]
+        assert stream.result(timeout=100).rewards.ravel().tolist() == [41.0, 42.0]
 
 
 def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None:

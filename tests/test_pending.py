@@ -44,34 +44,69 @@ def batch(*seconds: float, size: int = 1) -> dict[str, Any]:
     return {"completions": ["c"] * len(seconds), "seconds": list(seconds), "num_generations": size}
 
 
-def test_a_pending_batch_is_there_at_once(dispatcher: Dispatcher) -> None:
-    started = time.monotonic()
-    pending = dispatcher.submit(**batch(1.5))
-    assert time.monotonic() - started < 1.4
+@pytest.fixture
+def gates() -> Iterator[Gates]:
+    opened = Gates()
+    yield opened
+    opened.open(*range(20))
+
+
+class Gates:
+    """A dispatcher each of whose samples waits until it may go on."""
+
+    def __init__(self) -> None:
+        self._open = [threading.Event() for _ in range(20)]
+
+    def submit(self, made: Dispatcher, *numbers: int, size: int = 1) -> PendingBatch:
+        columns = {"completions": ["c"] * len(numbers), "gate": [self._open[number] for number in numbers]}
+        return made.submit(**columns, num_generations=size)  # type: ignore[arg-type]
+
+    def open(self, *numbers: int) -> None:
+        for number in numbers:
+            self._open[number].set()
+
+
+@reward(lane="thread", timeout=250)
+def waits(gate: threading.Event) -> float:
+    return float(gate.wait(200))
+
+
+@pytest.fixture(scope="module")
+def waiting() -> Iterator[Dispatcher]:
+    with Dispatcher([waits], max_failure_rate=1.0) as made:
+        yield made
+
+
+def test_a_pending_batch_is_there_at_once(waiting: Dispatcher, gates: Gates) -> None:
+    pending = gates.submit(waiting, 0)
     assert not pending.done
-    assert pending.result().rewards.ravel() == pytest.approx([1.5, 1.5])
+    gates.open(0)
+    assert pending.result().rewards.ravel().tolist() == [1.0]
     assert pending.done
     assert pending.result() is pending.result()
 
 
-def test_groups_that_are_complete_are_listed_without_waiting(dispatcher: Dispatcher) -> None:
-    pending = dispatcher.submit(**batch(0.6, 0.0))
+def test_groups_that_are_complete_are_listed_without_waiting(waiting: Dispatcher, gates: Gates) -> None:
+    pending = gates.submit(waiting, 0, 1)
+    gates.open(1)
     assert next(pending.groups()).index == 1
-    assert pending.completed() in ([1], [1, 0])
+    assert pending.completed() == [1]
+    gates.open(0)
     pending.wait()
     assert pending.completed() == [1, 0]
     assert [group.index for group in pending.groups()] == [1, 0]
 
 
-def test_waiting_may_end_before_the_batch(dispatcher: Dispatcher) -> None:
-    pending = dispatcher.submit(**batch(1.5))
+def test_waiting_may_end_before_the_batch(waiting: Dispatcher, gates: Gates) -> None:
+    pending = gates.submit(waiting, 0)
     with pytest.raises(TimeoutError, match="goes on"):
         pending.result(timeout=0.05)
     with pytest.raises(TimeoutError, match="goes on"):
         pending.result(timeout=0)
     with pytest.raises(TimeoutError, match="goes on"):
         next(pending.groups(timeout=0.05))
-    assert pending.result(timeout=30).status.max() == Status.OK
+    gates.open(0)
+    assert pending.result(timeout=60).status.max() == Status.OK
 
 
 @pytest.mark.parametrize("timeout", ["1", float("nan"), True, [1.0]])
@@ -134,7 +169,7 @@ def test_a_forked_child_refuses_to_add_whatever_lock_was_held(dispatcher: Dispat
         for _ in range(40):
             child = os.fork()
             if child == 0:
-                signal.alarm(20)  # it hangs
+                signal.alarm(60)  # it hangs
                 try:
                     pending.add(completions=["c"], seconds=[0.0])
                 except ClosedError:
@@ -147,18 +182,32 @@ def test_a_forked_child_refuses_to_add_whatever_lock_was_held(dispatcher: Dispat
         pending.cancel()
 
 
-def test_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:
-    pending = dispatcher.submit(**batch(2.0, 2.0, 0.05, 0.1, 1.0, 1.0, size=2))
-    groups = list(pending.groups())
+def test_groups_come_as_they_complete(waiting: Dispatcher, gates: Gates) -> None:
+    pending = gates.submit(waiting, 0, 0, 1, 1, 2, 2, size=2)
+    arriving = pending.groups(timeout=60)
+    groups = []
+    for number in (1, 2, 0):
+        gates.open(number)
+        groups.append(next(arriving))
     assert [group.index for group in groups] == [1, 2, 0]
-    assert all(group.rewards.shape == group.status.shape == (2, 2) for group in groups)
-    np.testing.assert_allclose(groups[0].rewards, [[0.05, 0.05], [0.1, 0.1]], rtol=1e-6)
+    assert all(group.rewards.shape == group.status.shape == (2, 1) for group in groups)
 
 
-def test_every_iteration_sees_every_group(dispatcher: Dispatcher) -> None:
-    pending = dispatcher.submit(**batch(1.8, 0.9, 0.0))
+def test_values_of_a_group_are_those_of_its_samples(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.submit(**batch(0.0, 0.0, 0.05, 0.1, size=2))
+    groups = {group.index: group for group in pending.groups()}
+    assert all(group.rewards.shape == group.status.shape == (2, 2) for group in groups.values())
+    np.testing.assert_allclose(groups[1].rewards, [[0.05, 0.05], [0.1, 0.1]], rtol=1e-6)
+
+
+def test_every_iteration_sees_every_group(waiting: Dispatcher, gates: Gates) -> None:
+    pending = gates.submit(waiting, 0, 1, 2)
     first = pending.groups()
+    gates.open(2)
     next(first)
+    for number in (1, 0):
+        gates.open(number)
+        eventually(lambda number=number: number in pending.completed())
     assert [group.index for group in pending.groups()] == [2, 1, 0]
     assert [group.index for group in first] == [1, 0]
     pending.result()
@@ -185,7 +234,7 @@ def test_iterations_in_several_threads_and_loops_at_once(dispatcher: Dispatcher)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(seen) == 7
     assert all(sorted(order) == list(range(20)) for order in seen.values())
     assert all(order == seen["t0"] for order in seen.values())
@@ -220,15 +269,16 @@ def test_waiting_does_not_block_the_loop(how: str) -> None:
         assert asyncio.run(main(made)) == 1.0
 
 
-def test_a_coroutine_may_stop_waiting(dispatcher: Dispatcher) -> None:
+def test_a_coroutine_may_stop_waiting(waiting: Dispatcher, gates: Gates) -> None:
     async def main() -> None:
-        pending = dispatcher.submit(**batch(1.5))
+        pending = gates.submit(waiting, 0)
         with pytest.raises(TimeoutError, match="goes on"):
             await pending.aresult(timeout=0.05)
         with pytest.raises(TimeoutError, match="goes on"):
             await pending.agroups(timeout=0.05).__anext__()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(pending.aresult(), 0.05)
+        gates.open(0)
         # whoever waits for a pending batch doesn't own its batch
         assert (await pending.aresult()).status.max() == Status.OK
 
@@ -254,7 +304,7 @@ def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
         started = time.monotonic()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(dispatcher.ascore(**batch(*[5.0] * 300)), 0.1)
-        assert time.monotonic() - started < 30  # all of it takes minutes
+        assert time.monotonic() - started < 100  # all of it takes minutes
 
     asyncio.run(main())
     assert dispatcher.score(**batch(0.0)).status.max() == Status.OK
@@ -262,10 +312,10 @@ def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
 
 def test_a_cancelled_pending_batch_gives_what_there_is() -> None:
     with Dispatcher([sleepy]) as made:
-        pending = made.submit(**batch(0.0, *[30.0] * 7))
+        pending = made.submit(**batch(0.0, *[200.0] * 7))
         next(pending.groups())
         pending.cancel()
-        result = pending.result(timeout=25)
+        result = pending.result(timeout=100)
         assert result.status.ravel().tolist() == [Status.OK] + [Status.CANCELLED] * 7
         assert result.failures()[0].status is Status.CANCELLED
 
@@ -308,9 +358,9 @@ def test_a_group_lost_with_an_exception_is_delivered_all_the_same(kind: str, mon
             next(pending.groups())
 
         async def collect() -> list[int]:
-            return [group.index async for group in pending.agroups(timeout=10)]
+            return [group.index async for group in pending.agroups(timeout=60)]
 
-        indexes = asyncio.run(collect()) if kind == "agroups" else [group.index for group in pending.groups(timeout=10)]
+        indexes = asyncio.run(collect()) if kind == "agroups" else [group.index for group in pending.groups(timeout=60)]
         assert sorted(indexes) == [0, 1, 2]
 
 
@@ -321,20 +371,20 @@ def test_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> 
         pending_batches: list[PendingBatch] = []
 
         def wait() -> None:
+            timer.start()
             if how == "score":
-                made.score(**batch(30.0, 30.0))
-            pending_batches.append(made.submit(**batch(30.0, 30.0)))
+                made.score(**batch(200.0, 200.0))
+            pending_batches.append(made.submit(**batch(200.0, 200.0)))
             _ = pending_batches[0].result() if how == "result" else list(pending_batches[0].groups())
 
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             wait()
-        assert time.monotonic() - started < 25
+        assert time.monotonic() - started < 100
         timer.join()
         for pending in pending_batches:
-            pending.wait(timeout=25)
+            pending.wait(timeout=100)
             assert (pending._complete().status == Status.CANCELLED).all()
         assert made.score(**batch(0.0)).status.max() == Status.OK
 
@@ -360,7 +410,13 @@ def test_a_pending_batch_takes_one_descriptor_and_another_once_its_groups_are_wa
     with Dispatcher([reward(lambda text: 1.0, lane="thread", name="one")]) as dispatcher:
         dispatcher.score(completions=["a"])
         eventually(lambda: not dispatcher.stats()["open_batches"])
-        before = taken()
+        # Those of earlier tests' engines may go meanwhile.
+        looks = [taken() for _ in range(3)]
+        end = time.monotonic() + 30
+        while len(set(looks[-3:])) > 1 and time.monotonic() < end:
+            time.sleep(0.2)
+            looks.append(taken())
+        before = looks[-1]
         pending_batches = [dispatcher.submit(completions=["a", "b"]) for _ in range(8)]
         for pending in pending_batches:
             pending.result()
