@@ -113,8 +113,8 @@ def test_a_link_to_a_file_stays_a_link(guerdon: Command, commands: dict[str, lis
 
 def test_scores_may_go_to_a_device_or_a_pipe(rewards: Path, data: Path) -> None:
     command = [sys.executable, "-m", "guerdon", "score", f"{rewards}:length", str(data), "-q", "-o"]
-    assert subprocess.run([*command, "/dev/null"], timeout=60, capture_output=True, check=True).stdout == b""
-    piped = subprocess.run([*command, "/dev/stdout"], timeout=60, capture_output=True, check=True)
+    assert subprocess.run([*command, "/dev/null"], timeout=250, capture_output=True, check=True).stdout == b""
+    piped = subprocess.run([*command, "/dev/stdout"], timeout=250, capture_output=True, check=True)
     assert piped.stdout.count(b'"index"') == 4
 
 

@@ -87,7 +87,7 @@ def test_hostile_functions_are_findings(tmp_path: Path, capfd: pytest.CaptureFix
     path = list(sys.path)
     try:
         with load(str(file)) as dispatcher:
-            budget: dict[str, Any] = {"timeout": 1.0, "memory_limit": 300_000_000, "checks": []}
+            budget: dict[str, Any] = {"timeout": 4.0, "memory_limit": 300_000_000, "checks": []}
             found = profile(dispatcher, ROWS, **budget)
     finally:
         sys.path[:] = path
@@ -144,11 +144,12 @@ def test_the_json_is_what_the_docs_say(guerdon: Command, tmp_path: Path, rows: P
         *("findings", "lane", "lane_reason", "timeout", "timeout_reason", "decorator", "current", "times", "failures"),
         *("unmeasured", "cpu", "waiting", "lock", "memory", "judge", "checks", "cut_short"),
     }
-    assert (function["lane"], function["timeout"]) == ("process", 1.0)
+    # a second, where the machine has nothing else to do
+    assert (function["lane"], function["timeout"] >= 1.0) == ("process", True)
     assert function["current"] == {"lane": "process", "timeout": 5.0}
-    assert function["decorator"] == '@reward(lane="process", timeout=1, retries=2)'
+    assert function["decorator"] == f'@reward(lane="process", timeout={function["timeout"]:g}, retries=2)'
     times = function["times"]
-    assert 0 < times["p50_s"] <= times["p90_s"] <= times["p99_s"] <= times["max_s"] < 1
+    assert 0 < times["p50_s"] <= times["p90_s"] <= times["p99_s"] <= times["max_s"] < 5
     assert sum(bucket["rows"] for bucket in times["by_length"]) == times["rows"] == 12
     assert [each["characters"] for each in times["longer"]] == [1_000, 4_000, 16_000, 64_000]
     assert function["memory"]["worker_bytes"] >= function["memory"]["empty_worker_bytes"] > 1_000_000
@@ -174,7 +175,7 @@ class Page(HTMLParser):
 def test_the_page_needs_nothing_else(guerdon: Command, tmp_path: Path, rows: Path) -> None:
     file = write_rewards(tmp_path, SOUND)
     target = tmp_path / "page.html"
-    guerdon("profile", file, rows, "--html", target, "--time-limit", 20)
+    guerdon("profile", file, rows, "--html", target, "--time-limit", 250)
     text = target.read_text()
     page = Page(text)
     assert all(address.startswith("#") for address in page.addresses)
@@ -192,7 +193,7 @@ def test_several_functions_by_name_have_a_place_each_on_the_page(guerdon: Comman
     )
     file, target = write_rewards(tmp_path, f"import guerdon\n{code}"), tmp_path / "page.html"
     asked = ("--function", "ac", "--function", "cb")
-    ended = guerdon("profile", file, rows, *asked, "--html", target, "--json", "--rows", 2, "--time-limit", 20)
+    ended = guerdon("profile", file, rows, *asked, "--html", target, "--json", "--rows", 2, "--time-limit", 250)
     assert list(json.loads(ended.out)["functions"]) == ["ac", "cb"]
     places = re.findall(r'id="([^"]+)"', target.read_text())
     assert len(set(places)) == 2
@@ -205,10 +206,11 @@ def test_it_fits_a_narrow_terminal(
     guerdon: Command, tmp_path: Path, rows: Path, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows, "--time-limit", 20)
+    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows, "--time-limit", 250)
     assert max(map(len, ended.out.splitlines())) <= columns
     words = " ".join(ended.out.split())
-    assert '@reward(lane="process", timeout=1, retries=2)' in words
+    # the least there is, where the machine has nothing else to do
+    assert re.search(r'@reward\(lane="process", timeout=\d+, retries=2\)', words)
     assert "A step of 64 prompts × 8 completions" in words
     assert "\x1b" not in ended.out
     assert ended.err == ""
@@ -224,7 +226,7 @@ def test_in_a_terminal(tmp_path: Path, rows: Path, colour: bool) -> None:
     here, there = os.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     environment |= {"TERM": "xterm-256color", "COLUMNS": "80", **({} if colour else {"NO_COLOR": "1"})}
-    process = subprocess.Popen(command(file, rows, "--time-limit", 20), stdout=there, stderr=there, env=environment)
+    process = subprocess.Popen(command(file, rows, "--time-limit", 250), stdout=there, stderr=there, env=environment)
     os.close(there)
     shown = b""
     while True:
@@ -236,22 +238,29 @@ def test_in_a_terminal(tmp_path: Path, rows: Path, colour: bool) -> None:
         if not read:
             break
     os.close(here)
-    assert process.wait(30) in (0, 1)
+    assert process.wait(100) in (0, 1)
     assert b"exact: times" in shown  # the progress
     assert bool(re.search(rb"\x1b\[[\d;]*3\dm", shown)) is colour
 
 
 def test_ctrl_c_prints_what_is_known(tmp_path: Path, rows: Path) -> None:
-    slow = "\n\n@reward\ndef slow(completion: str) -> float:\n    time.sleep(1.5)\n    return 1.0\n"
+    begun = tmp_path / "begun"
+    slow = (
+        "\n\n@reward\ndef slow(completion: str) -> float:\n"
+        f"    open({str(begun)!r}, 'a').close()\n    time.sleep(1.5)\n    return 1.0\n"
+    )
     process = subprocess.Popen(
         command(write_rewards(tmp_path, SOUND + slow), rows, "--json", "--function", "slow"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(6)
+    deadline = time.monotonic() + 100
+    while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=100)
     assert process.returncode == 130, err
     assert json.loads(out)["cut_short"] == "interrupted"
     assert "interrupted" in err
@@ -259,13 +268,13 @@ def test_ctrl_c_prints_what_is_known(tmp_path: Path, rows: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_files(tmp_path: Path, rows: Path, number: signal.Signals) -> None:
-    hanging = "\n\n@reward\ndef hangs(completion: str) -> float:\n    time.sleep(60)\n    return 1.0\n"
+    hanging = "\n\n@reward\ndef hangs(completion: str) -> float:\n    time.sleep(600)\n    return 1.0\n"
     rewards, folder = write_rewards(tmp_path, SOUND + hanging), tmp_path / "temporary"
     folder.mkdir()
     inherited = signal.signal(number, signal.SIG_DFL)  # nohup has SIGHUP ignored
     try:
         process = subprocess.Popen(
-            command(rewards, rows, "--json", "--function", "hangs", "--timeout", "60"),
+            command(rewards, rows, "--json", "--function", "hangs", "--timeout", "600"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -277,7 +286,7 @@ def test_a_signal_leaves_no_files(tmp_path: Path, rows: Path, number: signal.Sig
     while not list(folder.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=100)
     assert process.returncode == 128 + number, err
     assert "Traceback" not in err
     assert list(folder.iterdir()) == []
@@ -341,4 +350,5 @@ def test_a_judge_in_a_file(guerdon: Command, tmp_path: Path) -> None:
     assert [finding["check"] for finding in function["findings"]] == ["length-bias", "verbosity-bias"]
     assert function["judge"]["requests"] == requests == 60
     assert function["judge"]["cost_per_sample"] == pytest.approx(function["judge"]["cost"] / 60)
-    assert (function["lane"], function["decorator"]) == ("http", "timeout=1")
+    assert function["lane"] == "http"
+    assert re.fullmatch(r"timeout=\d+", function["decorator"])

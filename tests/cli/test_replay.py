@@ -261,17 +261,22 @@ def test_a_terminal_without_utf8_gets_escapes(journal: Path, mended: Path) -> No
 
 
 SLOW = """
+import os
 import time
 import guerdon
 
+# Asked for by each call: what a function's module holds belongs to its version.
+def seconds() -> float:
+    return float(os.environ.get("SLOW_S", "0"))
+
 @guerdon.reward(lane="thread")
 def slow(completion: str) -> float:
-    time.sleep(0.02)
+    time.sleep(seconds())
     return float(len(completion))
 
 @guerdon.group_reward(lane="thread")
 def order(completions: list[str]) -> list[float]:
-    time.sleep(0.02)
+    time.sleep(seconds())
     return [float(place) for place in range(len(completions))]
 """
 
@@ -305,12 +310,13 @@ def test_rows_that_are_done_stay_and_none_comes_twice(tmp_path: Path, name: str,
     journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / name
     command = [sys.executable, "-m", "guerdon", "replay", str(journal), str(rewards), "-o", str(out)]
     command += ["--chunk", "16", "--json"]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    slow = {**os.environ, "SLOW_S": "0.3"}  # so that it is not done before it is ended
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=slow)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and _bytes(out) < 8_000:
         time.sleep(0.01)
     started.send_signal(how)
-    _, stderr = started.communicate(timeout=60)
+    _, stderr = started.communicate(timeout=100)
     assert started.returncode == (-9 if how == signal.SIGKILL else 130), stderr
     if how == signal.SIGINT:
         assert b"go on with --resume" in stderr
@@ -318,7 +324,7 @@ def test_rows_that_are_done_stay_and_none_comes_twice(tmp_path: Path, name: str,
         with out.open("ab") as file:
             file.write(b'{"run": "run-1", "bat')
 
-    ended = subprocess.run([*command, "--resume"], capture_output=True, check=False, timeout=120)
+    ended = subprocess.run([*command, "--resume"], capture_output=True, check=False, timeout=250)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert found["functions"]["slow"]["resumed"] > 0
@@ -342,7 +348,7 @@ def _bytes(out: Path) -> int:
 def test_two_replays_can_not_write_to_one_output(guerdon: Command, tmp_path: Path) -> None:
     journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / "out"
     command = [sys.executable, "-m", "guerdon", "replay", str(journal), str(rewards), "-o", str(out), "--chunk", "16"]
-    first = subprocess.Popen(command, stderr=subprocess.PIPE)
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "SLOW_S": "1"})
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and _bytes(out) < 4000:
@@ -352,7 +358,7 @@ def test_two_replays_can_not_write_to_one_output(guerdon: Command, tmp_path: Pat
         assert "is being written by another process" in second.err
     finally:
         first.kill()
-        first.communicate(timeout=30)
+        first.communicate(timeout=60)
 
 
 def test_an_empty_journal_scores_nothing(guerdon: Command, mended: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ SLOW = """
 import time
 import guerdon
 
-@guerdon.reward(timeout=60)
+@guerdon.reward(timeout=600)
 def slow(completion: str) -> float:
     time.sleep(float(completion))
     return 1.0
@@ -38,12 +38,12 @@ def test_a_reader_that_goes_away_is_no_error(rewards: Path, tmp_path: Path) -> N
     assert command.stderr is not None
     with command.stderr as stderr:
         assert stderr.read() == b""
-    assert command.wait(30) == 141
+    assert command.wait(100) == 141
 
 
 def test_ctrl_c_writes_what_was_finished(tmp_path: Path) -> None:
     rewards = write_rewards(tmp_path, SLOW)
-    data = write_rows(tmp_path / "data.jsonl", [{"completion": "0"}] * 6 + [{"completion": "50"}] * 4)
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "0"}] * 6 + [{"completion": "500"}] * 4)
     out = tmp_path / "out.jsonl"
     command = subprocess.Popen(
         [*COMMAND, str(rewards), str(data), "-o", str(out), "--chunk", "2"], stderr=subprocess.PIPE
@@ -54,9 +54,9 @@ def test_ctrl_c_writes_what_was_finished(tmp_path: Path) -> None:
     time.sleep(0.3)
     start = time.monotonic()
     command.send_signal(signal.SIGINT)
-    _, stderr = command.communicate(timeout=30)
+    _, stderr = command.communicate(timeout=100)
     assert command.returncode == 130
-    assert time.monotonic() - start < 25  # what it waited for takes 50 s
+    assert time.monotonic() - start < 90  # what it waited for takes minutes
     assert "6 of 10 samples were scored and written" in stderr.decode()
     assert [json.loads(line)["index"] for line in out.read_text().splitlines()] == list(range(6))
 

@@ -44,7 +44,7 @@ class Billing:
         if fault == "429":
             return 429, {"error": "later"}
         if fault == "hang":
-            time.sleep(0.6)
+            time.sleep(3.0)
         if fault == "cut":
             return lambda handler: handler.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{")
         if fault in ("none", "words"):

@@ -48,7 +48,7 @@ def asked(addresses: object, **options: Any) -> Any:
 
 
 def wait_for(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
@@ -61,7 +61,7 @@ def wait_for(condition: Any, what: str) -> None:
 def test_one_of_eight_dies_one_hangs_and_one_is_slow() -> None:
     completions = ["x" * (1 + index % 50) for index in range(800)]
     with replicas([0.02] * 7 + [0.4]) as (addresses, processes):
-        made = asked(addresses, limit=Limit(concurrency=64), timeout=2.0, retries=5)
+        made = asked(addresses, limit=Limit(concurrency=64), timeout=6.0, retries=10)
         with Dispatcher([made]) as dispatcher:
             endpoints = dispatcher.endpoints("judge")
             pending = dispatcher.submit(completions=completions, num_generations=8)
@@ -221,7 +221,7 @@ def test_both_requests_end_with_their_call(how: str) -> None:
     stuck = threading.Event()
 
     def never(path: str, body: dict[str, Any]) -> Any:
-        stuck.wait(30)
+        stuck.wait(100)
         return length(path, body)
 
     with serving(never) as one, serving(never) as two:

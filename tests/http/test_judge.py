@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -212,7 +213,13 @@ def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch
     file = tmp_path / "key"
     file.write_text(SECRET + "\n")
     monkeypatch.setenv("JUDGE_API_KEY", SECRET)
-    with serving(lambda path, body: (401, {"error": f"wrong key {SECRET}"}), delay=0.3) as server:
+    looked = threading.Event()
+
+    def refused(path: str, body: dict[str, Any]) -> Any:
+        looked.wait(60)
+        return 401, {"error": f"wrong key {SECRET}"}
+
+    with serving(refused) as server:
         base = {"base_url": server.url, "model": "m", "prompt": "{completion}"}
         judges = [
             judge(**base, api_key_env="JUDGE_API_KEY", name="env"),
@@ -223,6 +230,7 @@ def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch
             pending = dispatcher.submit(completions=["x"])
             while not (dump := str(dispatcher.dump())).count("(http)"):
                 time.sleep(0.01)
+            looked.set()
             shown += dump + pickle.dumps(dispatcher).decode("latin-1")
             shown += "".join(map(str, pending.result().failures()))
     assert SECRET not in shown

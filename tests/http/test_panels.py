@@ -93,7 +93,7 @@ def test_votes_that_can_not_matter_are_cancelled() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         mine = next(turn)
         if mine > 2:
-            let_go.wait(30)
+            let_go.wait(100)
         return chat_completion(str(mine))
 
     with serving(answer) as server:
@@ -103,7 +103,7 @@ def test_votes_that_can_not_matter_are_cancelled() -> None:
         finally:
             let_go.set()
         assert result.status.item() == Status.ABSTAINED
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         assert sorted(result.extra["judge/votes"][0]) == [0.0, 1.0, 2.0]
 
 
@@ -223,7 +223,7 @@ def test_a_member_that_hangs_costs_its_own_timeout() -> None:
     let_go = threading.Event()
     with (
         serving(lambda *_: chat_completion("4")) as server,
-        serving(lambda *_: chat_completion("4") if let_go.wait(30) else None) as hung,
+        serving(lambda *_: chat_completion("4") if let_go.wait(100) else None) as hung,
     ):
         members = [member(server, "good"), member(hung, "hung", timeout=0.3, retries=0)]
         started = time.monotonic()
@@ -232,7 +232,7 @@ def test_a_member_that_hangs_costs_its_own_timeout() -> None:
         finally:
             let_go.set()
         assert result.rewards.ravel().tolist() == [4.0, 4.0]
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
 
 
 def test_a_member_answering_rubbish_is_tried_again_alone() -> None:
@@ -271,13 +271,14 @@ def test_odd_panels_are_refused(make: Any, problem: str) -> None:
 @pytest.mark.parametrize("kind", ["votes", "panel", "pairwise"])
 def test_requests_stay_within_the_limit_and_are_seen(kind: str) -> None:
     now, most = 0, 0
-    lock = threading.Lock()
+    lock, seen_together = threading.Lock(), threading.Event()
 
     def counting(path: str, body: dict[str, Any]) -> Any:
         nonlocal now, most
         with lock:
             now += 1
             most = max(most, now)
+        seen_together.wait(60)
         time.sleep(0.02)
         with lock:
             now -= 1
@@ -295,6 +296,8 @@ def test_requests_stay_within_the_limit_and_are_seen(kind: str) -> None:
             seen = 0
             while not pending.done:
                 seen = max(seen, len(dispatcher.dump(timeout=0.1)))
+                if seen > 1:
+                    seen_together.set()
                 time.sleep(0.005)
             assert not np.isnan(pending.result().rewards).any()
         assert 1 < most <= (5 if kind == "panel" else 4)
@@ -304,7 +307,7 @@ def test_requests_stay_within_the_limit_and_are_seen(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["votes", "panel", "pairwise"])
 def test_closing_in_the_middle_leaves_nothing(kind: str) -> None:
     let_go = threading.Event()
-    with serving(lambda *_: chat_completion("1") if let_go.wait(30) else None) as server:
+    with serving(lambda *_: chat_completion("1") if let_go.wait(100) else None) as server:
         function = {
             "votes": lambda: votes(server),
             "panel": lambda: panel([member(server, "a"), member(server, "b")]),
@@ -326,12 +329,12 @@ def test_a_total_timeout_in_the_middle_cancels_what_is_left() -> None:
     def slow(path: str, body: dict[str, Any]) -> Any:
         found = answer(path, body)
         if len(server.bodies) > 1:
-            let_go.wait(30)
+            let_go.wait(100)
         return found
 
     with serving(slow) as server:
         try:
-            result = score(votes(server, total_timeout=0.5, limit=Limit(concurrency=1)), ["a"])
+            result = score(votes(server, total_timeout=4.0, limit=Limit(concurrency=1)), ["a"])
         finally:
             let_go.set()
         assert result.status.item() == Status.TIMEOUT

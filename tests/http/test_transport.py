@@ -16,6 +16,7 @@ import pytest
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, Status, judge
 from tests.http.scoring import only, score
 from tests.http.wire import ANSWER, request_of, wired
+from tests.lanes.lane_helpers import ours
 
 HTTPS = {"base_url": "https://127.0.0.1:9/v1", "model": "m", "prompt": "{completion}"}
 
@@ -36,14 +37,14 @@ def test_pooled_connections_that_lead_nowhere() -> None:
 
     def forgets(connection: socket.socket) -> None:
         request_of(connection)
-        rest.wait(20)  # all at once, so that each has a connection of its own
+        rest.wait(60)  # all at once, so that each has a connection of its own
         connection.sendall(ANSWER)
         forgotten.wait(60)
         request_of(connection)  # it comes, and nobody answers
         over.wait(60)
 
     with wired(*[forgets] * count, good) as wire:
-        graded = judge(base_url=wire.url, model="m", prompt="{completion}", pure=False, timeout=2, retries=1)
+        graded = judge(base_url=wire.url, model="m", prompt="{completion}", pure=False, timeout=6, retries=1)
         with Dispatcher([graded]) as dispatcher:
             dispatcher.score(completions=["x"] * count)
             assert wire.connections == count
@@ -172,11 +173,11 @@ def test_a_server_without_connections_is_not_reported_to_hang(http2: bool) -> No
     with taking_no_connections() as url, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = score(url, [str(number) for number in range(5)], timeout=0.5, total_timeout=2, retries=0, http2=http2)
-        until = time.monotonic() + 20
-        while not caught and time.monotonic() < until:
+        until = time.monotonic() + 60
+        while not ours(caught) and time.monotonic() < until:
             time.sleep(0.01)  # the warning comes from another thread
     assert (result.status == Status.TIMEOUT).all()
-    (message,) = {str(one.message) for one in caught}
+    (message,) = {str(one.message) for one in ours(caught)}
     assert "circuit breaker open" in message
     assert "hangs" not in message
     usage = result.usage["judge"]

@@ -116,7 +116,7 @@ class FakeDispatcher:
             except OSError:
                 return
             with connection:
-                connection.settimeout(5)
+                connection.settimeout(60)
                 if not connection.recv(1 << 12):
                     continue
                 self.asked += 1

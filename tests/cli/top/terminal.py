@@ -72,7 +72,7 @@ class Terminal:
             self.raw += piece
             self._stream.feed(piece)
 
-    def wait(self, shown: str | Callable[[], bool], seconds: float = 20) -> None:
+    def wait(self, shown: str | Callable[[], bool], seconds: float = 90) -> None:
         """Waits until the screen shows a text, or something is true."""
         end = time.monotonic() + seconds
         while not (shown in self.text if isinstance(shown, str) else shown()):
@@ -80,7 +80,11 @@ class Terminal:
             assert self.program.poll() is None, f"it ended with {self.program.returncode}:\n{self.text}"
             self.read(0.1)
 
-    def end(self, seconds: float = 30) -> int:
+    def wait_for_order(self, first: str, second: str) -> None:
+        """Waits until both texts are shown, in this order; a picture may come in parts."""
+        self.wait(lambda: first in self.text and second in self.text.partition(first)[2])
+
+    def end(self, seconds: float = 90) -> int:
         """Waits for the program's end; its exit code."""
         end = time.monotonic() + seconds
         while self.program.poll() is None:
