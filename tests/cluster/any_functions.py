@@ -89,16 +89,16 @@ async def loop_recorded(completion: str) -> dict[str, object]:
     return {"score": 1.0, "seen_on_loop": len(completion)}
 
 
-@guerdon.reward(lane="thread", timeout=0.3, node="any")
+@guerdon.reward(lane="thread", timeout=2.0, node="any")
 def sometimes_hangs(completion: str) -> float:
     if completion == "hang":
-        time.sleep(1.5)
+        time.sleep(6)
     return 1.0
 
 
-@guerdon.reward(timeout=0.3, grace=0.1, node="any")
+@guerdon.reward(timeout=2.0, grace=0.1, node="any")
 async def ignores_its_end(completion: str) -> float:
-    end = time.monotonic() + 1.5
+    end = time.monotonic() + 6
     while completion == "hang" and time.monotonic() < end:
         try:
             await asyncio.sleep(0.05)
@@ -133,7 +133,7 @@ async def loop_process_id(completion: str) -> float:
 
 @guerdon.reward(lane="thread", node="any")
 def waits_for_leave(completion: str) -> float:
-    leave.wait(20)
+    leave.wait(200)
     return 1.0
 
 

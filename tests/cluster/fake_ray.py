@@ -277,7 +277,7 @@ def installed_as(monkeypatch: pytest.MonkeyPatch, fake: FakeRay) -> FakeRay:
     return fake
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Fails where it does not come."""
     deadline, waited = time.monotonic() + seconds, threading.Event()
     while not condition():

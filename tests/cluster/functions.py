@@ -62,7 +62,7 @@ def recorded(completion: str) -> dict[str, object]:
     return {"score": 1.0, "seen": len(completion)}
 
 
-@guerdon.reward(timeout=0.3)
+@guerdon.reward(timeout=6.0)
 def sometimes_hangs(completion: str) -> float:
     if completion == "hang":
         time.sleep(60)

@@ -161,7 +161,7 @@ def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node
         texts = ["hang", "a", "b", "c"]
         begun = time.monotonic()
         batch = dispatcher.score(prompts=["p"] * 4, completions=texts, num_generations=4)
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 60
         status = batch.status.reshape(-1, 2)
         assert [Status(one) for one in status[0]] == [Status.TIMEOUT, Status.TIMEOUT]
         assert (status[1:] == Status.OK).all()
@@ -170,7 +170,7 @@ def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node
         assert value(found, "guerdon_node_calls_total", node="a") >= 8
         assert value(found, "guerdon_node_abandoned_threads", node="a") >= 1
         err = _errors(capfd, "ignores its cancellation")
-    assert "Node 'a': reward function 'sometimes_hangs' ran past its timeout of 0.3 s" in err, err
+    assert "Node 'a': reward function 'sometimes_hangs' ran past its timeout of 2 s" in err, err
     assert "Node 'a': reward function 'ignores_its_end' ignores its cancellation" in err, err
 
 
@@ -190,7 +190,7 @@ def test_a_dump_shows_the_node_and_where_a_call_stands(leave: Any) -> None:
         leave.set()
         pending.result(timeout=60)
     assert shown == [("awaits_leave", "node a", "asyncio"), ("waits_for_leave", "node a", "thread")]
-    assert "leave.wait(20)" in text
+    assert "leave.wait(200)" in text
     assert "asyncio.sleep(0.01)" in text
 
 
@@ -295,14 +295,14 @@ def test_what_cannot_leave_the_process_is_refused() -> None:
 
 
 def _until(holds: Any) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
 
 
 def _errors(capfd: pytest.CaptureFixture[str], until: str) -> str:
-    err, end = "", time.monotonic() + 20
+    err, end = "", time.monotonic() + 60
     while until not in err and time.monotonic() < end:
         time.sleep(0.01)
         err += capfd.readouterr().err

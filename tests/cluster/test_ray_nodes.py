@@ -61,7 +61,7 @@ class Running:
 
 @pytest.fixture
 def started(ray: FakeRay, warned: list[str]) -> Iterator[Running]:
-    made = Running(Ray(start_timeout=5.0))
+    made = Running(Ray(start_timeout=60.0))
     yield made
     made.close()
     assert connection._users == 0
@@ -127,7 +127,7 @@ def test_one_that_goes_on_failing_is_reported_once(ray: FakeRay, warned: list[st
     assert "node a has failed to start an agent 3 times" in warned[0]
     assert "the raylet is busy" in warned[0]
     one.end()
-    one.join(5)
+    one.join(60)
     assert len(warned) == 1
 
 
@@ -192,7 +192,7 @@ def test_a_node_that_comes_while_all_is_closed_is_not_left(ray: FakeRay, warned:
     """Nodes come with each look, and closing waits for none of them."""
     for _ in range(5):
         ray.listed[:] = [a_node("a")]
-        made = Running(Ray(start_timeout=5.0))
+        made = Running(Ray(start_timeout=60.0))
 
         def come(key: str) -> None:
             ray.listed.append(a_node(f"n{len(ray.listed)}"))
@@ -208,22 +208,22 @@ def test_a_node_that_comes_while_all_is_closed_is_not_left(ray: FakeRay, warned:
 
 def test_closing_does_not_wait_for_a_look_that_hangs(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_JOIN_S", 0.2)
-    made = Running(Ray(start_timeout=5.0))
+    made = Running(Ray(start_timeout=60.0))
     hangs, goes_on = threading.Event(), threading.Event()
 
     def hang(key: str) -> None:
         hangs.set()
-        assert goes_on.wait(20)
+        assert goes_on.wait(60)
 
     ray.on_start = hang
     ray.listed.append(a_node("b"))
-    assert hangs.wait(20)
+    assert hangs.wait(60)
     watcher = made.cluster._watcher
     made.close()
     assert connection._users == 0
     goes_on.set()
     assert watcher is not None
-    watcher.join(20)
+    watcher.join(60)
     assert len(ray.actors) == 2
     assert ray.left() == []
 
@@ -241,7 +241,7 @@ def test_an_actor_that_takes_the_place_of_a_dead_one_is_not_left(ray: FakeRay, w
     ray.on_start = lambda key: one.end()
     engine.links[0].lost("a broken connection")
     wait_until(lambda: len(ray.actors) == 2)
-    one.join(5)
+    one.join(60)
     assert ray.left() == []
 
 
@@ -258,7 +258,7 @@ def test_a_look_goes_on_past_a_node_that_drained_and_is_gone(ray: FakeRay, start
     watched = started.cluster
     watched._stopped.set()
     assert watched._watcher is not None
-    watched._watcher.join(5)
+    watched._watcher.join(60)
     watched._stopped.clear()
     watched._nodes["a-id"].drain()
     wait_until(lambda: watched._nodes["a-id"].drained)
@@ -280,7 +280,7 @@ def test_a_node_that_drains_before_it_begins_gets_nothing(ray: FakeRay, warned: 
 def test_as_many_nodes_as_asked_for_are_held(ray: FakeRay, warned: list[str]) -> None:
     """One that is gone is made up for by another."""
     ray.listed[:] = [a_node("a"), a_node("b"), a_node("c")]
-    made = Running(Ray(nodes=2, start_timeout=5.0))
+    made = Running(Ray(nodes=2, start_timeout=60.0))
     try:
         assert {actor.node for actor in ray.left()} == {"a-id", "b-id"}
         ray.listed.pop(0)
@@ -318,7 +318,7 @@ def test_an_engine_that_works_for_all_ranks_takes_all(
 
 def test_idle_nodes_are_let_go_and_come_back(ray: FakeRay, warned: list[str]) -> None:
     ray.listed[:] = [a_node("a"), a_node("b"), a_node("c")]
-    made = Running(Ray(idle_timeout=0.05, start_timeout=5.0))
+    made = Running(Ray(idle_timeout=0.05, start_timeout=60.0))
     try:
         wait_until(lambda: len(ray.left()) == 1)
         time.sleep(0.1)

@@ -31,7 +31,7 @@ class Session:
 
     def end(self) -> None:
         self.link.lost("the test is over")
-        self.thread.join(20)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -79,7 +79,7 @@ def _late(session: Session, answers: bool) -> list[Future[object]]:
     both = threading.Event()
 
     def answer() -> Future[object]:
-        both.wait(20)
+        both.wait(60)
         waiting.append(Future())
         return waiting[-1]
 
@@ -129,7 +129,7 @@ def test_an_agent_that_answers_lives_on_after_its_session(ray: FakeRay) -> None:
 def test_an_agent_that_dies_ends_the_session(ray: FakeRay) -> None:
     session = Session(ray)
     session.actor.messages.put(ActorDiedError("The actor is dead because its worker process has died"))
-    session.thread.join(20)
+    session.thread.join(60)
     assert session.link.reason is not None
     assert session.link.reason.startswith("its agent died (ActorDiedError")
     assert session.actor.restarts == 0
@@ -138,5 +138,5 @@ def test_an_agent_that_dies_ends_the_session(ray: FakeRay) -> None:
 def test_a_session_that_the_agent_ends_is_lost_with_its_reason(ray: FakeRay) -> None:
     session = Session(ray)
     session.actor.messages.put("message 7 came in place of 6")
-    session.thread.join(20)
+    session.thread.join(60)
     assert session.link.reason == "message 7 came in place of 6"

@@ -94,7 +94,7 @@ def test_without_a_node_calls_run_here_and_one_warning_says_so(capfd: pytest.Cap
 def test_a_dump_names_the_node_of_a_call() -> None:
     with Clustered([functions.sometimes_hangs], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
         pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "a"], num_generations=2)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not (dump := dispatcher.dump()) and time.monotonic() < end:
             time.sleep(0.01)
         assert [(call.function, call.worker) for call in dump] == [("sometimes_hangs", "node a")]
@@ -106,7 +106,7 @@ def test_a_dump_names_the_node_of_a_call() -> None:
 
 def _first_call(dispatcher: guerdon.Dispatcher, timeout: float = 1.0, stands: str = "") -> guerdon.InFlight:
     """What a dump shows first, once there is something that stands there."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         for call in dispatcher.dump(timeout):
             if stands in (call.stack or ""):
@@ -161,7 +161,7 @@ def test_metrics_and_the_live_state_name_the_nodes(capfd: pytest.CaptureFixture[
 def test_what_workers_print_is_printed_here_with_their_node(capfd: pytest.CaptureFixture[str]) -> None:
     with Clustered([functions.printing], InMemoryCluster(1)) as dispatcher:
         dispatcher.score(prompts=["p"] * 2, completions=["one", "two"], num_generations=2)
-        end, err = time.monotonic() + 20, ""
+        end, err = time.monotonic() + 60, ""
         while err.count("scoring") < 2 and time.monotonic() < end:
             time.sleep(0.01)
             err += capfd.readouterr().err

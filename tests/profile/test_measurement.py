@@ -14,6 +14,7 @@ from guerdon.profile.advice import advise
 from guerdon.profile.measurement import Budget, Measurement, measure
 from guerdon.profile.sample_rows import SampleRows, rows_of
 from guerdon.profile.times import by_length, times_of
+from tests.clock import one_of_three
 
 ROWS = SampleRows(completions=["x" * (row % 7) for row in range(24)])
 
@@ -56,6 +57,11 @@ async def blocks(completion: str) -> float:
     ],
 )
 def test_what_a_call_does(function: object, computes: bool, locked: bool, lane: str) -> None:
+    # Where others have the cores, what computes waits.
+    one_of_three(lambda: _check_call(function, computes, locked, lane))
+
+
+def _check_call(function: object, computes: bool, locked: bool, lane: str) -> None:
     spec = reward(function).spec  # type: ignore[call-overload]
     found = measure(spec, ROWS, Budget())
     assert len(found.seconds) == len(ROWS)

@@ -113,19 +113,17 @@ def has_a_core() -> bool:
 def test_a_step_takes_what_was_predicted(lane: str) -> None:
     # Two that compute would have a larger share of a busy machine than the one that is measured.
     workers = 1 if lane == "computes" else WORKERS
-    computes = lane.startswith("computes")
     ratios = []
-    trials = 6 if computes else 3
-    for trial in range(trials):  # the machine may be busy: one good look counts
-        alone = not computes or has_a_core()
+    for trial in range(6):  # the machine may be busy: one good look counts
+        alone = has_a_core()
         times = [measured(function, trial) for function in FUNCTIONS[lane]]
         found = predict(times, prompts=PROMPTS, generations=GENERATIONS, workers=workers, cores=2)
         ratio = found.seconds / run_time(FUNCTIONS[lane], workers)
         if 0.85 <= ratio <= 1.15:
             return
-        if alone and (not computes or has_a_core()):
+        if alone and has_a_core():
             ratios.append(ratio)
-    if computes and len(ratios) < 3:
+    if len(ratios) < 3:
         pytest.skip("the machine computes something else: what calls take changes from one moment to the next")
     pytest.fail(f"predicted / run: {ratios}")
 

@@ -20,7 +20,7 @@ def marked() -> Iterator[dict[str, str]]:
     mark = uuid.uuid4().hex
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHASHSEED")}
     yield {**environment, MARK: mark, "PYTHONDONTWRITEBYTECODE": "1"}
-    deadline = time.monotonic() + 30  # moments, on a machine that does nothing else
+    deadline = time.monotonic() + 90  # moments, on a machine that does nothing else
     while (left := _carrying(mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left, f"left behind: {left}"

@@ -40,9 +40,20 @@ async def waits(completion: str) -> float:
 
 
 def test_calls_of_each_lane_are_slices_on_tracks_of_their_own(tmp_path: Path) -> None:
+    begun, all_there = 0, asyncio.Event()
+
+    async def together(completion: str) -> float:
+        nonlocal begun
+        begun += 1
+        if begun == 8:
+            all_there.set()
+        await all_there.wait()
+        await asyncio.sleep(0.02)  # what is shorter is no slice
+        return float(completion)
+
     functions = [
         reward(process, name="slow", lane="process"),
-        reward(waits, name="waits"),
+        reward(together, name="waits"),
         reward(process, name="thread", lane="thread"),
     ]
     file = scored(tmp_path / "run.pftrace", functions)
@@ -118,11 +129,11 @@ def hangs(completion: str) -> float:
 
 
 def test_a_killed_worker_and_its_successor_are_instants(tmp_path: Path) -> None:
-    stuck = reward(hangs, name="hangs", lane="process", timeout=0.3, grace=0.1)
+    stuck = reward(hangs, name="hangs", lane="process", timeout=2.0, grace=0.1)
     path = tmp_path / "run.pftrace"
     with Dispatcher([stuck], trace=path, max_failure_rate=1.0, workers=2) as dispatcher:
         dispatcher.score(completions=[str(sample) for sample in range(4)], num_generations=2)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while dispatcher.stats()["worker_restarts"] == 0 and time.monotonic() < until:
             time.sleep(0.01)  # the successor comes after the batch
     file = parse(path)
@@ -134,7 +145,7 @@ def test_a_killed_worker_and_its_successor_are_instants(tmp_path: Path) -> None:
     (late,) = file.named("hangs", sample=1)
     assert late.values["status"] == "timeout"
     assert late.end is not None
-    assert late.end - late.begin > 250_000_000
+    assert late.end - late.begin > 1_900_000_000
 
 
 def test_hostile_names_and_reasons_are_data(tmp_path: Path) -> None:
@@ -173,7 +184,7 @@ def test_a_killed_process_leaves_a_file_with_what_ran(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", PROGRAM, path], stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == b"started\n"
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not (path.exists() and parse(path).named("slow")) and time.monotonic() < until:
             time.sleep(0.05)
         # Each look in between was at a file that was being written.
@@ -203,7 +214,7 @@ dispatcher.close()
 @pytest.mark.parametrize("lane", ["thread", "process"])
 def test_a_full_disk_ends_the_timeline_and_nothing_else(tmp_path: Path, lane: str) -> None:
     command = [sys.executable, "-c", FULL, str(tmp_path / "run.pftrace"), lane]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
     assert set(ended.stdout.split()) == {"100.0"}
     assert ended.stderr.count("Nothing more is written to it") == 1
     parse(tmp_path / "run.pftrace")
@@ -231,7 +242,7 @@ def test_a_file_that_cannot_be_made_is_reported_once(tmp_path: Path, spoil: Call
         with pytest.warns(guerdon.GuerdonWarning, match="scores are not touched") as warned:
             assert dispatcher.score(completions=["1", "2"]).rewards.ravel().tolist() == [1.0, 2.0]
         assert dispatcher.score(completions=["3"]).rewards.item() == 3.0
-        messages = [str(one.message) for one in warned]
+        messages = [str(one.message) for one in warned if one.category is guerdon.GuerdonWarning]
         assert len(messages) == 1
         assert f"trace {str(path)!r}: the file can't be made" in messages[0]
         assert dispatcher.stats()["trace_file"].startswith("none: ")

@@ -275,9 +275,13 @@ def test_ctrl_c_ends_the_batch_and_not_the_dispatcher() -> None:
     with Dispatcher([patient, length]) as made:
         given = batch("slow")
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+
+        def call() -> None:
+            timer.start()
             made.reward_funcs[0](**given)
+
+        with pytest.raises(KeyboardInterrupt):
+            call()
         timer.join()
         given["completions"][0] = "quick"  # nothing of the batch is left to collect
         assert made.reward_funcs[1](**given) == [5.0]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.clock import one_of_three
 from tests.cluster.shared_engine.rank_processes import Launch, Rank, launch_in
 
 TEXTS = ["x" * size for size in range(1, 25)]
@@ -97,16 +98,20 @@ def test_the_engine_lives_on_without_the_rank_that_started_it(launch: Launch) ->
 
 
 def test_cores_go_where_the_work_is(launch: Launch) -> None:
-    """Row host-1: 16 prompts of a quarter of a second at one rank, on 4 workers: a second, where
-    two of them would take two."""
+    """Row host-1: 16 prompts of half a second at one rank, on 4 workers: two seconds, where two of
+    them would take four."""
     hard, easy = launch.start(0), launch.start(1)
     assert engine_of(scored(hard)) == engine_of(scored(easy))
-    hard.score(TEXTS[:16], 0.25)
-    easy.score(TEXTS[:16], 0.0)
-    assert easy.answer()["rewards"] == VALUES[:16]
-    answer = hard.answer()
-    assert answer["rewards"] == VALUES[:16]
-    assert answer["took"] < 1.75
+
+    def both() -> None:
+        hard.score(TEXTS[:16], 0.5)
+        easy.score(TEXTS[:16], 0.0)
+        assert easy.answer()["rewards"] == VALUES[:16]
+        answer = hard.answer()
+        assert answer["rewards"] == VALUES[:16]
+        assert answer["took"] < 3.5
+
+    one_of_three(both)
 
 
 def test_a_limit_of_calls_at_a_time_holds_for_all_ranks(launch: Launch) -> None:
@@ -127,7 +132,7 @@ def test_other_functions_are_no_hindrance_and_share_nothing(launch: Launch) -> N
 
 
 def wait_for_the_end_of(engines: list[int]) -> None:
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while any(Path(f"/proc/{process}").exists() for process in engines):
         assert time.monotonic() < deadline, "a process is left, or nobody takes it off the table"
         time.sleep(0.01)
@@ -139,7 +144,7 @@ def begin_slow_batches(launch: Launch, **options: Any) -> list[Rank]:
         scored(rank)
     Path(launch.log).unlink()
     for rank in ranks:
-        rank.score(TEXTS, 0.1)
+        rank.score(TEXTS, 0.5)
     launch.wait_until_ran(6)
     return ranks
 
@@ -179,13 +184,13 @@ def test_fault_shared_engine_killed(launch: Launch) -> None:
     sees="the same, after 10 s of silence, and that process is killed",
 )
 def test_fault_shared_engine_stopped(launch: Launch) -> None:
-    ranks = begin_slow_batches(launch, silence=2.0)
+    ranks = begin_slow_batches(launch, silence=3.0)
     engines = launch.engines()
     os.kill(engines[0], signal.SIGSTOP)
     begun = time.monotonic()
     # Its workers went on with the frames that they had until they were killed with it.
     assert_others_went_on(launch, ranks, most_again=2 * len(TEXTS))
-    assert time.monotonic() - begun < 40.0
+    assert time.monotonic() - begun < 100.0
     wait_for_the_end_of(engines)
 
 
@@ -199,7 +204,7 @@ def test_fault_rank_killed(launch: Launch) -> None:
     second = launch.start(1)
     scored(second)
     Path(launch.log).unlink()
-    first.score([f"first{size}" for size in range(24)], 0.2)
+    first.score([f"first{size}" for size in range(24)], 2.0)
     launch.wait_until_ran(4)
     first.kill()
     answer = scored(second, 0.05)
@@ -251,7 +256,7 @@ def test_fault_garbage_on_the_socket(launch: Launch) -> None:
         half.sendall(b"guerdon host {")
         for nonsense in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\n" * 512):
             with socket.socket(socket.AF_UNIX) as other:
-                other.settimeout(10)
+                other.settimeout(60)
                 other.connect(os.fspath(launch.folder / "guerdon" / path))
                 other.sendall(nonsense)
         again = scored(rank)

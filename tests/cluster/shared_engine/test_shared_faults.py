@@ -141,11 +141,11 @@ def test_fault_a_rank_joins_in_mid_batch(launch: Launch) -> None:
 def test_fault_a_rank_gets_sigterm(launch: Launch) -> None:
     (first, _), (second, engine) = begun(launch, 0), begun(launch, 1)
     Path(launch.log).unlink()
-    first.score([f"first{size}" for size in range(24)], 0.3)
+    first.score([f"first{size}" for size in range(24)], 2.0)
     second.score(TEXTS, 0.1)
     launch.wait_until_ran(8)
     first.process.send_signal(signal.SIGTERM)
-    assert first.process.wait(20) == -signal.SIGTERM
+    assert first.process.wait(60) == -signal.SIGTERM
     answer = second.answer()
     assert_right(answer)
     assert (answer["warnings"], engine_of(answer)) == ([], engine)

@@ -134,6 +134,7 @@ def test_without_a_folder_each_rank_has_its_own_with_one_warning(
     limited = reward(asks, limit=Limit(rpm=6000))
     with pytest.warns(GuerdonWarning, match="can't share limits, and each has its own") as warned:
         dispatcher = Dispatcher([limited], cluster="host")
-    assert len(warned) == 1
+    # Python's own may be among them, of what other tests left.
+    assert len([one for one in warned if one.category is GuerdonWarning]) == 1
     with dispatcher:
         assert dispatcher.score(completions=["a"]).rewards.tolist() == [[[1.0]]]
