@@ -13,7 +13,7 @@ import pytest
 from guerdon import Ray, RegistrationError
 from guerdon._cluster.engine_setup import EngineSetup
 from guerdon._cluster.factory import factory_of
-from guerdon._cluster.ray import cluster, connection, node, pauses
+from guerdon._cluster.ray import cluster, connection, node, nodes, pauses, released
 from guerdon._cluster.ray.cluster import RayCluster
 from guerdon._cluster.ray.node import Node, Shared
 from guerdon._cluster.ray.starting import start_actor
@@ -36,6 +36,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     monkeypatch.setattr(cluster, "_FREE_WAIT_S", 0.0)
     monkeypatch.setattr(pauses, "_FIRST_S", 0.01)
     monkeypatch.setattr(node, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(released, "_nodes", {})
     return installed_as(monkeypatch, FakeRay("a"))
 
 
@@ -327,3 +328,30 @@ def test_idle_nodes_are_let_go_and_come_back(ray: FakeRay, warned: list[str]) ->
         wait_until(lambda: len(ray.left()) == 3)
     finally:
         made.close()
+
+
+def test_cpus_that_were_just_given_back_are_waited_for(
+    ray: FakeRay, warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_FREE_WAIT_S", 20.0)
+    monkeypatch.setattr(released, "WAIT_S", 20.0)
+    Running(Ray(start_timeout=5.0)).close()
+    # Ray does not see at once that the agent is gone, which had both CPUs of the node.
+    looks = iter([1.0, 1.0])
+    whole = a_node("a")
+    monkeypatch.setattr(nodes, "living", lambda: [whole._replace(free=next(looks, whole.free))])
+    again = Running(Ray(start_timeout=5.0))
+    assert [node.cpus for node in again.cluster._nodes.values()] == [2]
+    again.close()
+
+
+def test_cpus_that_others_took_meanwhile_are_not_waited_for_long(
+    ray: FakeRay, warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_FREE_WAIT_S", 20.0)
+    monkeypatch.setattr(released, "WAIT_S", 0.01)
+    Running(Ray(start_timeout=5.0)).close()
+    ray.listed = [a_node("a")._replace(free=1.0)]
+    again = Running(Ray(start_timeout=5.0))
+    assert [node.cpus for node in again.cluster._nodes.values()] == [1]
+    again.close()

@@ -21,7 +21,7 @@ from guerdon import Dispatcher, GuerdonWarning, PendingBatch, Ray, RewardBatch, 
 from guerdon._cluster.ray import cluster as ray_cluster
 from guerdon._cluster.ray import pump
 from tests.ray import rewards
-from tests.ray.nodes import OTHERS, Nodes, agents, wait_until_gone, zygotes
+from tests.ray.nodes import CPUS, OTHERS, Nodes, agents, wait_until_gone, zygotes
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = 240
@@ -246,6 +246,14 @@ def test_chaos(dispatcher: Dispatcher, cells: int) -> None:
     assert kills
     assert set(statuses) <= {Status.OK, Status.CRASHED}
     assert statuses[Status.OK] > 0.99 * cells
+
+
+def test_a_dispatcher_right_after_another_finds_all_cpus(nodes: Nodes) -> None:
+    """Ray sees a moment later that the agents of the first have ended."""
+    for _ in range(2):
+        with Dispatcher([rewards.double_reward], num_generations=1, cluster=Ray(nodes=OTHERS)) as dispatcher:
+            dispatcher.score(completions=["1"])
+            assert [node["slots"] for node in dispatcher.stats()["nodes"].values()] == [CPUS, CPUS]
 
 
 def test_a_closed_dispatcher_leaves_nothing(dispatcher: Dispatcher) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from guerdon._cluster.ray import connection, nodes, preflight
+from guerdon._cluster.ray import connection, nodes, preflight, released
 from guerdon._cluster.ray.node import Node, Shared
 from guerdon._cluster.ray.pauses import Pauses
 from guerdon._lanes.warn import warn
@@ -32,6 +32,7 @@ LOOK_S: Final = 2.0
 """How often Ray's list of nodes is looked at."""
 # What an actor that has just ended had reserved is free a moment later.
 _FREE_WAIT_S: Final = 5.0
+_FREE_LOOK_S: Final = 0.1
 _EXIT_S: Final = 1.0
 _JOIN_S: Final = 3.0
 _FAILURES_REPORTED: Final = 3
@@ -162,9 +163,10 @@ class RayCluster:
             usable = [node for node in named if self._usable(node)]
             # One that has the CPUs may have them free in a moment.
             may_come = [node for node in named if node not in usable and self._fits(node, node.cpus)]
-            if time.monotonic() > deadline or not may_come or (usable and not isinstance(self._options.nodes, tuple)):
+            enough = not may_come or (usable and not isinstance(self._options.nodes, tuple))
+            if time.monotonic() > deadline or (enough and released.shown_free(named)):
                 break
-            time.sleep(0.2)
+            time.sleep(_FREE_LOOK_S)
         self._refuse_missing(listed, named, usable)
         most = self._options.nodes if isinstance(self._options.nodes, int) else len(usable)
         return usable[:most]
@@ -227,7 +229,8 @@ class RayCluster:
                 break
             new = place.id not in self._nodes and place.id not in self._refused
             wanted = place.id not in self._let_go or self._backlog()
-            if new and wanted and self._usable(place) and self._pauses.over(place.id):
+            free = self._usable(place) and released.shown_free([place])
+            if new and wanted and free and self._pauses.over(place.id):
                 self._let_go.discard(place.id)
                 self._add(place)
         self._pauses.keep(listed)

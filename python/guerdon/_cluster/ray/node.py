@@ -11,6 +11,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from guerdon._cluster.ray import released
 from guerdon._cluster.ray.pump import Pump
 from guerdon._cluster.ray.reasons import is_refusal, reason_of
 from guerdon._cluster.ray.starting import start_actor
@@ -61,6 +62,8 @@ class Node:
         # For what follows; held for no call that waits.
         self._lock = threading.Lock()
         self._actor = start_actor(place.id, self._reserved)
+        released.reserve(place, self._reserved)
+        self._ended = False
         self._pump: Pump | None = None
         self._draining = False
         self._failed = False
@@ -126,7 +129,10 @@ class Node:
         with self._lock:
             self._stopped.set()
             actor = self._actor
+            ended, self._ended = self._ended, True
         _kill(actor)
+        if not ended:
+            released.release(self.place.id, self._reserved)
 
     def join(self, timeout: float) -> None:
         if self._thread is not None:
