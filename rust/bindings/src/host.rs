@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use guerdon_core::condvar::Condvar;
 use guerdon_host::{Carried, Ends, Patience, Peer};
-use guerdon_remote::Link;
+use guerdon_remote::{Link, Pace};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use tokio::net::UnixStream;
@@ -22,7 +22,7 @@ struct LinkEnd(Arc<Link>);
 
 impl Ends for LinkEnd {
     async fn next(&self) -> Option<Vec<u8>> {
-        self.0.next().await
+        self.0.next(Pace::AT_ONCE).await
     }
 
     fn deliver(&self, message: Vec<u8>) {

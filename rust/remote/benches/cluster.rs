@@ -9,6 +9,8 @@
 #[allow(dead_code, reason = "the tests use the rest")]
 mod rig;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ use guerdon_core::function::Shape;
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Cell;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, RemoteConfig, RemoteLane};
+use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace, RemoteConfig, RemoteLane};
 use guerdon_testkit::{Act, Ask, Identified, InstantLane, done, function, paused};
 use rig::{DIGEST, NodeSpec, Rig};
 
@@ -30,6 +32,16 @@ const CORES: usize = 64;
 fn cost(sample: usize, scale: f64) -> Duration {
     let mut draws = fastrand::Rng::with_seed(sample as u64);
     Duration::from_millis((scale / draws.f64().max(1e-4).powf(0.6)).min(3000.0) as u64)
+}
+
+/// How long it takes where each core takes the next call at once.
+fn one_queue(samples: usize, scale: f64) -> Duration {
+    let mut free: BinaryHeap<Reverse<Duration>> = vec![Reverse(Duration::ZERO); NODES * CORES].into();
+    for sample in 0..samples {
+        let at = free.pop().map_or(Duration::ZERO, |core| core.0);
+        free.push(Reverse(at + cost(sample, scale)));
+    }
+    free.into_iter().map(|core| core.0).max().unwrap_or_default()
 }
 
 fn simulate(samples: usize, scale: f64) {
@@ -53,10 +65,11 @@ fn simulate(samples: usize, scale: f64) {
     let (work, longest) = costs.fold((0.0, 0.0_f64), |(sum, most), one| (sum + one, most.max(one)));
     let bound = (work / (NODES * CORES) as f64).max(longest);
     println!(
-        "{samples} calls of {:.0} ms on average, the longest {longest:.1} s: {took:.2} s, {:.3} x the bound; {} bytes \
-         and {:.4} messages a call",
+        "{samples} calls of {:.0} ms on average, the longest {longest:.1} s: {took:.2} s, {:.3} x the bound, {:.3} x \
+         what one queue takes; {} bytes and {:.4} messages a call",
         work / samples as f64 * 1e3,
         took / bound,
+        took / one_queue(samples, scale).as_secs_f64(),
         bytes / samples as u64,
         messages as f64 / samples as f64,
     );
@@ -86,7 +99,7 @@ fn driver(samples: usize, bytes: usize) {
                 let agent = Agent::start(theirs.handle(), Clock::start(), functions.clone(), lanes, config);
                 let (here, there) = (lane.add_node(&format!("n{node}")).unwrap(), agent.connect("driver"));
                 let pump = |from: Arc<Link>, to: Arc<Link>| async move {
-                    while let Some(message) = from.next().await {
+                    while let Some(message) = from.next(Pace::AT_ONCE).await {
                         to.deliver(message);
                     }
                 };

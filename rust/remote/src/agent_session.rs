@@ -57,7 +57,11 @@ fn take(
                 link.write(|out| to_driver::ready(agent.config.slots, clock_ns, agent.clock.now_ns(), out));
             }
             ToAgent::Frame(head) => submit(agent, session, message, head)?,
-            ToAgent::TakeBack(frame) => agent.runner.take_back(session, frame),
+            ToAgent::TakeBack(frame) => {
+                agent.runner.take_back(session, frame);
+                // Where nothing was left of it the driver is to know: it asks for others then.
+                link.hurry();
+            }
             ToAgent::Sweep(frame, calls) => agent.runner.sweep(session, frame, &calls),
             ToAgent::Ping(clock_ns) => {
                 let stats = (agent.config.stats)();

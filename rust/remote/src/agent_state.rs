@@ -1,16 +1,18 @@
 //! What the sessions of an agent share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame_runner::{FrameEvent, FrameListener, FrameRunner};
 use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::outcome::Times;
 use parking_lot::RwLock;
 
 use crate::agent_output::AgentOutput;
+use crate::backlog::Backlog;
 use crate::link::Link;
 use crate::wire::{AgentStats, Digest, to_driver};
 
@@ -41,12 +43,29 @@ struct SessionLink {
     link: Arc<Link>,
     /// Frames that have not ended.
     frames: AtomicUsize,
+    /// How long calls ran since a frame ended last, whichever they are of.
+    ran_ns: AtomicU64,
+    backlog: Backlog,
+}
+
+impl SessionLink {
+    fn ran(&self, times: Times) {
+        self.ran_ns.fetch_add(times.run_ns, Ordering::Relaxed);
+    }
+
+    /// A frame has ended; whether its driver is to know at once, since workers may run dry.
+    fn ended(&self, workers: usize) -> bool {
+        let ran_ns = self.ran_ns.swap(0, Ordering::Relaxed);
+        if ran_ns > 0 {
+            self.backlog.frame_ran(ran_ns);
+        }
+        self.frames.fetch_sub(1, Ordering::AcqRel) <= self.backlog.few(workers)
+    }
 }
 
 /// Where what becomes of frames is said: the links of the sessions.
 pub(crate) struct Sessions {
-    /// A driver that has fewer frames here than this is to know at once when one has ended.
-    few: usize,
+    workers: usize,
     /// Written as drivers come and go.
     links: RwLock<BTreeMap<u64, SessionLink>>,
 }
@@ -54,27 +73,35 @@ pub(crate) struct Sessions {
 impl FrameListener for Sessions {
     fn tell(&self, session: u64, frame: u64, event: FrameEvent) {
         let links = self.links.read();
-        let Some(SessionLink { link, frames }) = links.get(&session) else { return };
-        let hurries = match event {
-            FrameEvent::Ended => frames.fetch_sub(1, Ordering::AcqRel) <= self.few,
+        let Some(one) = links.get(&session) else { return };
+        let hurries = match &event {
+            FrameEvent::Ended => one.ended(self.workers),
             // A worker elsewhere waits for them.
             FrameEvent::GivenBack(_) => true,
+            FrameEvent::Cells(cells) => {
+                cells.iter().for_each(|cell| one.ran(cell.times));
+                false
+            }
+            FrameEvent::Call { times, .. } | FrameEvent::Failed { times, .. } => {
+                one.ran(*times);
+                false
+            }
             _ => false,
         };
         let write = |out: &mut Vec<u8>| to_driver::event(frame, &event, out);
-        if hurries { link.write(write) } else { link.write_soon(write) }
+        if hurries { one.link.write(write) } else { one.link.write_soon(write) }
     }
 }
 
 impl Sessions {
     /// Of an agent with so many workers.
-    pub(crate) fn new(slots: usize) -> Self {
-        // One in hand and one that waits for each: with fewer a worker may soon have nothing to do.
-        Self { few: slots.saturating_mul(2), links: RwLock::default() }
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { workers, links: RwLock::default() }
     }
 
     pub(crate) fn add(&self, session: u64, link: Arc<Link>) {
-        self.links.write().insert(session, SessionLink { link, frames: AtomicUsize::new(0) });
+        let (frames, ran_ns, backlog) = (AtomicUsize::new(0), AtomicU64::new(0), Backlog::default());
+        self.links.write().insert(session, SessionLink { link, frames, ran_ns, backlog });
     }
 
     pub(crate) fn remove(&self, session: u64) {

@@ -27,11 +27,6 @@ impl ClockOffset {
         }
     }
 
-    /// The round trip that the offset is from.
-    pub(crate) fn round_trip_ns(&self) -> u64 {
-        self.round_trip_ns.unwrap_or(0)
-    }
-
     /// A time of the agent's by the driver's clock, which was not before and not after these.
     pub(crate) fn to_driver(self, agent_ns: u64, earliest_ns: u64, latest_ns: u64) -> u64 {
         let ns = (i128::from(agent_ns) - self.ahead_ns).clamp(0, i128::from(u64::MAX));

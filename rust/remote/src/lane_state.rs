@@ -12,9 +12,10 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
 use crate::apart::{Apart, Arranged};
+use crate::balance::{self, Load};
 use crate::config::{RemoteConfig, RunsOn};
 use crate::loss::LossLedger;
-use crate::node::{Kept, LOOP_CALLS, Node, NodeGuard, NodeState, QueuedFrame};
+use crate::node::{Kept, LOOP_CALLS, Node, NodeGuard, NodeInput, NodeState, QueuedFrame};
 
 /// How often it is looked for nodes until what waits for one is given up.
 const LOOKS: u32 = 10;
@@ -38,6 +39,8 @@ pub(crate) struct LaneState {
     pub lost: AtomicU64,
     /// Held while a frame is given a place.
     pub apart: Mutex<Apart>,
+    /// Held while it is looked which frames are to move.
+    balancing: Mutex<()>,
     /// Runs calls here when no node is left.
     local: OnceLock<Arc<dyn Lane>>,
     local_wanted: AtomicBool,
@@ -65,6 +68,7 @@ impl LaneState {
             ledger: LossLedger::default(),
             lost: AtomicU64::new(0),
             apart: Mutex::default(),
+            balancing: Mutex::default(),
             local: OnceLock::new(),
             local_wanted: AtomicBool::new(false),
             gives_up: AtomicBool::new(false),
@@ -150,6 +154,37 @@ impl LaneState {
         let nodes = self.nodes.read();
         let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
         others.any(|node| node.frames_of(function) == 0 && node.room(function, self.config.node_bytes) > 0)
+    }
+
+    /// Has nodes give frames that they have not begun to those that run low. To be called when the
+    /// scheduler has had its turn: what it has goes first.
+    pub(crate) fn balance(&self) {
+        let nodes = self.nodes.read();
+        let takes = |node: &Arc<Node>| node.takes_frames(self.config.node_bytes);
+        if !nodes.iter().any(|node| takes(node) && node.is_low()) {
+            return;
+        }
+        let _balancing = self.balancing.lock();
+        let load = |node: &Arc<Node>| Load {
+            workers: node.slots().max(1),
+            frames: node.for_workers().saturating_sub(node.backlog.claimed()),
+            low: if takes(node) { node.backlog.low(node.slots()) } else { 0 },
+            unclaimed: if node.state() == NodeState::Lost { 0 } else { node.backlog.unclaimed() },
+        };
+        let there = nodes.iter().filter(|node| node.state() != NodeState::Lost);
+        let on_the_way = there.map(|node| node.backlog.claimed()).sum();
+        let gives = balance::moves(nodes.iter().map(load).collect(), on_the_way);
+        for (node, frames) in nodes.iter().zip(gives).filter(|(_, frames)| *frames > 0) {
+            node.backlog.claim(frames);
+            node.tell(NodeInput::Move(frames));
+        }
+    }
+
+    /// Whether workers of another node have nothing to do.
+    pub(crate) fn has_idle_workers(&self, than: &Arc<Node>) -> bool {
+        let nodes = self.nodes.read();
+        let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
+        others.any(|node| node.takes_frames(self.config.node_bytes) && node.idle() > 0)
     }
 
     /// Whether calls have another node than this one, or come to it soon.

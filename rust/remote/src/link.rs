@@ -8,11 +8,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use guerdon_core::condvar::Condvar;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// A message is closed once it has so many bytes.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -113,21 +114,29 @@ impl Link {
             match due.into_iter().chain(until).min() {
                 None => self.sendable.wait(&mut state),
                 Some(at) => {
-                    self.sendable.wait_until(&mut state, at);
+                    self.sendable.wait_until(&mut state, at.into_std());
                 }
             }
         }
     }
 
     /// For a transport's task: what to send next; `None` when there will be nothing any more.
-    pub async fn next(&self) -> Option<Vec<u8>> {
+    pub async fn next(&self, pace: Pace) -> Option<Vec<u8>> {
         loop {
             let notified = self.sendable_task.notified();
-            let taken = Self::next_of(&mut self.state.lock(), Pace::AT_ONCE);
+            let (taken, since) = {
+                let mut state = self.state.lock();
+                (Self::next_of(&mut state, pace), state.waits_since)
+            };
             match taken {
                 Taken::Message(message) => return Some(message),
                 Taken::Closed(_) => return None,
-                Taken::Empty => notified.await,
+                Taken::Empty => {}
+            }
+            match since.and_then(|since| since.checked_add(pace.linger)) {
+                None => notified.await,
+                // Notified or not, it is looked again.
+                Some(due) => drop(timeout_at(due, notified).await),
             }
         }
     }
@@ -224,6 +233,19 @@ impl Link {
     /// written.
     pub(crate) fn write_below(&self, waiting: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.put(waiting, false, write)
+    }
+
+    /// What waits to be sent hurries from now on.
+    pub(crate) fn hurry(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.outgoing.is_empty() {
+                return;
+            }
+            state.hurries = true;
+        }
+        self.sendable.notify_one();
+        self.sendable_task.notify_one();
     }
 
     fn put(&self, most_waiting: usize, hurries: bool, write: impl FnOnce(&mut Vec<u8>)) -> bool {
@@ -345,8 +367,8 @@ mod tests {
         link.close();
         link.write(|out| out.push(9));
         link.deliver(vec![9]);
-        assert_eq!(link.next().await, Some(vec![1]));
-        assert_eq!((link.next().await, link.receive().await), (None, Ok(vec![2])));
+        assert_eq!(link.next(Pace::AT_ONCE).await, Some(vec![1]));
+        assert_eq!((link.next(Pace::AT_ONCE).await, link.receive().await), (None, Ok(vec![2])));
         assert!(link.receive().await.is_err() && link.is_closed());
     }
 

@@ -1,8 +1,8 @@
 //! A node, as the lane sees it: what it can take, and what it has.
 //!
-//! - It has a frame in hand for each of its workers, one that waits beside each, and so many more
-//!   as it runs until an answer has come and gone. Functions that run in its agent have places of
-//!   their own: two frames for each thread, or as many calls as their loop runs at a time.
+//! - Its workers have as many frames as their backlog is to have. Functions that run in its agent
+//!   have places of their own: two frames for each thread, or as many calls as their loop runs at a
+//!   time.
 //! - A place is free before its frame is dropped, so the scheduler finds it.
 //! - One that is kept for a call (`apart`) has no room.
 
@@ -16,18 +16,15 @@ use guerdon_core::in_flight::InFlightCall;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use crate::backlog::Backlog;
 use crate::config::RunsOn;
 use crate::link::Link;
 use crate::wire::AgentStats;
 
-/// Frames that wait at a node for each of its workers, beside the one in hand.
+/// Frames that wait for each thread of its agent, beside the one in hand.
 const AHEAD: usize = 1;
 /// The most calls in a frame for an event loop: what is lost with a message is little.
 pub(crate) const LOOP_CALLS: usize = 16;
-/// The most frames that wait for each worker, however short they are.
-const MOST_AHEAD: usize = 64;
-/// What a transport takes at least, beside the round trip.
-const SLACK_NS: u64 = 2_000_000;
 
 /// How far a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +104,8 @@ pub(crate) enum NodeInput {
     Frame(Box<QueuedFrame>),
     /// What it has not begun is taken back.
     TakeBack,
+    /// So many frames that it has not begun go to other nodes.
+    Move(usize),
     Drain,
     Close,
     Inspect(std::sync::mpsc::Sender<RemoteCall>, Duration),
@@ -154,9 +153,7 @@ pub(crate) struct Node {
     for_workers: AtomicUsize,
     by_function: Mutex<Vec<FunctionCounts>>,
     runs_on: Vec<RunsOn>,
-    /// About how long a frame runs, and a round trip takes. Written by its session.
-    frame_ns: AtomicU64,
-    round_trip_ns: AtomicU64,
+    pub backlog: Backlog,
     pub ended: AtomicU64,
     pub reason: Mutex<Option<String>>,
     pub stats: Mutex<AgentStats>,
@@ -179,8 +176,7 @@ impl Node {
             for_workers: AtomicUsize::new(0),
             by_function: Mutex::new(vec![FunctionCounts::default(); runs_on.len()]),
             runs_on: runs_on.to_vec(),
-            frame_ns: AtomicU64::new(0),
-            round_trip_ns: AtomicU64::new(0),
+            backlog: Backlog::default(),
             ended: AtomicU64::new(0),
             reason: Mutex::default(),
             stats: Mutex::default(),
@@ -217,34 +213,23 @@ impl Node {
         self.set(NodeState::Ready);
     }
 
-    /// Learns how long a frame ran.
-    pub(crate) fn frame_ran(&self, run_ns: u64) {
-        let known = self.frame_ns.load(Ordering::Relaxed);
-        let now = if known == 0 { run_ns } else { known / 8 * 7 + run_ns / 8 };
-        self.frame_ns.store(now.max(1), Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_round_trip(&self, ns: u64) {
-        self.round_trip_ns.store(ns, Ordering::Relaxed);
-    }
-
-    /// The most frames that it is to have.
-    fn window(&self) -> usize {
-        let slots = self.slots();
-        let (run, trip) = (self.frame_ns.load(Ordering::Relaxed), self.round_trip_ns.load(Ordering::Relaxed));
-        let frames = trip.saturating_add(SLACK_NS).checked_div(run);
-        let ahead = frames.map_or(AHEAD, |ahead| usize::try_from(ahead).unwrap_or(MOST_AHEAD).clamp(AHEAD, MOST_AHEAD));
-        slots.saturating_mul(1 + AHEAD).saturating_add(slots.saturating_mul(ahead))
-    }
-
     pub(crate) fn frames(&self) -> usize {
         self.frames.load(Ordering::Acquire)
     }
 
     /// Workers that have nothing.
     pub(crate) fn idle(&self) -> usize {
-        let frames = self.for_workers.load(Ordering::Acquire);
-        if self.state() == NodeState::Ready { self.slots().saturating_sub(frames) } else { 0 }
+        if self.state() == NodeState::Ready { self.slots().saturating_sub(self.for_workers()) } else { 0 }
+    }
+
+    /// Frames that its workers are to run.
+    pub(crate) fn for_workers(&self) -> usize {
+        self.for_workers.load(Ordering::Acquire)
+    }
+
+    /// Whether its workers run out of frames soon.
+    pub(crate) fn is_low(&self) -> bool {
+        self.for_workers() < self.backlog.low(self.slots())
     }
 
     /// Whether it would take frames at all.
@@ -259,7 +244,7 @@ impl Node {
             return 0;
         }
         match self.runs_on[function] {
-            RunsOn::Workers => self.window().saturating_sub(self.for_workers.load(Ordering::Acquire)),
+            RunsOn::Workers => self.backlog.window(self.slots()).saturating_sub(self.for_workers()),
             RunsOn::Threads(width) => width.saturating_mul(1 + AHEAD).saturating_sub(self.frames_of(function)),
             RunsOn::Loop(_) => self.free_on_loop(function).div_ceil(LOOP_CALLS),
         }
@@ -274,7 +259,7 @@ impl Node {
     /// How much it has of what runs a function, beside what that runs at a time.
     pub(crate) fn load(&self, function: FunctionId) -> usize {
         let (has, of) = match self.runs_on[function] {
-            RunsOn::Workers => (self.for_workers.load(Ordering::Acquire), self.slots()),
+            RunsOn::Workers => (self.for_workers(), self.slots()),
             RunsOn::Threads(width) => (self.frames_of(function), width),
             RunsOn::Loop(width) => (self.calls_of(function), width),
         };

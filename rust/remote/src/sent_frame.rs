@@ -12,7 +12,7 @@ use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
 use crate::clock_offset::ClockOffset;
 use crate::link::LinkLoss;
 use crate::loss::{self, Charge, LossLedger, Standing};
-use crate::node::{NodeGuard, QueuedFrame, RemoteCall};
+use crate::node::{Node, NodeGuard, QueuedFrame, RemoteCall};
 use crate::wire::InHandCall;
 
 /// See the module. Dropping it frees its place and gives back what has not ended.
@@ -22,6 +22,8 @@ pub(crate) struct SentFrame {
     frame: Frame,
     /// It had the node to itself.
     apart: bool,
+    /// Until it begins, if others may run it.
+    movable: Option<Movable>,
     sent_ns: u64,
     /// When it began, or a call of it ended last.
     heard_ns: Option<u64>,
@@ -34,6 +36,19 @@ pub(crate) struct SentFrame {
     pub run_ns: u64,
 }
 
+/// Counts a frame that may move, until it is dropped.
+struct Movable {
+    node: Arc<Node>,
+    claimed: bool,
+}
+
+impl Drop for Movable {
+    fn drop(&mut self) {
+        self.node.backlog.stays();
+        self.node.backlog.unclaim(self.claimed.into());
+    }
+}
+
 /// A message about a call that the frame does not have.
 #[derive(Debug)]
 pub(crate) struct Violation;
@@ -42,7 +57,43 @@ impl SentFrame {
     pub(crate) fn new(queued: QueuedFrame, sent_ns: u64) -> Self {
         let QueuedFrame { guard, frame, apart } = queued;
         let swept = vec![false; frame.len()];
-        Self { guard, frame, apart, sent_ns, heard_ns: None, begun: false, asked_back: false, swept, run_ns: 0 }
+        Self {
+            guard,
+            frame,
+            apart,
+            movable: None,
+            sent_ns,
+            heard_ns: None,
+            begun: false,
+            asked_back: false,
+            swept,
+            run_ns: 0,
+        }
+    }
+
+    /// Other nodes may run it until this one has begun it.
+    pub(crate) fn may_move(mut self, node: &Arc<Node>) -> Self {
+        if !self.apart {
+            node.backlog.may_move();
+            self.movable = Some(Movable { node: node.clone(), claimed: false });
+        }
+        self
+    }
+
+    /// Whether it may be asked for, to run elsewhere.
+    pub(crate) const fn is_movable(&self) -> bool {
+        self.movable.is_some() && !self.asked_back
+    }
+
+    /// It is asked back. `claimed`: it was counted as such before.
+    pub(crate) fn ask_back(&mut self, claimed: bool) {
+        self.asked_back = true;
+        if let Some(movable) = &mut self.movable
+            && !movable.claimed
+        {
+            movable.claimed = true;
+            movable.node.backlog.claim((!claimed).into());
+        }
     }
 
     pub(crate) const fn function(&self) -> FunctionId {
@@ -101,6 +152,7 @@ impl SentFrame {
         match event {
             FrameEvent::Begun => {
                 self.begun = true;
+                self.movable = None;
                 self.heard_ns = Some(now_ns);
             }
             FrameEvent::Cells(cells) => {

@@ -2,7 +2,10 @@
 //!
 //! - One task has all frames of the node, so nothing meets here: what comes from the scheduler, the
 //!   node and the clock is done one after the other.
-//! - What waits at a node that is behind is asked back when another has nothing to do.
+//! - What waits at a node that is behind is asked back when another runs low: as soon as that is
+//!   known, and where the scheduler has nothing for it.
+
+mod take_back;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +32,6 @@ const PING: Duration = Duration::from_secs(1);
 const NONE_LEFT: &str = " No node is left: calls run in workers of this process as long as there is none.";
 /// The most warnings of an agent that are passed on.
 const MOST_WARNINGS: usize = 100;
-/// How long until a frame that has begun is asked for again.
-const ASK_AGAIN: u32 = 4;
 
 enum SessionEnd {
     Lost(LinkLoss),
@@ -131,12 +132,17 @@ impl Session {
         // What the agent said of what it began may be lost as well: its workers or threads may have
         // had the oldest frames of each function, and a loop all of them.
         let (slots, mut of_function) = (node.slots(), vec![0; lane.functions.len()]);
-        let last_ns = lane.clock.now_ns().saturating_sub(nanos(heard.elapsed()));
+        let silent_ns = nanos(heard.elapsed());
+        let last_ns = lane.clock.now_ns().saturating_sub(silent_ns);
+        let may_have_begun = node.backlog.may_have_begun(slots, silent_ns);
         for (_, mut sent) in std::mem::take(frames) {
             let older = &mut of_function[sent.function()];
             let runs_on = lane.config.runs_on[sent.function()];
             sent.begun |= *older < runs_on.parallelism(slots);
             *older += 1;
+            if runs_on == RunsOn::Workers && !sent.begun && *older > may_have_begun {
+                continue; // it only waited there, and goes back
+            }
             sent.lose(loss, &node.name, &lane.ledger, last_ns, runs_on.is_loop());
         }
     }
@@ -176,10 +182,11 @@ impl Session {
     fn act_on(&mut self, input: NodeInput) {
         match input {
             NodeInput::Frame(queued) => self.send(*queued),
-            NodeInput::TakeBack => self.ask_back(usize::MAX),
+            NodeInput::TakeBack => self.ask_all_back(),
+            NodeInput::Move(frames) => self.ask_to_move(frames),
             NodeInput::Drain => {
                 self.node.set(NodeState::Draining);
-                self.ask_back(usize::MAX);
+                self.ask_all_back();
             }
             NodeInput::Inspect(answer, within) => {
                 // Who asks waits no more once the sender is gone.
@@ -205,8 +212,20 @@ impl Session {
             self.hear();
         }
         self.last_id += 1;
-        self.node.link.write_soon(|out| to_agent::frame(self.last_id, &queued.frame, out));
-        self.frames.insert(self.last_id, SentFrame::new(queued, self.lane.clock.now_ns()));
+        let write = |out: &mut Vec<u8>| to_agent::frame(self.last_id, &queued.frame, out);
+        // Its workers may wait for it: what came before it was sent.
+        let hurries = self.frames.len() < self.node.backlog.low(self.node.slots());
+        if hurries {
+            self.node.link.write(write);
+        } else {
+            self.node.link.write_soon(write);
+        }
+        let function = queued.frame.function_id();
+        let mut sent = SentFrame::new(queued, self.lane.clock.now_ns());
+        if self.lane.config.runs_on[function] == RunsOn::Workers && !self.lane.functions[function].pinned {
+            sent = sent.may_move(&self.node);
+        }
+        self.frames.insert(self.last_id, sent);
     }
 
     fn hear(&mut self) {
@@ -244,6 +263,9 @@ impl Session {
         }
         if freed {
             self.lane.wake();
+        }
+        if self.node.is_low() {
+            self.lane.balance();
         }
         Ok(())
     }
@@ -287,8 +309,9 @@ impl Session {
     }
 
     fn compare_clocks(&mut self, asked_ns: u64, agent_ns: u64) {
-        self.offset.learn(asked_ns, self.lane.clock.now_ns(), agent_ns);
-        self.node.set_round_trip(self.offset.round_trip_ns());
+        let now_ns = self.lane.clock.now_ns();
+        self.offset.learn(asked_ns, now_ns, agent_ns);
+        self.node.backlog.round_trip(now_ns.saturating_sub(asked_ns));
     }
 
     /// Takes in what became of a frame, and whether others of its calls may go; `None` where that
@@ -298,7 +321,7 @@ impl Session {
         if event == FrameEvent::Ended {
             let sent = self.frames.remove(&id)?;
             if sent.run_ns > 0 && self.lane.config.runs_on[sent.function()] == RunsOn::Workers {
-                self.node.frame_ran(sent.run_ns);
+                self.node.backlog.frame_ran(sent.run_ns);
             }
             drop(sent);
             self.lane.look_at(&self.node);
@@ -337,41 +360,13 @@ impl Session {
             }
         }
         self.lane.look_at(&self.node);
-        let emptied = self.node.kept() == Kept::Soon || self.node.state() == NodeState::Draining;
-        let back = if emptied { usize::MAX } else { self.idle_elsewhere() };
-        if back > 0 || self.lane.runs_in_agents {
-            self.ask_back(back);
+        if self.node.kept() == Kept::Soon || self.node.state() == NodeState::Draining {
+            self.ask_all_back();
+        } else {
+            self.ask_for_idle();
+            self.lane.balance();
         }
         Ok(())
-    }
-
-    /// Workers of other nodes that have nothing to do.
-    fn idle_elsewhere(&self) -> usize {
-        let nodes = self.lane.nodes.read();
-        let others = nodes.iter().filter(|node| !Arc::ptr_eq(node, &self.node));
-        others.filter(|node| node.takes_frames(self.lane.config.node_bytes)).map(|node| node.idle()).sum()
-    }
-
-    /// Asks for so many frames back that have not begun, and for what waits of others.
-    fn ask_back(&mut self, frames: usize) {
-        let Self { lane, node, frames: sent, ticks, .. } = self;
-        let again = ticks.is_multiple_of(ASK_AGAIN);
-        let draining = node.state() == NodeState::Draining;
-        let mut left = frames;
-        for (id, sent) in sent.iter_mut().rev() {
-            let function = sent.function();
-            let pinned = lane.functions[function].pinned && !draining;
-            let of_workers = lane.config.runs_on[function] == RunsOn::Workers;
-            // Where all are asked for, or another would run it now: else they would go to and fro.
-            let wanted =
-                if of_workers { left > 0 } else { frames == usize::MAX || lane.is_idle_elsewhere(node, function) };
-            let asks = !pinned && wanted && if sent.begun { again } else { !sent.asked_back };
-            if asks {
-                left = left.saturating_sub(usize::from(of_workers && !sent.begun));
-                sent.asked_back = true;
-                node.link.write(|out| to_agent::take_back(*id, out));
-            }
-        }
     }
 }
 

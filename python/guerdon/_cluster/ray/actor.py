@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 """How long a driver may say nothing."""
-_LINGER_S = 0.005
+_LINGER_S = 0.01
 """How long what became of calls waits for more while the workers have enough to do: each message
 costs both sides time."""
 _ENOUGH = 64 << 10

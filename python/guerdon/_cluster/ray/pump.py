@@ -34,6 +34,11 @@ _PIECE: Final = 96 << 10
 """Bytes; Ray sends arguments of less than 100 KiB along, 10 MiB in all."""
 _ENOUGH: Final = 512 << 10
 """Bytes that are worth a message of their own while another is under way."""
+_LINGER_S: Final = 0.005
+"""How long frames wait for others while the workers have enough to do: as in `actor`."""
+_BESIDE_S: Final = 0.003
+"""How long what hurries may go beside a message that is under way; later it waits for the answer to
+that one."""
 _IDLE_S: Final = 20.0
 """How often an agent without work hears of the driver; it waits for `actor.PATIENCE_S`."""
 
@@ -92,9 +97,9 @@ class Pump:
         number = 0
         while not self._link.closed:
             if under_way:
-                message = self._link.take(0.0, linger=math.inf, enough=_ENOUGH)
+                message = self._link.take(_BESIDE_S, linger=math.inf, enough=_ENOUGH)
             else:
-                message = self._link.take(_IDLE_S)
+                message = self._link.take(_IDLE_S, linger=_LINGER_S, enough=_ENOUGH)
             if message is not None or not under_way:
                 under_way.append(deliver.remote(self._session, number, *_pieces(message)))
                 number += 1

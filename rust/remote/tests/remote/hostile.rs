@@ -9,7 +9,7 @@ use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::outcome::{Cell, Status};
-use guerdon_remote::{Agent, AgentConfig, AgentStats, Link};
+use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace};
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, function, paused};
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ fn functions() -> Vec<Function> {
 /// The greeting of a driver of ours, of this version.
 async fn hello(rig: &Rig) -> (Arc<Link>, Vec<u8>) {
     let link = rig.lane.add_node("bad").unwrap();
-    let hello = link.next().await.unwrap();
+    let hello = link.next(Pace::AT_ONCE).await.unwrap();
     (link, hello)
 }
 
@@ -123,7 +123,7 @@ proptest! {
             bad.deliver(ready(&hello));
             let batch = rig.submit(1, 10, 4);
             tokio::time::sleep(MS).await;
-            assert!(bad.next().await.is_some(), "it has frames");
+            assert!(bad.next(Pace::AT_ONCE).await.is_some(), "it has frames");
             rig.add("good", NodeSpec::new(1));
             for message in messages {
                 bad.deliver(message);
@@ -147,7 +147,7 @@ proptest! {
             let agent = Agent::start(&runtime, Clock::start(), functions(), vec![lane], config);
             let link = agent.connect("driver");
             link.deliver(hello);
-            let answer = link.next().await.unwrap();
+            let answer = link.next(Pace::AT_ONCE).await.unwrap();
             assert_eq!(answer[4], 1, "it is ready");
             for message in messages {
                 link.deliver(message);
@@ -201,8 +201,8 @@ fn another_version_or_other_functions_are_refused_with_what_to_do() {
         let functions = vec![function("g", Shape::Sample)];
         let agent = Agent::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane], config);
         let (ours, theirs) = (rig.lane.add_node("other").unwrap(), agent.connect("driver"));
-        theirs.deliver(ours.next().await.unwrap());
-        ours.deliver(theirs.next().await.unwrap());
+        theirs.deliver(ours.next(Pace::AT_ONCE).await.unwrap());
+        ours.deliver(theirs.next(Pace::AT_ONCE).await.unwrap());
         tokio::time::sleep(MS).await;
         let warning = rig.warnings.lock()[1].clone();
         assert_eq!(warning, "Node 'other' can't be used: its agent has other reward functions than this process.");

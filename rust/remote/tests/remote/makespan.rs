@@ -1,5 +1,6 @@
 //! How long a batch takes beside what its nodes could do at best.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use guerdon_core::function::Shape;
@@ -17,12 +18,18 @@ fn cost(sample: usize) -> Duration {
 }
 
 fn makespan(nodes: &[(usize, Duration)], samples: usize) -> (f64, f64) {
-    let nodes = nodes.to_vec();
+    let spec = |(workers, delay): &(usize, Duration)| NodeSpec { delay: *delay, ..NodeSpec::new(*workers) };
+    let (took, bound, _) = run(nodes.iter().map(spec).collect(), samples, cost);
+    (took, bound)
+}
+
+/// How long it takes, the least that it could, and how many messages there are.
+fn run(nodes: Vec<NodeSpec>, samples: usize, cost: fn(usize) -> Duration) -> (f64, f64, u64) {
     paused(async move {
-        let script = |ask: &Ask| Act::Return { after: cost(ask.first), cells: vec![Cell::Value(1.0)] };
+        let script = move |ask: &Ask| Act::Return { after: cost(ask.first), cells: vec![Cell::Value(1.0)] };
         let rig = Rig::new(vec![function("f", Shape::Sample)], script);
-        for (number, (workers, delay)) in nodes.iter().enumerate() {
-            rig.add(&format!("n{number}"), NodeSpec { delay: *delay, ..NodeSpec::new(*workers) });
+        for (number, spec) in nodes.iter().enumerate() {
+            rig.add(&format!("n{number}"), *spec);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         let start = tokio::time::Instant::now();
@@ -30,9 +37,10 @@ fn makespan(nodes: &[(usize, Duration)], samples: usize) -> (f64, f64) {
         assert!(done(&batch).await);
         let took = start.elapsed().as_secs_f64();
         let work: f64 = (0..samples).map(|sample| cost(sample).as_secs_f64()).sum();
-        let workers: usize = nodes.iter().map(|(workers, _)| workers).sum();
+        let workers: usize = nodes.iter().map(|spec| spec.workers).sum();
+        let messages = rig.messages.load(Ordering::Relaxed);
         rig.close().await;
-        (took, work / workers as f64)
+        (took, work / workers as f64, messages)
     })
 }
 
@@ -53,4 +61,30 @@ fn unequal_nodes_end_together() {
         let (took, bound) = makespan(&nodes, 12_000);
         assert!(took <= 1.05 * bound, "{nodes:?}: {took:.3} s, and {bound:.3} s at best");
     }
+}
+
+#[test]
+fn workers_of_ray_nodes_do_not_wait_for_calls() {
+    let five = |_| Duration::from_millis(5);
+    for delay in [2, 6] {
+        let node = NodeSpec { delay: Duration::from_millis(delay), ..NodeSpec::ray(2) };
+        let (took, bound, messages) = run(vec![node; 3], 1200, five);
+        // What has ended and what comes in its place go together.
+        assert!(took <= 1.06 * bound && messages <= 700, "{delay} ms: {took:.3} of {bound:.3} s, {messages} messages");
+    }
+}
+
+#[test]
+fn unequal_ray_nodes_end_together() {
+    let nodes = [2, 2, 4].map(NodeSpec::ray).to_vec();
+    let (took, bound, _) = run(nodes, 3_000, cost);
+    assert!(took <= 1.05 * bound, "{took:.3} s, and {bound:.3} s at best");
+}
+
+#[test]
+fn a_node_behind_a_slow_link_has_enough_to_do() {
+    let far = NodeSpec { delay: Duration::from_millis(50), ..NodeSpec::ray(4) };
+    let (took, bound, _) = run(vec![far, NodeSpec::ray(4)], 3_000, |_| Duration::from_millis(5));
+    // It waits for its first calls and for a round trip at the end.
+    assert!(took <= 1.25 * bound, "{took:.3} s, and {bound:.3} s at best");
 }

@@ -1,6 +1,6 @@
 //! A driver and agents on fake lanes, with links that take their time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,11 +10,12 @@ use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, RemoteConfig, RemoteLane, RunsOn};
+use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace, RemoteConfig, RemoteLane, RunsOn};
 use guerdon_testkit::{Act, Ask, FakeLane, Identified, Log, Room, Script};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 pub const DIGEST: [u8; 32] = [7; 32];
 
@@ -25,11 +26,102 @@ pub struct NodeSpec {
     pub frame_calls: usize,
     /// What a message takes, each way.
     pub delay: Duration,
+    pub carrier: Carrier,
 }
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// One message after the other, each way.
+    Plain,
+    /// As `guerdon._cluster.ray` does it: what goes to the agent is answered, and beside one that
+    /// is under way only what hurries goes, or much; what comes from it waits for more.
+    Ray,
+}
+
+/// Of `Carrier::Ray`.
+const FROM_AGENT: Pace = Pace { linger: Duration::from_millis(10), enough: 64 << 10 };
+const TO_AGENT: Pace = Pace { linger: Duration::from_millis(5), enough: 512 << 10 };
+const BESIDE: Pace = Pace { linger: Duration::MAX, ..TO_AGENT };
+const BESIDE_WAIT: Duration = Duration::from_millis(3);
+const RAY_DEPTH: usize = 2;
 
 impl NodeSpec {
     pub fn new(workers: usize) -> Self {
-        Self { workers, frame_calls: 64, delay: Duration::from_micros(200) }
+        Self { workers, frame_calls: 64, delay: Duration::from_micros(200), carrier: Carrier::Plain }
+    }
+
+    /// A node of a Ray cluster.
+    pub fn ray(workers: usize) -> Self {
+        Self { delay: Duration::from_millis(2), carrier: Carrier::Ray, ..Self::new(workers) }
+    }
+}
+
+/// Carries messages one way.
+struct Way {
+    from: Arc<Link>,
+    to: Arc<Link>,
+    bytes: Arc<AtomicU64>,
+    messages: Arc<AtomicU64>,
+    damage: Arc<OnceLock<Damage>>,
+    delay: Duration,
+}
+
+impl Way {
+    /// Counts a message; as it arrives.
+    fn carry(&self, message: Vec<u8>) -> Vec<u8> {
+        self.bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
+        let number = self.messages.fetch_add(1, Ordering::Relaxed);
+        if let Some(damage) = self.damage.get() { damage(number, message) } else { message }
+    }
+
+    async fn one_by_one(self) {
+        while let Some(message) = self.from.next(Pace::AT_ONCE).await {
+            let message = self.carry(message);
+            tokio::time::sleep(self.delay).await;
+            self.to.deliver(message);
+        }
+        self.to.lost("the connection was closed", false);
+    }
+
+    fn deliver_later(&self, message: Vec<u8>) {
+        let message = self.carry(message);
+        let (to, delay) = (self.to.clone(), self.delay);
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            to.deliver(message);
+        });
+    }
+
+    async fn answered(self) {
+        let mut answers = VecDeque::new();
+        loop {
+            let message = if answers.is_empty() {
+                self.from.next(TO_AGENT).await
+            } else {
+                let Ok(message) = tokio::time::timeout(BESIDE_WAIT, self.from.next(BESIDE)).await else {
+                    tokio::time::sleep_until(answers.pop_front().unwrap()).await;
+                    continue;
+                };
+                message
+            };
+            let Some(message) = message else { break };
+            self.deliver_later(message);
+            answers.push_back(Instant::now() + 2 * self.delay);
+            if answers.len() == RAY_DEPTH {
+                tokio::time::sleep_until(answers.pop_front().unwrap()).await;
+            }
+        }
+        tokio::time::sleep(self.delay).await;
+        self.to.lost("the connection was closed", false);
+    }
+
+    async fn streamed(self) {
+        while let Some(message) = self.from.next(FROM_AGENT).await {
+            self.deliver_later(message);
+        }
+        tokio::time::sleep(self.delay).await;
+        self.to.lost("the connection was closed", false);
     }
 }
 
@@ -166,23 +258,19 @@ impl Rig {
         (lane, at_once): (&Arc<FakeLane>, &Arc<FakeLane>),
     ) -> NodeRig {
         let (ours, theirs) = (self.lane.add_node(name).unwrap(), agent.connect("driver"));
-        let pump = |from: &Arc<Link>, to: &Arc<Link>| {
-            let (from, to, bytes, messages) = (from.clone(), to.clone(), self.bytes.clone(), self.messages.clone());
-            let damage = self.damage.clone();
-            tokio::spawn(async move {
-                while let Some(mut message) = from.next().await {
-                    bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
-                    let number = messages.fetch_add(1, Ordering::Relaxed);
-                    if let Some(damage) = damage.get() {
-                        message = damage(number, message);
-                    }
-                    tokio::time::sleep(spec.delay).await;
-                    to.deliver(message);
-                }
-                to.lost("the connection was closed", false);
-            })
+        let way = |from: &Arc<Link>, to: &Arc<Link>| Way {
+            from: from.clone(),
+            to: to.clone(),
+            bytes: self.bytes.clone(),
+            messages: self.messages.clone(),
+            damage: self.damage.clone(),
+            delay: spec.delay,
         };
-        let pumps = vec![pump(&ours, &theirs), pump(&theirs, &ours)];
+        let (there, back) = (way(&ours, &theirs), way(&theirs, &ours));
+        let pumps = match spec.carrier {
+            Carrier::Plain => vec![tokio::spawn(there.one_by_one()), tokio::spawn(back.one_by_one())],
+            Carrier::Ray => vec![tokio::spawn(there.answered()), tokio::spawn(back.streamed())],
+        };
         NodeRig { agent: agent.clone(), ours, theirs, lane: lane.clone(), at_once: at_once.clone(), pumps }
     }
 

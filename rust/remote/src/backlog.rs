@@ -1,0 +1,172 @@
+//! How much work a node is to have: so much that its workers never wait for calls.
+//!
+//! - A worker has a frame in hand, and so many wait as it runs until others have come. On their way
+//!   messages wait for each other, and reports for more to go with them.
+//! - A node is low when its workers run out of frames sooner than some could be moved to it.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Frames that wait for each worker at least: of two one may be in its socket already, and the
+/// other can still go elsewhere.
+const AHEAD: usize = 2;
+/// The most frames that wait for each worker, however short they are.
+const MOST_AHEAD: usize = 64;
+/// Work that waits for each worker, beside what it runs in two round trips: enough for reports and
+/// frames to wait for others that go with them.
+const WAITING_NS: u64 = 25_000_000;
+/// With less work than this for each worker, reports wait for nothing.
+const FEW_NS: u64 = 15_000_000;
+/// How long a report waits for others at most: the longest linger of a transport.
+const LINGER_NS: u64 = 10_000_000;
+/// How long it takes to ask for a frame and to send it, beside round trips.
+const MOVE_NS: u64 = 6_000_000;
+/// Shorter frames move only to workers that have nothing: sending them again costs as much.
+const WORTH_NS: u64 = 1_000_000;
+
+/// See the module. Written by the node's session, and `claimed` by `balance` too; an agent has one
+/// for each driver.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    /// About how long a frame runs, and a round trip takes; 0 while that is not known.
+    frame_ns: AtomicU64,
+    round_trip_ns: AtomicU64,
+    /// Frames that may move: they have not begun, as far as is known.
+    movable: AtomicUsize,
+    /// Of these are asked back, or about to be.
+    claimed: AtomicUsize,
+}
+
+impl Backlog {
+    /// Learns how long a frame ran.
+    pub(crate) fn frame_ran(&self, run_ns: u64) {
+        let known = self.frame_ns.load(Ordering::Relaxed);
+        let now = if known == 0 { run_ns } else { known / 8 * 7 + run_ns / 8 };
+        self.frame_ns.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// Learns what a round trip took: the last ones count.
+    pub(crate) fn round_trip(&self, ns: u64) {
+        let known = self.round_trip_ns.load(Ordering::Relaxed);
+        self.round_trip_ns.store(if known == 0 { ns } else { known / 2 + ns / 2 }, Ordering::Relaxed);
+    }
+
+    /// Frames that so many workers run within so many round trips and `more_ns`; `None`: that is
+    /// not known.
+    fn frames_within(&self, workers: usize, trips: u64, more_ns: u64) -> Option<usize> {
+        let all_ns = self.round_trip_ns.load(Ordering::Relaxed).saturating_mul(trips).saturating_add(more_ns);
+        let frames = all_ns.saturating_mul(workers as u64).checked_div(self.frame_ns.load(Ordering::Relaxed))?;
+        Some(usize::try_from(frames).unwrap_or(usize::MAX))
+    }
+
+    /// The most frames that it is to have.
+    pub(crate) fn window(&self, workers: usize) -> usize {
+        let (least, most) = (workers.saturating_mul(AHEAD), workers.saturating_mul(MOST_AHEAD));
+        let waiting = self.frames_within(workers, 2, WAITING_NS).map_or(least, |frames| frames.clamp(least, most));
+        workers.saturating_add(waiting)
+    }
+
+    /// With so many frames what becomes of them is reported at once.
+    pub(crate) fn few(&self, workers: usize) -> usize {
+        let waiting = self.frames_within(workers, 0, FEW_NS).unwrap_or(0);
+        workers.saturating_add(waiting.clamp(workers, workers.saturating_mul(MOST_AHEAD / 2)))
+    }
+
+    /// Frames that may have begun at most, where it was heard of last so long ago: those that it
+    /// has in hand, and those that it would have reported by now.
+    pub(crate) fn may_have_begun(&self, workers: usize, silent_ns: u64) -> usize {
+        let unheard = self.frames_within(workers, 1, LINGER_NS.saturating_add(silent_ns));
+        unheard.map_or(usize::MAX, |frames| workers.saturating_add(frames.max(workers)))
+    }
+
+    /// With fewer frames than this it is low.
+    pub(crate) fn low(&self, workers: usize) -> usize {
+        let worth = self.frame_ns.load(Ordering::Relaxed) >= WORTH_NS;
+        let within = if worth { self.frames_within(workers, 2, MOVE_NS) } else { None };
+        let waiting = within.map_or(0, |frames| frames.saturating_add(1));
+        workers.saturating_add(waiting.min(workers.saturating_mul(MOST_AHEAD / 2)))
+    }
+
+    /// Frames that may move and that nobody has asked for.
+    pub(crate) fn unclaimed(&self) -> usize {
+        self.movable.load(Ordering::Acquire).saturating_sub(self.claimed())
+    }
+
+    pub(crate) fn claimed(&self) -> usize {
+        self.claimed.load(Ordering::Acquire)
+    }
+
+    /// So many are about to be asked for.
+    pub(crate) fn claim(&self, frames: usize) {
+        self.claimed.fetch_add(frames, Ordering::AcqRel);
+    }
+
+    /// So many were not there any more, or have ended.
+    pub(crate) fn unclaim(&self, frames: usize) {
+        self.claimed.fetch_sub(frames, Ordering::AcqRel);
+    }
+
+    /// One was sent that may move.
+    pub(crate) fn may_move(&self) {
+        self.movable.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One has begun or ended.
+    pub(crate) fn stays(&self) {
+        self.movable.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn backlog(frame_ns: u64, round_trip_ns: u64) -> Backlog {
+        let backlog = Backlog::default();
+        backlog.frame_ran(frame_ns);
+        backlog.round_trip(round_trip_ns);
+        backlog
+    }
+
+    #[test]
+    fn a_window_covers_the_way_of_reports_and_frames() {
+        assert_eq!((Backlog::default().window(4), Backlog::default().low(4)), (12, 4));
+        // Of calls of 5 ms 29 ms are not quite six, for each worker.
+        assert_eq!((backlog(5 * MS, 2 * MS).window(2), backlog(5 * MS, 2 * MS).low(2)), (13, 7));
+        // Of slow ones two wait, and nobody asks for more before a worker is idle soon.
+        assert_eq!((backlog(1000 * MS, 2 * MS).window(4), backlog(1000 * MS, 2 * MS).low(4)), (12, 5));
+        // Behind a slow link more wait, up to a bound.
+        assert_eq!(backlog(5 * MS, 100 * MS).window(1), 1 + 45);
+        assert_eq!((backlog(MS, u64::MAX).window(2), backlog(MS, u64::MAX).low(2)), (2 * 65, 2 * 33));
+        // Of those that run for no time as many are on the way, and none goes to and fro.
+        assert_eq!((backlog(1, 2 * MS).window(2), backlog(1, 2 * MS).low(2)), (2 * 65, 2));
+    }
+
+    #[test]
+    fn reports_wait_where_there_is_enough_to_do() {
+        assert_eq!(Backlog::default().few(2), 4);
+        assert_eq!((backlog(5 * MS, 0).few(2), backlog(1000 * MS, 0).few(2), backlog(1, 0).few(2)), (8, 4, 66));
+    }
+
+    #[test]
+    fn what_may_have_begun_is_what_runs_until_it_is_heard_of() {
+        assert_eq!(Backlog::default().may_have_begun(2, 0), usize::MAX);
+        let backlog = backlog(5 * MS, MS);
+        // Of 11 ms, and of 1011.
+        assert_eq!((backlog.may_have_begun(2, 0), backlog.may_have_begun(2, 1000 * MS)), (2 + 4, 2 + 404));
+    }
+
+    #[test]
+    fn frames_that_are_asked_for_are_not_there_for_others() {
+        let backlog = Backlog::default();
+        (0..3).for_each(|_| backlog.may_move());
+        backlog.claim(2);
+        assert_eq!((backlog.unclaimed(), backlog.claimed()), (1, 2));
+        backlog.stays();
+        backlog.stays();
+        assert_eq!(backlog.unclaimed(), 0);
+        backlog.unclaim(2);
+        assert_eq!((backlog.unclaimed(), backlog.claimed()), (1, 0));
+    }
+}

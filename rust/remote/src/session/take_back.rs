@@ -1,0 +1,66 @@
+//! Asks a node for frames that it has not begun.
+//!
+//! - What a node keeps for itself it is not asked for: calls of a function that has one worker.
+//! - What it answers tells: one that has begun goes on, and of its calls those come back that wait.
+
+use std::sync::Arc;
+
+use super::Session;
+use crate::config::RunsOn;
+use crate::lane_state::LaneState;
+use crate::node::{Node, NodeState};
+use crate::sent_frame::SentFrame;
+use crate::wire::to_agent;
+
+/// After how many ticks a frame that has begun is asked for again.
+const ASK_AGAIN: u32 = 4;
+
+impl Session {
+    /// Asks for all that has not begun, and for what waits of the others.
+    pub(super) fn ask_all_back(&mut self) {
+        let (again, draining) = (self.ticks.is_multiple_of(ASK_AGAIN), self.node.state() == NodeState::Draining);
+        self.ask_for(|lane, _, sent| {
+            let pinned = lane.functions[sent.function()].pinned && !draining;
+            !pinned && if sent.begun { again } else { !sent.asked_back }
+        });
+    }
+
+    /// Asks for so many frames that have not begun.
+    pub(super) fn ask_to_move(&mut self, frames: usize) {
+        let mut left = frames;
+        for (id, sent) in self.frames.iter_mut().rev().filter(|(_, sent)| sent.is_movable()).take(frames) {
+            left -= 1;
+            sent.ask_back(true);
+            self.node.link.write(|out| to_agent::take_back(*id, out));
+        }
+        self.node.backlog.unclaim(left);
+    }
+
+    /// Asks for what waits of frames that have begun, and for what of functions that run in agents
+    /// has not, where others would run it now: else they would go to and fro.
+    pub(super) fn ask_for_idle(&mut self) {
+        let again = self.ticks.is_multiple_of(ASK_AGAIN);
+        if !again && !self.lane.runs_in_agents {
+            return;
+        }
+        let idle = self.lane.has_idle_workers(&self.node);
+        self.ask_for(|lane, node, sent| {
+            let function = sent.function();
+            let of_workers = lane.config.runs_on[function] == RunsOn::Workers;
+            let due = if sent.begun { again } else { !of_workers && !sent.asked_back };
+            let wanted = || if of_workers { idle } else { lane.is_idle_elsewhere(node, function) };
+            due && !lane.functions[function].pinned && wanted()
+        });
+    }
+
+    /// Asks for frames, the last that were sent first.
+    fn ask_for(&mut self, asks: impl Fn(&LaneState, &Arc<Node>, &SentFrame) -> bool) {
+        let Self { lane, node, frames, .. } = self;
+        for (id, sent) in frames.iter_mut().rev() {
+            if asks(lane, node, sent) {
+                sent.ask_back(false);
+                node.link.write(|out| to_agent::take_back(*id, out));
+            }
+        }
+    }
+}
