@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from guerdon._cpu_count import usable_cores
+from tests.http.server import free_port
 
 _RANK = """
 import json, os, pathlib
@@ -25,11 +26,11 @@ def test_deepspeed(tmp_path: Path) -> None:
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
     launcher = [sys.executable, "-c", "from deepspeed.launcher.runner import main; main()"]
     ended = subprocess.run(
-        [*launcher, "--num_accelerators=2", "--no_local_rank", "--master_port=29731", str(script)],
+        [*launcher, "--num_accelerators=2", "--no_local_rank", f"--master_port={free_port()}", str(script)],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     reported = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]

@@ -11,6 +11,8 @@ import pytest
 from tests.integrations.trl.torchrun import run_ranks
 from tests.parallel.two_ranks import KINDS, MODES
 
+pytestmark = pytest.mark.timeout(600)  # two processes import all that training needs
+
 Reports = list[dict[str, Any]]
 WRAPPED = {
     "ddp": "DistributedDataParallel",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -59,9 +58,9 @@ class Judge:
     """A judge in a process of its own, on the same port each time that it is started."""
 
     def __init__(self, root: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        from tests.http.server import free_port
+
+        self._port = free_port()
         self._root = root
         self._process: subprocess.Popen[str] | None = None
 

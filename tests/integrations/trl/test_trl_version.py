@@ -61,7 +61,7 @@ def test_tools_and_options_ask_for_no_version() -> None:
         "metadata.version = find\n"
         "from guerdon.integrations.trl import Pipeline, tools, environments"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=250)
 
 
 @pytest.mark.parametrize(

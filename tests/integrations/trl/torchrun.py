@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def run_ranks(folder: Path, module: str, *arguments: str, timeout: float = 280) -> subprocess.CompletedProcess[str]:
+def run_ranks(folder: Path, module: str, *arguments: str, timeout: float = 560) -> subprocess.CompletedProcess[str]:
     """Runs a module of the tests on two ranks, with `arguments` and the folder it writes to."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     return subprocess.run(

@@ -13,6 +13,8 @@ pytest.importorskip("trl")
 from tests.integrations.trl.pipeline.two_ranks import RUNS
 from tests.integrations.trl.torchrun import run_ranks
 
+pytestmark = pytest.mark.timeout(600)  # two processes import all that training needs
+
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
@@ -72,7 +74,7 @@ def test_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[st
     )
     assert errors[0].startswith(f"RewardFailureError: {failed}")
     assert "First: rank 1, sample 0: ValueError: on this rank" in errors[0]
-    assert all(rank["failing"]["seconds"] < 60 for rank in ranks)
+    assert all(rank["failing"]["seconds"] < 120 for rank in ranks)
     assert all(rank["failing"]["open"] == 0 for rank in ranks)
 
 

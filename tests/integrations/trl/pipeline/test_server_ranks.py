@@ -14,6 +14,8 @@ pytest.importorskip("trl")
 from tests.integrations.trl import reward_functions
 from tests.integrations.trl.torchrun import run_ranks
 
+pytestmark = pytest.mark.timeout(600)  # two processes import all that training needs
+
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
@@ -116,7 +118,7 @@ def test_failures_of_rows_of_any_rank_end_both_with_the_same_error(ranks: list[d
     assert errors[0] == errors[1]
     assert errors[0].startswith("RewardFailureError: reward function 'odd_fails' failed on ")
     assert " samples on 2 ranks (limit 10 %)" in errors[0]
-    assert all(rank["failing"]["seconds"] < 60 for rank in ranks)
+    assert all(rank["failing"]["seconds"] < 120 for rank in ranks)
     assert [rank["failing"]["open"] for rank in ranks] == [[0], [0]]
 
 

@@ -72,7 +72,7 @@ class Room:
 
 
 def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
-    owner = environments(Room, timeout=5)
+    owner = environments(Room, timeout=60)
     room: Any = owner()
     plain = Room()
     assert isinstance(room, Room)
@@ -117,17 +117,17 @@ def test_a_class_under_two_names_stays_one_class() -> None:
 
 
 def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
-    owner = environments(Room, timeout=0.5)
+    owner = environments(Room, timeout=2.0)
     room: Any = owner()
     room.reset()
-    with pytest.raises(ToolError, match=r"stall took longer than 0\.5 s"):
-        room.stall(seconds=3.0)
+    with pytest.raises(ToolError, match=r"stall took longer than 2 s"):
+        room.stall(seconds=8.0)
     with pytest.raises(ToolError, match=r"stuck in Room\.stall, which timed out and can't be stopped"):
         room.act(word="a")
     (gone,) = take_snapshots([room], needed=True, reused=False)
     with pytest.raises(SnapshotError, match=r"stuck in Room\.stall"):
         gone.log  # noqa: B018
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while owner.stuck_in(room) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert room.act(word="b") == "b"  # it has returned

@@ -86,12 +86,12 @@ def test_a_plain_function_runs_in_a_worker() -> None:
 
 def test_async_tools_wait_together() -> None:
     async def both(doze: Callable[..., Any]) -> list[str]:
-        return await asyncio.gather(*(doze(seconds=0.5, label=str(index)) for index in range(20)))
+        return await asyncio.gather(*(doze(seconds=2.0, label=str(index)) for index in range(20)))
 
     with tools([tool_functions.doze]) as (doze,):
         started = time.monotonic()
         assert asyncio.run(both(doze)) == [str(index) for index in range(20)]
-        assert time.monotonic() - started < 8  # one after the other they take ten
+        assert time.monotonic() - started < 30  # one after the other they take forty
 
 
 # --- failures and counts
@@ -109,16 +109,16 @@ def test_a_tool_raises_what_its_function_raised() -> None:
 
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
-    with tools([tool_functions.spin, tool_functions.nap], timeout=0.5, workers=1) as ours:
+    with tools([tool_functions.spin, tool_functions.nap], timeout=3.0, workers=1) as ours:
         started = time.monotonic()
-        with pytest.raises(ToolError, match=r"spin took longer than 0\.5 s") as caught:
+        with pytest.raises(ToolError, match=r"spin took longer than 3 s") as caught:
             ours[0]()
         assert caught.value.status == Status.TIMEOUT
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
         assert ours[1](0.0)  # the next one has a worker
         counts = ours.stats()
         assert (counts["spin"].calls, counts["spin"].failed, counts["spin"].timeouts) == (1, 1, 1)
-        assert counts["spin"].run_s >= 0.5
+        assert counts["spin"].run_s >= 3.0
         assert (counts["nap"].calls, counts["nap"].failed) == (1, 0)
 
 
@@ -150,7 +150,7 @@ def test_a_coroutine_that_is_cancelled_cancels_its_call() -> None:
     with tools([tool_functions.doze]) as ours:
         started = time.monotonic()
         asyncio.run(give_up(ours[0]))
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 50
 
 
 def test_a_tool_that_uses_another_one_calls_it_directly() -> None:

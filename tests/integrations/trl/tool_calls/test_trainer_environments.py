@@ -178,7 +178,7 @@ class Sticky(LineGame):
         """
         if way == "left" and not Sticky.hung:
             Sticky.hung = id(self)
-            time.sleep(6)
+            time.sleep(15)
         return super().walk(way)
 
 
@@ -191,7 +191,7 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_replaced(tmp_path: Pa
 
     with Dispatcher([near], workers=1) as dispatcher:
         trainer = played(
-            ours.GRPOTrainer, dispatcher.reward_funcs, tmp_path, environments(Sticky, timeout=1.5), max_steps=3
+            ours.GRPOTrainer, dispatcher.reward_funcs, tmp_path, environments(Sticky, timeout=4.0), max_steps=3
         )
     history = trainer.state.log_history
     assert Sticky.hung

@@ -154,14 +154,14 @@ def test_sync_calls_come_first_then_async_ones_together_and_results_as_they_were
 def test_failures_and_time_outs_go_back_to_the_model_and_are_counted(tmp_path: Path) -> None:
     first = everybody(call("nap", seconds=0.0, label="fine"))
     first[1] = call("fail", text="no such page")
-    first[2] = call("nap", seconds=4.0, label="late")
+    first[2] = call("nap", seconds=12.0, label="late")
     first[3] = call("unheard_of", text="x")
     first[4] = call("nap", lenght=3)
-    with tools([tool_functions.nap, tool_functions.fail], timeout=1.0, lane="thread") as routed:
+    with tools([tool_functions.nap, tool_functions.fail], timeout=3.0, lane="thread") as routed:
         trainer, answers = run(Ours, tmp_path, routed, [first, everybody("done")])
     assert answers[0][0][1].startswith("fine")
     assert answers[1] == [("fail", "{'error': 'no such page'}")]
-    assert answers[2] == [("nap", "{'error': 'nap took longer than 1 s'}")]
+    assert answers[2] == [("nap", "{'error': 'nap took longer than 3 s'}")]
     assert answers[3] == [("unheard_of", "{'error': 'Tool unheard_of not found.'}")]
     assert "unexpected keyword argument 'lenght'" in answers[4][0][1]
     entry = trainer.state.log_history[0]
