@@ -39,14 +39,25 @@ def text(fields: Mapping[str, Any], name: str) -> str:
 
 
 def text_or_messages(value: object, name: str) -> object:
-    """A text, or a list of messages, each an object.
+    """A text, or a list of messages, each an object with a role and a content that has a text.
+
+    Else the text of a message that can't be read would be scored as an empty one.
 
     Raises:
         RequestError: 400, it is neither.
     """
-    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
+    if isinstance(value, str):
         return value
-    raise RequestError(400, f"{name!r} has to be a text or a list of messages.")
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise RequestError(400, f"{name!r} has to be a text or a list of messages.")
+    for place, message in enumerate(value):
+        if not isinstance(message.get("role"), str):
+            raise RequestError(400, f"message {place} of {name!r} has no 'role'.")
+        if not isinstance(message.get("content"), (str, list, type(None))):
+            raise RequestError(
+                400, f"the 'content' of message {place} of {name!r} has to be a text or a list of parts."
+            )
+    return value
 
 
 def group_size(fields: Mapping[str, Any], query: Mapping[str, str]) -> int | None:
