@@ -44,6 +44,12 @@ def act(completion: str, seconds: float, notes: str) -> float:
     return 2.0 * float(completion)
 
 
+async def act_on_loop(completion: str, seconds: float) -> float:
+    """A number is doubled, and takes so long."""
+    await asyncio.sleep(seconds)
+    return 2.0 * float(completion)
+
+
 def hangs(completion: str) -> float:
     """For so many seconds."""
     time.sleep(float(completion))
