@@ -66,12 +66,7 @@ impl RequestError {
             }
             TransportError::Exchange(error) => format!("{host}: {}", causes(error)),
         };
-        let hint = if why.contains("UnknownIssuer") {
-            " (its certificate authority is not trusted here: pass the authority's certificate as ca_file=)"
-        } else {
-            ""
-        };
-        let reason = endpoint.redact(&format!("ConnectionError: {why}{hint}"));
+        let reason = endpoint.redact(&format!("ConnectionError: {why}{}", tls_hint(&why)));
         let (answer, unsent) = match error {
             TransportError::Connect(_) => (Answer::Unreachable, true),
             TransportError::Exchange(_) => (Answer::Broken, false),
@@ -95,6 +90,22 @@ impl RequestError {
         let Self { reason, retryable, retry_after, answer, .. } = self;
         Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
     }
+}
+
+/// What to do about an error of TLS that people make; its name alone says it to few.
+fn tls_hint(why: &str) -> &'static str {
+    const HINTS: [(&str, &str); 3] = [
+        (
+            "UnknownIssuer",
+            " (its certificate authority is not trusted here: pass the authority's certificate as ca_file=)",
+        ),
+        (
+            "CaUsedAsEndEntity",
+            " (its certificate is an authority's, which is none of a server: make it with basicConstraints=CA:FALSE)",
+        ),
+        ("InvalidContentType", " (it does not speak TLS: is its address http://?)"),
+    ];
+    HINTS.iter().find(|(error, _)| why.contains(error)).map_or("", |(_, hint)| hint)
 }
 
 /// A server and why it can't be reached; the address is shown only where it says something new.
@@ -210,6 +221,18 @@ mod tests {
         assert_eq!(of("https://judge.local/v1", "no such name"), "judge.local: no such name");
         let long = of("https://judge.local/v1", &"ö".repeat(10_000));
         assert!(long.ends_with("öö…") && long.len() < 400, "{long}");
+    }
+
+    #[test]
+    fn mistakes_with_certificates_are_explained() {
+        let of = |why: &str| {
+            let error = TransportError::Connect(ConnectError::Failed(why.into()));
+            RequestError::from_transport(&endpoint(), &error).reason
+        };
+        assert!(of("invalid peer certificate: UnknownIssuer").ends_with("as ca_file=)"));
+        assert!(of("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))").ends_with("CA:FALSE)"));
+        assert!(of("received corrupt message of type InvalidContentType").ends_with("http://?)"));
+        assert!(of("Connection reset by peer").ends_with("by peer"));
     }
 
     #[test]
