@@ -10,6 +10,7 @@ import importlib.util
 import os
 import socket
 import threading
+import time
 from typing import Final
 
 from guerdon.errors import RegistrationError
@@ -22,6 +23,11 @@ _users = 0
 _ours = False
 
 _ANSWER_S: Final = 10.0
+
+# The head of a cluster speaks gRPC, thus HTTP/2, which begins with settings on both sides.
+_HEAD_BYTES: Final = 9
+_SETTINGS: Final = b"\4"
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0" * 5
 
 _NO_CLUSTER: Final = (
     "Start Ray on this machine (`ray start --head`, or `ray start --address=HEAD:6379` to join a cluster), call ray.init() "
@@ -67,10 +73,32 @@ def connect(address: str | None) -> None:
 
 
 def _knock(address: str) -> None:
-    """Fails soon where nothing listens: Ray itself tries for minutes."""
+    """Fails soon where nothing listens, or what does says nothing, or is no Ray: Ray itself tries
+    for a quarter of an hour.
+
+    Raises:
+        OSError: The text says what is wrong.
+    """
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    if not host or not port.isdecimal():
+        return
+    deadline = time.monotonic() + _ANSWER_S
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S) as connection:
+        if os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"):
+            return
+        connection.sendall(_PREFACE)
+        head = b""
+        while len(head) < _HEAD_BYTES:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                piece = connection.recv(_HEAD_BYTES - len(head))
+            except TimeoutError:
+                raise OSError(f"what listens there says nothing for {_ANSWER_S:g} s") from None
+            if not piece:
+                break
+            head += piece
+    if head[3:4] != _SETTINGS:
+        raise OSError(f"what listens there is no Ray: it answers {head!r}")
 
 
 def _refuse_other(address: str) -> None:
