@@ -90,8 +90,17 @@ def kill_its_group(_: str, notes: str) -> float:
     return hang("", notes)
 
 
-def kill_its_parent(_: str, notes: str) -> float:
-    os.kill(os.getppid(), signal.SIGKILL)
+def kill_its_parent(levels: str, notes: str) -> float:
+    pid = os.getppid()
+    for _ in range(int(levels or 1) - 1):
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(pid, signal.SIGKILL)
+    return hang("", notes)
+
+
+def kill_zygotes_and_hang(times: str, notes: str) -> float:
+    if (Path(notes) / "runs").read_text().count("kill_zygotes_and_hang") <= int(times):
+        kill_its_parent("2", notes)
     return hang("", notes)
 
 

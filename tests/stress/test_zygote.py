@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import Status
-from tests.stress.harness import WORKERS, Scene, expect, gone, wait_for
+from guerdon import Dispatcher, Status, reward
+from tests.stress import faulty_functions
+from tests.stress.harness import WORKERS, Scene, descendants, expect, gone, wait_for
 
 PTRACE_ATTACH = 16
 
@@ -51,14 +52,72 @@ def test_a_zygote_killed_amid_a_batch_costs_the_calls_in_hand(which: str, tmp_pa
 
 
 @pytest.mark.fault(
-    "a function kills the process that forked its worker",
-    sees="`crashed`: it takes its own worker with it each time; the others' calls are tried once more, and a call that it takes along both times fails with it",
+    "a function kills the process that forked its worker, or the one above that, for several samples at once",
+    sees="`crashed`, once it has done so where no other worker was lost with it, after two or three runs; every other call keeps its value",
 )
-def test_a_function_that_kills_its_parent(tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        result = scene.score(["kill_its_parent"])
-        expect(result.failures()[0], Status.CRASHED, "the worker process")
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("isolation", ["worker", "call"])
+def test_a_function_that_kills_its_parent(isolation: str, levels: int, tmp_path: Path) -> None:
+    deed = f"kill_its_parent:{levels}"
+    guilty = [0, 7, 8, 31]
+    with Scene(tmp_path, isolation=isolation) as scene:
+        texts = [deed if index in guilty else f"doze:{index}" for index in range(40)]
+        result = scene.score(texts)
+        assert [failure.sample for failure in result.failures()] == guilty
+        for failure in result.failures():
+            expect(failure, Status.CRASHED, "was killed with its zygote, which had no other worker")
+        kept = [index for index in range(40) if index not in guilty]
+        assert result.rewards[kept, 0, 0].tolist() == [float(index) for index in kept]
+        assert (tmp_path / "runs").read_text().splitlines().count(deed) <= 3 * len(guilty)
         scene.expect_whole()
+
+
+@pytest.mark.fault(
+    "the same where the pool has one worker, and where the user asks for retries",
+    sees="the same: what ended a zygote is not tried again",
+)
+def test_a_function_that_kills_its_parent_in_a_narrow_pool(tmp_path: Path) -> None:
+    function = reward(faulty_functions.act, timeout=10, max_failure_rate=1.0, retries=3)
+    with Dispatcher([function], workers=1) as dispatcher:
+        texts = ["kill_its_parent:2", "give:1", "kill_its_parent:1", "give:3"]
+        result = dispatcher.score(completions=texts, notes=[str(tmp_path)] * 4, num_generations=1)
+    assert [failure.sample for failure in result.failures()] == [0, 2]
+    assert {failure.status for failure in result.failures()} == {Status.CRASHED}
+    assert result.rewards[[1, 3], 0, 0].tolist() == [1.0, 3.0]
+    assert len((tmp_path / "runs").read_text().splitlines()) <= 3 + 2 + 2 * 3
+
+
+@pytest.mark.fault(
+    "a call hangs in the zygote that it has to itself, as two were lost under it",
+    sees="`timeout`, as anywhere; others go on meanwhile",
+)
+def test_a_call_with_a_zygote_to_itself_keeps_its_timeout(tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=3.0) as scene:
+        result = scene.score(["kill_zygotes_and_hang:2", *(f"doze:{index}" for index in range(20))])
+        assert [failure.sample for failure in result.failures()] == [0]
+        expect(result.failures()[0], Status.TIMEOUT, "of 3 s")
+        scene.expect_whole()
+
+
+@pytest.mark.fault(
+    "the dispatcher is closed, or the batch cancelled, while a call has a zygote to itself",
+    sees="close returns in time, the call is `cancelled`, no process is left",
+)
+@pytest.mark.parametrize("how", ["close", "cancel"])
+def test_an_end_amid_a_call_with_a_zygote_to_itself(how: str, tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=60.0) as scene:
+        pending = scene.submit(["kill_zygotes_and_hang:2", "give:1"])
+        wait_for(lambda: (tmp_path / "runs").read_text().count("kill_zygotes_and_hang") == 3, "it runs a third time")
+        start = time.monotonic()
+        if how == "cancel":
+            pending.cancel()
+            scene.expect_whole()
+        scene.dispatcher.close()
+        assert time.monotonic() - start < 40
+        result = pending.result()
+        expect(result.failures()[0], Status.CANCELLED, "")
+        assert result.rewards[1, 0, 0] == 1.0
+    wait_for(lambda: not descendants(), "no process is left")
 
 
 @pytest.mark.fault(
@@ -84,7 +143,9 @@ def test_a_zygote_that_stays_stopped_is_replaced(tmp_path: Path) -> None:
         if attached != 0:
             pytest.skip("no process may be traced here")
         os.waitpid(loader, 0)  # stopped, and deaf to SIGCONT
-        os.kill(scene.dispatcher.worker_pids()[0], signal.SIGKILL)
+        # Each: one that was not ready yet is not replaced at once.
+        for pid in scene.dispatcher.worker_pids():
+            os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(loader, 0)
         assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
         scene.expect_whole()

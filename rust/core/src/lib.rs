@@ -29,6 +29,7 @@ pub mod limits;
 mod locked_file;
 #[cfg(all(test, feature = "loom"))]
 mod loom;
+pub mod loss_ledger;
 pub mod observer;
 pub mod open_batch;
 pub mod outcome;

@@ -5,59 +5,20 @@
 //! pidfd, never by its socket, which a fork of its own may hold open.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 
+use crate::parent::Parent;
+use crate::pidfd::Pidfd;
 use crate::shared_page::SharedPage;
 use crate::stack_file::StackFile;
 
 /// How long the end of a process may take once its socket is closed or it was killed.
 pub(super) const DYING: Duration = Duration::from_millis(500);
-
-/// A process that can be waited for and signalled without its number being mistaken.
-pub(super) struct Pidfd {
-    /// A pidfd in the clothes of a socket, of which only the readiness is used: tokio can wait for
-    /// a plain descriptor by unsafe code only.
-    stream: UnixStream,
-}
-
-impl Pidfd {
-    pub(super) fn open(pid: Pid) -> io::Result<Self> {
-        let fd = open_pidfd(pid)?;
-        // Not PIDFD_NONBLOCK, which needs Linux 5.10.
-        rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Self { stream: UnixStream::from_std(StdStream::from(fd))? })
-    }
-
-    /// Waits for the end of the process.
-    pub(super) async fn ended(&self) {
-        // An error would mean that the runtime is going away, and all of this with it.
-        let _ = self.stream.readable().await;
-    }
-
-    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(self.stream.as_fd(), signal)?)
-    }
-}
-
-/// A descriptor of a process, by whose readiness its end is seen.
-pub(super) fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
-    rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| match errno {
-        Errno::NOSYS | Errno::PERM => io::Error::new(
-            io::Error::from(errno).kind(),
-            "the system refuses pidfd_open: the process lane needs Linux 5.4 or later, and a container that allows this call",
-        ),
-        errno => errno.into(),
-    })
-}
 
 /// A number that all descendants of one worker carry, whatever session they are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,14 +47,14 @@ pub(super) struct Child {
     pub page: SharedPage,
     /// Where its stack is written when it is asked for.
     pub stack: StackFile,
-    /// Whether the zygote that forked it lives. Written by the zygote's supervisor.
-    pub zygote_alive: Arc<AtomicBool>,
+    /// The process that forked it.
+    pub parent: Arc<Parent>,
 }
 
 impl Child {
     /// Kills the process and all of its group. Harmless when they have ended.
     pub(super) fn kill(&self) {
-        if self.zygote_alive.load(Ordering::Acquire) {
+        if self.parent.is_alive() {
             // The group is gone already, or nothing that we may do helps.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }

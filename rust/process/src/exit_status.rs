@@ -21,6 +21,11 @@ impl ExitStatus {
         }
     }
 
+    /// Whether it may be SIGKILL.
+    pub(super) const fn may_be_killed(self) -> bool {
+        matches!(self, Self::Killed(9) | Self::Unknown)
+    }
+
     /// Whether it is how a process ends that gets no memory: the kernel's SIGKILL, or what C code
     /// makes of an allocation that failed.
     pub(super) const fn may_lack_memory(self) -> bool {

@@ -9,6 +9,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
@@ -47,7 +48,7 @@ impl Lane for Trap {
     }
 
     fn run(&self, frame: Frame) {
-        self.0.put(frame);
+        self.0.put(frame, 0);
     }
 
     fn close(&self) -> Closing {
@@ -191,7 +192,7 @@ fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u
             Lie::TakeBack => flight.take_back(&page, 1),
         }
     }
-    drop(flight.lose(&page, &loss(claim), clock.now_ns()));
+    drop(flight.lose(&page, &loss(claim), &LossLedger::default(), clock.now_ns()));
 }
 
 /// Runs what comes as a worker that tells the truth, until the batch is done.
@@ -269,7 +270,8 @@ async fn a_call_that_silences_every_worker_is_tried_twice() {
             let (mut flight, page, why) = (InFlightFrames::default(), PageSnapshot::empty(), "said nothing");
             flight.send(frame, guard, None, clock.now_ns(), &mut Vec::new());
             flight.blame_first(&page, why);
-            drop(flight.lose(&page, &Loss::Crashed(why.to_owned(), None, false), clock.now_ns()));
+            let loss = Loss::Crashed(why.to_owned(), None, false);
+            drop(flight.lose(&page, &loss, &LossLedger::default(), clock.now_ns()));
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
         rounds += 1;

@@ -21,7 +21,7 @@ use crate::lane_state::LaneState;
 use crate::output::Printer;
 use crate::slots::Slots;
 use crate::supervisor::supervise;
-use crate::zygote::{LaneStage, Zygote};
+use crate::zygote::{Begin, LaneStage, Zygote};
 
 /// Most bytes of a frame: what a socket takes without a pause.
 const FRAME_BYTES: usize = 256 << 10;
@@ -39,7 +39,7 @@ pub struct ProcessLane {
     stage: watch::Sender<LaneStage>,
     /// Set by `attach`.
     shared: OnceLock<Arc<LaneState>>,
-    /// The supervisors, and the zygote's supervisor last. Taken by `close`.
+    /// The supervisors, and those of zygotes last. Taken by `close`.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -91,7 +91,7 @@ impl ProcessLane {
             forks: shared.counts.forks.load(Ordering::Relaxed),
             restarts: shared.counts.restarts.load(Ordering::Relaxed),
             kills: shared.counts.kills.load(Ordering::Relaxed),
-            loads: shared.zygote.loads(),
+            loads: shared.zygote.loads() + shared.suspects_zygote.loads(),
             dropped_lines: shared.printer.dropped(),
         }
     }
@@ -119,14 +119,19 @@ impl Lane for ProcessLane {
         let printer = Printer::start(self.config.sink.clone());
         let stage = self.stage.subscribe();
         let (places, new_slots) = Slots::new(self.config.workers.max(1), &self.functions, |id| self.ours[id]);
-        let (zygote, zygote_supervisor) =
-            Zygote::start(self.config.clone(), load_timeout, places.forks_ahead, printer.clone(), stage.clone());
+        let zygote = |forks_for_calls, begin| {
+            let (config, printer, stage) = (self.config.clone(), printer.clone(), stage.clone());
+            Zygote::start(config, load_timeout, forks_for_calls, printer, stage, begin)
+        };
+        let (suspects_zygote, suspects_supervisor) = zygote(false, Begin::WhenAsked);
+        let (zygote, zygote_supervisor) = zygote(places.forks_ahead, Begin::AtOnce);
         let names = self.functions.iter().map(|function| function.name.clone()).collect();
         let shared = Arc::new(LaneState::new(
             self.config.clone(),
             self.clock,
             waker,
             zygote,
+            suspects_zygote,
             printer,
             places,
             names,
@@ -138,7 +143,7 @@ impl Lane for ProcessLane {
             tasks.extend(
                 new_slots.into_iter().map(|(slot, inbox)| tokio::spawn(supervise(shared.clone(), slot, inbox))),
             );
-            tasks.push(zygote_supervisor);
+            tasks.extend([suspects_supervisor, zygote_supervisor]);
         }
     }
 
@@ -170,9 +175,10 @@ impl Lane for ProcessLane {
     fn run(&self, frame: Frame) {
         // Dropped frames go back to the scheduler.
         let Some(shared) = self.shared.get() else { return };
-        match shared.slots.broken(frame.function_id(), frame.alone()) {
-            Some(why) => LaneState::refuse(frame, why),
-            None => shared.slots.put(frame),
+        let losses = shared.losses.losses(&frame);
+        match shared.slots.broken(frame.function_id(), frame.alone(), losses) {
+            Some(why) => LaneState::refuse(frame, why, losses > 0),
+            None => shared.slots.put(frame, losses),
         }
     }
 

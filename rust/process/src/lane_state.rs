@@ -8,6 +8,8 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::lane::LaneWaker;
+use guerdon_core::loss_ledger::LossLedger;
+use guerdon_core::outcome::{Failure, FailureKind, Times};
 use guerdon_core::tracer::{Executor, Moment, TraceEvent};
 use parking_lot::Mutex;
 use rustix::process::Pid;
@@ -26,6 +28,10 @@ pub(super) struct LaneState {
     pub clock: Clock,
     pub waker: LaneWaker,
     pub zygote: Zygote,
+    /// Of calls that zygotes were lost under.
+    pub suspects_zygote: Zygote,
+    /// What was in hand when zygotes were lost.
+    pub losses: LossLedger<()>,
     pub printer: Arc<Printer>,
     pub slots: Slots,
     pub names: Arc<[Arc<str>]>,
@@ -63,6 +69,7 @@ impl LaneState {
         clock: Clock,
         waker: LaneWaker,
         zygote: Zygote,
+        suspects_zygote: Zygote,
         printer: Arc<Printer>,
         slots: Slots,
         names: Arc<[Arc<str>]>,
@@ -75,6 +82,8 @@ impl LaneState {
             clock,
             waker,
             zygote,
+            suspects_zygote,
+            losses: LossLedger::default(),
             printer,
             slots,
             names,
@@ -117,7 +126,8 @@ impl LaneState {
     /// Says once that a pool runs with fewer workers than it may have.
     pub(super) fn report_narrow(&self, kind: SlotKind, workers: usize, why: &str) {
         if !self.reported_narrow.swap(true, Ordering::Relaxed) {
-            let of = if kind == SlotKind::Pinned { 1 } else { self.config.workers.max(1) };
+            let one = matches!(kind, SlotKind::Pinned | SlotKind::OwnZygote);
+            let of = if one { 1 } else { self.config.workers.max(1) };
             let advice = descriptors::advice(why);
             self.printer.say(&format!(
                 "runs with {workers} of {of} workers, as another could not be started: {why}. {advice}. More are tried \
@@ -126,9 +136,22 @@ impl LaneState {
         }
     }
 
-    /// Fails a frame for which there is no worker to be had.
-    pub(super) fn refuse(mut frame: Frame, why: String) {
-        frame.fail_setup(why, None);
+    /// The zygote that forks the workers of such slots.
+    pub(super) const fn zygote_of(&self, kind: SlotKind) -> &Zygote {
+        if matches!(kind, SlotKind::OwnZygote) { &self.suspects_zygote } else { &self.zygote }
+    }
+
+    /// Fails a frame for which there is no worker to be had; where others of its function may have
+    /// one, itself alone.
+    pub(super) fn refuse(mut frame: Frame, why: String, itself: bool) {
+        if !itself {
+            frame.fail_setup(why, None);
+            return;
+        }
+        let reason = format!("{why}. It must have one to itself, as a zygote was lost under it");
+        let (kind, retryable) = (FailureKind::Error, false);
+        let failure = Failure { kind, reason, traceback: None, retryable, retry_after: None, answer: None };
+        (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), Times::default()));
     }
 
     /// Keeps account of a process until the guard is dropped.

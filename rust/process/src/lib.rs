@@ -26,6 +26,8 @@ mod load_retries;
 mod orphan_marker;
 mod output;
 mod output_meter;
+mod parent;
+mod pidfd;
 mod pool_starts;
 mod recycle;
 mod resource_limits;
@@ -40,6 +42,8 @@ mod wire;
 mod worker_process;
 mod worker_socket;
 mod zygote;
+#[cfg(test)]
+mod zygote_loss_simulation;
 mod zygote_requests;
 
 pub use config::ProcessConfig;

@@ -137,6 +137,11 @@ impl PoolStarts {
         failed
     }
 
+    /// Whether it is this slot that tries again without a frame.
+    pub(super) fn tries_again(&self, slot: usize) -> bool {
+        self.state.lock().prober == Some((slot, Mode::Again))
+    }
+
     /// Whether it is this slot that tries to widen the pool.
     pub(super) fn widens(&self, slot: usize) -> bool {
         self.state.lock().prober == Some((slot, Mode::Widen))

@@ -112,6 +112,18 @@ impl PageSnapshot {
         made
     }
 
+    /// A page on which calls of a frame gave these values; they began at these times, and one more
+    /// time is when the next one began, or the frame ended.
+    #[cfg(test)]
+    pub(super) fn after(frame: u64, values: &[f64], times_ns: &[u64], ended: bool) -> Self {
+        let at = half(frame) / 8;
+        let stamps = times_ns.iter().enumerate().map(|(call, time)| (at + call, *time));
+        let gave = values.iter().enumerate().map(|(call, value)| (at + VALUES / 8 + call, value.to_bits()));
+        let (claim, done) = if ended { (0, values.len() as u64) } else { (values.len() as u64 + 1, 0) };
+        let done = if ended { frame << 8 | done } else { 0 };
+        Self::of(stamps.chain(gave).chain([(PROGRESS / 8, frame << 8 | claim), (DONE / 8, done)]))
+    }
+
     #[cfg(test)]
     pub(super) fn words(&self) -> impl Iterator<Item = (usize, u64)> {
         (0..USED / 8).map(|at| (at, self.word(8 * at)))

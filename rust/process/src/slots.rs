@@ -4,7 +4,8 @@
 //!   goes to a worker that is idle sooner.
 //! - A pool worker takes two frames, so that the next one waits in its socket; one while it is
 //!   slow. A pinned function has one slot and one frame at a time. Frames that must run alone go to
-//!   slots of their own, a fresh worker each.
+//!   slots of their own, a fresh worker each. What a zygote was lost under has a loader to itself
+//!   there, and after the second loss a zygote: of that there is one, for one call at a time.
 //! - A place is free again before the scheduler learns that its frame ended.
 
 use std::collections::VecDeque;
@@ -20,8 +21,12 @@ use crate::pool_starts::PoolStarts;
 /// Frames that a pool worker holds at most.
 const DEPTH: usize = 2;
 
-/// The pool of frames that must run alone.
+/// The pools of frames that must run alone, with a loader and with a zygote to themselves; those of
+/// pinned functions follow.
 const ALONE: usize = 1;
+const OWN_LOADER: usize = 2;
+const OWN_ZYGOTE: usize = 3;
+const PINNED: usize = 4;
 
 /// What a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,22 @@ pub(super) enum SlotKind {
     Pool,
     Pinned,
     Alone,
+    /// Alone, in a worker whose loader has no other.
+    OwnLoader,
+    /// Alone, in the only worker of a zygote.
+    OwnZygote,
+}
+
+impl SlotKind {
+    /// Whether its workers get one frame each.
+    pub(super) const fn is_single(self) -> bool {
+        matches!(self, Self::Alone | Self::OwnLoader | Self::OwnZygote)
+    }
+
+    /// Whether it is for calls that a zygote was lost under.
+    pub(super) const fn is_of_suspects(self) -> bool {
+        matches!(self, Self::OwnLoader | Self::OwnZygote)
+    }
 }
 
 /// How far a slot has a worker.
@@ -115,7 +136,7 @@ impl Slot {
     pub(super) const fn depth(&self) -> usize {
         match self.kind {
             SlotKind::Pool => DEPTH,
-            SlotKind::Pinned | SlotKind::Alone => 1,
+            _ => 1,
         }
     }
 
@@ -161,6 +182,8 @@ impl Slot {
 pub(super) struct Slots {
     pool: Vec<Arc<Slot>>,
     alone: Vec<Arc<Slot>>,
+    own_loader: Vec<Arc<Slot>>,
+    own_zygote: Vec<Arc<Slot>>,
     /// By function.
     pinned: Vec<Option<Arc<Slot>>>,
     isolated: Vec<bool>,
@@ -198,7 +221,7 @@ impl Slots {
         let pooled = |id: usize, function: &Function| ours(id) && !function.pinned && !function.isolated;
         let pool_size =
             if functions.iter().enumerate().any(|(id, function)| pooled(id, function)) { workers } else { 0 };
-        let (pool, alone) = (Arc::default(), Arc::default());
+        let (pool, alone, own_loader) = (Arc::default(), Arc::default(), Arc::default());
         let places = Self {
             pool: (0..pool_size).map(|_| new_slot(SlotKind::Pool, 0, &pool)).collect(),
             alone: (0..workers).map(|_| new_slot(SlotKind::Alone, ALONE, &alone)).collect(),
@@ -207,17 +230,22 @@ impl Slots {
                 .enumerate()
                 .map(|(id, function)| {
                     (ours(id) && function.pinned && !function.isolated)
-                        .then(|| new_slot(SlotKind::Pinned, ALONE + 1 + id, &Arc::default()))
+                        .then(|| new_slot(SlotKind::Pinned, PINNED + id, &Arc::default()))
                 })
                 .collect(),
+            own_loader: (0..workers).map(|_| new_slot(SlotKind::OwnLoader, OWN_LOADER, &own_loader)).collect(),
+            own_zygote: vec![new_slot(SlotKind::OwnZygote, OWN_ZYGOTE, &Arc::default())],
             isolated: functions.iter().map(|function| function.isolated).collect(),
             forks_ahead: functions.iter().enumerate().any(|(id, function)| ours(id) && function.isolated),
         };
         (places, new_slots)
     }
 
-    fn slots(&self, function: FunctionId, alone: bool) -> &[Arc<Slot>] {
-        if alone || self.isolated[function] {
+    /// Where a function's frames run that zygotes were lost under so often.
+    fn slots(&self, function: FunctionId, alone: bool, losses: usize) -> &[Arc<Slot>] {
+        if losses > 0 {
+            if losses == 1 { &self.own_loader } else { &self.own_zygote }
+        } else if alone || self.isolated[function] {
             &self.alone
         } else if let Some(slot) = &self.pinned[function] {
             std::slice::from_ref(slot)
@@ -229,25 +257,26 @@ impl Slots {
     /// Frames of a function that would be taken now. Calls fail at once instead of waiting for
     /// workers that can't be had.
     pub(super) fn room(&self, function: FunctionId) -> usize {
-        let slots = self.slots(function, false);
+        let slots = self.slots(function, false, 0);
         let room = slots.iter().map(|slot| slot.room()).sum();
-        if room == 0 && self.broken(function, false).is_some() { 1 } else { room }
+        if room == 0 && self.broken(function, false, 0).is_some() { 1 } else { room }
     }
 
     /// Why a function's frames can't run, if so.
-    pub(super) fn broken(&self, function: FunctionId, alone: bool) -> Option<String> {
-        self.slots(function, alone).first().and_then(|slot| slot.starts.broken())
+    pub(super) fn broken(&self, function: FunctionId, alone: bool, losses: usize) -> Option<String> {
+        self.slots(function, alone, losses).first().and_then(|slot| slot.starts.broken())
     }
 
     /// Whether a pool other than this one has workers that can make room.
     pub(super) fn others_can_give_way(&self, pool: usize) -> bool {
-        let first = [self.pool.first(), self.alone.first()];
+        let first = [&self.pool, &self.alone, &self.own_loader, &self.own_zygote].map(|slots| slots.first());
         first.into_iter().flatten().any(|slot| slot.pool != pool && slot.starts.ready_workers() > 0)
     }
 
     /// Has the workers of other pools look whether they can make room.
     pub(super) fn nudge_others(&self, pool: usize) {
-        for slot in self.pool.iter().chain(&self.alone).filter(|slot| slot.pool != pool) {
+        let all = self.pool.iter().chain(&self.alone).chain(&self.own_loader).chain(&self.own_zygote);
+        for slot in all.filter(|slot| slot.pool != pool) {
             if slot.state() == SlotState::Ready {
                 slot.nudge.notify_waiters();
             }
@@ -256,18 +285,18 @@ impl Slots {
 
     /// Frames of a function that can be at work at a time.
     pub(super) fn parallelism(&self, function: FunctionId) -> usize {
-        self.slots(function, false).len()
+        self.slots(function, false, 0).len()
     }
 
     /// Functions with the same number share their places.
     pub(super) fn pool(&self, function: FunctionId) -> usize {
-        self.slots(function, false).first().map_or(0, |slot| slot.pool)
+        self.slots(function, false, 0).first().map_or(0, |slot| slot.pool)
     }
 
     /// Puts a frame where it runs soonest. Without room it is dropped, which gives it back.
-    pub(super) fn put(&self, frame: Frame) {
-        let slots = self.slots(frame.function_id(), frame.alone());
-        let open = |slot: &&Arc<Slot>| frame.alone() || slot.room() > 0;
+    pub(super) fn put(&self, frame: Frame, losses: usize) {
+        let slots = self.slots(frame.function_id(), frame.alone(), losses);
+        let open = |slot: &&Arc<Slot>| frame.alone() || losses > 0 || slot.room() > 0;
         if let Some(slot) = slots.iter().filter(open).min_by_key(|slot| slot.rank()) {
             slot.put(frame);
         }

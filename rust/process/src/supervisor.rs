@@ -31,6 +31,10 @@ const STAND_BACK: Duration = Duration::from_millis(50);
 const PREDECESSOR: Duration = Duration::from_millis(50);
 /// How long it is waited for at most: longer than a worker may take to go.
 const PREDECESSOR_GONE: Duration = Duration::from_millis(1500);
+/// Workers that may be lost with a zygote, one after another, before that is a start that fails.
+const MOST_LOST: u32 = 8;
+/// How long the suspects' zygote stays without a call: longer than a worker may take to go.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// Runs until the lane closes. Frames that wait then are dropped, and so given back.
 pub(super) async fn supervise(
@@ -44,6 +48,10 @@ pub(super) async fn supervise(
     let mut by_itself = false;
     // The worker before left room for one, however narrow the pool is.
     let mut follows = false;
+    // The slot's own zygote runs.
+    let mut awake = false;
+    // Starts in a row that a zygote was lost in.
+    let mut lost = 0;
     while !shared.is_closing() {
         if successor.is_none() && !by_itself && waiting.is_empty() {
             if slot.state() == SlotState::Closed {
@@ -53,11 +61,24 @@ pub(super) async fn supervise(
             }
             tokio::select! {
                 () = shared.closed() => return,
+                () = tokio::time::sleep(IDLE), if awake => {
+                    awake = false;
+                    shared.zygote_of(slot.kind).rest();
+                    continue;
+                }
                 held = inbox.recv() => match held {
                     Some(held) => waiting.push_back(held),
                     None => return,
                 },
             }
+        }
+        if slot.kind.is_of_suspects() {
+            // What nobody waits for any more needs no process.
+            waiting.retain(|held| (0..held.frame.len()).any(|call| held.frame.is_open(call)));
+            if waiting.is_empty() && !by_itself {
+                continue;
+            }
+            awake = slot.kind == SlotKind::OwnZygote;
         }
         slot.set(SlotState::Closed);
         by_itself = false;
@@ -70,7 +91,7 @@ pub(super) async fn supervise(
             Ok(forked) => {
                 starts += 1;
                 debug!(slot = slot.index, starts, kind = ?slot.kind, "worker forked");
-                if starts > 1 && slot.kind != SlotKind::Alone {
+                if starts > 1 && !slot.kind.is_single() {
                     shared.counts.restarts.fetch_add(1, Ordering::Relaxed);
                     shared.moment(Moment::WorkerRestarted, &slot, String::new);
                 }
@@ -82,9 +103,17 @@ pub(super) async fn supervise(
         };
         // A last message may have said that it is ready.
         slot.set(SlotState::Closed);
+        let end = match end {
+            SessionEnd::LostWithZygote if lost >= MOST_LOST => SessionEnd::NeverReady {
+                why: "a worker was killed with its zygote before it was ready".to_owned(),
+                died: true,
+            },
+            end => end,
+        };
         match end {
             SessionEnd::Closing => return,
             SessionEnd::Over(fork) => {
+                lost = 0;
                 successor = fork;
                 follows = true;
                 if slot.kind == SlotKind::Pool {
@@ -92,6 +121,11 @@ pub(super) async fn supervise(
                     give_back(&mut inbox, &mut waiting);
                     successor.get_or_insert_with(|| shared.zygote.fork());
                 }
+            }
+            SessionEnd::LostWithZygote => {
+                lost += 1;
+                give_back(&mut inbox, &mut waiting);
+                by_itself = slot.starts.tries_again(slot.index);
             }
             SessionEnd::MadeRoom => {
                 give_back(&mut inbox, &mut waiting);
@@ -105,7 +139,7 @@ pub(super) async fn supervise(
                     shared.report_narrow(slot.kind, workers, &why);
                 }
                 if let Some(why) = slot.starts.broken() {
-                    refuse_all(&mut inbox, &mut waiting, &why);
+                    refuse_all(&slot, &mut inbox, &mut waiting, &why);
                 }
                 give_back(&mut inbox, &mut waiting);
                 if failed.breaks {
@@ -157,7 +191,9 @@ async fn fork_now(shared: &LaneState, slot: &Slot) -> io::Result<Forked> {
     if slot.starts.has_process() {
         descriptors::keep_some()?;
     }
-    shared.zygote.fork().await.unwrap_or_else(|_| Err(io::Error::other("the zygote's supervisor has ended")))
+    let zygote = shared.zygote_of(slot.kind);
+    let asked = if slot.kind == SlotKind::OwnLoader { zygote.fork_apart() } else { zygote.fork() };
+    asked.await.unwrap_or_else(|_| Err(io::Error::other("the zygote's supervisor has ended")))
 }
 
 /// Gives back what waits for the worker, each time that another could run it.
@@ -168,12 +204,17 @@ async fn let_go(slot: &Slot, inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, w
     }
 }
 
-fn refuse_all(inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>, why: &str) {
+fn refuse_all(
+    slot: &Slot,
+    inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>,
+    waiting: &mut VecDeque<QueuedFrame>,
+    why: &str,
+) {
     while let Ok(held) = inbox.try_recv() {
         waiting.push_back(held);
     }
     for QueuedFrame { guard, frame } in waiting.drain(..) {
         drop(guard);
-        LaneState::refuse(frame, why.to_owned());
+        LaneState::refuse(frame, why.to_owned(), slot.kind.is_of_suspects());
     }
 }

@@ -16,13 +16,15 @@ use crate::exit_status::ExitStatus;
 use crate::lane_state::{LaneState, LiveProcess};
 use crate::output::{self, Source};
 use crate::worker_socket::WorkerSocket;
+use crate::zygote::Zygote;
 
 /// How long to wait for the zygote to say how a worker ended: longer than a round of forks.
 const ASK: Duration = Duration::from_secs(5);
 
 /// A worker's process.
 pub(super) struct WorkerProcess {
-    shared: Arc<LaneState>,
+    /// Whose descendant it is.
+    zygote: Zygote,
     /// Shared with those who look at its stack.
     pub child: Arc<Child>,
     source: Arc<Source>,
@@ -34,14 +36,14 @@ pub(super) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    pub(super) fn new(shared: Arc<LaneState>, child: Child, output: Receiver) -> Self {
+    pub(super) fn new(shared: &Arc<LaneState>, zygote: Zygote, child: Child, output: Receiver) -> Self {
         let source = Source::new(shared.names.clone(), child.pid);
         let output_ended = Arc::new(Notify::new());
         let output = Arc::new(output);
         let reader = output::read(output.clone(), source.clone(), shared.printer.clone(), output_ended.clone());
         let live = shared.account(child.pid);
         let child = Arc::new(child);
-        Self { shared, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
+        Self { zygote, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
     }
 
     /// Bytes that it has printed until now.
@@ -53,7 +55,7 @@ impl WorkerProcess {
     /// could say.
     pub(super) async fn reap(&mut self) -> (ExitStatus, Option<String>) {
         self.child.kill(); // what it left of its group
-        let ending = timeout(ASK, self.shared.zygote.reap(&self.child)).await;
+        let ending = timeout(ASK, self.zygote.reap(&self.child)).await;
         self.output_ended.notify_one();
         if let Some(reader) = self.reader.take() {
             let _ = reader.await; // one that panicked has nothing more to read

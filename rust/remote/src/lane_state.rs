@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use crate::apart::{Apart, Arranged};
 use crate::balance::{self, Load};
 use crate::config::{RemoteConfig, RunsOn};
-use crate::loss::LossLedger;
+use crate::loss::{self, LossLedger};
 use crate::node::{Kept, LOOP_CALLS, Node, NodeGuard, NodeInput, NodeState, QueuedFrame};
 
 /// How often it is looked for nodes until what waits for one is given up.
@@ -210,7 +210,7 @@ impl LaneState {
     pub(crate) fn run(self: &Arc<Self>, frame: Frame) {
         let ready = self.nodes.read().iter().any(|node| node.state() == NodeState::Ready);
         let in_agents = self.config.runs_on[frame.function_id()] != RunsOn::Workers;
-        if (ready || in_agents) && self.ledger.is_apart(&frame) {
+        if (ready || in_agents) && self.ledger.losses(&frame) >= loss::APART_AFTER {
             self.apart.lock().add(frame, in_agents);
             if in_agents {
                 self.give_up_without_nodes();

@@ -7,11 +7,12 @@ use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::{EndedCell, FrameEvent};
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::{InFlightCall, Phase};
+use guerdon_core::loss_ledger::{Charge, Standing};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
 
 use crate::clock_offset::ClockOffset;
 use crate::link::LinkLoss;
-use crate::loss::{self, Charge, LossLedger, Standing};
+use crate::loss::{self, LossLedger};
 use crate::node::{Node, NodeGuard, QueuedFrame, RemoteCall};
 use crate::wire::InHandCall;
 

@@ -32,7 +32,7 @@ mod timers;
 mod works;
 
 #[cfg(all(test, not(feature = "loom")))]
-pub(crate) use queue::tests::function as test_function;
+pub(crate) use queue::tests::{NoValues, function as test_function};
 
 use std::future::poll_fn;
 use std::io;

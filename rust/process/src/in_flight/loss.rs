@@ -1,5 +1,7 @@
 //! How the calls of a worker are lost, or the trust in it.
 
+use guerdon_core::loss_ledger::Standing;
+
 /// A message that no worker of ours sends.
 #[derive(Debug)]
 pub(crate) struct Violation;
@@ -16,7 +18,15 @@ pub(crate) enum Loss {
     /// The worker ended: why, where its interpreter was if it could say, and whether a lack of
     /// memory ends workers that way.
     Crashed(String, Option<String>, bool),
+    /// It was killed with the process that forked it, which had other workers or not.
+    Zygote(Standing),
 }
+
+/// What the loss of a zygote is, after "the worker process": of one that had other workers, and of
+/// one that had not.
+const WITH_ZYGOTE: &str = "was killed with its zygote";
+pub(super) const WITH_ITS_OWN: &str =
+    "was killed with its zygote, which had no other worker; a zygote was lost under the call before";
 
 impl Loss {
     /// In a few words.
@@ -24,6 +34,7 @@ impl Loss {
         match self {
             Self::Expired(..) => "its call ran out of time",
             Self::Stopped(_, _, why) | Self::Crashed(why, ..) => why,
+            Self::Zygote(_) => WITH_ZYGOTE,
         }
     }
 }

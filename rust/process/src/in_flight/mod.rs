@@ -10,6 +10,7 @@
 
 mod loss;
 mod sent_frame;
+mod zygote_loss;
 
 use std::collections::VecDeque;
 
@@ -17,6 +18,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::{InFlightCall, Phase};
+use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 pub(crate) use loss::Loss;
@@ -272,9 +274,15 @@ impl InFlightFrames {
     }
 
     /// Completes everything when the worker has ended and its socket is drained.
-    pub(super) fn lose(&mut self, page: &PageSnapshot, loss: &Loss, now_ns: u64) -> Vec<SentFrame> {
+    pub(super) fn lose(
+        &mut self,
+        page: &PageSnapshot,
+        loss: &Loss,
+        ledger: &LossLedger<()>,
+        now_ns: u64,
+    ) -> Vec<SentFrame> {
         for sent in &mut self.sent {
-            sent.lose(page, loss, now_ns);
+            sent.lose(page, loss, ledger, now_ns);
         }
         self.sent.drain(..).collect()
     }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
+use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
-use super::loss::{Loss, Violation};
+use super::loss::{Loss, Violation, WITH_ITS_OWN};
 use crate::resource_limits::ByteSize;
 use crate::shared_page::{CALLS, DECODING, LOADING, PageSnapshot, SETUP};
 use crate::slots::SlotGuard;
@@ -160,44 +161,50 @@ impl SentFrame {
         }
     }
 
-    pub(super) fn lose(&mut self, page: &PageSnapshot, loss: &Loss, now_ns: u64) {
+    pub(super) fn lose(&mut self, page: &PageSnapshot, loss: &Loss, ledger: &LossLedger<()>, now_ns: u64) {
         let calls = self.frame.len();
         if let Some(ran) = self.done(page) {
             self.complete(0..ran, page, now_ns, true);
         } else {
-            match self.hand(page) {
-                Current::Nothing => {}
-                // Once more, alone, as after a death in the call itself: it need not have been the
-                // function's call.
-                Current::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
-                    self.fail_in_hand(0, Times::default(), loss);
-                }
-                Current::Phase(DECODING) => self.fail_in_hand(0, self.times(page, 0, Some(now_ns)), loss),
-                Current::Phase(phase) => {
-                    let (reason, stack) = match loss {
-                        Loss::Expired(_, stack) => {
-                            self.frame.time_out_setup(stack.clone());
-                            self.frame.give_back(0..calls);
-                            return;
-                        }
-                        Loss::Stopped(_, stack, why) => (why.clone(), stack),
-                        Loss::Crashed(why, stack, _) if phase == LOADING => {
-                            (format!("the worker process {why} while it loaded the function"), stack)
-                        }
-                        Loss::Crashed(why, stack, _) => (format!("the worker process {why} in setup()"), stack),
-                    };
-                    self.frame.fail_setup(reason, stack.clone());
-                }
-                Current::Call(call) => {
-                    self.complete(0..call, page, now_ns, true);
-                    if !self.is_innocent(call, page, loss) {
-                        let times = self.times(page, call, Some(now_ns));
-                        self.fail_in_hand(call, times, loss);
-                    }
-                }
+            let hand = self.hand(page);
+            if let Current::Call(call) = hand {
+                self.complete(0..call, page, now_ns, true);
+            }
+            match loss {
+                Loss::Zygote(standing) => self.lose_with_zygote(hand, page, *standing, ledger, now_ns),
+                Loss::Crashed(..) if self.is_excused(hand, page, ledger, now_ns) => {}
+                _ => self.charge(hand, page, loss, now_ns),
             }
         }
         self.frame.give_back(0..calls);
+    }
+
+    /// Fails what was in hand.
+    fn charge(&mut self, hand: Current, page: &PageSnapshot, loss: &Loss, now_ns: u64) {
+        match hand {
+            Current::Nothing => {}
+            // Once more, alone, as after a death in the call itself: it need not have been the
+            // function's call.
+            Current::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
+                self.fail_in_hand(0, Times::default(), loss);
+            }
+            Current::Phase(DECODING) => self.fail_in_hand(0, self.times(page, 0, Some(now_ns)), loss),
+            Current::Phase(phase) => self.charge_setup(phase, loss),
+            Current::Call(call) if self.is_innocent(call, page, loss) => {}
+            Current::Call(call) => self.fail_in_hand(call, self.times(page, call, Some(now_ns)), loss),
+        }
+    }
+
+    /// Fails the function, which was not ready for calls.
+    pub(super) fn charge_setup(&mut self, phase: u8, loss: &Loss) {
+        let place = if phase == LOADING { "while it loaded the function" } else { "in setup()" };
+        let (reason, stack) = match loss {
+            Loss::Expired(_, stack) => return self.frame.time_out_setup(stack.clone()),
+            Loss::Stopped(_, stack, why) => (why.clone(), stack.clone()),
+            Loss::Crashed(why, stack, _) => (format!("the worker process {why} {place}"), stack.clone()),
+            Loss::Zygote(_) => (format!("{place} the worker process {WITH_ITS_OWN}"), None),
+        };
+        self.frame.fail_setup(reason, stack);
     }
 
     /// Whether the worker was killed for an earlier call, which has ended meanwhile. Without one
@@ -218,9 +225,13 @@ impl SentFrame {
         let failure = match loss {
             Loss::Expired(_, stack) => timed_out(no_answer(timeout), stack.clone()),
             Loss::Stopped(_, stack, why) => failure(FailureKind::Error, why.clone(), stack.clone(), false, None),
-            Loss::Crashed(why, stack, _) if times.run_ns > nanos(timeout) => {
-                let reason = format!("{}; then the worker process {why}", no_answer(timeout));
-                failure(FailureKind::Timeout, reason, stack.clone(), true, None)
+            Loss::Crashed(..) | Loss::Zygote(_) if self.is_overdue(times) => {
+                let reason = format!("{}; then the worker process {}", no_answer(timeout), loss.why());
+                let stack = if let Loss::Crashed(_, stack, _) = loss { stack.clone() } else { None };
+                failure(FailureKind::Timeout, reason, stack, true, None)
+            }
+            Loss::Zygote(_) => {
+                failure(FailureKind::Crashed, format!("the worker process {}", loss.why()), None, true, None)
             }
             Loss::Crashed(why, stack, may_lack_memory) => {
                 // An exit status or SIGTERM has nothing to do with the limit.

@@ -4,12 +4,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use guerdon_core::loss_ledger::Standing;
 use guerdon_core::tracer::Moment;
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::{Session, SessionEnd, SessionEvent};
 use crate::child::DYING;
+use crate::exit_status::ExitStatus;
 use crate::in_flight::Loss;
 use crate::slots::SlotKind;
 use crate::wire;
@@ -31,13 +33,22 @@ impl Session {
         let successor = self.successor.take();
         match event {
             SessionEvent::Dead => {
+                // Before it is reaped: a loader that has no other worker is ended then.
+                let orphaned = self.process.child.parent.has_ended();
                 self.drain();
                 let (ending, stack) = self.process.reap().await;
-                self.shared.moment(Moment::WorkerDied, &self.slot, || ending.to_string());
-                self.lose(&Loss::Crashed(ending.to_string(), stack, ending.may_lack_memory()));
+                let loss = match self.standing(orphaned, ending).await {
+                    Some(standing) => Loss::Zygote(standing),
+                    None => Loss::Crashed(ending.to_string(), stack, ending.may_lack_memory()),
+                };
+                self.shared.moment(Moment::WorkerDied, &self.slot, || loss.why().to_owned());
+                self.lose(&loss);
+                let blameless = matches!(loss, Loss::Zygote(_)) && self.process.child.parent.is_loaded();
                 self.process.close();
                 if was_ready {
                     SessionEnd::Over(successor)
+                } else if blameless {
+                    SessionEnd::LostWithZygote
                 } else {
                     SessionEnd::NeverReady { why: format!("a worker {ending} before it was ready"), died: true }
                 }
@@ -86,6 +97,20 @@ impl Session {
         }
     }
 
+    /// Whether the worker was killed with the process that forked it, and had that to itself.
+    async fn standing(&self, orphaned: bool, ending: ExitStatus) -> Option<Standing> {
+        // How else it ended is its own doing.
+        if !orphaned || !ending.may_be_killed() {
+            return None;
+        }
+        let alone = match self.slot.kind {
+            SlotKind::OwnZygote => true,
+            SlotKind::OwnLoader => self.process.child.parent.was_lost_alone().await,
+            SlotKind::Pool | SlotKind::Pinned | SlotKind::Alone => false,
+        };
+        Some(if alone { Standing::Apart } else { Standing::Next })
+    }
+
     pub(super) fn say_close(&mut self) {
         self.socket.outgoing().extend_from_slice(&wire::close());
         self.flush();
@@ -104,6 +129,6 @@ impl Session {
         }
         let page = self.page();
         let end_ns = self.disconnected_ns.unwrap_or_else(|| self.shared.clock.now_ns());
-        drop(self.in_flight.lose(&page, loss, end_ns));
+        drop(self.in_flight.lose(&page, loss, &self.shared.losses, end_ns));
     }
 }

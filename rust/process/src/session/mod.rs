@@ -52,6 +52,9 @@ const WEIGH: Duration = Duration::from_secs(1);
 pub(super) enum SessionEnd {
     /// The worker ended or was killed before it was ready.
     NeverReady { why: String, died: bool },
+    /// Before it was ready it was killed with the process that forked it, for which it can't be to
+    /// blame.
+    LostWithZygote,
     /// It did its work; the slot needs another worker, which may have been asked for.
     Over(Option<Fork>),
     /// It left so that another pool can have a worker.
@@ -128,7 +131,7 @@ impl Session {
         let Forked { child, socket, output } = forked;
         Self {
             inspect_requests: shared.inspector.open(child.pid.as_raw_nonzero().get()),
-            process: WorkerProcess::new(shared.clone(), child, output),
+            process: WorkerProcess::new(&shared, shared.zygote_of(slot.kind).clone(), child, output),
             start: slot.starts.started(slot.index),
             shared,
             slot,
@@ -181,10 +184,13 @@ impl Session {
                 // The end of the process closes its socket a moment before it is seen.
                 return match timeout(DYING, self.process.child.pidfd.ended()).await {
                     Ok(()) => SessionEvent::Dead,
+                    // The kernel is slow to kill all that it forked.
+                    Err(_) if self.process.child.parent.has_ended() => SessionEvent::Dead,
                     Err(_) => SessionEvent::kill("closed its connection to the engine"),
                 };
             }
-            let over = self.is_over(used);
+            let unused = self.slot.kind.is_of_suspects() && self.ready && waiting.is_empty() && inbox.is_empty();
+            let over = self.is_over(used) || unused;
             if self.ready && !over {
                 if self.slot.set(SlotState::Ready) != SlotState::Ready {
                     self.shared.waker.wake(); // calls of its last frame went to others
@@ -291,12 +297,12 @@ impl Session {
         let config = &self.shared.config;
         match self.slot.kind {
             _ if self.makes_room => true,
-            SlotKind::Alone => used,
-            SlotKind::Pinned => false,
+            kind if kind.is_single() => used,
             SlotKind::Pool => {
                 let due = || config.recycle.is_due(self.sent_calls(), self.born.elapsed());
                 self.full || self.heavy || (self.ready && due())
             }
+            _ => false,
         }
     }
 
@@ -304,9 +310,9 @@ impl Session {
     fn has_successor(&self) -> bool {
         let wanted = match self.slot.kind {
             SlotKind::Pool => true,
-            SlotKind::Pinned => false,
             // Where each call has a worker of its own the next one starts ahead of its call.
             SlotKind::Alone => self.shared.slots.forks_ahead && !self.slot.starts.is_narrow(),
+            SlotKind::Pinned | SlotKind::OwnLoader | SlotKind::OwnZygote => false,
         };
         wanted && !self.makes_room
     }

@@ -3,11 +3,11 @@
 //!
 //! - Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader
 //!   becomes a worker, others load for themselves, and one loaded spare is kept.
-//! - A zygote that ends is replaced at the next fork; what outlives it is found by its mark and
-//!   killed.
-//! - A stopped zygote is continued; one that stays stopped is replaced.
+//! - A zygote that ends, or stays stopped, is replaced at the next fork; what outlives it is found
+//!   by its mark and killed. That of suspects starts with the first of them, and rests after them.
 //! - One task serves all requests: reaps first, then forks, one by each loader at a time.
 
+mod loaders;
 mod new_worker;
 mod process;
 mod requests;
@@ -15,34 +15,40 @@ mod rounds;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::blocking;
-use crate::child::{Forked, Pidfd, WorkerMark, pid_from_message};
+use crate::child::{Forked, pid_from_message};
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
 use crate::load_retries::LoadRetries;
 use crate::output::Printer;
-use crate::zygote_requests::{self, ZygoteSocket};
-use new_worker::{NewWorker, answered_by, fork_by, is_refusal};
-use process::{ANSWER, Load, Loader, LoaderClone, ZygoteProcess, start_loader, start_zygote, stay_stopped};
+use crate::zygote_requests;
+use new_worker::{NewWorker, fork_by, is_refusal};
+use process::{ANSWER, Load, Loader, ZygoteProcess, start_loader, start_zygote, stay_stopped};
 pub(super) use requests::{Fork, LaneStage, Zygote};
-use requests::{Reap, Request};
+use requests::{ForkReply, Reap, Request};
 use rounds::{Step, most_loaders, next_step};
 
 /// How long the zygote may take to end everything, before it is killed.
 const END: Duration = Duration::from_secs(2);
-/// How long one loader forks for all, once there was no room for a process.
-const ONE_LOADER: Duration = Duration::from_secs(60);
+
+/// When the zygote's process starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// At once: by the first request the functions may be loaded.
+    AtOnce,
+    /// With the first request.
+    WhenAsked,
+}
 
 impl Zygote {
     /// Starts the supervisor, which starts the zygote. The second value is the supervisor's end,
@@ -53,6 +59,7 @@ impl Zygote {
         forks_for_calls: bool,
         printer: Arc<Printer>,
         stage: watch::Receiver<LaneStage>,
+        begin: Begin,
     ) -> (Self, JoinHandle<()>) {
         let (requests, received) = mpsc::unbounded_channel();
         let loads = Arc::<AtomicU64>::default();
@@ -60,6 +67,8 @@ impl Zygote {
             loads: loads.clone(),
             reaps: VecDeque::new(),
             asked: VecDeque::new(),
+            asked_apart: VecDeque::new(),
+            rests: false,
             most_loaders: most_loaders(config.workers, forks_for_calls),
             one_loader_until: None,
             config,
@@ -71,7 +80,7 @@ impl Zygote {
             spare: None,
             leavings: Vec::new(),
         };
-        (Self { requests, loads }, tokio::spawn(supervisor.run(received, stage)))
+        (Self { requests, loads }, tokio::spawn(supervisor.run(received, stage, begin)))
     }
 }
 
@@ -83,7 +92,11 @@ struct ZygoteSupervisor {
     zygote: Option<ZygoteProcess>,
     reaps: VecDeque<Reap>,
     /// Who waits for a worker.
-    asked: VecDeque<oneshot::Sender<io::Result<Forked>>>,
+    asked: VecDeque<ForkReply>,
+    /// Who waits for one with a loader to itself.
+    asked_apart: VecDeque<ForkReply>,
+    /// It was asked to rest.
+    rests: bool,
     most_loaders: usize,
     one_loader_until: Option<Instant>,
     /// Workers forked so far.
@@ -96,25 +109,46 @@ struct ZygoteSupervisor {
 }
 
 impl ZygoteSupervisor {
-    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut stage: watch::Receiver<LaneStage>) {
-        // Before the first request: by then the functions may be loaded. A failure shows again, and
-        // is told, at the first fork.
-        tokio::select! {
-            _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
-            () = async {
-                if self.prepared().await.is_err() {
-                    self.lose_stem();
-                }
-            } => {}
+    async fn run(
+        mut self,
+        mut requests: mpsc::UnboundedReceiver<Request>,
+        mut stage: watch::Receiver<LaneStage>,
+        begin: Begin,
+    ) {
+        if begin == Begin::AtOnce {
+            // A failure shows again, and is told, at the first fork.
+            tokio::select! {
+                _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
+                () = async {
+                    if self.prepared().await.is_err() {
+                        self.lose_stem();
+                    }
+                } => {}
+            }
         }
         loop {
             while let Ok(request) = requests.try_recv() {
                 self.note(request);
             }
-            let loaders = self.zygote.as_ref().map_or(0, ZygoteProcess::loaders);
+            if self.reaps.is_empty()
+                && let Some(reply) = self.asked_apart.pop_front()
+            {
+                // First: what may have ended a zygote shall be out of the way of the others.
+                tokio::select! {
+                    biased;
+                    _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
+                    forked = self.fork_apart() => {
+                        // If whoever asked has gone, the lane closes.
+                        let _ = reply.send(forked);
+                    }
+                }
+                continue;
+            }
+            let loaders = self.zygote.as_ref().map_or(0, |zygote| zygote.shared_loaders().count());
             let most =
                 if self.one_loader_until.is_some_and(|until| Instant::now() < until) { 1 } else { self.most_loaders };
             match next_step(self.reaps.len(), self.asked.len(), loaders, most) {
+                Step::Wait if std::mem::take(&mut self.rests) => self.end_zygote().await,
                 Step::Wait => tokio::select! {
                     _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
                     request = requests.recv() => match request {
@@ -124,12 +158,12 @@ impl ZygoteSupervisor {
                     () = gone(&self.zygote) => self.lose_stem(),
                 },
                 Step::Reap => {
-                    let Some(Reap { pid, mark, parent, reply }) = self.reaps.pop_front() else { continue };
+                    let Some(ended) = self.reaps.pop_front() else { continue };
                     tokio::select! {
                         biased;
                         _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
-                        ending = self.answered(async |supervisor| Ok(supervisor.reap(pid, mark, &parent).await)) => {
-                            let _ = reply.send(ending.unwrap_or(ExitStatus::Unknown));
+                        ending = self.answered(async |supervisor| Ok(supervisor.reap(&ended).await)) => {
+                            let _ = ended.reply.send(ending.unwrap_or(ExitStatus::Unknown));
                         }
                     }
                 }
@@ -154,99 +188,15 @@ impl ZygoteSupervisor {
     fn note(&mut self, request: Request) {
         match request {
             Request::Fork(reply) => self.asked.push_back(reply),
+            Request::ForkApart(reply) => self.asked_apart.push_back(reply),
             Request::Reap(reap) => self.reaps.push_back(reap),
+            Request::Rest => self.rests = true,
         }
-    }
-
-    /// Forks a worker for each, by as many loaders at the same time.
-    async fn fork_round(&mut self, asked: Vec<oneshot::Sender<io::Result<Forked>>>) {
-        let mut again = Vec::new();
-        if asked.len() < 2 || self.prepared().await.is_err() {
-            again = asked;
-        } else {
-            let mut round = JoinSet::new();
-            let mut loaders = self.zygote.iter().flat_map(ZygoteProcess::forking);
-            for reply in asked {
-                match loaders.next() {
-                    Some((control, pid, alive)) => {
-                        let ask = async move { (answered_by(pid, fork_by(&control, alive)).await, pid, reply) };
-                        round.spawn(ask);
-                    }
-                    None => again.push(reply),
-                }
-            }
-            drop(loaders);
-            while let Some(forked) = round.join_next().await {
-                let Ok((forked, pid, reply)) = forked else { continue };
-                match forked {
-                    Err(error) if !is_refusal(&error) => {
-                        // It is lost or out of step.
-                        if let Some(zygote) = &self.zygote {
-                            zygote.kill_loader(pid).await;
-                        }
-                        again.push(reply);
-                    }
-                    // The others may stand where it should.
-                    Err(_) if self.has_clones() => again.push(reply),
-                    forked => {
-                        self.forks += usize::from(forked.is_ok());
-                        let _ = reply.send(forked);
-                    }
-                }
-            }
-        }
-        for reply in again {
-            let mut forked = self.fork().await;
-            if forked.as_ref().is_err_and(is_refusal) && self.has_clones() {
-                self.end_clones().await;
-                forked = self.fork().await;
-            }
-            // If whoever asked has gone, the child ends as its socket does.
-            let _ = reply.send(forked);
-        }
-    }
-
-    /// Has the loader fork another.
-    async fn clone_loader(&mut self) {
-        let made = self.answered(async |supervisor| supervisor.ask_for_loader().await).await;
-        if made.is_err() {
-            // There may be no room for more, and so none for workers.
-            self.end_clones().await;
-        }
-    }
-
-    fn has_clones(&self) -> bool {
-        self.zygote.as_ref().is_some_and(|zygote| !zygote.clones.is_empty())
-    }
-
-    /// Makes room for workers: where there is none for a process, one loader forks for all.
-    async fn end_clones(&mut self) {
-        self.one_loader_until = Some(Instant::now() + ONE_LOADER);
-        if let Some(zygote) = &self.zygote {
-            zygote.kill_clones().await;
-        }
-    }
-
-    async fn ask_for_loader(&mut self) -> io::Result<()> {
-        self.prepared().await?;
-        let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
-        let Loader::Forks(first, ..) = &zygote.loader else { return Ok(()) };
-        let (control, theirs) = ZygoteSocket::new()?;
-        first.send(zygote_requests::LOADER, 0, 0, &[theirs.as_fd()]).await?;
-        let pid = pid_from_message(first.reply_to(zygote_requests::LOADER).await?.value)?;
-        let clone = LoaderClone::new(control, pid, Pidfd::open(pid)?);
-        // Before the first worker: they are not to be reaped unasked when it ends.
-        zygote
-            .control
-            .send(zygote_requests::KNOW, 0, u64::from(pid.as_raw_nonzero().get().unsigned_abs()), &[])
-            .await?;
-        zygote.clones.push(clone);
-        Ok(())
     }
 
     async fn fork(&mut self) -> io::Result<Forked> {
         let given = match self.spare.take() {
-            Some(spare) if spare.child.zygote_alive.load(Ordering::Acquire) => spare,
+            Some(spare) if spare.child.parent.is_alive() => spare,
             _ => self.fork_now().await?,
         };
         self.forks += 1;
@@ -290,11 +240,11 @@ impl ZygoteSupervisor {
     async fn ask_for_worker(&mut self) -> io::Result<Forked> {
         let load_late = self.loading.is_late();
         let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
-        let alive = zygote.alive.clone();
+        let parent = zygote.parent.clone();
         let control = match &zygote.loader {
-            Loader::Forks(control, .., alive) => {
-                let (control, alive) = (control.clone(), alive.clone());
-                return fork_by(&control, alive).await;
+            Loader::Forks(control, _, parent) => {
+                let (control, parent) = (control.clone(), parent.clone());
+                return fork_by(&control, parent).await;
             }
             Loader::Becomes(control, pid) => {
                 let new = NewWorker::new()?;
@@ -303,7 +253,7 @@ impl ZygoteSupervisor {
                 let pid = *pid;
                 zygote.loader = Loader::Absent;
                 self.loads.fetch_add(1, Ordering::Relaxed);
-                return new.forked(pid, alive);
+                return new.forked(pid, parent);
             }
             Loader::None | Loader::Absent => &zygote.control,
         };
@@ -312,26 +262,33 @@ impl ZygoteSupervisor {
         new.send(control, zygote_requests::WORKER, flags).await?;
         let pid = pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?;
         self.loads.fetch_add(1, Ordering::Relaxed);
-        new.forked(pid, alive)
+        new.forked(pid, parent)
     }
 
-    async fn reap(&mut self, pid: Pid, mark: WorkerMark, parent: &Arc<AtomicBool>) -> ExitStatus {
+    async fn reap(&mut self, ended: &Reap) -> ExitStatus {
         let Some(zygote) = &self.zygote else { return ExitStatus::Unknown };
         // What it left became the zygote's when it ended; a lost zygote shows at the next request.
-        let _ = zygote.control.send(zygote_requests::ORPHANS, 0, mark.0, &[]).await;
-        let forked_it = zygote.forking().find(|(.., alive)| Arc::ptr_eq(alive, parent));
-        if let Some((control, ..)) = forked_it
-            && let Ok(ending @ (ExitStatus::Exited(_) | ExitStatus::Killed(_))) = control.reap(pid).await
-        {
-            return ending;
+        let _ = zygote.control.send(zygote_requests::ORPHANS, 0, ended.mark.0, &[]).await;
+        let forked_it = zygote.loaders().find(|loader| Arc::ptr_eq(&loader.parent, &ended.parent));
+        let of_loader = match &forked_it {
+            Some(loader) => loader.control.reap(ended.pid).await.unwrap_or(ExitStatus::Unknown),
+            None => ExitStatus::Unknown,
+        };
+        let ending = match of_loader {
+            // A worker that the zygote forked, or of a loader that has ended: the zygote inherited
+            // it.
+            ExitStatus::Unknown => zygote.control.reap(ended.pid).await.unwrap_or(ExitStatus::Unknown),
+            known => known,
+        };
+        if let Some(loader) = forked_it.filter(|loader| loader.parent.is_of_one()) {
+            self.end_loader(loader.pid).await;
         }
-        // A worker that the zygote forked, or of a loader that has ended: the zygote inherited it.
-        zygote.control.reap(pid).await.unwrap_or(ExitStatus::Unknown)
+        ending
     }
 
     /// Makes sure of a zygote and of what forks workers.
     async fn prepared(&mut self) -> io::Result<()> {
-        if self.zygote.as_ref().is_some_and(|zygote| !zygote.alive.load(Ordering::Acquire)) {
+        if self.zygote.as_ref().is_some_and(|zygote| !zygote.parent.is_alive()) {
             self.lose_stem();
         }
         let zygote = match &mut self.zygote {
@@ -367,7 +324,7 @@ impl ZygoteSupervisor {
         if let Some(mut zygote) = self.zygote.take() {
             zygote.lost();
             // It has ended, or is out of step: either way it has to go, and be waited for.
-            let _ = zygote.pidfd.signal(Signal::KILL);
+            let _ = zygote.parent.pidfd.signal(Signal::KILL);
             self.leavings.retain_mut(|left| matches!(left.try_recv(), Err(TryRecvError::Empty)));
             self.leavings.push(blocking::run(move || {
                 // it can't be said to anyone that it was not ours to wait for
@@ -377,15 +334,23 @@ impl ZygoteSupervisor {
         }
     }
 
-    /// Ends the zygote, which ends all others.
+    /// Ends the zygote, and waits for what lost ones left.
     async fn end(&mut self) {
+        self.end_zygote().await;
+        for left in self.leavings.drain(..) {
+            let _ = left.await;
+        }
+    }
+
+    /// Ends the zygote, which ends all others.
+    async fn end_zygote(&mut self) {
         self.spare = None;
         if let Some(mut zygote) = self.zygote.take() {
-            let _ = zygote.pidfd.signal(Signal::CONT); // it may have been stopped
+            let _ = zygote.parent.pidfd.signal(Signal::CONT); // it may have been stopped
             let asked = zygote.control.send(zygote_requests::END, 0, 0, &[]).await;
-            if asked.is_err() || timeout(END, zygote.pidfd.ended()).await.is_err() {
-                let _ = zygote.pidfd.signal(Signal::KILL);
-                zygote.pidfd.ended().await;
+            if asked.is_err() || timeout(END, zygote.parent.pidfd.ended()).await.is_err() {
+                let _ = zygote.parent.pidfd.signal(Signal::KILL);
+                zygote.parent.pidfd.ended().await;
             }
             zygote.lost();
             // It has ended: this does not wait.
@@ -394,16 +359,13 @@ impl ZygoteSupervisor {
             }
             let _ = zygote.reader.await;
         }
-        for left in self.leavings.drain(..) {
-            let _ = left.await;
-        }
     }
 }
 
 /// Waits for the end of the zygote; for ever without one.
 async fn gone(zygote: &Option<ZygoteProcess>) {
     match zygote {
-        Some(zygote) => zygote.pidfd.ended().await,
+        Some(zygote) => zygote.parent.pidfd.ended().await,
         None => std::future::pending().await,
     }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -12,8 +11,10 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::timeout;
 
 use super::process::{ANSWER, stay_stopped};
-use crate::child::{Child, Forked, Pidfd, WorkerMark, pid_from_message};
+use crate::child::{Child, Forked, WorkerMark, pid_from_message};
 use crate::output;
+use crate::parent::Parent;
+use crate::pidfd::Pidfd;
 use crate::shared_page::SharedPage;
 use crate::stack_file::StackFile;
 use crate::zygote_requests::{self, ZygoteSocket};
@@ -47,11 +48,11 @@ impl NewWorker {
         control.send(op, flags, self.mark.0, &fds).await
     }
 
-    /// The worker, once it has a pid; `zygote_alive` is its parent's flag.
-    pub(super) fn forked(self, pid: Pid, zygote_alive: Arc<AtomicBool>) -> io::Result<Forked> {
+    /// The worker, once it has a pid.
+    pub(super) fn forked(self, pid: Pid, parent: Arc<Parent>) -> io::Result<Forked> {
         drop(self.reserve);
         let Self { mark, socket, page, stack, output, .. } = self;
-        let child = Child { pid, pidfd: Pidfd::open(pid)?, mark, page, stack, zygote_alive };
+        let child = Child { pid, pidfd: Pidfd::open(pid)?, mark, page, stack, parent };
         Ok(Forked { child, socket, output })
     }
 }
@@ -71,9 +72,9 @@ pub(super) async fn answered_by<T>(pid: Pid, answer: impl Future<Output = io::Re
 }
 
 /// Has a loader fork a worker.
-pub(super) async fn fork_by(control: &ZygoteSocket, alive: Arc<AtomicBool>) -> io::Result<Forked> {
+pub(super) async fn fork_by(control: &ZygoteSocket, parent: Arc<Parent>) -> io::Result<Forked> {
     let new = NewWorker::new()?;
     new.send(control, zygote_requests::WORKER, 0).await?;
     let pid = pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?;
-    new.forked(pid, alive)
+    new.forked(pid, parent)
 }

@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -13,12 +12,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::child::{DYING, Pidfd, is_stopped, open_pidfd, pid_from_message};
+use crate::child::{DYING, is_stopped, pid_from_message};
 use crate::child_guard::ChildGuard;
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
 use crate::orphan_marker::OrphanMarker;
 use crate::output::{self, Printer, Source};
+use crate::parent::Parent;
+use crate::pidfd::{Pidfd, open_pidfd};
 use crate::zygote_requests::{self, ZygoteSocket};
 
 /// How long the zygote may take to answer what it does at once.
@@ -28,10 +29,9 @@ const STOPPED: Duration = Duration::from_millis(250);
 
 pub(super) struct ZygoteProcess {
     pub(super) process: ChildGuard,
-    pub(super) pidfd: Pidfd,
     pub(super) control: ZygoteSocket,
-    /// Read by everyone who holds a worker that it forked.
-    pub(super) alive: Arc<AtomicBool>,
+    /// Itself, for everyone who holds a worker that it forked.
+    pub(super) parent: Arc<Parent>,
     pub(super) token: OrphanMarker,
     pub(super) loader: Loader,
     /// Loaders that the first one forked; none without it.
@@ -44,8 +44,8 @@ pub(super) struct ZygoteProcess {
 pub(super) enum Loader {
     /// Not started yet, or lost: the next fork starts one.
     None,
-    /// Forks workers; the flag is read by everyone who holds one of them.
-    Forks(Arc<ZygoteSocket>, Pid, Pidfd, Arc<AtomicBool>),
+    /// Forks workers.
+    Forks(Arc<ZygoteSocket>, Pid, Arc<Parent>),
     /// Loaded, with several threads: becomes the next worker.
     Becomes(ZygoteSocket, Pid),
     /// Workers load for themselves.
@@ -53,47 +53,42 @@ pub(super) enum Loader {
 }
 
 /// A fork of the loader that forks workers too. It ends with the loader.
+#[derive(Clone)]
 pub(super) struct LoaderClone {
-    control: Arc<ZygoteSocket>,
-    pid: Pid,
-    pidfd: Pidfd,
-    /// Read by everyone who holds a worker that it forked.
-    alive: Arc<AtomicBool>,
-}
-
-impl LoaderClone {
-    pub(super) fn new(control: ZygoteSocket, pid: Pid, pidfd: Pidfd) -> Self {
-        Self { control: Arc::new(control), pid, pidfd, alive: Arc::new(AtomicBool::new(true)) }
-    }
+    pub(super) control: Arc<ZygoteSocket>,
+    pub(super) pid: Pid,
+    /// Itself, for everyone who holds a worker that it forked.
+    pub(super) parent: Arc<Parent>,
 }
 
 impl ZygoteProcess {
-    /// The loaders that fork workers, with their flags.
-    pub(super) fn forking(&self) -> impl Iterator<Item = (Arc<ZygoteSocket>, Pid, Arc<AtomicBool>)> {
+    /// All loaders that fork.
+    pub(super) fn loaders(&self) -> impl Iterator<Item = LoaderClone> {
         let first = match &self.loader {
-            Loader::Forks(control, pid, _, alive) => Some((control.clone(), *pid, alive.clone())),
+            Loader::Forks(control, pid, parent) => {
+                Some(LoaderClone { control: control.clone(), pid: *pid, parent: parent.clone() })
+            }
             Loader::None | Loader::Becomes(..) | Loader::Absent => None,
         };
-        first.into_iter().chain(self.clones.iter().map(|clone| (clone.control.clone(), clone.pid, clone.alive.clone())))
+        first.into_iter().chain(self.clones.iter().cloned())
     }
 
-    pub(super) fn loaders(&self) -> usize {
-        self.forking().count()
+    /// Those that fork whatever worker is asked for.
+    pub(super) fn shared_loaders(&self) -> impl Iterator<Item = LoaderClone> {
+        self.loaders().filter(|loader| !loader.parent.is_of_one())
     }
 
     /// Kills a loader that is of no use any more, and waits for its end: the next look finds it.
     pub(super) async fn kill_loader(&self, pid: Pid) {
-        let first = if let Loader::Forks(_, first, pidfd, _) = &self.loader { Some((*first, pidfd)) } else { None };
-        let clones = self.clones.iter().map(|clone| (clone.pid, &clone.pidfd));
-        for (_, pidfd) in first.into_iter().chain(clones).filter(|(loader, _)| *loader == pid) {
-            let _ = pidfd.signal(Signal::KILL);
-            let _ = timeout(DYING, pidfd.ended()).await;
+        for LoaderClone { parent, .. } in self.loaders().filter(|loader| loader.pid == pid) {
+            let _ = parent.pidfd.signal(Signal::KILL);
+            let _ = timeout(DYING, parent.pidfd.ended()).await;
         }
     }
 
-    /// Kills all loaders but the first.
+    /// Kills all loaders but the first and those that have one worker.
     pub(super) async fn kill_clones(&self) {
-        for clone in &self.clones {
+        for clone in self.clones.iter().filter(|clone| !clone.parent.is_of_one()) {
             self.kill_loader(clone.pid).await;
         }
     }
@@ -102,8 +97,8 @@ impl ZygoteProcess {
     /// zygote's to reap, unasked, once it is gone.
     pub(super) async fn forget_ended_loaders(&mut self) -> io::Result<()> {
         let lost = match &self.loader {
-            Loader::Forks(_, pid, pidfd, alive) if has_ended(pidfd).await => {
-                alive.store(false, Ordering::Release);
+            Loader::Forks(_, pid, parent) if parent.pidfd.has_ended() => {
+                parent.lost();
                 Some(*pid)
             }
             _ => None,
@@ -112,11 +107,11 @@ impl ZygoteProcess {
         for index in (0..self.clones.len()).rev() {
             if lost.is_some() {
                 // It ends with the first.
-                let _ = timeout(DYING, self.clones[index].pidfd.ended()).await;
+                let _ = timeout(DYING, self.clones[index].parent.pidfd.ended()).await;
             }
-            if lost.is_some() || has_ended(&self.clones[index].pidfd).await {
+            if lost.is_some() || self.clones[index].parent.pidfd.has_ended() {
                 let clone = self.clones.swap_remove(index);
-                clone.alive.store(false, Ordering::Release);
+                clone.parent.lost();
                 ended.push(clone.pid);
             }
         }
@@ -147,16 +142,10 @@ impl ZygoteProcess {
 
     /// From now on its children may be reaped by anyone.
     pub(super) fn lost(&self) {
-        self.alive.store(false, Ordering::Release);
-        for (.., alive) in self.forking() {
-            alive.store(false, Ordering::Release);
-        }
+        self.parent.lost();
+        self.loaders().for_each(|loader| loader.parent.lost());
         self.output_ended.notify_one();
     }
-}
-
-async fn has_ended(pidfd: &Pidfd) -> bool {
-    timeout(Duration::ZERO, pidfd.ended()).await.is_ok()
 }
 
 /// Ends when one of these processes is stopped and stays so though it was continued to go on.
@@ -213,9 +202,8 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
     let reader = tokio::spawn(output::read(Arc::new(output), source, printer.clone(), output_ended.clone()));
     Ok(ZygoteProcess {
         process,
-        pidfd,
         control,
-        alive: Arc::new(AtomicBool::new(true)),
+        parent: Parent::top(pidfd),
         token,
         loader: Loader::None,
         clones: Vec::new(),
@@ -247,13 +235,14 @@ pub(super) async fn start_loader(zygote: &ZygoteProcess, load_timeout: Duration)
     let pidfd = Pidfd::open(pid)?;
     let loaded = tokio::select! {
         loaded = timeout(load_timeout, control.reply_to(zygote_requests::LOADED)) => loaded,
-        () = zygote.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
+        () = zygote.parent.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
         () = stay_stopped(vec![pid]) => return Err(io::ErrorKind::TimedOut.into()),
         () = pidfd.ended() => Ok(Err(io::ErrorKind::BrokenPipe.into())),
     };
     let failed = match loaded {
         Ok(Ok(reply)) if reply.extra == 1 => {
-            return Ok(Load::Done(Loader::Forks(Arc::new(control), pid, pidfd, Arc::new(AtomicBool::new(true)))));
+            let parent = Parent::new(pidfd, &zygote.parent);
+            return Ok(Load::Done(Loader::Forks(Arc::new(control), pid, parent)));
         }
         Ok(Ok(_)) => return Ok(Load::Done(Loader::Becomes(control, pid))),
         Ok(Err(_)) => Load::Ended,

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::Pid;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::child::{Child, Forked, WorkerMark};
 use crate::exit_status::ExitStatus;
+use crate::parent::Parent;
 
 /// How far the lane is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,17 +32,24 @@ pub(crate) struct Zygote {
     pub(super) loads: Arc<AtomicU64>,
 }
 
+/// Where a worker is sent that was asked for.
+pub(super) type ForkReply = oneshot::Sender<io::Result<Forked>>;
+
 pub(super) enum Request {
-    Fork(oneshot::Sender<io::Result<Forked>>),
+    Fork(ForkReply),
+    /// By a loader that forks no other worker, if there can be one.
+    ForkApart(ForkReply),
     Reap(Reap),
+    /// Nothing of it is needed for a while.
+    Rest,
 }
 
 /// A child that has ended.
 pub(super) struct Reap {
     pub pid: Pid,
     pub mark: WorkerMark,
-    /// Whether the process that forked it lives; one flag for each such process.
-    pub parent: Arc<AtomicBool>,
+    /// The process that forked it.
+    pub parent: Arc<Parent>,
     pub reply: oneshot::Sender<ExitStatus>,
 }
 
@@ -53,16 +61,30 @@ impl Zygote {
 
     /// Asks for a worker; it comes on the returned channel.
     pub(crate) fn fork(&self) -> Fork {
+        self.ask(Request::Fork)
+    }
+
+    /// Asks for a worker that has a loader to itself.
+    pub(crate) fn fork_apart(&self) -> Fork {
+        self.ask(Request::ForkApart)
+    }
+
+    fn ask(&self, request: impl FnOnce(ForkReply) -> Request) -> Fork {
         let (reply, worker) = oneshot::channel();
         // A supervisor that is gone drops the reply, which says so.
-        let _ = self.requests.send(Request::Fork(reply));
+        let _ = self.requests.send(request(reply));
         worker
+    }
+
+    /// Ends its processes until the next request; none of its workers is left.
+    pub(crate) fn rest(&self) {
+        let _ = self.requests.send(Request::Rest); // a supervisor that is gone has ended them
     }
 
     /// Takes leave of a process that has ended, and has killed what it left behind; how it did.
     pub(crate) fn reap(&self, child: &Child) -> oneshot::Receiver<ExitStatus> {
         let (reply, ending) = oneshot::channel();
-        let (pid, mark, parent) = (child.pid, child.mark, child.zygote_alive.clone());
+        let (pid, mark, parent) = (child.pid, child.mark, child.parent.clone());
         let _ = self.requests.send(Request::Reap(Reap { pid, mark, parent, reply }));
         ending
     }

@@ -142,6 +142,7 @@ VERBS = {
     "pid": lambda _: float(os.getpid()),
     "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
     "zygote": lambda _: os.kill(os.getppid(), signal.SIGKILL),
+    "parent": lambda _: (os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)),
     "stem": lambda _: os.kill(_parent_of(os.getppid()), signal.SIGKILL),
     "exit": lambda rest: os._exit(int(rest)),
     "length": lambda rest: float(len(rest)),

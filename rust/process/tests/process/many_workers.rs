@@ -80,3 +80,26 @@ fn a_loader_that_dies_takes_its_workers_and_no_others() {
     expect_all(&rig);
     rig.close();
 }
+
+/// Fault: three of 200 calls kill the process that forked their worker, on 40 workers of several
+/// loaders
+/// Sees: they are `crashed`; every other call has its value
+#[test]
+fn calls_that_kill_their_loader_cost_no_other_its_value() {
+    let rig = started();
+    let guilty = [3, 20, 111];
+    let text = |number| if guilty.contains(&number) { "parent".to_owned() } else { format!("wait 0.05 {number}") };
+    let batch = rig.score(&(0..200).map(text).collect::<Vec<_>>());
+    for sample in 0..200 {
+        let (value, status) = batch.shown(sample, 0);
+        let why = reason(&batch, sample, 0);
+        if guilty.contains(&sample) {
+            assert_eq!(status, Status::Crashed, "{sample}: {why}");
+            assert!(why.contains("with its zygote, which had no other worker"), "{sample}: {why}");
+        } else {
+            assert_eq!((value, status), (sample as f32, Status::Ok), "{sample}: {why}");
+        }
+    }
+    expect_all(&rig);
+    rig.close();
+}

@@ -275,7 +275,7 @@ impl Model {
             tokio::task::yield_now().await;
             let held = std::mem::take(&mut *self.local.0.lock());
             for mut frame in held {
-                let spared = self.state.runs_in_agents && self.state.ledger.is_apart(&frame);
+                let spared = self.state.runs_in_agents && self.state.ledger.losses(&frame) >= crate::loss::APART_AFTER;
                 assert!(!spared, "it runs in this very process, after {step:?}");
                 frame.complete(0, Cell::Value(1.0), RAN);
             }

@@ -1,0 +1,233 @@
+//! Which calls were in hand when something that they shared with others was lost: a node, or the
+//! process that forks workers.
+//!
+//! - The loss does not tell which of the calls did it, and blames none. The first makes a call a
+//!   suspect, at the cost of an attempt that `retries` does not count. By how often that happened
+//!   (`losses`) the lane gives it something of its own, and only the loss of that is its end.
+//! - The death of a worker tells: a call has crashed when two of its workers have died.
+//! - A call on several samples is tried again in two parts, until the sample is alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::batch::Batch;
+use crate::call::CallKind;
+use crate::frame::Frame;
+use crate::function::FunctionId;
+
+/// A call: its batch, its function, whether it shapes scores, and the first sample.
+type LedgerKey = (u64, FunctionId, bool, usize);
+
+/// From so many calls on it is looked through as it grows.
+const TIDY_FROM: usize = 256;
+
+struct Losses<N> {
+    batch: Weak<Batch>,
+    /// Where it was, in the order of what happened there.
+    places: Vec<N>,
+    /// Of these were lost.
+    lost: usize,
+    /// At these it waited, as far as was heard.
+    waited: usize,
+    /// Workers of its own that died.
+    deaths: usize,
+}
+
+/// What a call was doing where something was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It had that to itself.
+    Apart,
+    /// It may have been in hand.
+    Next,
+    /// It was in a frame that had begun.
+    Behind,
+    /// Its frame had not begun, as far as was heard.
+    Waited,
+}
+
+/// What becomes of a call after a loss, or the death of its worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Charge<N> {
+    /// It goes back as it is.
+    GoesBack,
+    /// The attempt has failed; the first time it gets another. Where it was before.
+    Failed(Vec<N>),
+    /// It did it. Where it was before.
+    Guilty(Vec<N>),
+}
+
+/// See the module. `N` names what is lost.
+pub struct LossLedger<N> {
+    /// Written by whoever sees a loss.
+    calls: Mutex<BTreeMap<LedgerKey, Losses<N>>>,
+}
+
+impl<N> Default for LossLedger<N> {
+    fn default() -> Self {
+        Self { calls: Mutex::default() }
+    }
+}
+
+/// Whether a call is on several samples that can be tried apart.
+fn is_divisible(frame: &Frame, call: usize) -> bool {
+    frame.kind() == CallKind::Gathered && frame.size(call) > 1
+}
+
+/// A call's batches and keys: one each, but for gathered samples.
+fn keys(frame: &Frame, call: usize) -> impl Iterator<Item = (&Arc<Batch>, LedgerKey)> {
+    let each = if frame.kind() == CallKind::Gathered { usize::MAX } else { 1 };
+    frame.samples_by_slice(call).take(each).map(|(slice, sample)| {
+        let batch = frame.slices()[slice].batch();
+        (batch, (batch.id(), frame.function_id(), frame.kind() == CallKind::Finish, sample))
+    })
+}
+
+/// Forgets what is of batches that are done. What is returned is to be dropped once the lock has
+/// been let go: everyone else may have dropped a batch meanwhile, and it may hold Python objects.
+#[must_use]
+fn tidy<N>(calls: &mut BTreeMap<LedgerKey, Losses<N>>) -> Vec<Arc<Batch>> {
+    let mut seen = Vec::new();
+    calls.retain(|_, losses| {
+        let batch = losses.batch.upgrade();
+        let stays = batch.as_ref().is_some_and(|batch| !batch.is_done());
+        seen.extend(batch);
+        stays
+    });
+    seen
+}
+
+impl<N: Clone + PartialEq> Losses<N> {
+    fn new(batch: Weak<Batch>) -> Self {
+        Self { batch, places: Vec::new(), lost: 0, waited: 0, deaths: 0 }
+    }
+
+    /// Adds a place; those before.
+    fn add(&mut self, place: &N) -> Vec<N> {
+        let before = self.places.clone();
+        self.places.push(place.clone());
+        before
+    }
+}
+
+impl<N: Clone + PartialEq> LossLedger<N> {
+    /// Changes what is known of a call.
+    fn change<T>(&self, (batch, key): (&Arc<Batch>, LedgerKey), change: impl FnOnce(&mut Losses<N>) -> T) -> T {
+        let mut calls = self.calls.lock();
+        // Where workers die, but nothing else is lost.
+        let grown = calls.len() >= TIDY_FROM && calls.len().is_power_of_two() && !calls.contains_key(&key);
+        let seen = if grown { tidy(&mut calls) } else { Vec::new() };
+        let changed = change(calls.entry(key).or_insert_with(|| Losses::new(Arc::downgrade(batch))));
+        drop(calls);
+        drop(seen);
+        changed
+    }
+
+    /// A call was where something was lost.
+    pub fn lost(&self, frame: &Frame, call: usize, place: &N, standing: Standing) -> Charge<N> {
+        if is_divisible(frame, call) {
+            if standing == Standing::Waited {
+                return Charge::GoesBack;
+            }
+            for sample in keys(frame, call) {
+                self.change(sample, |losses| {
+                    losses.add(place);
+                    losses.lost += 1;
+                });
+            }
+            return Charge::Failed(Vec::new());
+        }
+        let Some(one) = keys(frame, call).next() else { return Charge::GoesBack };
+        self.change(one, |losses| {
+            losses.waited += usize::from(standing == Standing::Waited);
+            if standing == Standing::Waited && losses.waited == 1 {
+                return Charge::GoesBack;
+            }
+            let before = losses.add(place);
+            losses.lost += 1;
+            match standing {
+                Standing::Apart => Charge::Guilty(before),
+                _ if frame.is_suspect() => Charge::GoesBack,
+                Standing::Next => Charge::Failed(before),
+                Standing::Behind | Standing::Waited if losses.lost > 1 => Charge::Failed(before),
+                Standing::Behind | Standing::Waited => Charge::GoesBack,
+            }
+        })
+    }
+
+    /// The worker of a call died.
+    pub fn died(&self, frame: &Frame, call: usize, place: &N) -> Charge<N> {
+        if is_divisible(frame, call) {
+            return Charge::Failed(Vec::new());
+        }
+        let Some(one) = keys(frame, call).next() else { return Charge::Failed(Vec::new()) };
+        self.change(one, |losses| {
+            let before = losses.add(place);
+            losses.deaths += 1;
+            let excused = frame.is_suspect() && losses.lost > 0 && losses.deaths == 1;
+            if excused { Charge::GoesBack } else { Charge::Failed(before) }
+        })
+    }
+
+    /// How often something was lost under the first call of a frame, if that is a suspect.
+    pub fn losses(&self, frame: &Frame) -> usize {
+        let Some((_, key)) = keys(frame, 0).next().filter(|_| frame.is_suspect()) else { return 0 };
+        self.calls.lock().get(&key).map_or(0, |losses| losses.lost)
+    }
+
+    /// Whether a call was here when something went wrong.
+    pub fn was_at(&self, frame: &Frame, place: &N) -> bool {
+        let calls = self.calls.lock();
+        !calls.is_empty()
+            && (0..frame.len())
+                .flat_map(|call| keys(frame, call))
+                .filter_map(|(_, key)| calls.get(&key))
+                .any(|losses| losses.places.contains(place))
+    }
+
+    /// Forgets what is of batches that are done.
+    pub fn tidy(&self) {
+        let seen = tidy(&mut self.calls.lock());
+        drop(seen);
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    //! What is done with a batch as its losses are forgotten.
+    #![expect(clippy::unwrap_used, reason = "a batch that can't be made fails its test")]
+
+    use super::*;
+    use crate::batch::BatchSpec;
+    use crate::call::Call;
+    use crate::clock::Clock;
+    use crate::outcome::{Cell, Times};
+    use crate::scheduler::{NoValues, test_function};
+
+    fn batch(id: u64) -> Arc<Batch> {
+        let spec = BatchSpec::whole(1, 1, Box::new(NoValues));
+        Arc::new(Batch::new(id, Clock::start(), [test_function()].into(), &Arc::default(), spec).unwrap())
+    }
+
+    #[test]
+    fn a_batch_outlives_the_lock_under_which_its_losses_are_forgotten() {
+        let batch = batch(0);
+        let known = Arc::downgrade(&batch);
+        let mut calls: BTreeMap<LedgerKey, Losses<()>> = BTreeMap::new();
+        calls.insert((0, 0, false, 0), Losses::new(known.clone()));
+        calls.insert((1, 0, false, 0), Losses::new(Weak::new()));
+        assert_eq!(tidy(&mut calls).len(), 1);
+        assert_eq!(calls.len(), 1, "the other has no batch any more");
+        let claim = batch.grid().claim_open(0, 0).unwrap();
+        let completed = batch.complete(0, Call::fresh(0), claim, [Cell::Value(1.0)], Times::default());
+        assert!(batch.announce(&completed.groups));
+        let seen = tidy(&mut calls);
+        assert!(calls.is_empty());
+        drop(batch);
+        assert!(known.upgrade().is_some(), "it ended under the lock");
+        drop(seen);
+        assert!(known.upgrade().is_none());
+    }
+}

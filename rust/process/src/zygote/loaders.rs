@@ -1,0 +1,151 @@
+//! Loaders beside the first: those that fork for many at the same time, and those that fork for
+//! one.
+//!
+//! - Where there is no room for another process, one loader forks for all.
+//! - A loader of one worker ends once that was reaped; the loss of it takes no other worker along.
+//!   Where there can be none its worker has the same parent as others.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::ZygoteSupervisor;
+use super::new_worker::{answered_by, fork_by, is_refusal};
+use super::process::{Loader, LoaderClone, ZygoteProcess};
+use super::requests::ForkReply;
+use crate::child::{Forked, pid_from_message};
+use crate::parent::Parent;
+use crate::pidfd::Pidfd;
+use crate::zygote_requests::{self, ZygoteSocket};
+
+/// How long one loader forks for all, once there was no room for a process.
+const ONE_LOADER: Duration = Duration::from_secs(60);
+
+impl ZygoteSupervisor {
+    /// Forks a worker for each, by as many loaders at the same time.
+    pub(super) async fn fork_round(&mut self, asked: Vec<ForkReply>) {
+        let mut again = Vec::new();
+        if asked.len() < 2 || self.prepared().await.is_err() {
+            again = asked;
+        } else {
+            let mut round = JoinSet::new();
+            let mut loaders = self.zygote.iter().flat_map(ZygoteProcess::shared_loaders);
+            for reply in asked {
+                match loaders.next() {
+                    Some(LoaderClone { control, pid, parent }) => {
+                        let ask = async move { (answered_by(pid, fork_by(&control, parent)).await, pid, reply) };
+                        round.spawn(ask);
+                    }
+                    None => again.push(reply),
+                }
+            }
+            drop(loaders);
+            while let Some(forked) = round.join_next().await {
+                let Ok((forked, pid, reply)) = forked else { continue };
+                match forked {
+                    Err(error) if !is_refusal(&error) => {
+                        // It is lost or out of step.
+                        if let Some(zygote) = &self.zygote {
+                            zygote.kill_loader(pid).await;
+                        }
+                        again.push(reply);
+                    }
+                    // The others may stand where it should.
+                    Err(_) if self.has_clones() => again.push(reply),
+                    forked => {
+                        self.forks += usize::from(forked.is_ok());
+                        let _ = reply.send(forked);
+                    }
+                }
+            }
+        }
+        for reply in again {
+            let mut forked = self.fork().await;
+            if forked.as_ref().is_err_and(is_refusal) && self.has_clones() {
+                self.end_clones().await;
+                forked = self.fork().await;
+            }
+            // If whoever asked has gone, the child ends as its socket does.
+            let _ = reply.send(forked);
+        }
+    }
+
+    /// Has the loader fork another.
+    pub(super) async fn clone_loader(&mut self) {
+        let made = self
+            .answered(async |supervisor| {
+                supervisor.prepared().await?;
+                supervisor.ask_for_loader(Parent::new).await
+            })
+            .await;
+        if made.is_err() {
+            // There may be no room for more, and so none for workers.
+            self.end_clones().await;
+        }
+    }
+
+    fn has_clones(&self) -> bool {
+        self.zygote.as_ref().is_some_and(|zygote| zygote.clones.iter().any(|clone| !clone.parent.is_of_one()))
+    }
+
+    /// Makes room for workers: where there is none for a process, one loader forks for all.
+    async fn end_clones(&mut self) {
+        self.one_loader_until = Some(Instant::now() + ONE_LOADER);
+        if let Some(zygote) = &self.zygote {
+            zygote.kill_clones().await;
+        }
+    }
+
+    /// Has the first loader fork another, if it can.
+    async fn ask_for_loader(
+        &mut self,
+        as_parent: fn(Pidfd, &Arc<Parent>) -> Arc<Parent>,
+    ) -> io::Result<Option<LoaderClone>> {
+        let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
+        let Loader::Forks(first, _, above) = &zygote.loader else { return Ok(None) };
+        let (control, theirs) = ZygoteSocket::new()?;
+        first.send(zygote_requests::LOADER, 0, 0, &[theirs.as_fd()]).await?;
+        let pid = pid_from_message(first.reply_to(zygote_requests::LOADER).await?.value)?;
+        let clone = LoaderClone { control: Arc::new(control), pid, parent: as_parent(Pidfd::open(pid)?, above) };
+        // Before the first worker: they are not to be reaped unasked when it ends.
+        zygote
+            .control
+            .send(zygote_requests::KNOW, 0, u64::from(pid.as_raw_nonzero().get().unsigned_abs()), &[])
+            .await?;
+        zygote.clones.push(clone.clone());
+        Ok(Some(clone))
+    }
+
+    /// Forks a worker by a loader that it has to itself; as others are where there can be none.
+    pub(super) async fn fork_apart(&mut self) -> io::Result<Forked> {
+        if self.prepared().await.is_ok() {
+            match self.answered(async |supervisor| supervisor.ask_for_loader(Parent::of_one).await).await {
+                Ok(Some(LoaderClone { control, pid, parent })) => {
+                    if let Ok(forked) = answered_by(pid, fork_by(&control, parent)).await {
+                        self.forks += 1;
+                        return Ok(forked);
+                    }
+                    self.end_loader(pid).await;
+                }
+                // The zygote is lost or out of step.
+                Err(error) if !is_refusal(&error) => self.lose_stem(),
+                Ok(None) | Err(_) => {}
+            }
+        }
+        self.fork().await
+    }
+
+    /// Ends a loader of which nothing is needed any more.
+    pub(super) async fn end_loader(&mut self, pid: Pid) {
+        if let Some(zygote) = &mut self.zygote {
+            zygote.kill_loader(pid).await;
+            // A zygote that does not answer shows at the next request.
+            let _ = zygote.forget_ended_loaders().await;
+        }
+    }
+}
