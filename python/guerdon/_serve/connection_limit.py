@@ -50,24 +50,26 @@ class ConnectionLimit:
         self.most = _WITHOUT_LIMIT
         self.most_without_tls = 0
         self.refused = 0
-        # Those that had no request when they were last looked at, and since when: oldest first.
-        self._silent: dict[_BoundedProtocol, float] = {}
+        # Those that had brought no request when they were looked at, oldest first.
+        self._silent: dict[_BoundedProtocol, None] = {}
 
     def add(self, connection: _BoundedProtocol) -> None:
         """A connection has come, and no request with it yet."""
-        self._silent[connection] = asyncio.get_running_loop().time()
+        asyncio.get_running_loop().call_later(_SILENT_S, self._look_at, connection)
+
+    def _look_at(self, connection: _BoundedProtocol) -> None:
+        # By a timer: what came while the loop was held up has been read before it.
+        if connection.cycle is None and not connection.transport.is_closing():
+            self._silent[connection] = None
 
     def drop(self, connection: _BoundedProtocol) -> None:
         """A connection has ended."""
         self._silent.pop(connection, None)
 
     def end_silent(self) -> bool:
-        """Ends the connection that has been silent for longest, if one has been for so long."""
-        latest = asyncio.get_running_loop().time() - _SILENT_S
+        """Ends the connection that has been silent for longest, if there is one."""
         while self._silent:
-            oldest, since = next(iter(self._silent.items()))
-            if oldest.cycle is None and since > latest:
-                return False
+            oldest = next(iter(self._silent))
             del self._silent[oldest]
             if oldest.cycle is None:
                 oldest.transport.abort()
