@@ -3,9 +3,9 @@
 ``trl.rewards.accuracy_reward`` takes the whole batch, one answer after another. Its own alarms end
 an answer that sympy can't compute after 5 to 10 s and call it wrong. Its rows are independent:
 ``rowwise=True`` says so, and Guerdon calls it with one row at a time, in processes that it can
-kill. After two attempts of 3 s nobody knows whether the answer is right, and the result says so.
+kill. After three attempts of 3 s nobody knows whether the answer is right, and the result says so.
 (The first call in a process also builds parsers, which may take as long on a busy machine: hence
-the retry.)
+the retries.)
 
     pip install '.[trl]' 'math-verify[antlr4_13_2]'
     python examples/math_verify_rowwise.py
@@ -28,7 +28,7 @@ COMPLETIONS = [
 
 
 def main() -> None:
-    accuracy = reward(accuracy_reward, rowwise=True, timeout=3, retries=1)
+    accuracy = reward(accuracy_reward, rowwise=True, timeout=3, retries=2)
     with Dispatcher([accuracy]) as dispatcher:
         result = dispatcher.score(
             prompts=["…"] * len(COMPLETIONS),

@@ -242,7 +242,7 @@ def test_real_launchers(command: list[str], tmp_path: Path) -> None:
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     reported = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]

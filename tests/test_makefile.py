@@ -29,7 +29,7 @@ def test_cargo_is_looked_for(cargo: str, problem: str | None, tmp_path: Path) ->
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     ended = subprocess.run(
-        ["make", "check-cargo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+        ["make", "check-cargo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=250
     )
     assert (ended.returncode != 0) is (problem is not None), ended.stderr
     if problem is not None:

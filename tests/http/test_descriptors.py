@@ -54,7 +54,7 @@ def trainer(servers: list[Server], soft: int, hard: int, in_flight: int = IN_FLI
     all of them. Limits don't count what it has open as it begins."""
     command = [sys.executable, "-c", TRAINER, str(soft), str(hard), str(in_flight)]
     command += [f"{server.url}/v1" for server in servers]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -40,7 +40,7 @@ class Streamer:
             if self.ends:
                 connection.sendall(b"0\r\n\r\n")
                 continue
-            connection.settimeout(20)
+            connection.settimeout(60)
             if connection.recv(1) == b"":
                 self.left.set()
             return

@@ -291,7 +291,7 @@ def test_a_worker_that_does_not_answer(fleet: Fleet, data: Any, monkeypatch: pyt
             patch.setattr(fleet.workers[1], "run_single", lambda data: asyncio.sleep(60))
             own = fleet.call(0, data[::2][:2])  # of the first group
             with pytest.warns(GuerdonWarning, match=r"worker 1 could not tell it .* \(no answer within 0.2 s\)"):
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(3)
         rest = await fleet.call(1, data[::2][2:])
         return _scores(*await own, *rest)
 

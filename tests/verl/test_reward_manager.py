@@ -102,7 +102,7 @@ def test_what_never_returns_ends_at_its_timeout_and_shows(make: Any, tokenizer: 
     manager = make(
         *custom("compute_score"),
         "+reward.custom_reward_function.reward_kwargs.bonus=0.5",
-        "+reward.reward_kwargs.options.timeout=0.5",
+        "+reward.reward_kwargs.options.timeout=5",
         "+reward.reward_kwargs.failed_reward=-1",
     )
     with pytest.warns(GuerdonWarning, match="a response has no reward .* gets -1, failed_reward"):
@@ -121,8 +121,9 @@ def test_by_default_a_failure_is_warned_of_and_has_the_mean_of_its_group(make: A
     with pytest.warns(GuerdonWarning) as caught:
         answers = ask(manager, data)
     assert [answer["reward_score"] for answer in answers] == [1.0, 3.0, 2.0, 6.0, 1.0, 1.0, 1.0, 1.0]
-    assert len(caught) == 1, "the first alone"
-    message = str(caught[0].message)
+    ours = [one for one in caught if one.category is GuerdonWarning]
+    assert len(ours) == 1, "the first alone"
+    message = str(ours[0].message)
     assert "a response has no reward" in message
     assert "no score for this" in message
     assert "the mean of the others of its prompt" in message
