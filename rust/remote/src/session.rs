@@ -212,17 +212,17 @@ impl Session {
             self.hear();
         }
         self.last_id += 1;
+        let function = queued.frame.function_id();
+        let for_workers = self.lane.config.runs_on[function] == RunsOn::Workers;
         let write = |out: &mut Vec<u8>| to_agent::frame(self.last_id, &queued.frame, out);
-        // Its workers may wait for it: what came before it was sent.
-        let hurries = self.frames.len() < self.node.backlog.low(self.node.slots());
-        if hurries {
+        // Its workers may wait for it: what came before it was sent. Threads and loops do.
+        if !for_workers || self.frames.len() < self.node.backlog.low(self.node.slots()) {
             self.node.link.write(write);
         } else {
             self.node.link.write_soon(write);
         }
-        let function = queued.frame.function_id();
         let mut sent = SentFrame::new(queued, self.lane.clock.now_ns());
-        if self.lane.config.runs_on[function] == RunsOn::Workers && !self.lane.functions[function].pinned {
+        if for_workers && !self.lane.functions[function].pinned {
             sent = sent.may_move(&self.node);
         }
         self.frames.insert(self.last_id, sent);
