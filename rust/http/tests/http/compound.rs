@@ -115,13 +115,13 @@ async fn a_batch_that_runs_out_of_time_drops_its_requests() {
     let request = chat(endpoint(&judge, "/v1/chat/completions"));
     let rig = CompoundRig::new(Compound::Criteria, &[request.clone(), request], &policy(20 * SECOND, 0, 8), 2);
     let silent: Vec<String> = (0..20).map(|index| format!("{index} [[silence]]")).collect();
-    let batch = done(rig.submit(&silent, Some(SECOND / 4))).await;
+    let batch = done(rig.submit(&silent, Some(3 * SECOND))).await;
     for sample in 0..20 {
         for column in 0..2 {
             assert_eq!(batch.cell(sample, column).unwrap().outcome.status, Status::Timeout);
         }
     }
-    for _ in 0..200 {
+    for _ in 0..3000 {
         if judge.seen().abandoned.load(Ordering::Relaxed) == 8 {
             break;
         }
@@ -144,7 +144,7 @@ async fn closing_ends_calls_in_the_middle() {
         tokio::time::sleep(SECOND / 100).await;
     }
     assert_eq!(rig.lane.in_flight().len(), 8);
-    tokio::time::timeout(5 * SECOND, rig.scheduler.close()).await.unwrap();
+    tokio::time::timeout(60 * SECOND, rig.scheduler.close()).await.unwrap();
     assert!(batch.is_done() && rig.lane.in_flight().is_empty());
     assert!((0..20).all(|sample| batch.cell(sample, 0).unwrap().outcome.status == Status::Cancelled));
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, UInt32Type};
@@ -126,6 +126,15 @@ pub fn runtime() -> tokio::runtime::Runtime {
 
 pub const LONG: Duration = Duration::from_secs(60);
 
+/// Waits until so many rows are written or lost.
+pub async fn all_counted(journal: &Journal, rows: u64) {
+    let begun = Instant::now();
+    while journal.counts().rows + journal.counts().dropped < rows {
+        assert!(begun.elapsed() < LONG, "{:?}", journal.counts());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// A stream of three messages with 40 rows each, as it lies while its writer lives.
 pub fn stream() -> &'static [u8] {
     static STREAM: OnceLock<Vec<u8>> = OnceLock::new();
@@ -135,10 +144,10 @@ pub fn stream() -> &'static [u8] {
             let engine = engine(vec![function("each", Shape::Sample)]);
             let journal = Arc::new(Journal::start(config(&folder.0, &["each"], &[], 1 << 30), None).unwrap());
             engine.observe(vec![journal.clone()]);
-            for _ in 0..3 {
+            for batches in 1..=3 {
                 let batch = engine.submit(spec(10, 4)).unwrap();
                 assert!(done(&batch).await);
-                tokio::time::sleep(Duration::from_millis(400)).await;
+                all_counted(&journal, 40 * batches).await;
             }
             assert_eq!(recover(&folder.0).unwrap().parts, 0, "its writer lives");
             let bytes = fs::read(folder.files("arrows").pop().unwrap()).unwrap();

@@ -15,7 +15,7 @@ use guerdon_journal::{Journal, Kind, TextColumn, TextSource};
 use guerdon_testkit::{done, function, spec};
 use proptest::prelude::*;
 
-use crate::fixtures::{Folder, LONG, config, engine, other_stream, parts, rows, runtime, texts_of};
+use crate::fixtures::{Folder, LONG, all_counted, config, engine, other_stream, parts, rows, runtime, texts_of};
 
 #[test]
 fn each_cell_is_one_row() {
@@ -169,15 +169,15 @@ fn a_folder_that_is_removed_is_made_again() {
         let (report, reported) = std::sync::mpsc::channel();
         journal.on_trouble(move |reason| report.send(reason.to_owned()).unwrap());
         engine.observe(vec![journal.clone()]);
-        let write = async || {
+        let write = async |batches: u64| {
             let batch = engine.submit(spec(2, 4)).unwrap();
             assert!(done(&batch).await);
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            all_counted(&journal, 8 * batches).await;
         };
-        write().await;
+        write(1).await;
         fs::remove_dir_all(&folder.0).unwrap();
-        write().await;
-        write().await;
+        write(2).await;
+        write(3).await;
         assert!(journal.close(LONG));
         assert_eq!((journal.counts().rows, journal.counts().dropped), (16, 8));
         let reported: Vec<String> = reported.try_iter().collect();

@@ -41,10 +41,10 @@ fn what_a_function_does_ends_its_own_cell_only() {
         (30, "exit 4", Status::Crashed, "the worker process exited with status 4"),
         (31, "null", Status::Crashed, "the worker process was killed by SIGSEGV"),
         (32, "deeply x", Status::Error, "RecursionError"),
-        (40, "hang", Status::Timeout, "no answer within the timeout of 0.4 s"),
-        (41, "deaf", Status::Timeout, "no answer within the timeout of 0.4 s"),
-        (42, "late 5", Status::Timeout, "no answer within the timeout of 0.4 s"),
-        (50, "stop", Status::Timeout, "no answer within the timeout of 0.4 s"),
+        (40, "hang", Status::Timeout, "no answer within the timeout of 2 s"),
+        (41, "deaf", Status::Timeout, "no answer within the timeout of 2 s"),
+        (42, "late 5", Status::Timeout, "no answer within the timeout of 2 s"),
+        (50, "stop", Status::Timeout, "no answer within the timeout of 2 s"),
         (51, "close", Status::Crashed, "the worker process closed its connection"),
     ];
     for (sample, text, ..) in odd {
@@ -76,7 +76,7 @@ fn a_hang_is_reported_where_it_was_last_seen_and_costs_its_timeout_only() {
     let start = Instant::now();
     let batch = rig.score(&texts);
     let took = start.elapsed();
-    assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(5), "{took:?}");
+    assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(40), "{took:?}");
     assert_eq!(statuses(&batch, 0).iter().filter(|status| **status == Status::Ok).count(), 199);
     let note = batch.note_of(7, 0).unwrap();
     assert!(note.traceback.is_some_and(|stack| stack.text().contains("in hang")), "{}", note.reason);
@@ -93,7 +93,7 @@ fn a_killed_call_tells_where_it_was_last_seen_also_in_c_that_holds_the_gil() {
     for (sample, name) in [(0, "hold_gil"), (1, "hang_deaf"), (2, "hang")] {
         let note = batch.note_of(sample, 0).unwrap();
         let stack = note.traceback.as_ref().map(Traceback::text).unwrap_or_default();
-        assert_eq!(note.reason, "no answer within the timeout of 0.4 s");
+        assert_eq!(note.reason, "no answer within the timeout of 2 s");
         assert!(matches!(note.traceback, Some(Traceback::LastSeen(_))), "{note:?}");
         assert!(stack.contains("functions.py\", line ") && stack.contains(&format!(", in {name}\n")), "{stack}");
         assert!(stack.contains(", in work\n") && !stack.contains("worker.py"), "{stack}");
@@ -110,7 +110,7 @@ fn a_worker_that_can_not_be_asked_is_killed_as_before() {
     for sample in 0..4 {
         let note = batch.note_of(sample, 0).unwrap();
         assert_eq!((batch.shown(sample, 0).1, note.traceback), (Status::Timeout, None), "{sample}: {}", note.reason);
-        assert_eq!(note.reason, "no answer within the timeout of 0.4 s");
+        assert_eq!(note.reason, "no answer within the timeout of 2 s");
     }
     assert_eq!(batch.shown(4, 0), (5.0, Status::Ok));
     rig.close();
@@ -120,12 +120,12 @@ fn a_worker_that_can_not_be_asked_is_killed_as_before() {
 fn a_slow_call_does_not_hold_what_stands_behind_it() {
     let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(60))]);
     rig.warm();
-    let texts: Vec<String> = (0..4).map(|number| format!("wait 1 {number}")).collect();
+    let texts: Vec<String> = (0..4).map(|number| format!("wait 2 {number}")).collect();
     let start = Instant::now();
     let batch = rig.score(&texts);
     let took = start.elapsed();
     assert_eq!(values(&batch, 0), [0.0, 1.0, 2.0, 3.0]);
-    assert!(took < Duration::from_millis(3900), "one after another it would be 4 s: {took:?}");
+    assert!(took < Duration::from_millis(7900), "one after another it would be 8 s: {took:?}");
     rig.close();
 }
 
@@ -224,7 +224,7 @@ fn a_cancelled_batch_frees_its_workers() {
     assert!(statuses(&batch, 0).iter().all(|status| *status == Status::Cancelled));
     let start = Instant::now();
     let batch = rig.score(&gives(10));
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(40));
     assert_eq!(values(&batch, 0)[9], 9.0);
     rig.close();
 }
@@ -375,7 +375,7 @@ fn nothing_is_left_after_close_daemons_included() {
         if let Ok(pid) = std::fs::read_to_string(&path).unwrap_or_default().parse() {
             break pid;
         }
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(40));
         std::thread::sleep(Duration::from_millis(5));
     };
     std::fs::remove_file(path).unwrap();

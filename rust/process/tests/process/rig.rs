@@ -30,7 +30,7 @@ pub struct Spec {
 /// A function of `functions.py`, called per sample.
 pub fn spec(target: &'static str) -> Spec {
     let mut function = guerdon_testkit::function(target, Shape::Sample);
-    function.policy.timeout = Duration::from_millis(400);
+    function.policy.timeout = Duration::from_secs(2);
     function.policy.grace = Duration::from_millis(200);
     function.policy.setup_timeout = Duration::from_secs(20);
     Spec { module: "functions", target, function, limits: ResourceLimits::default() }
@@ -138,7 +138,7 @@ impl Rig {
         let texts = vec!["give 1"; 8];
         self.score(&texts);
         let start = Instant::now();
-        while self.lane.worker_pids().len() < 2 && start.elapsed() < Duration::from_secs(5) {
+        while self.lane.worker_pids().len() < 2 && start.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
