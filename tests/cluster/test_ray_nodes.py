@@ -355,3 +355,12 @@ def test_cpus_that_others_took_meanwhile_are_not_waited_for_long(
     again = Running(Ray(start_timeout=5.0))
     assert [node.cpus for node in again.cluster._nodes.values()] == [1]
     again.close()
+
+
+def test_an_agent_without_a_reservation_ends_after_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(released, "_nodes", {})
+    place = a_node("a")
+    released.reserve(place, 0)
+    assert released.shown_free([place])
+    released.release(place.id, 0)
+    assert released.shown_free([place])

@@ -42,7 +42,9 @@ _nodes: Final[dict[str, _Reserved]] = {}
 
 
 def reserve(node: RayNode, cpus: int) -> None:
-    """An agent reserves so many CPUs of a node."""
+    """An agent reserves so many CPUs of a node; none where Ray is not asked for any."""
+    if cpus == 0:
+        return
     with _lock:
         known = _nodes.setdefault(node.id, _Reserved(node.free))
         known.free = node.free + known.held
@@ -51,8 +53,10 @@ def reserve(node: RayNode, cpus: int) -> None:
 
 def release(key: str, cpus: int) -> None:
     """An agent has ended that had reserved so many."""
+    if cpus == 0:
+        return
     with _lock:
-        known = _nodes[key]
+        known = _nodes[key]  # kept as long as something is held
         known.held -= cpus
         known.released = time.monotonic()
 
