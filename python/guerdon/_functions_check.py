@@ -13,7 +13,6 @@ import os
 import pickle
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import IO, Any, Final
 
@@ -47,11 +46,12 @@ def check(
 
     Raises:
         RegistrationError: One can't; each with its reason.
+        OSError: No process can be started.
     """
-    with tempfile.TemporaryFile() as output:
-        in_time = _run(
-            [python, os.path.join(folder, "_zygote.py"), "check"], functions, environment, output, timeout, begun
-        )
+    # No file of a folder: there may be none that can be written.
+    with os.fdopen(os.memfd_create("guerdon-check"), "w+b") as output:
+        command = [python, os.path.join(folder, "_zygote.py"), "check", str(os.getpid())]
+        in_time = _run(command, functions, environment, output, timeout, begun)
         found = _answers(output, len(pickle.loads(functions)["functions"]))
     missing = "ended the process that loaded it" if in_time else f"was not ready within {round(timeout, 1):g} s"
     reasons = {index: entry.get("error", missing) for index, entry in found.items()}

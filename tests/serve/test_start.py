@@ -97,16 +97,17 @@ def test_one_whose_functions_can_not_run_ends(tmp_path: Path) -> None:
     assert "serving" not in errors
 
 
-def test_a_signal_ends_the_check_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_signal_ends_the_check_too(tmp_path: Path, sign: signal.Signals, code: int) -> None:
     (tmp_path / "wait").touch()
     with started(tmp_path) as (process, _):
         until((tmp_path / "began").exists, 60)
         below = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(sign)
         _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (code, "")
     assert below
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in below):
         assert time.monotonic() < deadline, "the check goes on"
         time.sleep(0.05)

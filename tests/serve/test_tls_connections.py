@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from guerdon._serve.tls_connections import TlsConnections
 from tests.serve.serving import Served, make_certificate, serving
 
 
@@ -71,3 +73,27 @@ def test_a_handshake_does_not_delay_the_end(tmp_path: Path) -> None:
     ):
         time.sleep(0.2)
         assert one.end() == (0, "")
+
+
+def test_a_flood_leaves_no_more_than_there_may_be() -> None:
+    most, flood = 4, 100
+
+    async def closed_of(clients: list[socket.socket], listening: socket.socket) -> int:
+        connections = TlsConnections(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, most)
+        connections.start([listening])
+        loop = asyncio.get_running_loop()
+        reads = [asyncio.ensure_future(loop.sock_recv(one, 1)) for one in clients]
+        closed, waiting = await asyncio.wait(reads, timeout=3.0)
+        for read in waiting:
+            read.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await connections.stop()
+        return len(closed)
+
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=2 * flood))
+        listening.setblocking(False)
+        clients = [stack.enter_context(socket.create_connection(listening.getsockname())) for _ in range(flood)]
+        for one in clients:
+            one.setblocking(False)
+        assert asyncio.run(closed_of(clients, listening)) == flood - most

@@ -100,6 +100,8 @@ class RewardServer(uvicorn.Server):
             if not self.should_exit:
                 self.refusal, self.should_exit = error, True
             return
+        except (OSError, RuntimeError) as error:  # no descriptors, no processes, no threads
+            _LOGGER.warning("guerdon: the functions can't be checked before they are called: %s", error)
         if self.should_exit:
             return
         self._drain.starting = False

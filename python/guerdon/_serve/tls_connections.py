@@ -60,12 +60,17 @@ class TlsConnections:
                     _LOGGER.warning("guerdon: no connection can be accepted: %s", error.strerror)
                     await asyncio.sleep(_PAUSE_S)
                 continue
-            if len(self._handshakes) >= self._most:
-                next(iter(self._handshakes)).cancel()
+            while len(self._handshakes) >= self._most:
+                oldest = next(iter(self._handshakes))
+                del self._handshakes[oldest]  # its callback comes turns later
+                oldest.cancel()
             handshake = asyncio.ensure_future(self._shake_hands(accepted))
             self._handshakes[handshake] = None
-            handshake.add_done_callback(self._handshakes.pop)
+            handshake.add_done_callback(self._forget)
             await asyncio.sleep(0)  # where many wait, accepting alone never suspends
+
+    def _forget(self, handshake: asyncio.Task[None]) -> None:
+        self._handshakes.pop(handshake, None)
 
     async def _shake_hands(self, accepted: socket.socket) -> None:
         # Whatever it did instead is its own affair: ssl.SSLError is an OSError, too.

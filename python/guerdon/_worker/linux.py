@@ -71,12 +71,13 @@ def no_core_dumps() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
-def exit_with_parent(parent: int) -> None:
-    """Has this process killed when its single-threaded parent ends, or at once if it has.
+def exit_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Has this process ended by a signal when its parent ends, or at once if it has.
 
-    The kernel sends the signal at the end of the *thread* that forked.
+    The kernel sends the signal at the end of the *thread* that forked: one that waits for this
+    process, or the only one.
     """
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         os._exit(1)
 

@@ -25,11 +25,12 @@ from .zygote import Zygote
 
 def main(entry: str) -> None:
     """Runs that entry of ``_zygote.py`` in a process of its own, which leaves nothing behind;
-    SIGTERM ends it."""
+    SIGTERM ends it, and so does the end of who asked for it (its pid is the second argument)."""
     signal.signal(signal.SIGTERM, lambda *_: _end())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be ignored where the command runs
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     linux.adopt_orphans()
+    linux.exit_with_parent(int(sys.argv[2]), signal.SIGTERM)
     pid = os.posix_spawn(sys.executable, [sys.executable, sys.argv[0], entry], os.environ)
     os.waitpid(pid, 0)
     _end()

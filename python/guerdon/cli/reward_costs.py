@@ -42,7 +42,7 @@ def _measured(dispatcher: Dispatcher, functions: list[dict[str, Any]]) -> dict[s
         return None
     patience = max(spec.policy.setup_timeout for spec in dispatcher._specs)
     process = subprocess.Popen(
-        [setup.python, os.path.join(setup.folder, "_zygote.py"), "measure"],
+        [setup.python, os.path.join(setup.folder, "_zygote.py"), "measure", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=dict(setup.environment),
