@@ -33,6 +33,9 @@ impl Session {
         let successor = self.successor.take();
         match event {
             SessionEvent::Dead => {
+                // Its socket may be open still, in a child of its own: what follows is no run time.
+                let now_ns = self.shared.clock.now_ns();
+                self.disconnected_ns.get_or_insert(now_ns);
                 // Before it is reaped: a loader that has no other worker is ended then.
                 let orphaned = self.process.child.parent.has_ended();
                 self.drain();

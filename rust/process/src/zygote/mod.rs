@@ -186,6 +186,8 @@ impl ZygoteSupervisor {
     }
 
     fn note(&mut self, request: Request) {
+        // Who asks for a worker needs what a rest would end.
+        self.rests &= !matches!(request, Request::Fork(_) | Request::ForkApart(_));
         match request {
             Request::Fork(reply) => self.asked.push_back(reply),
             Request::ForkApart(reply) => self.asked_apart.push_back(reply),
