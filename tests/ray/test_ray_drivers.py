@@ -41,6 +41,24 @@ if __name__ == "__main__":
         sys.stdin.readline()
 """
 
+_RANK = """
+import sys
+from guerdon import Dispatcher, Ray, reward
+from tests.ray import rewards
+
+if __name__ == "__main__":
+    samples = range(120)
+    with Dispatcher([reward(rewards.act)], cluster=Ray(address=sys.argv[1], nodes=3)) as dispatcher:
+        result = dispatcher.score(
+            completions=[str(sample) for sample in samples], seconds=[0.05] * 120, notes=[""] * 120
+        )
+        assert not result.failures(), result.failures()[:3]
+        assert result.rewards.ravel().tolist() == [2.0 * sample for sample in samples]
+        nodes = dispatcher.stats()["nodes"]
+        print("scored", *(f"{name}:{node['state']}:{node['slots']}" for name, node in sorted(nodes.items())), flush=True)
+        sys.stdin.readline()
+"""
+
 
 def _driver(cluster: Nodes, deed: str, tmp_path: Path) -> subprocess.Popen[str]:
     program = tmp_path / "driver.py"
@@ -53,12 +71,17 @@ def _driver(cluster: Nodes, deed: str, tmp_path: Path) -> subprocess.Popen[str]:
     started = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
-    assert started.stdout is not None
-    line = ""
-    while "running" not in line:
-        line = started.stdout.readline()
-        assert line, started.communicate()[1]
+    _read_until(started, "running")
     return started
+
+
+def _read_until(driver: subprocess.Popen[str], word: str) -> str:
+    assert driver.stdout is not None
+    line = ""
+    while word not in line:
+        line = driver.stdout.readline()
+        assert line, driver.communicate()[1]
+    return line
 
 
 @pytest.mark.fault(
@@ -122,4 +145,37 @@ def test_the_driver_is_stopped(cluster: Nodes, tmp_path: Path) -> None:
     assert "was lost" not in errors, errors
     assert len(before) == 3
     assert after == before
+    wait_until_gone()
+
+
+def test_two_ranks_share_the_nodes(cluster: Nodes, tmp_path: Path) -> None:
+    cluster.make_whole()
+    program = tmp_path / "rank.py"
+    program.write_text(_RANK)
+    ranks = []
+    try:
+        for rank in range(2):
+            launcher = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+            paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+            environment = {name: str(value) for name, value in launcher.items()}
+            ranks.append(
+                subprocess.Popen(
+                    [sys.executable, str(program), cluster.address],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths)},
+                )
+            )
+        lines = [_read_until(rank, "scored") for rank in ranks]
+        # Both are there still: an agent for each of them on each node, a CPU of the two for each.
+        assert len(agents()) == 6
+        ends = [rank.communicate("\n", timeout=PATIENCE_S) for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0, 0], ends
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+    assert [line.split() for line in lines] == [["scored", "head:ready:1", "node-1:ready:1", "node-2:ready:1"]] * 2
     wait_until_gone()
