@@ -213,7 +213,7 @@ def test_keys_zoom_move_and_find_trouble(open_page: OpenPage, example_page: Path
 def test_the_mouse_reads_chooses_moves_and_zooms(open_page: OpenPage, example_page: Path) -> None:
     page = open_page(example_page)
     readout = page.locator("#readout")
-    # The longest call of a worker, brought near: how wide it is in the whole run is up to the machine.
+    # The longest call of a worker, brought near: how wide it is in the whole run is not known.
     place = page.evaluate(
         """(() => {
             const workers = layout.rows.filter(({ row }) => row.label.startsWith("worker"));
