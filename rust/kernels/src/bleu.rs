@@ -1,0 +1,164 @@
+//! BLEU of one text, with sacrebleu's tokenizer `13a` and its effective order.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::fault::{Fault, Score, Stop};
+use crate::input::{Input, InputForm};
+use crate::kernel::Kernel;
+use crate::matching::{Part, best_of};
+use crate::python_text::{lower, split, strip_end};
+use crate::tokens::{COUNTED as ORDER, Numbering, ngram_counts};
+
+/// What stands for the logarithm of 0 in sacrebleu.
+const LOG_OF_0: f64 = -9_999_999_999.0;
+
+/// What an n-gram length without a match counts.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Smooth {
+    None,
+    /// A tenth of a match.
+    Floor,
+    /// One match more in each length but the first.
+    AddK,
+    /// Half as much each time.
+    Exp,
+}
+
+/// See the module.
+pub struct Bleu {
+    pub lowercase: bool,
+    pub smooth: Smooth,
+}
+
+impl Bleu {
+    /// A text with its tokens between white space.
+    fn tokenized(&self, text: &str) -> String {
+        let text = if self.lowercase { Cow::Owned(lower(text)) } else { Cow::Borrowed(text) };
+        let mut line = strip_end(&text).replace("<skipped>", "").replace("-\n", "").replace('\n', " ");
+        if line.contains('&') {
+            line = line.replace("&quot;", "\"").replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">");
+        }
+        let characters: Vec<char> = std::iter::once(' ').chain(line.chars()).chain([' ']).collect();
+        let characters = each_apart(&characters);
+        let is_digit = |one: char| one.is_ascii_digit();
+        let is_mark = |one: char| matches!(one, '.' | ',');
+        let characters = pairs_apart(&characters, |one, mark| !is_digit(one) && is_mark(mark), [false, true, true]);
+        let characters = pairs_apart(&characters, |mark, one| is_mark(mark) && !is_digit(one), [true, true, false]);
+        let characters = pairs_apart(&characters, |one, dash| is_digit(one) && dash == '-', [false, true, true]);
+        characters.into_iter().collect()
+    }
+
+    fn score_of(&self, text: &str, references: &[Cow<'_, str>]) -> f64 {
+        let mut numbering = Numbering::new();
+        let mut numbers = |text: &str| numbering.numbers(split(&self.tokenized(text)).map(str::to_owned));
+        let text = numbers(text);
+        let references: Vec<Vec<u32>> = references.iter().map(|reference| numbers(reference)).collect();
+        let closest = references.iter().map(Vec::len).min_by_key(|length| (length.abs_diff(text.len()), *length));
+        let wanted: Vec<_> = references.iter().map(|reference| ngram_counts(reference)).collect();
+        let (mut correct, mut total) = ([0_usize; ORDER], [0_usize; ORDER]);
+        for (n, counts) in ngram_counts(&text).iter().enumerate() {
+            for (ngram, count) in counts {
+                total[n] += count;
+                let most = wanted.iter().filter_map(|counts| counts[n].get(ngram)).max();
+                correct[n] += count.min(&most.copied().unwrap_or_default());
+            }
+        }
+        self.of_counts(correct, total, text.len(), closest.unwrap_or_default())
+    }
+
+    fn of_counts(&self, correct: [usize; ORDER], total: [usize; ORDER], length: usize, wanted: usize) -> f64 {
+        if correct.iter().all(|count| *count == 0) {
+            return 0.0;
+        }
+        let brevity = if length < wanted { (1.0 - wanted as f64 / length as f64).exp() } else { 1.0 };
+        let (mut halves, mut order, mut logs) = (1.0, ORDER, 0.0);
+        for n in 0..ORDER {
+            let more = usize::from(self.smooth == Smooth::AddK && n > 0);
+            let (correct, total) = ((correct[n] + more) as f64, (total[n] + more) as f64);
+            if total == 0.0 {
+                break;
+            }
+            order = n + 1;
+            let precision = if correct > 0.0 {
+                100.0 * correct / total
+            } else {
+                match self.smooth {
+                    Smooth::Exp => {
+                        halves *= 2.0;
+                        100.0 / (halves * total)
+                    }
+                    Smooth::Floor => 100.0 * 0.1 / total,
+                    Smooth::None | Smooth::AddK => 0.0,
+                }
+            };
+            logs += if precision == 0.0 { LOG_OF_0 } else { precision.ln() };
+        }
+        brevity * (logs / order as f64).exp()
+    }
+}
+
+/// White space around each ASCII mark but `'`, `,`, `-` and `.`.
+fn each_apart(characters: &[char]) -> Vec<char> {
+    let mut apart = Vec::with_capacity(characters.len() * 2);
+    for one in characters {
+        let is_apart = matches!(one, ' '..='&' | '('..='+' | ':'..='@' | '/' | '['..='`' | '{'..='~');
+        if is_apart { apart.extend([' ', *one, ' ']) } else { apart.push(*one) }
+    }
+    apart
+}
+
+/// A space before, within and after neighbours that belong apart, as said; pairs don't overlap.
+fn pairs_apart(characters: &[char], is_apart: impl Fn(char, char) -> bool, spaces: [bool; 3]) -> Vec<char> {
+    let (mut apart, mut at) = (Vec::with_capacity(characters.len() * 2), 0);
+    while let Some(one) = characters.get(at) {
+        match characters.get(at + 1) {
+            Some(next) if is_apart(*one, *next) => {
+                let pieces = [spaces[0].then_some(' '), Some(*one), spaces[1].then_some(' '), Some(*next)];
+                apart.extend(pieces.into_iter().chain([spaces[2].then_some(' ')]).flatten());
+                at += 2;
+            }
+            _ => {
+                apart.push(*one);
+                at += 1;
+            }
+        }
+    }
+    apart
+}
+
+impl Kernel for Bleu {
+    fn inputs(&self) -> Vec<InputForm> {
+        vec![InputForm::Text, InputForm::References]
+    }
+
+    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+        best_of(inputs, &Part::default(), |text, references| Ok(self.score_of(text, references) / 100.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Values of sacrebleu 2.6.0, recorded.
+
+    use super::*;
+
+    const EXP: Bleu = Bleu { lowercase: false, smooth: Smooth::Exp };
+
+    #[test]
+    fn texts_are_tokenized() {
+        let tokens = |text: &str| split(&EXP.tokenized(text)).map(str::to_owned).collect::<Vec<_>>().join(" ");
+        let table = [
+            ("Hello, World!", "Hello , World !"),
+            ("1,000.5 a.b 3. .5 -1 2-3", "1,000.5 a . b 3 . . 5 -1 2 - 3"),
+            ("wait... it's &quot;x&quot;&amp;lt;", "wait . . . it's \" x \" <"),
+            ("well-\nknown\nline", "wellknown line"),
+            ("a<skipped>b [c]{d}/e", "ab [ c ] { d } / e"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(tokens(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What comes of a sample beside a number, and how work on it is stopped.
+
+/// What a kernel says of a sample: a number, or that it has no opinion.
+pub type Score = Option<f64>;
+
+/// Why there is no score.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It was asked to stop.
+    #[error("stopped")]
+    Stopped,
+    /// The sample is not what the kernel takes; says why.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Fault {
+    pub(crate) fn invalid(why: impl Into<String>) -> Self {
+        Self::Invalid(why.into())
+    }
+}
+
+/// Whether work on a sample is to stop: asked now and then by kernels that take long.
+pub trait Stop {
+    fn is_asked(&self) -> bool;
+
+    /// An error if it is.
+    fn check(&self) -> Result<(), Fault> {
+        if self.is_asked() { Err(Fault::Stopped) } else { Ok(()) }
+    }
+}
+
+/// Asked by a plain closure.
+impl<F: Fn() -> bool> Stop for F {
+    fn is_asked(&self) -> bool {
+        self()
+    }
+}

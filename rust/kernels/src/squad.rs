@@ -1,0 +1,107 @@
+//! Exact match and F1 of answers, as SQuAD counts them: case, ASCII punctuation, English articles
+//! and runs of white space make no difference.
+
+use crate::fault::{Fault, Score, Stop};
+use crate::input::{Input, InputForm};
+use crate::kernel::Kernel;
+use crate::matching::{Part, best_of};
+use crate::python_text::{is_punctuation, is_word, lower, split};
+use crate::tokens::{Numbering, common_tokens};
+
+const ARTICLES: [&str; 3] = ["a", "an", "the"];
+
+/// A text without what makes no difference, its words with one space between.
+fn normalized(text: &str) -> String {
+    let plain: String = lower(text).chars().filter(|one| !is_punctuation(*one)).collect();
+    let (mut kept, mut rest) = (String::with_capacity(plain.len()), plain.as_str());
+    while let Some(start) = rest.find(is_word) {
+        kept.push_str(&rest[..start]);
+        let end = rest[start..].find(|one| !is_word(one)).map_or(rest.len(), |length| start + length);
+        let word = &rest[start..end];
+        kept.push_str(if ARTICLES.contains(&word) { " " } else { word });
+        rest = &rest[end..];
+    }
+    kept.push_str(rest);
+    split(&kept).collect::<Vec<_>>().join(" ")
+}
+
+/// 1 where a reference is the answer.
+pub struct SquadEm {
+    pub part: Part,
+}
+
+impl Kernel for SquadEm {
+    fn inputs(&self) -> Vec<InputForm> {
+        vec![InputForm::Text, InputForm::References]
+    }
+
+    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+        best_of(inputs, &self.part, |text, references| {
+            let text = normalized(text);
+            Ok(f64::from(u8::from(references.iter().any(|reference| normalized(reference) == text))))
+        })
+    }
+}
+
+/// The F1 of the answer's words and a reference's, the best one.
+pub struct SquadF1 {
+    pub part: Part,
+}
+
+/// 2PR / (P + R), of the words that both share, each as often as it stands in both.
+fn f1(answer: &str, reference: &str) -> f64 {
+    let mut numbering = Numbering::new();
+    let answer = numbering.numbers(answer.split(' ').filter(|word| !word.is_empty()));
+    let reference = numbering.numbers(reference.split(' ').filter(|word| !word.is_empty()));
+    if answer.is_empty() || reference.is_empty() {
+        return f64::from(u8::from(answer == reference));
+    }
+    let common = common_tokens(&answer, &reference, numbering.len());
+    if common == 0 {
+        return 0.0;
+    }
+    let precision = common as f64 / answer.len() as f64;
+    let recall = common as f64 / reference.len() as f64;
+    (2.0 * precision * recall) / (precision + recall)
+}
+
+impl Kernel for SquadF1 {
+    fn inputs(&self) -> Vec<InputForm> {
+        vec![InputForm::Text, InputForm::References]
+    }
+
+    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+        best_of(inputs, &self.part, |text, references| {
+            let text = normalized(text);
+            Ok(references.iter().map(|reference| f1(&text, &normalized(reference))).fold(0.0, f64::max))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Values of evaluate-v2.0.py, recorded.
+
+    use super::*;
+
+    #[test]
+    fn answers_are_normalized() {
+        let table = [
+            ("The  Eiffel Tower!", "eiffel tower"),
+            ("a\u{1c}an the", ""),
+            ("the-end of an A.", "theend of"),
+            ("théâtre the’ athe", "théâtre ’ athe"),
+            ("a\u{300} b", "\u{300} b"),
+            ("A_the", "athe"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(normalized(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_count_as_often_as_in_both() {
+        assert_eq!(f1("b b c", "b c c d"), 2.0 * (2.0 / 3.0) * 0.5 / (2.0 / 3.0 + 0.5));
+        assert_eq!((f1("", ""), f1("", "b"), f1("b", ""), f1("b", "c")), (1.0, 0.0, 0.0, 0.0));
+    }
+}

@@ -1,0 +1,82 @@
+//! Texts as numbers: equal tokens have equal numbers, counted from 0.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use ahash::RandomState;
+
+/// Numbers tokens in the order in which they come. Its hashes are keyed: a model can't write a text
+/// that makes them collide.
+pub struct Numbering<T> {
+    known: HashMap<T, u32, RandomState>,
+}
+
+impl<T: Eq + Hash> Numbering<T> {
+    pub fn new() -> Self {
+        Self { known: HashMap::default() }
+    }
+
+    pub fn number(&mut self, token: T) -> u32 {
+        // There are fewer tokens than bytes of a text, whose number a u32 holds up to 4 GiB.
+        #[expect(clippy::cast_possible_truncation, reason = "see above")]
+        let next = self.known.len() as u32;
+        *self.known.entry(token).or_insert(next)
+    }
+
+    pub fn numbers(&mut self, tokens: impl IntoIterator<Item = T>) -> Vec<u32> {
+        tokens.into_iter().map(|token| self.number(token)).collect()
+    }
+
+    /// How many different ones there were.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+}
+
+/// How many different n-grams there are.
+pub fn distinct_ngrams(tokens: &[u32], n: usize) -> usize {
+    if n > COUNTED { distinct(tokens.windows(n)) } else { distinct(tokens.windows(n).map(packed)) }
+}
+
+fn distinct<T: Eq + Hash>(ngrams: impl ExactSizeIterator<Item = T>) -> usize {
+    let mut known = HashSet::with_capacity_and_hasher(ngrams.len(), RandomState::new());
+    known.extend(ngrams);
+    known.len()
+}
+
+/// The longest n-grams that are counted: four tokens fit into one number, which is cheaper to hash
+/// and compare.
+pub const COUNTED: usize = 4;
+
+/// Of n-grams of one length: how often each stands there.
+pub type NgramCounts = HashMap<u128, usize, RandomState>;
+
+/// How often each n-gram stands there, by its length less one.
+pub fn ngram_counts(tokens: &[u32]) -> [NgramCounts; COUNTED] {
+    std::array::from_fn(|shorter| {
+        let ngrams = tokens.windows(shorter + 1);
+        let mut counts = HashMap::with_capacity_and_hasher(ngrams.len(), RandomState::new());
+        for ngram in ngrams {
+            *counts.entry(packed(ngram)).or_default() += 1;
+        }
+        counts
+    })
+}
+
+/// An n-gram as one number.
+fn packed(ngram: &[u32]) -> u128 {
+    ngram.iter().fold(0, |all, token| all << 32 | u128::from(*token))
+}
+
+/// How many tokens two lists share, each as often as it stands in both.
+pub fn common_tokens(one: &[u32], other: &[u32], distinct: usize) -> usize {
+    let mut counts = vec![0_usize; distinct];
+    one.iter().for_each(|token| counts[*token as usize] += 1);
+    let taken = |token: &&u32| {
+        let count = &mut counts[**token as usize];
+        let was = *count > 0;
+        *count = count.saturating_sub(1);
+        was
+    };
+    other.iter().filter(taken).count()
+}
