@@ -1,0 +1,78 @@
+//! What a kernel takes, out of the texts of a batch.
+
+use std::borrow::Cow;
+
+use guerdon_core::text::{RawText, TextKind};
+use guerdon_kernels::{Fault, Input, InputForm};
+
+/// What the texts of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Texts as they are.
+    Text,
+    /// JSON.
+    Json,
+}
+
+impl InputKind {
+    /// By the name that a column has in a batch.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        if name == "json" { Self::Json } else { Self::Text }
+    }
+}
+
+/// A text of a column, as a kernel takes it. Token ids come as a text of one-byte characters, four
+/// an id.
+pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Result<Input<'_>, Fault> {
+    if form == InputForm::Ids {
+        let (ids, rest) = raw.bytes.as_chunks::<4>();
+        if raw.kind > TextKind::Latin1 || !rest.is_empty() {
+            return Err(Fault::Invalid("these are no token ids".to_owned()));
+        }
+        return Ok(Input::Ids(ids.iter().map(|id| u32::from_le_bytes(*id)).collect()));
+    }
+    let text = text(raw)?;
+    Ok(match kind {
+        InputKind::Text => Input::Text(text),
+        InputKind::Json => Input::Json(text),
+    })
+}
+
+/// The text; refused with half a surrogate pair, since texts that differ in one would be alike.
+fn text(raw: RawText<'_>) -> Result<Cow<'_, str>, Fault> {
+    let half = |unit: u32| Fault::Invalid(format!("a text holds half a surrogate pair (U+{unit:04X})"));
+    let wide = |unit: u32| char::from_u32(unit).ok_or_else(|| half(unit));
+    Ok(match raw.kind {
+        TextKind::Ascii => String::from_utf8_lossy(raw.bytes),
+        TextKind::Latin1 => Cow::Owned(raw.bytes.iter().map(|byte| char::from(*byte)).collect()),
+        TextKind::Utf16 => {
+            let units = raw.bytes.as_chunks::<2>().0.iter();
+            Cow::Owned(units.map(|unit| wide(u16::from_ne_bytes(*unit).into())).collect::<Result<_, _>>()?)
+        }
+        TextKind::Utf32 => {
+            let units = raw.bytes.as_chunks::<4>().0.iter();
+            Cow::Owned(units.map(|unit| wide(u32::from_ne_bytes(*unit))).collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Texts of each kind, and token ids.
+
+    use super::*;
+
+    #[test]
+    fn texts_and_ids_are_read() {
+        let read =
+            |kind, bytes: &[u8], form| format!("{:?}", read_input(RawText { kind, bytes }, InputKind::Text, form));
+        assert_eq!(read(TextKind::Ascii, b"a", InputForm::Text), "Ok(Text(\"a\"))");
+        assert_eq!(read(TextKind::Latin1, &[0xe4], InputForm::Text), "Ok(Text(\"ä\"))");
+        assert_eq!(read(TextKind::Utf16, &0x20ac_u16.to_ne_bytes(), InputForm::References), "Ok(Text(\"€\"))");
+        assert_eq!(read(TextKind::Utf32, &0x1f600_u32.to_ne_bytes(), InputForm::Text), "Ok(Text(\"😀\"))");
+        assert!(read(TextKind::Utf32, &0xd800_u32.to_ne_bytes(), InputForm::Text).contains("U+D800"));
+        assert_eq!(read(TextKind::Latin1, &[1, 2, 0, 0, 255, 0, 0, 0], InputForm::Ids), "Ok(Ids([513, 255]))");
+        assert!(read(TextKind::Ascii, b"abc", InputForm::Ids).starts_with("Err"));
+    }
+}

@@ -1,0 +1,13 @@
+//! The native lane: calls that are kernels (`guerdon-kernels`), run on blocking threads of the
+//! runtime, over all cores.
+//!
+//! - No call needs Python, its lock or a copy of an ASCII text.
+//! - A thread is there as long as frames wait for it; an idle lane has none.
+#![forbid(unsafe_code)]
+
+mod inputs;
+mod lane;
+mod running_frame;
+
+pub use inputs::{InputKind, read_input};
+pub use lane::NativeLane;
