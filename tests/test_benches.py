@@ -34,6 +34,7 @@ BENCHES = {
     "bench_diagnostics": "asyncio or http",
     "bench_first_reward": "not torch",
     "bench_report": "",
+    "bench_rewards": "",
     "bench_shared_engine": "",
     "bench_serve": "trivial or 2000",
     "bench_submit": "",

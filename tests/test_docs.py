@@ -163,7 +163,7 @@ def test_each_public_name_is_in_the_api_reference() -> None:
     public = {
         f"{package}.{name}"
         for package in (
-            *("guerdon", "guerdon.profile", "guerdon.testing"),
+            *("guerdon", "guerdon.profile", "guerdon.rewards", "guerdon.testing"),
             *("guerdon.integrations.otel", "guerdon.integrations.trl", "guerdon.integrations.verl"),
             *(f"guerdon.integrations.{framework}" for framework in FRAMEWORKS),
         )

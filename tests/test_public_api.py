@@ -54,6 +54,7 @@ PUBLIC = {
     "read_journal",
     "replay",
     "reward",
+    "rewards",
     "rubric",
 }
 
@@ -75,7 +76,7 @@ MODULES = {
     "stateful",
     "status",
 }
-PACKAGES = {"cli", "integrations", "profile", "testing"}
+PACKAGES = {"cli", "integrations", "profile", "rewards", "testing"}
 
 _PENDING = {"agroups", "aresult", "cancel", "completed", "done", "groups", "num_groups", "result", "wait"}
 ATTRIBUTES = {
@@ -184,6 +185,31 @@ def test_the_public_modules_are_these() -> None:
     assert {name for name in public if found[name]} == PACKAGES
     assert {name for name in public if not found[name]} == MODULES
     assert len(MODULES) <= MOST_MODULES
+
+
+REWARDS = {
+    "KernelOptions",
+    "NativeReward",
+    "bleu",
+    "cosine_length",
+    "edit_distance",
+    "exact_match",
+    "ifeval",
+    "multiple_choice",
+    "normalized_match",
+    "repetition_penalty",
+    "rouge_l",
+    "soft_overlong",
+    "squad_em",
+    "squad_f1",
+    "tag_count",
+    "think_format",
+}
+
+
+def test_the_public_rewards_are_these() -> None:
+    assert set(guerdon.rewards.__all__) == REWARDS
+    assert _public(dir(guerdon.rewards.exact_match())) == {"name", "spec"}
 
 
 def _public(names: object) -> set[str]:

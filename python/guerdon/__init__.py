@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from guerdon._lazy_imports import names as _names
 
 if TYPE_CHECKING:
-    from guerdon import parse
+    from guerdon import parse, rewards
     from guerdon._cluster.ray.options import Ray
     from guerdon._native import __version__
     from guerdon._replay import ReplayResult, replay
@@ -92,6 +92,7 @@ __all__ = [
     "read_journal",
     "replay",
     "reward",
+    "rewards",
     "rubric",
 ]
 
@@ -135,6 +136,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "Rubric": "panels",
     "rubric": "panels",
     "parse": None,
+    "rewards": None,
     "http_reward": "judges",
     "read_journal": "journal",
     "replay": "_replay",

@@ -70,6 +70,7 @@ class FunctionConfig:
         compound: CompoundConfig | None = None,
         follows: tuple[int, int] | None = None,
         anywhere: bool = False,
+        kernel: Kernel | None = None,
     ) -> FunctionConfig: ...
 
 @final
@@ -145,6 +146,24 @@ class HttpConfig:
 
         Raises:
             ValueError: It can't work; the message says why.
+        """
+
+@final
+class Kernel:
+    """A native reward function."""
+
+    def __new__(cls, spec: str) -> Kernel:
+        """Made of a JSON object: its name as ``kernel``, and all its options.
+
+        Raises:
+            ValueError: It can't work; the message says why.
+        """
+
+    def scores(self, columns: Sequence[tuple[str, list[Any]]]) -> list[float | None]:
+        """The score of each sample; a column is its kind, "text" or "json", and its texts.
+
+        Raises:
+            ValueError: ``(why, sample)``: that sample can't be scored.
         """
 
 def metric_families() -> list[tuple[str, Literal["counter", "gauge", "histogram"], list[str], str]]:
@@ -554,6 +573,9 @@ class Engine:
     def inspect_requests(self) -> list[RequestSnapshot]:
         """The requests on their way; does not wait."""
 
+    def inspect_kernels(self) -> list[KernelSnapshot]:
+        """The calls of kernels in hand; does not wait."""
+
     def endpoints(self, function: int, member: int) -> list[EndpointSnapshot]:
         """The endpoints of a function's member, 0 of one that has no others; none where no requests
         are sent."""
@@ -869,6 +891,13 @@ class RequestSnapshot:
     def call(self) -> CallSnapshot: ...
     @property
     def server(self) -> str: ...
+
+@final
+class KernelSnapshot:
+    """A call of a kernel."""
+
+    @property
+    def call(self) -> CallSnapshot: ...
 
 @final
 class StartThread:

@@ -48,7 +48,8 @@ class InFlight:
         function: Name of the reward function.
         samples: Of the call: one, a group's or a batch's. Before ``phase`` is ``"call"``, all that
             wait for it to end.
-        lane: ``"process"``, ``"thread"``, ``"asyncio"`` or ``"http"``.
+        lane: ``"process"``, ``"thread"``, ``"asyncio"``, ``"http"`` or
+            ``"native"``.
         attempt: Number of this attempt, from 1.
         age_s: Seconds since it began.
         worker: Process id of its worker; name of its thread or event loop in the other lanes; of a
@@ -146,6 +147,8 @@ def take(
     calls = [] if supervisor is None else _here(engine, supervisor, specs)
     for request in engine.inspect_requests():
         calls.append(_call(specs, request.call, request.server, [], "it waits for an answer"))
+    for kernel in engine.inspect_kernels():
+        calls.append(_call(specs, kernel.call, "native thread", [], "it is no Python"))
     for worker in engine.inspect_workers(timeout):
         calls.append(_call(specs, worker.call, worker.pid, _from_text(worker.stack), worker.no_stack))
     for node in engine.inspect_nodes(timeout):

@@ -252,6 +252,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "pure": False,
         "cache": None,
         "anywhere": False,
+        "kernel": None,
     }
 
 

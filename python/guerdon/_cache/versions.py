@@ -21,7 +21,7 @@ from guerdon.errors import RegistrationError
 if TYPE_CHECKING:
     from guerdon._http.plan import Plan
 
-__all__ = ["http_version", "version_of"]
+__all__ = ["http_version", "kernel_version", "version_of"]
 
 # One per spec, as it was when its dispatcher was made. Written on the thread that makes it.
 _versions: WeakKeyDictionary[FunctionSpec, bytes] = WeakKeyDictionary()
@@ -68,6 +68,14 @@ def http_version(spec: FunctionSpec) -> bytes:
     else:
         asked += [compound.kind, sorted(compound.settings.items()), spec.wants.required]
         asked += [(member.name, list(member.second), _request(member.plan)) for member in compound.members]
+    return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def kernel_version(spec: FunctionSpec) -> bytes:
+    """The version of a native reward: its options and columns, and this package."""
+    from guerdon import __version__
+
+    asked = "native", __version__, spec.name, spec.kernel
     return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 

@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from guerdon._cache.python_code import PythonCode
-from guerdon._cache.versions import http_version, version_of
+from guerdon._cache.versions import http_version, kernel_version, version_of
 from guerdon._registration.spec import FunctionSpec
 
 __all__ = ["source_version"]
@@ -56,6 +56,8 @@ def source_version(spec: FunctionSpec) -> str:
             digest = version_of(spec)
         elif spec.lane == "http":
             digest = http_version(spec)
+        elif spec.lane == "native":
+            digest = kernel_version(spec)
         else:
             code = _SourceCode()
             how = (spec.name, spec.rowwise, spec.batch_size is not None, list(spec.wants.named))

@@ -62,7 +62,10 @@ def start_lanes(
     if (
         serves
         or on_stall is not None
-        or any(spec.lane in ("thread", "asyncio", "http") or native(spec.policy.limit, spec.lane) for spec in specs)
+        or any(
+            spec.lane in ("thread", "asyncio", "http", "native") or native(spec.policy.limit, spec.lane)
+            for spec in specs
+        )
     ):
         supervisor.start()
     return supervisor

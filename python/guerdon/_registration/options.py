@@ -18,7 +18,7 @@ from guerdon.limits import Limit
 
 __all__ = ["LANES", "Isolation", "Lane", "Node", "OnFailure", "Options"]
 
-Lane = Literal["process", "thread", "asyncio", "http"]
+Lane = Literal["process", "thread", "asyncio", "http", "native"]
 Isolation = Literal["worker", "call"]
 Node = Literal["any"]
 OnFailure = Literal["nan", "abstain", "raise"] | float
@@ -91,6 +91,10 @@ def lane(function: str, value: object) -> Lane | None:
         raise RegistrationError(
             f"reward function {function!r}: lane='http' runs no Python functions. Make a judge with guerdon.judge(…), or call a "
             "reward service with guerdon.http_reward(url)."
+        )
+    if value == "native":
+        raise RegistrationError(
+            f"reward function {function!r}: lane='native' runs no Python functions. guerdon.rewards has those that it runs."
         )
     for known in LANES:
         if value == known:

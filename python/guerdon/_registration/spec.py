@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from guerdon._http.compound import CompoundPlan, Criterion
     from guerdon._http.plan import Plan
     from guerdon._http.template import Field
+    from guerdon._kernels.columns import KernelColumn
+    from guerdon._kernels.plan import KernelPlan
     from guerdon._native import OutcomeStore, SpendingCap, Tariff
 
 __all__ = ["FunctionSpec", "Lane", "Shape", "Wants"]
@@ -59,6 +61,7 @@ class FunctionSpec:
         pure: Identical calls in flight are made once.
         cache: Where its outcomes are kept for later; it is pure then.
         compound: How its calls become several requests, or whose requests fill its cells.
+        kernel: What scores (native lane).
     """
 
     name: str
@@ -83,6 +86,7 @@ class FunctionSpec:
     pure: bool = False
     cache: CacheFolder | None = None
     compound: CompoundPlan | Criterion | None = None
+    kernel: KernelPlan | None = None
 
     @property
     def leaves_process(self) -> bool:
@@ -103,8 +107,15 @@ class FunctionSpec:
         return any(plan.api not in ("score", "rewards") for plan in self.plans)
 
     @property
-    def request_fields(self) -> tuple[Field, ...] | None:
-        """The columns in its requests, by number; None on other lanes."""
+    def is_engine_made(self) -> bool:
+        """Whether the engine makes its calls itself, without Python."""
+        return self.lane in ("http", "native")
+
+    @property
+    def text_fields(self) -> tuple[Field, ...] | tuple[KernelColumn, ...] | None:
+        """The columns that the engine gets as texts, by number; None on other lanes."""
+        if self.kernel is not None:
+            return self.kernel.fields
         if self.lane != "http":
             return None
         asks = self.http if self.compound is None else self.compound
@@ -197,6 +208,7 @@ class FunctionSpec:
             pure=self.pure,
             cache=cache,
             anywhere=has_nodes and self.node is not None,
+            kernel=None if self.kernel is None else self.kernel.kernel(self.name),
         )
 
     def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:

@@ -1,7 +1,7 @@
 """Which columns of a batch each reward function gets: one `FunctionColumns` per function.
 
 - Only columns that some function declared travel to the engine, each once, whoever wants it.
-- Functions of the http lane get strings, whatever their columns hold; strings are not copied.
+- Judges and kernels get strings, whatever their columns hold; strings are not copied.
 - Where a limit counts tokens by a function, that runs here, before anything is submitted.
 - What the names of the columns decide is worked out once for all batches with the same (`layout`).
 """
@@ -22,6 +22,7 @@ from guerdon.errors import DataError
 if TYPE_CHECKING:
     from guerdon._http.template import Field
     from guerdon._journal.columns import KeptColumns
+    from guerdon._kernels.columns import KernelColumn
     from guerdon._native import Constant, FunctionColumns
 
 # What says whether two batches bring the same columns: their names, and whether there is a
@@ -82,7 +83,7 @@ class ColumnRouter:
         known = self._layout(data)
         found = set(known.sources)
         for route in known.routes:
-            fields = route.consumer.spec.request_fields or ()
+            fields = route.consumer.spec.text_fields or ()
             found.update(route.available[name] for field in fields for name in field.columns)
             if route.counted is not None:
                 found.update(route.counted[0][name] for name in route.counted[1])
@@ -105,35 +106,34 @@ class _BatchColumns:
         self._data = data
         self._is_open = is_open
         self._indexes = {source: index for index, source in enumerate(known.sources)}
-        self._filled: dict[tuple[Source, Field], tuple[str, int]] = {}
+        self._filled: dict[tuple[Source, Field | KernelColumn], tuple[str, int]] = {}
         self.names = list(known.names)
         self.values = [self._value(*source) for source in known.sources]
 
     def use(self, route: Route) -> FunctionColumns:
         """What a function gets that differs from batch to batch: counted tokens, strings of
-        requests."""
+        requests and for kernels."""
         from guerdon._native import FunctionColumns
 
         consumer = route.consumer
         tokens = None
         if consumer.counting is not None and route.counted is not None:
             tokens = consumer.counting.count(self._data, *route.counted)
-        fields = consumer.spec.request_fields
+        fields = consumer.spec.text_fields
         if fields is None:
             return FunctionColumns(route.names, route.columns, route.finish_names, route.finish_columns, tokens)
         filled = [self._fill(route.available, field, consumer.spec.name) for field in fields]
         return FunctionColumns([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
 
-    def _fill(self, available: Mapping[str, Source], field: Field, function: str) -> tuple[str, int]:
-        """What kind of strings a field of a request is, and the index of its column."""
-        from guerdon._http.column_texts import PLAIN, texts_of
+    def _fill(self, available: Mapping[str, Source], field: Field | KernelColumn, function: str) -> tuple[str, int]:
+        """What kind of strings a field is, and the index of its column."""
+        from guerdon._kernels.columns import PLAIN, KernelColumn
 
-        source = available[field.column]
+        is_text = isinstance(field, KernelColumn) and field.form == "text"
+        source = ("own", TEXT) if is_text else available[field.column]
         known = self._filled.get((source, field))
         if known is None:
-            values = self._given(source)
-            others = [self._given(available[name]) for name in field.columns[1:]]
-            made = texts_of(values, field, self._data.samples, function, others=others, always=self._is_open)
+            made = self._texts(source, available, field, function)
             if made is None:
                 known = PLAIN, self.index(source)
             else:
@@ -142,6 +142,19 @@ class _BatchColumns:
                 known = made[0], len(self.values) - 1
             self._filled[source, field] = known
         return known
+
+    def _texts(
+        self, source: Source, available: Mapping[str, Source], field: Field | KernelColumn, function: str
+    ) -> tuple[str, list[object]] | None:
+        """The strings of a field, if they are not the values themselves."""
+        from guerdon._http import column_texts
+        from guerdon._kernels import columns as kernel_columns
+
+        values, samples = self._given(source), self._data.samples
+        if isinstance(field, kernel_columns.KernelColumn):
+            return kernel_columns.texts_of(values, field, samples, function, always=self._is_open)
+        others = [self._given(available[name]) for name in field.columns[1:]]
+        return column_texts.texts_of(values, field, samples, function, others=others, always=self._is_open)
 
     def _given(self, source: Source) -> list[object] | Single:
         kind, name = source

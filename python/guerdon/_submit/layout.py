@@ -64,7 +64,8 @@ class Route:
     Attributes:
         available: Every name under which there is a value for it.
         names: Those of its calls, in order; None where they go by position.
-        columns: Their places among the layout's sources; a request's are made for each batch.
+        columns: Their places among the layout's sources; texts for requests and kernels are made
+            for each batch.
         use: The same as the engine takes it, for every batch; None where each makes its own.
         counted: Names that the function of its tokens gets, and where from.
     """
@@ -111,7 +112,7 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
     available = _available(spec, spec.wants, data, spec.name)
     names: tuple[str, ...] | None
     names, by_position = _arrange(spec.wants, available)
-    if spec.lane == "http":
+    if spec.text_fields is not None:
         return Route(consumer, available, names, [], (), [], None, counted)
     _refuse_odd(spec.name, names)
 

@@ -86,6 +86,7 @@ def facts() -> dict[str, Any]:
             "thread": {"available": True, "concurrency": 8},
             "asyncio": {"available": True, "concurrency": 256},
             "http": {"available": True, "concurrency": 256},
+            "native": {"available": True, "concurrency": default_workers()},
         },
         "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
         "worker_environment": {

@@ -59,8 +59,9 @@ def advise(spec: FunctionSpec, found: Measurement, p99: float | None, *, indepen
 
 def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     counts = found.counts()
-    if spec.lane == "http":
-        return "http", "requests are made by the engine, without Python"
+    if spec.is_engine_made:
+        what = "requests are made" if spec.lane == "http" else "kernels are run"
+        return spec.lane, f"{what} by the engine, without Python"
     if "environment" in spec.wants.named or "environments" in spec.wants.named:
         return "thread", "it takes live environments, which can't leave the trainer's process"
     for status, what in (("timeout", "hung"), ("crashed", "ended its worker")):
@@ -115,7 +116,7 @@ def _round_up(seconds: float) -> float:
 def _decorator(spec: FunctionSpec, lane: str, timeout: float | None, *, independent: bool) -> str | None:
     if timeout is None and lane == spec.lane:
         return None
-    if lane == "http":
+    if lane in ("http", "native"):
         return f"timeout={timeout:g}"
     options = {"lane": repr(lane).replace("'", '"')}
     if timeout is not None:

@@ -21,7 +21,7 @@ _ORDERS: Final = 5
 _MANY_CALLS: Final = 20_000
 _THREADS: Final = 8
 # What the engine adds to a call, and to a batch.
-_PER_CALL_S: Final = {"process": 3e-6, "thread": 1e-6, "asyncio": 3e-6, "http": 60e-6}
+_PER_CALL_S: Final = {"process": 3e-6, "thread": 1e-6, "asyncio": 3e-6, "http": 60e-6, "native": 1e-6}
 _PER_BATCH_S: Final = 0.002
 
 
@@ -114,7 +114,7 @@ def _step(
         if function.lane == "process" and function.calls != "batch":
             queues.append(Queue(calls, function.concurrency or workers, 0))
         else:  # a batch function has a worker of its own
-            usual = {"thread": _THREADS, "process": 1}.get(function.lane, USUAL_CONCURRENCY)
+            usual = {"thread": _THREADS, "process": 1, "native": cores}.get(function.lane, USUAL_CONCURRENCY)
             pools.append(function.concurrency or usual)
             queues.append(Queue(calls, pools[-1], len(pools) - 1))
         shared = workers if function.lane == "process" else 1

@@ -179,7 +179,7 @@ class _Profiling:
             if self.probes is not None:
                 set_probes(subject, self.probes)
             self._next(spec.name, "times")
-            if subject.own_lane and spec.lane != "http":
+            if subject.own_lane and not spec.is_engine_made:
                 mine.findings.append(
                     Finding("live", "info", "It takes live environments, which the data has not: it was not run.")
                 )
@@ -197,7 +197,7 @@ class _Profiling:
             self._advise(mine)
 
     def _measure(self, spec: FunctionSpec, rows: SampleRows, budget: Budget) -> Measurement:
-        if spec.lane == "http":
+        if spec.is_engine_made:
             return time_requests(spec, rows, budget)
         if self.empty_bytes is None:
             self.empty_bytes = empty_worker_bytes()

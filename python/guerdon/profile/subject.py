@@ -139,12 +139,12 @@ class Subject:
         self.answer = answer
         self.spec: FunctionSpec = spec_of(function)
         own = self.spec.policy.timeout
-        default = own if self.spec.is_async or self.spec.lane == "http" else min(own, TIMEOUT_S)
+        default = own if self.spec.is_async or self.spec.is_engine_made else min(own, TIMEOUT_S)
         self.timeout = default if timeout is None else timeout
         self.hangs = 0
         self.hanging: list[tuple[Case, Score]] = []
         """The first samples on which it hung or crashed, whoever asked for their scores."""
-        self.own_lane = self.spec.lane == "http" or "environment" in self.spec.wants.required
+        self.own_lane = self.spec.is_engine_made or "environment" in self.spec.wants.required
         """Whether it runs on its own lane, as it can't be moved to worker processes."""
         self._dispatchers: dict[tuple[Variant, int, int], Dispatcher] = {}
 
@@ -253,7 +253,7 @@ class Subject:
 
     def dispatcher_item(self, variant: Variant = "call", *, timeout: float | None = None) -> object:
         """The function as it is audited: in a worker process, without retries, gates and caches."""
-        if self.spec.lane == "http":
+        if self.spec.is_engine_made:
             return self.function
         given = self.function.options if isinstance(self.function, RewardFunction) else Options()
         options = replace(

@@ -20,8 +20,9 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
-use crate::config::{FunctionConfig, LaneKind};
+use crate::config::FunctionConfig;
 use crate::gil;
+use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
 use crate::nodes::PyLink;
 use crate::process::{EngineProcess, RecycleArg, WeakProcess, WorkerArgs};
@@ -145,7 +146,9 @@ impl PyAgent {
                 LaneKind::Thread => THREAD,
                 LaneKind::Asyncio => ASYNCIO,
                 LaneKind::Process => PROCESS,
-                LaneKind::Http => return Err(PyValueError::new_err("judges are called by the driver, not by agents")),
+                LaneKind::Http | LaneKind::Native => {
+                    return Err(PyValueError::new_err("judges and kernels are called by the driver, not by agents"));
+                }
             };
             Ok(Function { lane, ..config.function.clone() })
         });

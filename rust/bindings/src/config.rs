@@ -7,6 +7,7 @@ use guerdon_cache::OutcomeStore;
 use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_http::{CompoundSpec, HttpFunction};
+use guerdon_kernels::Kernel;
 use guerdon_process::ResourceLimits;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,39 +15,9 @@ use pyo3::prelude::*;
 use crate::cache::PyOutcomeStore;
 use crate::compound::CompoundConfig;
 use crate::http::HttpConfig;
+use crate::kernel::PyKernel;
+use crate::lane_kind::LaneKind;
 use crate::limit::LimitArg;
-
-/// Which lane runs a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneKind {
-    Thread,
-    Asyncio,
-    Http,
-    /// Last: an engine without such functions has no process lane.
-    Process,
-}
-
-impl LaneKind {
-    /// The index of the lane in the engine.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// As Python calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Thread => "thread",
-            Self::Asyncio => "asyncio",
-            Self::Http => "http",
-            Self::Process => "process",
-        }
-    }
-
-    /// Whether the values of its calls leave this process, as bytes.
-    pub const fn leaves_process(self) -> bool {
-        matches!(self, Self::Http | Self::Process)
-    }
-}
 
 /// One reward function, as the engine must know it. The package has checked the values; here they
 /// are only turned into types.
@@ -63,6 +34,8 @@ pub struct FunctionConfig {
     pub http: Option<HttpFunction>,
     /// How its calls become several requests, there.
     pub compound: Option<CompoundSpec>,
+    /// What scores, on the native lane.
+    pub kernel: Option<Arc<dyn Kernel>>,
     /// Of the thread and asyncio lanes: nodes may run it, where the engine has some.
     pub anywhere: bool,
 }
@@ -74,7 +47,7 @@ impl FunctionConfig {
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, total_timeout = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
         memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None,
-        run_if = None, pure = false, cache = None, compound = None, follows = None, anywhere = false
+        run_if = None, pure = false, cache = None, compound = None, follows = None, anywhere = false, kernel = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -104,6 +77,7 @@ impl FunctionConfig {
         compound: Option<PyRef<'_, CompoundConfig>>,
         follows: Option<(usize, usize)>,
         anywhere: bool,
+        kernel: Option<PyRef<'_, PyKernel>>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -118,6 +92,7 @@ impl FunctionConfig {
             "thread" => LaneKind::Thread,
             "asyncio" => LaneKind::Asyncio,
             "http" => LaneKind::Http,
+            "native" => LaneKind::Native,
             other => return Err(unknown("lane", other)),
         };
         let shape = match shape {
@@ -175,7 +150,8 @@ impl FunctionConfig {
         let http = http.map(|http| http.function.clone());
         let leads = compound.map(|compound| CompoundSpec::Leads(compound.function.clone()));
         let compound = leads.or(follows.map(|(leader, column)| CompoundSpec::Follows { leader, column }));
-        Ok(Self { lane, function, store, resource_limits, event_loop: r#loop, http, compound, anywhere })
+        let kernel = kernel.map(|kernel| kernel.kernel.clone());
+        Ok(Self { lane, function, store, resource_limits, event_loop: r#loop, http, compound, kernel, anywhere })
     }
 }
 

@@ -21,13 +21,15 @@ use pyo3::types::PyList;
 use tokio::runtime::Handle;
 
 use crate::batch::PyBatch;
-use crate::config::{FunctionConfig, LaneKind};
+use crate::config::FunctionConfig;
 use crate::engine_parts::{EngineOptions, Parts};
 use crate::gil;
 use crate::in_flight::{
-    self, PyEndpointSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot,
+    self, PyEndpointSnapshot, PyKernelSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot,
+    PyThreadSnapshot, PyWorkerSnapshot,
 };
 use crate::journal::{EngineJournal, PyJournalConfig};
+use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
 use crate::monitor::{Monitor, MonitorConfig};
 use crate::nodes::{self, PyLink, PyNodeSnapshot, RemoteArg};
@@ -326,6 +328,11 @@ impl Engine {
 
     fn inspect_requests(&self) -> PyResult<Vec<PyRequestSnapshot>> {
         Ok(in_flight::requests(&self.parts()?.http))
+    }
+
+    fn inspect_kernels(&self) -> PyResult<Vec<PyKernelSnapshot>> {
+        let parts = self.parts()?;
+        Ok(in_flight::kernels(&parts.native, parts.scheduler.clock()))
     }
 
     /// The endpoints of a function's member; none of one that sends no requests.

@@ -17,15 +17,17 @@ use guerdon_http::HttpLane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_native::NativeLane;
 use guerdon_remote::RemoteLane;
 use guerdon_trace::Recorder;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
-use crate::config::{FunctionConfig, LaneKind};
+use crate::config::FunctionConfig;
 use crate::http;
 use crate::journal::{EngineJournal, PyJournalConfig};
+use crate::lane_kind::LaneKind;
 use crate::monitor::{Monitor, MonitorConfig, Shown};
 use crate::nodes::{self, Here, RemoteArg};
 use crate::process::{EngineProcess, WorkerArgs};
@@ -52,6 +54,7 @@ pub struct Parts {
     pub threads: Arc<ThreadLane>,
     pub loops: Arc<AsyncioLane>,
     pub http: Arc<HttpLane>,
+    pub native: Arc<NativeLane>,
     pub released: Arc<ReleasedValues>,
     /// Where the live state asks for stacks of this process's calls.
     pub stacks: Arc<StackReader>,
@@ -93,7 +96,9 @@ impl Parts {
         let specs = functions.iter().map(|config| config.http.clone()).collect();
         let compounds = functions.iter().map(|config| config.compound.clone()).collect();
         let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
-        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone()];
+        let kernels = functions.iter().map(|config| config.kernel.clone()).collect();
+        let native = Arc::new(NativeLane::new(runtime, kernels, native_threads(workers.workers)));
+        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone(), native.clone()];
         let process = EngineProcess::default();
         let mut nodes = None;
         if core.iter().any(|function| function.lane == LaneKind::Process.index()) {
@@ -118,6 +123,7 @@ impl Parts {
             threads,
             loops,
             http,
+            native,
             stacks: Arc::default(),
             stores: distinct(functions.iter().filter_map(|config| config.store.clone())),
             journal: None,
@@ -150,10 +156,23 @@ impl Parts {
 
     /// What the monitor shows.
     pub fn shown(&self) -> Shown<'_> {
-        let Self { scheduler, supervisor, stacks, process, threads, loops, http, stores, .. } = self;
+        let Self { scheduler, supervisor, stacks, process, threads, loops, http, native, stores, .. } = self;
         let remote = self.remote.as_ref();
         let (journal, recorder) = (self.journal.as_ref().map(EngineJournal::journal), self.recorder.as_ref());
-        Shown { scheduler, supervisor, stacks, process, threads, loops, http, stores, journal, recorder, remote }
+        Shown {
+            scheduler,
+            supervisor,
+            stacks,
+            process,
+            threads,
+            loops,
+            http,
+            native,
+            stores,
+            journal,
+            recorder,
+            remote,
+        }
     }
 
     /// What a report of the watchdog looks at.
@@ -166,6 +185,7 @@ impl Parts {
             threads: Arc::downgrade(&self.threads),
             loops: Arc::downgrade(&self.loops),
             http: Arc::downgrade(&self.http),
+            native: Arc::downgrade(&self.native),
         }
     }
 
@@ -176,6 +196,7 @@ impl Parts {
             threads: Arc::downgrade(&self.threads),
             loops: Arc::downgrade(&self.loops),
             http: Arc::downgrade(&self.http),
+            native: Arc::downgrade(&self.native),
         };
         trace::start(&recorder, &self.scheduler, lanes, self.supervisor.clone())?;
         Ok(recorder)
@@ -208,6 +229,11 @@ impl Parts {
             });
         }
     }
+}
+
+/// As many kernels run at a time as workers, but not more than there are cores.
+fn native_threads(workers: usize) -> usize {
+    workers.min(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 /// Each store once.

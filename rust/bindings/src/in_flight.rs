@@ -11,6 +11,7 @@ use guerdon_core::in_flight::InFlightCall;
 use guerdon_http::{EndpointSnapshot, HttpLane};
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_native::NativeLane;
 use guerdon_process::{ProcessLane, WorkerSnapshot};
 use guerdon_remote::{RemoteCall, RemoteLane};
 use pyo3::prelude::*;
@@ -74,6 +75,12 @@ pub struct PyLoopSnapshot {
 pub struct PyRequestSnapshot {
     call: PyCallSnapshot,
     server: String,
+}
+
+/// A call of a kernel.
+#[pyclass(frozen, get_all, module = "guerdon._native", name = "KernelSnapshot")]
+pub struct PyKernelSnapshot {
+    call: PyCallSnapshot,
 }
 
 /// An endpoint of a function of the http lane.
@@ -186,4 +193,9 @@ pub fn requests(lane: &HttpLane) -> Vec<PyRequestSnapshot> {
     let seen = lane.in_flight().into_iter();
     seen.flat_map(|(call, server)| by_batch(call).map(move |call| PyRequestSnapshot { call, server: server.clone() }))
         .collect()
+}
+
+pub fn kernels(lane: &NativeLane, clock: Clock) -> Vec<PyKernelSnapshot> {
+    let seen = lane.inspect(clock.now_ns()).into_iter();
+    seen.flat_map(|call| by_batch(call).map(|call| PyKernelSnapshot { call })).collect()
 }

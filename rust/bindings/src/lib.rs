@@ -15,6 +15,8 @@ mod host;
 mod http;
 mod in_flight;
 mod journal;
+mod kernel;
+mod lane_kind;
 mod lanes;
 mod limit;
 mod local_lanes;
@@ -58,11 +60,13 @@ mod _native {
     use crate::http::HttpConfig;
     #[pymodule_export]
     use crate::in_flight::{
-        PyCallSnapshot, PyEndpointSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot, PyThreadSnapshot,
-        PyWorkerSnapshot,
+        PyCallSnapshot, PyEndpointSnapshot, PyKernelSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot,
+        PyThreadSnapshot, PyWorkerSnapshot,
     };
     #[pymodule_export]
     use crate::journal::{PyJournalConfig, recover_journal};
+    #[pymodule_export]
+    use crate::kernel::PyKernel;
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]

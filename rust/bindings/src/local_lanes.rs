@@ -12,7 +12,7 @@ use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::thread_lane::ThreadLane;
 
-use crate::config::LaneKind;
+use crate::lane_kind::LaneKind;
 
 /// See the module.
 pub struct LocalLanes {

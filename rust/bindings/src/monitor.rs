@@ -23,6 +23,7 @@ use guerdon_monitor::{
     Cache, Call, Endpoint, FAMILIES, Function, Identity, Listen, Node, Sample, Server, Snapshot, Source, State,
     Tallies, Worker, metrics, samples,
 };
+use guerdon_native::NativeLane;
 use guerdon_process::WorkerSnapshot;
 use guerdon_remote::{NodeSnapshot, RemoteLane};
 use guerdon_trace::Recorder;
@@ -30,8 +31,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
-use crate::config::{FunctionConfig, LaneKind};
+use crate::config::FunctionConfig;
 use crate::gil;
+use crate::lane_kind::LaneKind;
 use crate::process::{EngineProcess, WeakProcess};
 use crate::stacks::StackReader;
 
@@ -90,6 +92,7 @@ pub struct Shown<'a> {
     pub threads: &'a Arc<ThreadLane>,
     pub loops: &'a Arc<AsyncioLane>,
     pub http: &'a Arc<HttpLane>,
+    pub native: &'a Arc<NativeLane>,
     pub stores: &'a [Arc<OutcomeStore>],
     pub journal: Option<&'a Arc<Journal>>,
     pub recorder: Option<&'a Arc<Recorder>>,
@@ -147,6 +150,7 @@ struct EngineView {
     threads: Weak<ThreadLane>,
     loops: Weak<AsyncioLane>,
     http: Weak<HttpLane>,
+    native: Weak<NativeLane>,
     stores: Vec<Weak<OutcomeStore>>,
     journal: Option<Weak<Journal>>,
     recorder: Option<Weak<Recorder>>,
@@ -229,7 +233,7 @@ impl EngineView {
         let process = self.process.upgrade();
         let (scheduler, supervisor) = (self.scheduler.upgrade()?, self.supervisor.upgrade()?);
         let threads = self.threads.upgrade()?;
-        let (loops, http) = (self.loops.upgrade()?, self.http.upgrade()?);
+        let (loops, http, native) = (self.loops.upgrade()?, self.http.upgrade()?, self.native.upgrade()?);
         let journal = self.journal.as_ref().and_then(Weak::upgrade);
         let recorder = self.recorder.as_ref().and_then(Weak::upgrade);
         let remote = self.remote.as_ref().and_then(Weak::upgrade);
@@ -242,6 +246,7 @@ impl EngineView {
             threads: &threads,
             loops: &loops,
             http: &http,
+            native: &native,
             stores: &stores,
             journal: journal.as_ref(),
             recorder: recorder.as_ref(),
@@ -269,6 +274,9 @@ impl Source for EngineView {
             }
             for (call, server) in shown.http.in_flight() {
                 calls.push(self.call(&call, server, Err("it waits for an answer".to_owned())));
+            }
+            for call in shown.native.inspect(now_ns) {
+                calls.push(self.call(&call, "native thread".to_owned(), Err("it is no Python".to_owned())));
             }
             let pids = shown.process.get().map(|lane| lane.worker_pids()).unwrap_or_default();
             let mut workers: BTreeMap<i32, Worker> = pids.into_iter().map(|pid| (pid, idle_worker(pid))).collect();
@@ -342,6 +350,7 @@ impl Monitor {
             threads: Arc::downgrade(shown.threads),
             loops: Arc::downgrade(shown.loops),
             http: Arc::downgrade(shown.http),
+            native: Arc::downgrade(shown.native),
             stores: shown.stores.iter().map(Arc::downgrade).collect(),
             journal: shown.journal.map(Arc::downgrade),
             recorder: shown.recorder.map(Arc::downgrade),

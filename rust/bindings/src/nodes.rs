@@ -18,8 +18,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tokio::runtime::Handle;
 
-use crate::config::{FunctionConfig, LaneKind};
+use crate::config::FunctionConfig;
 use crate::gil;
+use crate::lane_kind::LaneKind;
 use crate::local_lanes::LocalLanes;
 use crate::process::EngineProcess;
 

@@ -16,6 +16,7 @@ use guerdon_http::HttpLane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_native::NativeLane;
 use guerdon_trace::{OpenCall, Recorder, RecorderSources, Recording, Selection, Summary, TraceConfig};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -32,6 +33,7 @@ pub struct TracedLanes {
     pub threads: Weak<ThreadLane>,
     pub loops: Weak<AsyncioLane>,
     pub http: Weak<HttpLane>,
+    pub native: Weak<NativeLane>,
 }
 
 impl TracedLanes {
@@ -56,6 +58,9 @@ impl TracedLanes {
             calls.extend(
                 http.in_flight().into_iter().map(|(call, server)| open(Executor::Endpoint(server.into()), call)),
             );
+        }
+        if let Some(native) = self.native.upgrade() {
+            calls.extend(native.inspect(now_ns).into_iter().map(|call| open(Executor::Elsewhere, call)));
         }
         calls
     }

@@ -19,6 +19,7 @@ use guerdon_http::HttpLane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_native::NativeLane;
 use tokio::runtime::Handle;
 
 use crate::process::WeakProcess;
@@ -45,6 +46,7 @@ pub struct Watched {
     pub threads: Weak<ThreadLane>,
     pub loops: Weak<AsyncioLane>,
     pub http: Weak<HttpLane>,
+    pub native: Weak<NativeLane>,
 }
 
 /// Watches the scheduler from now on.
@@ -101,6 +103,11 @@ impl Watched {
         if let Some(lane) = self.http.upgrade() {
             for (call, server) in lane.in_flight() {
                 self.line(&mut text, &call, &server);
+            }
+        }
+        if let Some(lane) = self.native.upgrade() {
+            for call in lane.inspect(now_ns) {
+                self.line(&mut text, &call, "a native thread");
             }
         }
         if let Some(lane) = self.process.upgrade().get() {

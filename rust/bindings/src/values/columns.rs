@@ -7,8 +7,8 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::config::LaneKind;
 use crate::gil;
+use crate::lane_kind::LaneKind;
 
 /// A column with the same value for every sample.
 #[pyclass(frozen, module = "guerdon._native", name = "Constant")]

@@ -19,7 +19,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::config::LaneKind;
+use crate::lane_kind::LaneKind;
 use crate::values::columns::{ArgumentColumns, Column, PyFunctionColumns, sources};
 use crate::values::journal_columns::JournalColumns;
 use crate::values::python_values::PythonValues;
@@ -131,7 +131,7 @@ impl OpenBatchValues {
     ) -> PyResult<Schema> {
         // Of columns that functions of this process get: what leaves it is kept as bytes.
         let stays = |column: &usize| {
-            let users = uses.iter().zip(&self.functions).filter(|(_, (lane, _))| !lane.leaves_process());
+            let users = uses.iter().zip(&self.functions).filter(|(_, (lane, _))| !lane.takes_bytes());
             users
                 .map(|(one, _)| one)
                 .any(|one| one.call.columns.contains(column) || one.finish.columns.contains(column))
@@ -159,7 +159,7 @@ impl OpenBatchValues {
         };
         let kind = |arguments: &ArgumentColumns, lane: LaneKind, one_by_one: bool| {
             let values = match lane {
-                LaneKind::Process | LaneKind::Http => SampleValues::Wire(Mutex::default()),
+                LaneKind::Process | LaneKind::Http | LaneKind::Native => SampleValues::Wire(Mutex::default()),
                 LaneKind::Thread | LaneKind::Asyncio => rows(arguments, one_by_one)?,
             };
             let names = arguments.names.as_deref().map(Arc::from);

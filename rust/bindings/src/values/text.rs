@@ -94,6 +94,11 @@ impl Texts {
         Ok(Some(Self { notes: notes.into(), _list: list.clone().unbind() }))
     }
 
+    /// How many texts there are.
+    pub const fn len(&self) -> usize {
+        self.notes.len()
+    }
+
     /// Bytes of one text.
     pub fn bytes(&self, sample: usize) -> usize {
         self.notes[sample].bytes

@@ -16,7 +16,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::config::LaneKind;
+use crate::lane_kind::LaneKind;
 use crate::values::columns::{ArgumentColumns, PyFunctionColumns, sources};
 use crate::values::journal_columns::JournalColumns;
 use crate::values::python_values::PythonValues;
@@ -65,12 +65,14 @@ impl WholeBatchPayload {
         journal: &[Option<usize>],
     ) -> PyResult<Self> {
         let sources = sources(columns, uses, lanes, samples)?;
-        let wired = uses.iter().zip(lanes).filter(|(_, lane)| lane.leaves_process());
+        let wired = uses.iter().zip(lanes).filter(|(_, lane)| lane.takes_bytes());
         let calls = wired.flat_map(|(one, _)| [one.call.columns.as_slice(), one.finish.columns.as_slice()]);
         let mut wire = WireCapture::new(py, &sources, samples, dumps, calls);
         let mut capture = |arguments: &ArgumentColumns, lane: &LaneKind| {
             let values = match lane {
-                LaneKind::Process | LaneKind::Http => CapturedValues::Wire(wire.columns(&arguments.columns)?),
+                LaneKind::Process | LaneKind::Http | LaneKind::Native => {
+                    CapturedValues::Wire(wire.columns(&arguments.columns)?)
+                }
                 LaneKind::Thread | LaneKind::Asyncio => CapturedValues::Python(PythonValues::new(
                     py,
                     &sources,

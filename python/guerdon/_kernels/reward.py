@@ -1,0 +1,187 @@
+"""A native reward function as an item of a dispatcher's list, and as a plain function.
+
+- Wrong options are refused when it is made.
+- A dispatcher and a plain call give the same values.
+- It pickles as the arguments that it was made from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from guerdon._columns import COMPLETION_IDS, Data, Single, collect
+from guerdon._kernels.columns import PLAIN, KernelColumn, texts_of
+from guerdon._kernels.plan import KernelPlan
+from guerdon._registration import options as checked
+from guerdon._registration.conditions import RunIf, checked_run_if
+from guerdon._registration.options import Options
+from guerdon._registration.policy import checked_policy
+from guerdon._registration.signature import Wants
+from guerdon._registration.spec import FunctionSpec
+from guerdon.errors import DataError, RegistrationError
+
+if TYPE_CHECKING:
+    from guerdon._native import Kernel
+
+__all__ = ["KernelOptions", "NativeReward", "build", "kernel_spec"]
+
+COMPLETION = KernelColumn("completion", "text")
+IDS = KernelColumn("completion_ids", "ids")
+TOKENS = KernelColumn("completion_ids", "count")
+
+
+class KernelOptions(TypedDict, total=False):
+    """Options of `guerdon.reward` that every native reward function takes.
+
+    Attributes:
+        name: In metrics, files and messages; unique in a dispatcher. Default: the function's own.
+        timeout: Seconds that one sample may take. Default 30.
+        total_timeout: Seconds for the call, queueing included. Default: none.
+        on_failure: What a failed cell becomes: ``"nan"``, ``"abstain"``, a number or ``"raise"``.
+        max_failure_rate: Share of failed samples above which a batch raises.
+        run_if: Score only samples on which these conditions on other functions hold.
+        otherwise: What the others get.
+    """
+
+    name: str
+    timeout: float | None
+    total_timeout: float | None
+    on_failure: str | float
+    max_failure_rate: float | None
+    run_if: RunIf | None
+    otherwise: float | None
+
+
+class NativeReward:
+    """A reward function that the engine runs itself, without Python: made by `guerdon.rewards`.
+
+    It is callable as TRL calls reward functions, ``(prompts, completions, **columns)``, and then
+    gives a list with a number, or None, for each completion.
+
+    Attributes:
+        spec: What the dispatcher needs to know about it.
+    """
+
+    __guerdon_decorated__ = True
+
+    def __init__(
+        self, made: tuple[Callable[..., NativeReward], dict[str, Any]], plan: KernelPlan, options: Options
+    ) -> None:
+        self._made = made
+        name = str(options.name)
+        self._kernel: Kernel = plan.kernel(name)
+        self._plan = plan
+        self.spec = FunctionSpec(
+            name=name,
+            item=self,
+            target=self,
+            lane="native",
+            shape="sample",
+            policy=checked_policy(name, options, "sample"),
+            wants=Wants(required=tuple(dict.fromkeys(field.column for field in plan.fields))),
+            decorated=True,
+            kernel=plan,
+            run_if=checked_run_if(name, options.run_if, options.otherwise),
+        )
+        self.__name__ = name
+
+    @property
+    def name(self) -> str:
+        """Its name in metrics, files and messages."""
+        return self.spec.name
+
+    def __call__(
+        self,
+        prompts: object = None,
+        completions: object = None,
+        completion_ids: object = None,
+        **columns: object,
+    ) -> list[float | None]:
+        """The scores of a batch, on this thread and without the interpreter's lock.
+
+        Raises:
+            DataError: A column is missing, or a sample can't be scored.
+        """
+        data = collect(prompts, completions, completion_ids, columns, singles=True)
+        given = [self._texts(field, data) for field in self._plan.fields]
+        try:
+            return self._kernel.scores(given)
+        except ValueError as error:
+            if len(error.args) != 2:
+                raise
+            why, sample = error.args
+            raise DataError(f"reward function {self.name!r}: sample {sample}: {why}.") from None
+
+    def _texts(self, field: KernelColumn, data: Data) -> tuple[str, list[object]]:
+        values: list[object] | Single
+        if field.form == "text":
+            values = data.texts
+        elif field.column == IDS.column:
+            if COMPLETION_IDS not in data.own:
+                raise DataError(f"reward function {self.name!r} scores token ids: give completion_ids= too.")
+            values = data.own[COMPLETION_IDS]
+        elif field.column not in data.dataset:
+            raise DataError(
+                f"reward function {self.name!r} asks for the column {field.column!r}, which this batch doesn't have. "
+                f"Its columns: {', '.join(data.dataset) or 'none'}."
+            )
+        else:
+            values = data.dataset[field.column]
+        made = texts_of(values, field, data.samples, self.name)
+        if made is not None:
+            return made
+        return PLAIN, [values.value] * data.samples if isinstance(values, Single) else list(values)
+
+    def __reduce__(self) -> tuple[Callable[..., NativeReward], tuple[Any, ...]]:
+        made_by, given = self._made
+        return _remade, (made_by, given)
+
+    def __repr__(self) -> str:
+        return f"<reward function {self.name!r}: native lane, timeout {self.spec.policy.timeout:g} s>"
+
+
+def build(
+    made_by: Callable[..., NativeReward],
+    given: Mapping[str, Any],
+    fields: tuple[KernelColumn, ...],
+    options: Mapping[str, Any],
+    **kernel: Any,
+) -> NativeReward:
+    """The reward function that `made_by` makes of what it was given.
+
+    Args:
+        given: Its arguments, by name, those of `options` among them.
+        options: `KernelOptions`.
+        kernel: The kernel's own options.
+
+    Raises:
+        RegistrationError: An option is wrong.
+    """
+    usual = made_by.__name__
+    unknown = sorted(set(options) - set(KernelOptions.__annotations__))
+    if unknown:
+        known = ", ".join(KernelOptions.__annotations__)
+        raise RegistrationError(f"{usual}() has no option {unknown[0]!r}. Beside its own it takes {known}.")
+    name = checked.label(usual, "name", options.get("name")) or usual
+    for field in fields:
+        column: object = field.column
+        if not isinstance(column, str) or not column:
+            raise RegistrationError(f"reward function {name!r}: column={column!r}: expected the name of a column.")
+    try:
+        own = {option: repr(value) if isinstance(value, float) else value for option, value in kernel.items()}
+        spec = json.dumps({"kernel": usual, **own}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"reward function {name!r}: an option is no plain value: {error}.") from None
+    return NativeReward((made_by, {**given, **options}), KernelPlan(spec, fields), Options(**{**options, "name": name}))
+
+
+def kernel_spec(reward: NativeReward) -> tuple[dict[str, Any], tuple[KernelColumn, ...]]:
+    """The kernel of a native reward function, and its columns: to make another of it."""
+    spec: dict[str, Any] = json.loads(reward._plan.spec)
+    return spec, reward._plan.fields
+
+
+def _remade(made_by: Callable[..., NativeReward], given: dict[str, Any]) -> NativeReward:
+    return made_by(**given)

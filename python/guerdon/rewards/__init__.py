@@ -1,0 +1,41 @@
+"""Reward functions that the engine runs itself: kernels in Rust, without Python's lock, parallel
+over cores.
+
+Each name is a factory: it makes a reward function for a dispatcher's list, which is also callable
+as TRL calls reward functions, ``(prompts, completions, **columns)``.
+
+>>> from guerdon import Dispatcher, rewards
+>>> with Dispatcher([rewards.squad_f1(column="answer"), rewards.think_format()]) as dispatcher:
+...     dispatcher.score(completions=["the Eiffel Tower"], answer=["Eiffel tower"]).rewards
+array([[[1., 0.]]], dtype=float32)
+
+[The guide](../rewards.md) has a table of originals, values and speed.
+"""
+
+from __future__ import annotations
+
+from guerdon._kernels.reward import KernelOptions, NativeReward
+from guerdon.rewards.answers import exact_match, multiple_choice, normalized_match, squad_em, squad_f1
+from guerdon.rewards.formats import tag_count, think_format
+from guerdon.rewards.instructions import ifeval
+from guerdon.rewards.lengths import cosine_length, repetition_penalty, soft_overlong
+from guerdon.rewards.overlap import bleu, edit_distance, rouge_l
+
+__all__ = [
+    "KernelOptions",
+    "NativeReward",
+    "bleu",
+    "cosine_length",
+    "edit_distance",
+    "exact_match",
+    "ifeval",
+    "multiple_choice",
+    "normalized_match",
+    "repetition_penalty",
+    "rouge_l",
+    "soft_overlong",
+    "squad_em",
+    "squad_f1",
+    "tag_count",
+    "think_format",
+]

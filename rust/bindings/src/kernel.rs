@@ -1,0 +1,56 @@
+//! `Kernel`: a native reward function, for the native lane and for plain calls.
+
+use std::sync::Arc;
+
+use guerdon_kernels::{Fault, Input, Kernel};
+use guerdon_native::{InputKind, read_input};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::gil;
+use crate::values::text::Texts;
+
+/// Made of a JSON object: its name as `kernel`, and all its options.
+#[pyclass(frozen, module = "guerdon._native", name = "Kernel")]
+pub struct PyKernel {
+    pub kernel: Arc<dyn Kernel>,
+}
+
+#[pymethods]
+impl PyKernel {
+    #[new]
+    fn new(spec: &str) -> PyResult<Self> {
+        let kernel = guerdon_kernels::kernel(spec).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self { kernel: kernel.into() })
+    }
+
+    /// The score of each sample, None where it abstains. A column is its kind, "text" or "json",
+    /// and one text a sample. `ValueError(message, sample)`: that sample can't be scored.
+    fn scores(&self, py: Python<'_>, columns: Vec<(String, Bound<'_, PyList>)>) -> PyResult<Vec<Option<f64>>> {
+        let forms = self.kernel.inputs();
+        let samples = columns.first().map_or(0, |(_, list)| list.len());
+        if columns.len() != forms.len() || columns.iter().any(|(_, list)| list.len() != samples) {
+            return Err(PyValueError::new_err(format!("expected {} columns of one length", forms.len())));
+        }
+        let texts = columns.iter().map(|(kind, list)| {
+            // A copy, which nobody changes while it is read.
+            let texts = Texts::of(&list.get_slice(0, samples))?;
+            let texts = texts.filter(|texts| texts.len() == samples);
+            Ok((InputKind::of(kind), texts.ok_or_else(|| PyValueError::new_err("a column is not made of texts"))?))
+        });
+        let texts = texts.collect::<PyResult<Vec<_>>>()?;
+        let score = |sample: usize| {
+            let inputs =
+                texts.iter().zip(&forms).map(|((kind, texts), form)| read_input(texts.raw(sample), *kind, *form));
+            let inputs: Vec<Input<'_>> = inputs.collect::<Result<_, Fault>>()?;
+            self.kernel.score(&inputs, &|| false)
+        };
+        let scores = gil::detached(py, || {
+            (0..samples)
+                .map(|sample| score(sample).map_err(|fault| (fault.to_string(), sample)))
+                .collect::<Result<_, _>>()
+        });
+        scores.map_err(|(why, sample): (String, usize)| PyValueError::new_err((why, sample)))
+    }
+}

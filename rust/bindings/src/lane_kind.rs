@@ -1,0 +1,35 @@
+//! Which lane runs a function, and what that says of the values of its calls.
+
+/// Which lane runs a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneKind {
+    Thread,
+    Asyncio,
+    Http,
+    Native,
+    /// Last: an engine without such functions has no process lane.
+    Process,
+}
+
+impl LaneKind {
+    /// The index of the lane in the engine.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// As Python calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Thread => "thread",
+            Self::Asyncio => "asyncio",
+            Self::Http => "http",
+            Self::Native => "native",
+            Self::Process => "process",
+        }
+    }
+
+    /// Whether the values of its calls are taken as bytes, for no Python of this process.
+    pub const fn takes_bytes(self) -> bool {
+        matches!(self, Self::Http | Self::Native | Self::Process)
+    }
+}

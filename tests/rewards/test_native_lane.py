@@ -1,0 +1,148 @@
+"""Native rewards in a dispatcher: the values of a plain call, and what every lane promises."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Status, reward, rewards
+from guerdon.errors import DataError
+from tests.rewards.texts import PIECES
+
+TEXTS = [" ".join(PIECES[first : first + 9]) for first in range(40)]
+ANSWERS: list[object] = [PIECES[first + 1] if first % 3 else PIECES[first : first + 3] for first in range(40)]
+
+
+def test_values_are_those_of_a_plain_call() -> None:
+    functions = [
+        rewards.squad_f1(),
+        rewards.rouge_l(),
+        rewards.edit_distance(),
+        rewards.repetition_penalty(2, of="words"),
+        rewards.think_format(),
+        rewards.cosine_length(rewards.squad_f1(), max_len=40),
+    ]
+    with Dispatcher(functions) as dispatcher:
+        result = dispatcher.score(completions=TEXTS, answer=ANSWERS, num_generations=8)
+    expected = [function(completions=TEXTS, answer=ANSWERS) for function in functions]
+    assert result.rewards.reshape(40, 6).T.tolist() == np.float32(expected).tolist()
+    assert not result.failures()
+
+
+def test_token_ids_reach_kernels() -> None:
+    ids = [[1, 2, 3, 1, 2, 3], [70_000] * 9, []]
+    with Dispatcher([rewards.repetition_penalty(), rewards.soft_overlong(8, 4)]) as dispatcher:
+        result = dispatcher.score(completions=[""] * 3, completion_ids=ids)
+    assert result.rewards.reshape(3, 2).tolist() == [[-0.25, -0.5], [np.float32(-6 / 7), -1.0], [0.0, 0.0]]
+
+
+def test_none_abstains_and_what_is_no_sample_fails() -> None:
+    with Dispatcher([rewards.exact_match(), rewards.ifeval()], max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(
+            completions=["4"] * 4,
+            answer=["4", None, ["4"], []],
+            instruction_id_list=[["punctuation:no_comma"], None, ["none:such"], ["language:response_language"]],
+            kwargs=[[{}], None, [{}], [{"language": "en"}]],
+        )
+    ok, abstained, error = Status.OK, Status.ABSTAINED, Status.ERROR
+    expected = [[ok, ok], [abstained, abstained], [ok, error], [error, abstained]]
+    assert result.status.reshape(4, 2).tolist() == expected
+    reasons = sorted((failure.sample, failure.reason) for failure in result.failures())
+    assert reasons[0][0] == 2
+    assert 'no instruction "none:such"' in reasons[0][1]
+    assert reasons[1] == (3, "the list of references is empty")
+
+
+def test_samples_may_come_one_after_another() -> None:
+    exact = rewards.exact_match()
+    with Dispatcher([exact]) as dispatcher:
+        stream = dispatcher.stream(num_generations=2)
+        stream.add(completions=["4", "5"], answer=["4", "4"])
+        stream.add(completions=["4", "5"], answer=[["4"], None])
+        stream.finish()
+        rewarded = stream.result(timeout=60).rewards
+    assert np.array_equal(rewarded.ravel(), [1.0, 0.0, 1.0, np.nan], equal_nan=True)
+
+
+def test_gates_open_for_native_rewards() -> None:
+    right = rewards.exact_match(name="right")
+    partial = rewards.squad_f1(run_if={"right": "< 1"}, otherwise=1.0)
+    with Dispatcher([right, partial]) as dispatcher:
+        result = dispatcher.score(completions=["a b", "b c"], answer=["a b", "b d"])
+    assert result.rewards.reshape(2, 2).tolist() == [[1.0, 1.0], [0.0, 0.5]]
+    assert {name: list(samples) for name, samples in result.skipped.items()} == {"squad_f1": [0]}
+
+
+def test_a_column_that_is_missing_is_refused() -> None:
+    with Dispatcher([rewards.exact_match("gold")]) as dispatcher, pytest.raises(DataError, match="'gold'"):
+        dispatcher.score(completions=["4"], answer=["4"])
+
+
+def _slow() -> tuple[str, str]:
+    """Two texts whose edit distance takes minutes."""
+    return "ab" * 2_000_000, "ba" * 2_000_000 + "c"
+
+
+@pytest.mark.fault(
+    "a native reward that takes minutes", sees="`timeout` at its timeout; its thread goes on to other work"
+)
+def test_a_call_ends_at_its_timeout() -> None:
+    text, answer = _slow()
+    slow = rewards.edit_distance(timeout=0.3)
+    with Dispatcher([slow, rewards.exact_match()], workers=1, max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(completions=[text, "4"], answer=[answer, "4"])
+        assert result.status.reshape(2, 2).tolist() == [[Status.TIMEOUT, Status.OK], [Status.OK, Status.OK]]
+        assert "no answer within the timeout of 0.3 s" in result.failures()[0].reason
+        again = dispatcher.score(completions=["4"] * 50, answer=["4"] * 50)
+    assert again.rewards.tolist() == [[[1.0, 1.0]]] * 50
+
+
+def test_a_dump_shows_it_and_closing_ends_it() -> None:
+    text, answer = _slow()
+    dispatcher = Dispatcher([rewards.edit_distance(timeout=600)], workers=1)
+    pending = dispatcher.submit(completions=[text, text], answer=[answer, answer])
+    deadline = time.monotonic() + 60
+    while not (calls := list(dispatcher.dump())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    [call] = calls
+    assert (call.function, call.lane, call.worker) == ("edit_distance", "native", "native thread")
+    assert list(call.samples) == [0]
+    assert call.no_stack == "it is no Python"
+    dispatcher.close()
+    assert pending.result(timeout=60).status.ravel().tolist() == [Status.CANCELLED] * 2
+
+
+def test_cancelling_frees_the_thread() -> None:
+    text, answer = _slow()
+    with Dispatcher([rewards.edit_distance(timeout=600)], workers=1) as dispatcher:
+        pending = dispatcher.submit(completions=[text], answer=[answer])
+        while not len(dispatcher.dump()):
+            time.sleep(0.01)
+        pending.cancel()
+        assert dispatcher.score(completions=["4"], answer=["4"]).rewards.item() == 1.0
+
+
+def test_other_threads_run_meanwhile() -> None:
+    """The interpreter's lock is free while kernels run."""
+    ran = threading.Event()
+    text = "ab" * 60_000
+    thread = threading.Thread(target=ran.set)
+    with Dispatcher([rewards.edit_distance()]) as dispatcher:
+        pending = dispatcher.submit(completions=[text] * 4, answer=[text[1:]] * 4)
+        thread.start()
+        assert ran.wait(30)
+        assert pending.result(timeout=300).rewards.shape == (4, 1, 1)
+
+
+def test_a_trainers_columns_are_native_ones() -> None:
+    dispatcher = Dispatcher(
+        [rewards.exact_match(), reward(lambda text: float(len(text)), name="length", lane="thread")]
+    )
+    first, second = dispatcher.reward_funcs
+    given = {"prompts": ["q"] * 2, "completions": ["4", "55"], "answer": ["4", "5"]}
+    with dispatcher:
+        assert first(**given) == [1.0, 0.0]
+        assert second(**given) == [1.0, 2.0]

@@ -1,0 +1,139 @@
+"""Native rewards give what their originals give, on random texts; where a package is not there its
+results are recorded, see test_recorded.py."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guerdon import rewards
+from tests.rewards import originals
+from tests.rewards.texts import PIECES, pairs, texts
+
+usual = settings(max_examples=200, deadline=None)
+
+
+def one(reward: rewards.NativeReward, text: str, **columns: object) -> float | None:
+    """The score of one sample."""
+    [score] = reward(completions=[text], **{name: [value] for name, value in columns.items()})
+    return score
+
+
+@usual
+@given(pairs(), st.sampled_from(["fmeasure", "precision", "recall"]))
+def test_rouge_l_is_that_of_rouge_score(pair: tuple[str, list[str]], measure: str) -> None:
+    text, references = pair
+    found = one(rewards.rouge_l(measure=measure), text, answer=references)  # type: ignore[arg-type]
+    assert found == originals.rouge_l(text, references, measure)
+
+
+@usual
+@given(pairs(), st.sampled_from(["exp", "floor", "add-k", "none"]), st.booleans())
+def test_bleu_is_that_of_sacrebleu(pair: tuple[str, list[str]], smooth: str, lowercase: bool) -> None:
+    text, references = pair
+    found = one(rewards.bleu(smooth=smooth, lowercase=lowercase), text, answer=references)  # type: ignore[arg-type]
+    expected = originals.bleu(text, references, smooth_method=smooth, lowercase=lowercase)
+    assert found == pytest.approx(expected, rel=1e-12, abs=0)
+
+
+@usual
+@given(pairs())
+def test_edit_distance_is_that_of_rapidfuzz(pair: tuple[str, list[str]]) -> None:
+    text, references = pair
+    assert one(rewards.edit_distance(), text, answer=references) == originals.edit_distance(text, references)
+
+
+@usual
+@given(pairs())
+def test_squad_em_is_that_of_verl(pair: tuple[str, list[str]]) -> None:
+    text, references = pair
+    assert one(rewards.squad_em(), text, answer=references) == originals.em_check(text, references)
+
+
+def test_words_are_those_of_python() -> None:
+    """Every character that Python knows: an article beside it is one only if that is no word."""
+    known = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) not in ("Cn", "Cs")]
+    pattern = re.compile(r"\b(a|an|the)\b")
+    # what str.lower and string.punctuation do beside is tested by the texts above
+    plain = [one for one in known if one not in string.punctuation and one == one.lower()]
+    answers = [" ".join(pattern.sub(" ", f"x a{one} x").split()) for one in plain]
+    scores = rewards.squad_em()(completions=[f"x a{one} x" for one in plain], answer=answers)
+    assert [one for one, score in zip(plain, scores, strict=True) if score != 1.0] == []
+
+
+@usual
+@given(texts, st.booleans(), st.booleans(), st.booleans())
+def test_a_normalized_text_matches_itself(text: str, case: bool, punctuation: bool, numbers: bool) -> None:
+    normal = text.lower() if case else text
+    left_out = (string.punctuation if punctuation else "") + (string.digits if numbers else "")
+    normal = normal.translate(str.maketrans("", "", left_out))
+    flags = {"ignore_case": case, "ignore_punctuation": punctuation, "ignore_numbers": numbers}
+    reward = rewards.normalized_match(ignore_space=False, **flags)
+    # what is normal already stays as it is
+    again = (normal.lower() if case else normal).translate(str.maketrans("", "", left_out))
+    assert one(reward, text, answer=normal) == float(again == normal)
+    assert one(rewards.normalized_match(**flags), text, answer=" ".join(normal.split())) == float(again == normal)
+
+
+_ids = st.lists(st.integers(0, 6) | st.integers(0, 2**32 - 1), max_size=60)
+
+
+@usual
+@given(st.lists(_ids, min_size=1, max_size=5), st.integers(1, 4), st.floats(-3, 0))
+def test_repetition_penalty_is_that_of_trl(ids: list[list[int]], size: int, penalty: float) -> None:
+    expected = originals.trl_reward("get_repetition_penalty_reward", size, penalty)(ids)
+    found = rewards.repetition_penalty(size, penalty)(completions=[""] * len(ids), completion_ids=ids)
+    assert found == expected
+
+
+@usual
+@given(st.lists(_ids, min_size=1, max_size=5), st.integers(0, 40), st.integers(0, 40))
+def test_soft_overlong_is_that_of_trl(ids: list[list[int]], most: int, cache: int) -> None:
+    expected = originals.trl_reward("get_soft_overlong_punishment", most, cache)(completion_ids=ids)
+    assert rewards.soft_overlong(most, cache)(completions=[""] * len(ids), completion_ids=ids) == expected
+
+
+@usual
+@given(st.lists(st.sampled_from(["<think>", "</think>", "\n", "x", "<think", " "]), max_size=9).map("".join))
+def test_think_format_is_that_of_trl(text: str) -> None:
+    expected = originals.trl_reward("think_format_reward")([[{"role": "assistant", "content": text}]])
+    assert rewards.think_format()(completions=[[{"role": "assistant", "content": text}]]) == expected
+
+
+@usual
+@given(
+    st.lists(
+        st.sampled_from(["Answer", "answer", "AnſWER", ":", " ", "\t", "$", "A", "B", "e", "d", "\n"]), max_size=12
+    )
+)
+def test_multiple_choice_is_the_pattern(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    found = re.search(r"(?i)Answer[ \t]*:[ \t]*\$?([A-D])\$?", text)
+    expected = float(found is not None and found[1] == "B")
+    assert one(rewards.multiple_choice(), text, answer="B") == expected
+
+
+def test_float32_values_are_the_same() -> None:
+    """What the engine keeps of a score."""
+    words = [" ".join(PIECES[:count]) for count in range(2, 30)]
+    answers = [" ".join(PIECES[1:count]) for count in range(2, 30)]
+    found = rewards.bleu()(completions=words, answer=answers)
+    expected = [originals.bleu(text, [answer]) for text, answer in zip(words, answers, strict=True)]
+    assert np.float32(found).tolist() == np.float32(expected).tolist()
+
+
+@usual
+@given(texts)
+def test_columns_of_json_hold_the_same_texts(text: str) -> None:
+    """A list of one reference says what the reference says."""
+    assert json.loads(json.dumps(text)) == text
+    assert one(rewards.exact_match(), text, answer=[text]) == 1.0
+    assert one(rewards.exact_match(), text, answer=text) == 1.0
