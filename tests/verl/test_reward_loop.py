@@ -65,7 +65,7 @@ def test_a_users_compute_score(made: Any, model: Path, tokenizer: Any) -> None:
         f"reward.custom_reward_function.path={REWARDS}",
         "+reward.custom_reward_function.reward_kwargs.bonus=0.25",
         "+reward.reward_kwargs.failed_reward=-1",
-        "+reward.reward_kwargs.options.timeout=1.5",
+        "+reward.reward_kwargs.options.timeout=4",
     )
     batch = made(config).compute_rm_score(make_data(tokenizer, ["a", "hang", "ccc", "3", "raise", "ff", "g"]))
     assert scores_of(batch) == [1.25, -1.0, 3.25, 1.25, -1.0, 2.25, 1.25]
