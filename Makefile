@@ -30,6 +30,8 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export CARGO_TARGET_DIR := $(TARGET)
 # What the shell has activated is not what the targets use.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
+# Where it is set, each of some hundred processes compiles PyTorch and TRL anew: 12 s instead of 5.
+unexport PYTHONDONTWRITEBYTECODE
 
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml)
 PYTHON_SOURCES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed -o -name '*.json' -o -path '*/assets/*')
