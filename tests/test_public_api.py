@@ -45,6 +45,7 @@ PUBLIC = {
     "ToolError",
     "Trace",
     "__version__",
+    "code_reward",
     "group_reward",
     "http_reward",
     "judge",

@@ -20,6 +20,7 @@ from guerdon._lazy_imports import names as _names
 if TYPE_CHECKING:
     from guerdon import parse, rewards
     from guerdon._cluster.ray.options import Ray
+    from guerdon._code.factory import code_reward
     from guerdon._native import __version__
     from guerdon._replay import ReplayResult, replay
     from guerdon._trace import Trace
@@ -83,6 +84,7 @@ __all__ = [
     "ToolError",
     "Trace",
     "__version__",
+    "code_reward",
     "group_reward",
     "http_reward",
     "judge",
@@ -129,6 +131,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "PendingBatch": "pending",
     "ToolError": "errors",
     "__version__": "_native",
+    "code_reward": "_code.factory",
     "group_reward": "functions",
     "judge": "judges",
     "pairwise": "panels",

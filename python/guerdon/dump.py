@@ -48,7 +48,7 @@ class InFlight:
         function: Name of the reward function.
         samples: Of the call: one, a group's or a batch's. Before ``phase`` is ``"call"``, all that
             wait for it to end.
-        lane: ``"process"``, ``"thread"``, ``"asyncio"``, ``"http"`` or
+        lane: ``"process"``, ``"code"``, ``"thread"``, ``"asyncio"``, ``"http"`` or
             ``"native"``.
         attempt: Number of this attempt, from 1.
         age_s: Seconds since it began.

@@ -178,7 +178,7 @@ def native(
     if limit is None:
         return None
     shared = limit.identity if isinstance(limit, SharedLimit) else limit.key
-    if limit.rpm is None and limit.tpm is None and shared is None and lane in ("process", "thread"):
+    if limit.rpm is None and limit.tpm is None and shared is None and lane in ("process", "code", "thread"):
         return None
     tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
     key = None

@@ -26,7 +26,7 @@ def test_json(guerdon: Command) -> None:
     assert known["python"] == platform.python_version()
     assert known["cores"]["usable"] == usable_cores()
     assert known["workers"] == default_workers()
-    assert known["lanes"].keys() == {"process", "thread", "asyncio", "http", "native"}
+    assert known["lanes"].keys() == {"process", "code", "thread", "asyncio", "http", "native"}
     assert known["packages"]["numpy"]
 
 

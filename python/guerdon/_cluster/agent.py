@@ -162,7 +162,7 @@ def _functions_here(content: EngineContent, *, in_workers: bool) -> bytes | None
     loaded = pickle.loads(content.serialized)
     lanes = [options["lane"] for options in content.functions]
     loaded["functions"] = [
-        entry if (lane == "process") == in_workers else None
+        entry if (lane in ("process", "code")) == in_workers else None
         for lane, entry in zip(lanes, loaded["functions"], strict=True)
     ]
     if not any(loaded["functions"]):

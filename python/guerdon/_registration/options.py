@@ -18,7 +18,7 @@ from guerdon.limits import Limit
 
 __all__ = ["LANES", "Isolation", "Lane", "Node", "OnFailure", "Options"]
 
-Lane = Literal["process", "thread", "asyncio", "http", "native"]
+Lane = Literal["process", "thread", "asyncio", "http", "native", "code"]
 Isolation = Literal["worker", "call"]
 Node = Literal["any"]
 OnFailure = Literal["nan", "abstain", "raise"] | float
@@ -95,6 +95,11 @@ def lane(function: str, value: object) -> Lane | None:
     if value == "native":
         raise RegistrationError(
             f"reward function {function!r}: lane='native' runs no Python functions. guerdon.rewards has those that it runs."
+        )
+    if value == "code":
+        raise RegistrationError(
+            f"reward function {function!r}: lane='code' runs the programs in completions, not functions. Make such a reward with "
+            "guerdon.code_reward(…)."
         )
     for known in LANES:
         if value == known:

@@ -89,9 +89,15 @@ class FunctionSpec:
     kernel: KernelPlan | None = None
 
     @property
+    def in_workers(self) -> bool:
+        """Whether workers call it: functions of the process lane, and code rewards, whose drivers
+        are such."""
+        return self.lane in ("process", "code")
+
+    @property
     def leaves_process(self) -> bool:
         """Whether it, and the values of its calls, may have to be sent to other processes."""
-        return self.lane == "process" or self.node is not None
+        return self.in_workers or self.node is not None
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -108,8 +114,8 @@ class FunctionSpec:
 
     @property
     def is_engine_made(self) -> bool:
-        """Whether the engine makes its calls itself, without Python."""
-        return self.lane in ("http", "native")
+        """Whether it comes with its lane, and is no function of the user's."""
+        return self.lane in ("http", "native", "code")
 
     @property
     def text_fields(self) -> tuple[Field, ...] | tuple[KernelColumn, ...] | None:

@@ -73,7 +73,7 @@ def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = (), *, for_
     Raises:
         SerializationError: As `check_serializable`.
     """
-    sent = {spec for spec in specs if spec.lane == "process" or (for_nodes and spec.leaves_process)}
+    sent = {spec for spec in specs if spec.in_workers or (for_nodes and spec.leaves_process)}
     if not sent:
         return None
     functions = [{"recipe": s.recipe(), "target": serialized_target(s)} if s in sent else None for s in specs]

@@ -26,7 +26,7 @@ class StartCheck:
         self._engine = dispatcher._engine
         # They run on the nodes, each of which has checked them, and maybe not here.
         self._checked_by_nodes = isinstance(dispatcher._options["cluster"], Ray)
-        self._specs = [spec for spec in dispatcher._specs if spec.lane == "process"]
+        self._specs = [spec for spec in dispatcher._specs if spec.in_workers]
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._lock = threading.Lock()

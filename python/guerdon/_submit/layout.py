@@ -162,7 +162,7 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
                     f"{name!r} too: ambiguous. Rename the column, or the parameter if another column is meant."
                 )
         # a function that names them is on another lane
-        elif key != ENVIRONMENTS or spec.lane != "process":
+        elif key != ENVIRONMENTS or not spec.in_workers:
             there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
             if there:
                 available[name] = (kind, key)

@@ -29,7 +29,7 @@ _SIZES: Final = ((36_000, 256), (36_000, 60), (18_000, 60), (8_000, 40), (2_000,
 _MOST_ROWS: Final = 2_000
 _MOST_MOMENTS: Final = 2_000
 _SHARED: Final = ("batches", "workers", "threads", "event loops", "endpoints")
-_LANES: Final = ("thread", "process", "asyncio", "http", "native")
+_LANES: Final = ("thread", "process", "code", "asyncio", "http", "native")
 _HARMLESS: Final = ("worker ready", "worker restarted", "gave calls back", "circuit breaker closed")
 _FUNCTION: Final = re.compile(r"(.*) \((\w+)\)", re.DOTALL)
 

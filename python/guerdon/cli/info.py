@@ -83,6 +83,7 @@ def facts() -> dict[str, Any]:
         "workers": default_workers(),
         "lanes": {
             "process": {"available": sys.platform == "linux", "concurrency": default_workers()},
+            "code": {"available": sys.platform == "linux", "concurrency": default_workers()},
             "thread": {"available": True, "concurrency": 8},
             "asyncio": {"available": True, "concurrency": 256},
             "http": {"available": True, "concurrency": 256},

@@ -59,6 +59,8 @@ def advise(spec: FunctionSpec, found: Measurement, p99: float | None, *, indepen
 
 def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     counts = found.counts()
+    if spec.lane == "code":
+        return "code", "programs run in processes of their own, behind fences"
     if spec.is_engine_made:
         what = "requests are made" if spec.lane == "http" else "kernels are run"
         return spec.lane, f"{what} by the engine, without Python"

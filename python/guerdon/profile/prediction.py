@@ -20,8 +20,9 @@ __all__ = ["FunctionTimes", "StepPrediction", "predict"]
 _ORDERS: Final = 5
 _MANY_CALLS: Final = 20_000
 _THREADS: Final = 8
+_IN_WORKERS: Final = ("process", "code")
 # What the engine adds to a call, and to a batch.
-_PER_CALL_S: Final = {"process": 3e-6, "thread": 1e-6, "asyncio": 3e-6, "http": 60e-6, "native": 1e-6}
+_PER_CALL_S: Final = {"process": 3e-6, "code": 3e-6, "thread": 1e-6, "asyncio": 3e-6, "http": 60e-6, "native": 1e-6}
 _PER_BATCH_S: Final = 0.002
 
 
@@ -111,13 +112,13 @@ def _step(
         drawn = measured * whole + order.sample(measured, rest)
         order.shuffle(drawn)
         calls = [(place * step, phases) for place, phases in enumerate(drawn)]
-        if function.lane == "process" and function.calls != "batch":
+        if function.lane in _IN_WORKERS and function.calls != "batch":
             queues.append(Queue(calls, function.concurrency or workers, 0))
         else:  # a batch function has a worker of its own
             usual = {"thread": _THREADS, "process": 1, "native": cores}.get(function.lane, USUAL_CONCURRENCY)
             pools.append(function.concurrency or usual)
             queues.append(Queue(calls, pools[-1], len(pools) - 1))
-        shared = workers if function.lane == "process" else 1
+        shared = workers if function.lane in _IN_WORKERS else 1
         overhead += count * _PER_CALL_S[function.lane] / shared
     return simulate(queues, pools, cores) + overhead
 
@@ -125,7 +126,7 @@ def _step(
 def _phases(function: FunctionTimes, seconds: float) -> Phases:
     computes = min(1.0, function.cpu) * seconds
     waits = seconds - computes
-    if function.lane == "process":
+    if function.lane in _IN_WORKERS:
         return computes, 0.0, waits
     if function.lane == "asyncio":  # on one thread, which does nothing else meanwhile
         return 0.0, computes, waits

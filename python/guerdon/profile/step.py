@@ -83,7 +83,7 @@ def _workers(
     functions: Sequence[FunctionTimes], predicted: Callable[[Sequence[FunctionTimes], int], StepPrediction], cores: int
 ) -> tuple[StepPrediction, str]:
     """The fewest workers that are as good as more."""
-    in_workers = [function for function in functions if function.lane == "process"]
+    in_workers = [function for function in functions if function.lane in ("process", "code")]
     if not in_workers:
         return predicted(functions, 1), "no function runs in a worker"
     waits = any(function.cpu < 0.5 for function in in_workers)

@@ -24,6 +24,8 @@ use crate::limit::LimitArg;
 #[pyclass(frozen, module = "guerdon._native", name = "FunctionConfig")]
 pub struct FunctionConfig {
     pub lane: LaneKind,
+    /// The lane as users see it: code rewards are functions of the process lane.
+    pub lane_word: &'static str,
     pub function: Function,
     /// Where its outcomes are kept.
     pub store: Option<Arc<OutcomeStore>>,
@@ -87,8 +89,9 @@ impl FunctionConfig {
                 PyValueError::new_err(format!("reward function '{name}': {what}={seconds} is no time in seconds"))
             })
         };
+        let is_code = lane == "code";
         let lane = match lane {
-            "process" => LaneKind::Process,
+            "process" | "code" => LaneKind::Process,
             "thread" => LaneKind::Thread,
             "asyncio" => LaneKind::Asyncio,
             "http" => LaneKind::Http,
@@ -151,7 +154,19 @@ impl FunctionConfig {
         let leads = compound.map(|compound| CompoundSpec::Leads(compound.function.clone()));
         let compound = leads.or(follows.map(|(leader, column)| CompoundSpec::Follows { leader, column }));
         let kernel = kernel.map(|kernel| kernel.kernel.clone());
-        Ok(Self { lane, function, store, resource_limits, event_loop: r#loop, http, compound, kernel, anywhere })
+        let lane_word = if is_code { "code" } else { lane.word() };
+        Ok(Self {
+            lane,
+            lane_word,
+            function,
+            store,
+            resource_limits,
+            event_loop: r#loop,
+            http,
+            compound,
+            kernel,
+            anywhere,
+        })
     }
 }
 

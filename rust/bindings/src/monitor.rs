@@ -33,7 +33,6 @@ use tokio::runtime::Handle;
 
 use crate::config::FunctionConfig;
 use crate::gil;
-use crate::lane_kind::LaneKind;
 use crate::process::{EngineProcess, WeakProcess};
 use crate::stacks::StackReader;
 
@@ -136,7 +135,7 @@ impl Shown<'_> {
 /// What is known of a function from its configuration.
 struct Known {
     name: String,
-    lane: LaneKind,
+    lane: &'static str,
     pure: bool,
     kept: bool,
 }
@@ -170,7 +169,7 @@ impl EngineView {
             let cache = Cache { shared: counts.shared, hits: counts.hits, misses: counts.misses, kept: known.kept };
             Function {
                 name: known.name.clone(),
-                lane: known.lane.word(),
+                lane: known.lane,
                 in_flight,
                 usage: judge.then_some(usage),
                 tokens,
@@ -215,7 +214,7 @@ impl EngineView {
         };
         Call {
             function: known.name.clone(),
-            lane: known.lane.word(),
+            lane: known.lane,
             batch: call.batch,
             sample: call.samples.first().map_or(0, |span| span.start),
             samples: call.samples.iter().chain(others).map(ExactSizeIterator::len).sum(),
@@ -338,7 +337,7 @@ impl Monitor {
         }
         let known = |one: &&FunctionConfig| Known {
             name: one.function.name.to_string(),
-            lane: one.lane,
+            lane: one.lane_word,
             pure: one.function.pure,
             kept: one.store.is_some(),
         };

@@ -72,7 +72,7 @@ pub fn recorder(
     functions: &[&FunctionConfig],
     clock: Clock,
 ) -> io::Result<Arc<Recorder>> {
-    let functions = functions.iter().map(|one| (one.function.name.to_string(), one.lane.word().to_owned())).collect();
+    let functions = functions.iter().map(|one| (one.function.name.to_string(), one.lane_word.to_owned())).collect();
     let shortest = Duration::try_from_secs_f64(shortest.max(0.0)).unwrap_or(Duration::MAX);
     Recorder::new(TraceConfig { path, bytes, shortest, process, functions }, clock).map(Arc::new)
 }

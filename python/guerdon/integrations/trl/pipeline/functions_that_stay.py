@@ -52,7 +52,7 @@ def _reason(spec: FunctionSpec, cluster: object) -> str | None:
         return None
     if spec.lane == "thread":
         return f"{spec.name!r} runs in a thread of its rank's process, on what lives there"
-    if spec.lane != "process":
+    if not spec.in_workers:
         return None
     if cluster is not None and cluster != "host":  # nodes work for all ranks
         return None

@@ -76,7 +76,7 @@ def _longest_batch(spec: FunctionSpec, samples: int, size: int, dispatcher: Disp
     calls = {"sample": -(-samples // (spec.batch_size or 1)), "group": -(-samples // size), "batch": 1}[spec.shape]
     at_once = _AT_ONCE.get(spec.lane, 1 if spec.pinned else dispatcher.workers)
     if spec.concurrency is not None:
-        at_once = spec.concurrency if spec.lane != "process" else min(at_once, spec.concurrency)
+        at_once = spec.concurrency if not spec.in_workers else min(at_once, spec.concurrency)
     rounds, attempts = -(-calls // at_once), policy.retries + 1
     seconds = policy.timeout * attempts * rounds
     parts = [f"its timeout of {policy.timeout:g} s"]

@@ -1,0 +1,237 @@
+"""Tests of a dataset, run on the trusted side with a proxy in place of the program's function.
+
+- The tests never reach the program's process, and nothing of that runs here: a call of the proxy is
+  a call there, and its value comes back as plain data.
+- An exception that a program raises is raised here too, as the builtin one of its name.
+- Tests that fail before they called the program are the dataset's fault, not the program's.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Final
+
+from guerdon._code.calls import CallAnswer
+from guerdon._code.encoding import EncodingError
+from guerdon.errors import DataError
+
+__all__ = ["Candidate", "CandidateError", "run_function", "run_tests"]
+
+Caller = Callable[[str, list[Any], dict[str, Any]], CallAnswer]
+_FILE: Final = "<check>"
+# Raised by a proxy they would steer the tests, not fail them.
+_NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
+
+
+class CandidateError(Exception):
+    """A program's function raised an exception that is no builtin one, or gave no value."""
+
+
+class _StoppedError(BaseException):
+    """The program hangs or crashed: no test can go on. No ``except Exception`` keeps it."""
+
+
+class Candidate:
+    """A function of a program, as tests see it.
+
+    It has no attribute of the program's.
+    """
+
+    def __init__(self, name: str, call: Caller, state: State) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._call = call
+        self._state = state
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        state = self._state
+        if not self.__name__:
+            raise DataError("check calls a program whose function has no name: give it in the column entry_point")
+        if state.stopped:
+            raise _StoppedError
+        try:
+            answer = self._call(self.__name__, list(args), kwargs)
+        except EncodingError as error:
+            raise DataError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
+        state.calls += 1
+        if not answer.fault:
+            return answer.value
+        if answer.raised is None:
+            state.stopped = answer.fault
+            raise _StoppedError
+        name, text = answer.raised
+        raise _exception(name, text, answer.fault)
+
+    def function(self, name: str) -> Candidate:
+        """Another function of the same program."""
+        return Candidate(name, self._call, self._state)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} of the program>"
+
+
+class State:
+    """What the proxies of one program share.
+
+    Attributes:
+        calls: How many were made.
+        stopped: Why the program can't go on; "" while it can.
+    """
+
+    __slots__ = ("calls", "stopped")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.stopped = ""
+
+
+def run_tests(tests: str | list[str], call: Caller, entry_point: str | None, prelude: str) -> list[str]:
+    """Run test code; the fault of each of its texts, "" where it passed.
+
+    A text that defines ``check`` has it called with the candidate, as HumanEval's.
+
+    Args:
+        tests: Python code, or several, each a case of its own.
+        entry_point: The candidate's name. Without it each name that the tests use and nothing
+            defines is a function of the program.
+        prelude: Code whose names the tests may use.
+
+    Raises:
+        DataError: The tests are no tests.
+    """
+    texts = [tests] if isinstance(tests, str) else tests
+    state = State()
+    namespace: dict[str, Any] = {"__name__": "check"}
+    _run_prelude(prelude, namespace)
+    names = (
+        [entry_point]
+        if entry_point
+        else sorted({name for text in texts for name in _compiled(text)[1]} - set(namespace))
+    )
+    if not names:
+        raise DataError(
+            "check: the tests use no function that the program could define; name it in the column entry_point"
+        )
+    proxies = {name: Candidate(name, call, state) for name in names}
+    namespace.update(proxies, candidate=proxies[names[0]])
+    faults = []
+    for text in texts:
+        state.stopped = ""
+        faults.append(_run_text(text, namespace, proxies[names[0]], state))
+    return faults
+
+
+def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[str, Any]) -> float | str:
+    """Run a function of the user's own with the candidate: a score from 0 to 1, or why it is 0.
+
+    Raises:
+        DataError: It failed before it called the program, or returned no score.
+    """
+    state = State()
+    try:
+        result = check(Candidate(name, call, state), **row)
+    except DataError:
+        raise
+    except _StoppedError:
+        return state.stopped
+    except Exception as error:
+        return _fault(error, state, None)
+    if state.stopped:
+        return state.stopped
+    if result is None:
+        return 1.0
+    try:
+        score = float(result)
+    except (TypeError, ValueError):
+        score = -1.0
+    if not 0.0 <= score <= 1.0:
+        raise DataError(f"check returned {result!r}: return True or False, a number from 0 to 1, or None for True")
+    return score
+
+
+def _run_text(text: str, namespace: dict[str, Any], candidate: Candidate, state: State) -> str:
+    code, _ = _compiled(text)
+    namespace.pop("check", None)  # of the text before
+    try:
+        exec(code, namespace)
+        check = namespace.get("check")
+        if callable(check):
+            check(candidate)
+    except DataError:
+        raise
+    except _StoppedError:
+        return state.stopped
+    except Exception as error:
+        return _fault(error, state, text)
+    return state.stopped
+
+
+def _fault(error: Exception, state: State, text: str | None) -> str:
+    """Why the program failed the tests, from what they raised."""
+    if state.calls == 0 and not isinstance(error, CandidateError):
+        raise DataError(
+            f"check failed before it called the program: {type(error).__name__}: {str(error)[:300]}"
+        ) from error
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if text is not None and line is not None:
+        lines = text.split("\n")
+        asked = lines[line - 1].strip()[:200] if line <= len(lines) else ""
+        if isinstance(error, AssertionError):
+            return f"failed: {asked}"
+        return f"{type(error).__name__}: {str(error)[:200]}, in: {asked}"
+    return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def _run_prelude(prelude: str, namespace: dict[str, Any]) -> None:
+    if not prelude:
+        return
+    try:
+        code = compile(prelude, "<prelude>", "exec", dont_inherit=True)
+    except SyntaxError:  # the beginning of a function, which the completion continues
+        return
+    try:
+        exec(code, namespace)
+    except Exception as error:
+        raise DataError(f"prelude can't be run: {type(error).__name__}: {str(error)[:300]}") from error
+
+
+@lru_cache(maxsize=512)
+def _compiled(text: str) -> tuple[CodeType, frozenset[str]]:
+    """Test code, and the names that it uses without defining them."""
+    try:
+        tree = ast.parse(text, _FILE)
+        code = compile(tree, _FILE, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise DataError(f"check is no Python code: {error}") from None
+    used: set[str] = set()
+    defined = set(vars(builtins)) | {"__name__", "check", "candidate"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.arg):
+            defined.add(node.arg)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            defined.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            defined.add(node.name)
+    return code, frozenset(used - defined)
+
+
+def _exception(name: str, text: str, fault: str) -> Exception:
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception) and name not in _NOT_RAISED:
+        try:
+            return kind(text)
+        except TypeError:  # UnicodeDecodeError, say, is made of five values
+            return CandidateError(fault)
+    return CandidateError(fault)

@@ -1,0 +1,191 @@
+"""What runs in a program's own process, inside the fences: the untrusted program.
+
+- Nothing here is trusted by anyone: a program may change all of it. It is given no test, expected
+  value or result.
+- ``script``: the program as ``__main__``, with standard input and output. ``calls``: it is defined
+  once, then each call comes as a message, with a nonce, and its value goes back as one.
+- Descriptors: 0, 1 and 2 as usual, 3 the channel. The process ends here, never in the zygote.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from types import ModuleType
+from typing import Any, Final
+
+from guerdon._code.encoding import EncodingError, decode, encode
+from guerdon._code.frames import receive_blocking, send_blocking
+
+__all__ = ["CHANNEL", "run"]
+
+CHANNEL: Final = 3
+_FILE: Final = "<program>"
+_LONGEST_MESSAGE: Final = 300
+
+
+def run(mode: str) -> None:
+    """Run the program that the first message of the channel holds; never returns."""
+    status = 70
+    try:
+        first = receive_blocking(CHANNEL)
+        if first is not None:
+            request = decode(first)
+            if mode == "exec":
+                _exec(request)
+            status = _script(request) if mode == "script" else _calls(request)
+    except BaseException as error:  # the process must end here, whatever was raised
+        try:
+            os.write(2, f"{_described(error)}\n".encode("utf-8", "replace"))
+        except BaseException:
+            os._exit(status)
+    os._exit(status)
+
+
+def _exec(request: dict[str, Any]) -> None:
+    """Becomes another program: a compiler, or what it made."""
+    for path, text in request["files"].items():
+        with open(path, "wb") as file:
+            file.write(text)
+    os.close(CHANNEL)
+    try:
+        os.execve(request["command"][0], request["command"], request["environment"])
+    except OSError as error:
+        os.write(2, f"{request['command'][0]}: {error.strerror}\n".encode("utf-8", "replace"))
+        os._exit(127)
+
+
+def _main_module() -> ModuleType:
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    return main
+
+
+def _open_streams() -> None:
+    """The standard streams over this process's descriptors; the zygote's own are /dev/null."""
+    texts: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
+    streams = {
+        "stdin": open(0, **texts),  # noqa: SIM115 - for the whole process
+        "stdout": open(1, "w", **texts),  # noqa: SIM115
+        "stderr": open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1),  # noqa: SIM115
+    }
+    for name, stream in streams.items():
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _script(request: dict[str, Any]) -> int:
+    import atexit
+    import threading
+
+    os.close(CHANNEL)
+    _open_streams()
+    sys.argv = ["program.py"]
+    atexit._clear()
+    main = _main_module()
+    status = 0
+    try:
+        source = request["source"]
+        if request["prelude"]:
+            _define(request["prelude"], source, main)
+        else:
+            exec(compile(source, _FILE, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit as stop:
+        status = _exit_status(stop.code)
+    except BaseException as error:
+        status = 1
+        sys.stderr.write(f"{_described(error)}\n")
+    if threading.active_count() > 1:
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # closed by the program, or by who reads it
+        return status
+    return status
+
+
+def _exit_status(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 255
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _define(prelude: str, source: str, module: ModuleType) -> None:
+    """Runs the prelude and the program; as one text where the program is only its continuation, as
+    the body of a function that the prelude begins."""
+    try:
+        code = compile(source, _FILE, "exec", dont_inherit=True)
+        before = compile(prelude, "<prelude>", "exec", dont_inherit=True)
+    except SyntaxError:
+        exec(compile(prelude + source, _FILE, "exec", dont_inherit=True), module.__dict__)
+        return
+    exec(before, module.__dict__)
+    exec(code, module.__dict__)
+
+
+def _calls(request: dict[str, Any]) -> int:
+    _open_streams()
+    module = _main_module()
+    # A module of this name, but not as the program: ``if __name__ == "__main__"`` is for scripts.
+    module.__dict__["__name__"] = "program"
+    sys.modules["program"] = module
+    limit = request["limit"]
+    try:
+        _define(request["prelude"], request["source"], module)
+    except BaseException as error:
+        send_blocking(CHANNEL, encode((request["nonce"], "raised", *_raised(error))))
+        return 0
+    send_blocking(CHANNEL, encode((request["nonce"], "value", None)))
+    while (message := receive_blocking(CHANNEL)) is not None:
+        nonce, name, args, kwargs = decode(message)
+        try:
+            function = _found(module, name)
+            if function is None:
+                answer = encode((nonce, "missing", name))
+            else:
+                answer = encode((nonce, "value", function(*args, **kwargs)), limit, opaque=True)
+        except EncodingError as error:
+            answer = encode((nonce, "raised", "", str(error)))
+        except BaseException as error:
+            answer = encode((nonce, "raised", *_raised(error)))
+        send_blocking(CHANNEL, answer)
+    return 0
+
+
+def _found(module: ModuleType, name: str) -> Any:
+    """The function ``name``, or the method of a class that is made without arguments; one of
+    ``Solution`` where there is no such function. None where there is nothing of that name."""
+    head, _, method = name.partition(".")
+    found = module.__dict__.get(head)
+    if found is None and not method and hasattr(module.__dict__.get("Solution"), name):
+        found, method = module.__dict__["Solution"], name
+    return getattr(found(), method, None) if found is not None and method else found
+
+
+def _raised(error: BaseException) -> tuple[str, str]:
+    name = type(error).__name__
+    try:
+        text = str(error)[:_LONGEST_MESSAGE]
+    except BaseException:
+        text = ""
+    return str(name)[:_LONGEST_MESSAGE], text
+
+
+def _described(error: BaseException) -> str:
+    name, text = _raised(error)
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    place = "" if line is None else f" (line {line} of the program)"
+    return f"{name}: {text}{place}" if text else f"{name}{place}"

@@ -1,0 +1,105 @@
+"""Whether what a program gave is what was expected, by rule.
+
+- Both sides are plain values here: texts, or what `encoding` decodes.
+- A comparison is quick for whatever a program printed: linear in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+__all__ = ["RULES", "Compare", "outputs_match", "shown", "values_match"]
+
+Compare = Literal["exact", "tokens", "numbers"] | Callable[[Any, Any], bool]
+
+RULES: Final = ("exact", "tokens", "numbers")
+_RELATIVE: Final = 1e-6
+_ABSOLUTE: Final = 1e-9
+# A float takes at most some 330 characters; reading a longer number costs more than linear time.
+_LONGEST_NUMBER: Final = 400
+_SHOWN: Final = 80
+
+
+def outputs_match(expected: str, printed: str, rule: Compare) -> bool:
+    """Whether a program printed what was expected.
+
+    Args:
+        rule: ``"exact"``: but for white space at the ends of lines and of the text. ``"tokens"``:
+            the texts between white space are the same. ``"numbers"``: those, but numbers may
+            differ by 1e-6 of their value. Or a function of both.
+    """
+    if callable(rule):
+        return bool(rule(expected, printed))
+    if rule == "exact":
+        return _lines(expected) == _lines(printed)
+    ours, theirs = expected.split(), printed.split()
+    if rule == "tokens":
+        return ours == theirs
+    return len(ours) == len(theirs) and all(map(_same_token, ours, theirs))
+
+
+def values_match(expected: Any, value: Any, rule: Compare) -> bool:
+    """Whether a function returned what was expected.
+
+    Tuples and lists are the same, as datasets have lists only, and so is NaN and NaN. With
+    ``"numbers"`` floats may differ by 1e-6 of their value.
+    """
+    if callable(rule):
+        return bool(rule(expected, value))
+    return _same(expected, value, close=rule == "numbers")
+
+
+def shown(value: object) -> str:
+    """A value for a reason: short, whatever it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1000:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, (str, bytes)):
+        text = repr(value[: _SHOWN + 1])
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        some = list(value)[:8] if isinstance(value, (set, frozenset)) else value[:8]
+        more = ", …" if len(value) > 8 else ""
+        left, right = ("(", ")") if isinstance(value, tuple) else ("[", "]") if isinstance(value, list) else ("{", "}")
+        text = f"{left}{', '.join(map(shown, some))}{more}{right}"
+    elif isinstance(value, dict):
+        some = list(value.items())[:8]
+        text = f"{{{', '.join(f'{shown(key)}: {shown(one)}' for key, one in some)}{', …' if len(value) > 8 else ''}}}"
+    else:
+        text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+def _same_token(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    if max(len(one), len(other)) > _LONGEST_NUMBER:
+        return False
+    try:
+        return _close(float(one), float(other))
+    except ValueError:
+        return False
+
+
+def _close(one: float, other: float) -> bool:
+    return (one != one and other != other) or math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+
+
+def _same(one: Any, other: Any, *, close: bool) -> bool:
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(_same(a, b, close=close) for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return len(one) == len(other) and all(key in other and _same(one[key], other[key], close=close) for key in one)
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        if one != one and other != other:
+            return True
+        if close and (isinstance(one, float) or isinstance(other, float)):
+            try:
+                return _close(float(one), float(other))
+            except OverflowError:
+                return False
+    return bool(one == other)

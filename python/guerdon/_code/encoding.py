@@ -1,0 +1,256 @@
+"""Values as bytes between a program and the trusted side.
+
+- Decoding makes exact builtin values only (None, bool, numbers, texts, bytes, containers) and
+  `Opaque`, which equals nothing: no class of a program is ever on the trusted side.
+- Decoding raises `EncodingError` for whatever bytes it can't take, in linear time.
+- A subclass of a builtin is written as that builtin, by the builtin's own methods.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+__all__ = ["MAX_DEPTH", "EncodingError", "Opaque", "decode", "encode"]
+
+MAX_DEPTH: Final = 100
+# Keys with one hash make a dict quadratic: as many as this take milliseconds.
+_MOST_OF_ONE_HASH: Final = 500
+_LONGEST_NAME: Final = 100
+
+_FLOAT: Final = struct.Struct("<d")
+_COMPLEX: Final = struct.Struct("<dd")
+_LENGTH: Final = struct.Struct("<I")
+_LONGEST: Final = (1 << 32) - 1
+
+
+class EncodingError(ValueError):
+    """A value that can't be sent, or bytes that are none."""
+
+
+class Opaque:
+    """Stands for a value that is no data, an object of a program's own class say.
+
+    Attributes:
+        kind: What the program called its type.
+    """
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} object>"
+
+
+class _Bounds(NamedTuple):
+    limit: int
+    opaque: bool
+
+
+def encode(value: object, limit: int = _LONGEST, *, opaque: bool = False) -> bytes:
+    """`value` as bytes.
+
+    Args:
+        opaque: What is no data becomes an `Opaque`, instead of being refused.
+
+    Raises:
+        EncodingError: It is nested too deeply, takes more than `limit` bytes, or is no data.
+    """
+    out = bytearray()
+    _write(value, out, _Bounds(limit, opaque), 0)
+    if len(out) > limit:
+        raise EncodingError(f"the value takes more than {limit} bytes")
+    return bytes(out)
+
+
+def decode(data: bytes) -> Any:
+    """What `encode` made the bytes of.
+
+    Raises:
+        EncodingError: They are no such bytes.
+    """
+    try:
+        value, end = _read(data, 0, 0)
+    # TypeError: a key has no hash
+    except (struct.error, IndexError, UnicodeDecodeError, TypeError) as error:
+        raise EncodingError(f"these bytes are no value: {type(error).__name__}") from None
+    if end != len(data):
+        raise EncodingError("there are bytes after the value")
+    return value
+
+
+def _write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    if len(out) > bounds.limit:
+        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+    if depth > MAX_DEPTH:
+        raise EncodingError(f"the value is nested more than {MAX_DEPTH} levels deep")
+    kind = type(value)
+    writer = _WRITERS.get(kind)
+    if writer is None:
+        for base, found in _WRITERS.items():
+            if issubclass(kind, base):
+                writer = found
+                break
+        else:
+            if not bounds.opaque:
+                raise EncodingError(f"a {kind.__name__} is no data")
+            name = kind.__name__ if type(kind.__name__) is str else "object"
+            _sized(b"o", name[:_LONGEST_NAME].encode("utf-8", "replace"), out)
+            return
+    writer(value, out, bounds, depth)
+
+
+def _sized(tag: bytes, data: bytes, out: bytearray) -> None:
+    if len(data) > _LONGEST:
+        raise EncodingError("the value is too large")
+    out += tag
+    out += _LENGTH.pack(len(data))
+    out += data
+
+
+def _write_none(value: None, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    out += b"N"
+
+
+def _write_bool(value: bool, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    out += b"T" if value else b"F"
+
+
+def _write_int(value: int, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    bits = int.bit_length(value)
+    if bits // 8 > bounds.limit:
+        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+    _sized(b"i", int.to_bytes(value, bits // 8 + 1, "little", signed=True), out)
+
+
+def _write_float(value: float, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    out += b"f"
+    out += _FLOAT.pack(value)
+
+
+def _write_complex(value: complex, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    value = complex.__add__(value, 0j) if type(value) is not complex else value
+    out += b"c"
+    out += _COMPLEX.pack(value.real, value.imag)
+
+
+def _write_str(value: str, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    if str.__len__(value) > bounds.limit:
+        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+    _sized(b"s", str.encode(value, "utf-8", "surrogatepass"), out)
+
+
+def _write_bytes(value: bytes, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    if bytes.__len__(value) > bounds.limit:
+        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+    _sized(b"b", bytes.__getitem__(value, slice(None)), out)
+
+
+def _container(tag: bytes, kind: Any) -> Callable[[Any, bytearray, _Bounds, int], None]:
+    def write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
+        _items(tag, kind.__len__(value), kind.__iter__(value), out, bounds, depth)
+
+    return write
+
+
+def _write_dict(value: dict[Any, Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
+    flat = [part for item in dict.items(value) for part in item]
+    _items(b"d", len(flat), flat, out, bounds, depth)
+
+
+def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
+    if count > min(bounds.limit, _LONGEST):
+        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+    out += tag
+    out += _LENGTH.pack(count)
+    for item in items:
+        _write(item, out, bounds, depth + 1)
+
+
+# A bool is an int: what comes first is asked first.
+_WRITERS: Final[dict[type, Callable[[Any, bytearray, _Bounds, int], None]]] = {
+    type(None): _write_none,
+    bool: _write_bool,
+    int: _write_int,
+    float: _write_float,
+    complex: _write_complex,
+    str: _write_str,
+    bytes: _write_bytes,
+    list: _container(b"l", list),
+    tuple: _container(b"t", tuple),
+    dict: _write_dict,
+    set: _container(b"e", set),
+    frozenset: _container(b"z", frozenset),
+}
+
+
+def _read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    if depth > MAX_DEPTH:
+        raise EncodingError(f"the value is nested more than {MAX_DEPTH} levels deep")
+    tag = data[at]
+    at += 1
+    constant = _CONSTANTS.get(tag, data)
+    if constant is not data:
+        return constant, at
+    if tag == _F:
+        return _FLOAT.unpack_from(data, at)[0], at + 8
+    if tag == _C:
+        return complex(*_COMPLEX.unpack_from(data, at)), at + 16
+    (count,) = _LENGTH.unpack_from(data, at)
+    at += 4
+    if count > len(data) - at:  # an item takes at least a byte
+        raise EncodingError("the bytes end too early")
+    maker = _SIZED.get(tag)
+    if maker is not None:
+        return maker(data[at : at + count]), at + count
+    build = _CONTAINERS.get(tag)
+    if build is None:
+        raise EncodingError(f"there is no tag {tag}")
+    items = []
+    for _ in range(count):
+        item, at = _read(data, at, depth + 1)
+        items.append(item)
+    return build(items), at
+
+
+def _checked_keys(keys: list[Any]) -> list[Any]:
+    if len(keys) > _MOST_OF_ONE_HASH:
+        counts: dict[int, int] = {}
+        for key in keys:
+            # In a frozenset or tuple of such keys the hash was taken of checked items.
+            of_hash = hash(key)
+            counts[of_hash] = counts.get(of_hash, 0) + 1
+        if max(counts.values()) > _MOST_OF_ONE_HASH:
+            raise EncodingError(f"more than {_MOST_OF_ONE_HASH} keys have one hash")
+    return keys
+
+
+def _make_dict(flat: list[Any]) -> dict[Any, Any]:
+    if len(flat) % 2:
+        raise EncodingError("a key has no value")
+    return dict(zip(_checked_keys(flat[::2]), flat[1::2], strict=True))
+
+
+_F, _C = b"fc"
+_CONSTANTS: Final[dict[int, Any]] = {b"N"[0]: None, b"T"[0]: True, b"F"[0]: False}
+_SIZED: Final[dict[int, Callable[[bytes], Any]]] = {
+    b"i"[0]: lambda data: int.from_bytes(data, "little", signed=True),
+    b"s"[0]: lambda data: data.decode("utf-8", "surrogatepass"),
+    b"b"[0]: bytes,
+    b"o"[0]: lambda data: Opaque(data.decode("utf-8")),
+}
+_CONTAINERS: Final[dict[int, Callable[[list[Any]], Any]]] = {
+    b"l"[0]: lambda items: items,
+    b"t"[0]: tuple,
+    b"d"[0]: _make_dict,
+    b"e"[0]: lambda items: set(_checked_keys(items)),
+    b"z"[0]: lambda items: frozenset(_checked_keys(items)),
+}

@@ -1,0 +1,234 @@
+"""``code_reward``: programs in completions as a reward function."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Final, Literal
+
+from guerdon._code import fence
+from guerdon._code.compare import RULES, Compare
+from guerdon._code.driver import JudgingRules
+from guerdon._code.extract import Extract
+from guerdon._code.judgement import Score
+from guerdon._code.reward import COMPLETION, CodeReward, CodeScorer, Columns, Judging
+from guerdon._registration import options as checked
+from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
+from guerdon._registration.conditions import RunIf, checked_run_if
+from guerdon._registration.options import Options
+from guerdon._registration.policy import checked_policy
+from guerdon._registration.signature import Wants
+from guerdon._registration.spec import FunctionSpec
+from guerdon._units import EXPECTED_BYTES, as_bytes
+from guerdon.errors import RegistrationError
+from guerdon.limits import Limit
+
+__all__ = ["code_reward"]
+
+# Beside a program's own time: its process, comparisons, a zygote that has to be started again.
+_OVERHEAD_S: Final = 30.0
+_PYTHON: Final = frozenset({"python", "py", "python3", "python2", "pycon"})
+_LEAST_MEMORY: Final = 64 << 20
+
+
+def code_reward(
+    *,
+    cases: str = "cases",
+    check: str | Callable[..., Any] | None = None,
+    entry_point: str = "entry_point",
+    prelude: str | None = None,
+    language: str = "python",
+    timeout: float = 10.0,
+    case_timeout: float | None = None,
+    memory_limit: int | str = "512MiB",
+    max_output: int | str = "8MiB",
+    compare: Compare = "exact",
+    score: Score = "all",
+    extract: Extract = "last",
+    modules: Sequence[str] = (),
+    isolation: Literal["strict", "none"] = "strict",
+    name: str = "code",
+    total_timeout: float | None = None,
+    setup_timeout: float = 300.0,
+    retries: int = 0,
+    limit: Limit | None = None,
+    on_failure: str | float = "nan",
+    max_failure_rate: float | None = None,
+    run_if: RunIf | None = None,
+    otherwise: float | None = None,
+    pure: bool | None = None,
+    cache: str | PathLike[str] | None = None,
+    cache_size: int | str = CACHE_SIZE,
+    cache_version: str | None = None,
+) -> CodeReward:
+    """Make a reward function that runs the program in a completion and judges what it gives
+    (docs/code.md).
+
+    Each program runs in a process of its own, behind fences. It gets one input at a time and gives
+    back data; cases, tests and expected values stay on the trusted side. A program that is wrong,
+    hangs or crashes scores 0; what is no fault of it (a row without cases, say) is a failure, NaN.
+
+    Args:
+        cases: The column with a list of cases a row: ``{"stdin": …, "stdout": …}`` or ``{"fn": …,
+            "args": […], "kwargs": {…}, "expected": …}``, or such a list as JSON.
+        check: Instead of cases, the column with tests: Python code, HumanEval's ``check`` or
+            asserts, or a list of them, each a case. Or a function ``check(candidate, …)`` whose
+            other parameters name columns; it returns True or False, a number from 0 to 1, or
+            nothing, and fails a program by an exception. Both run on the trusted side, with a proxy
+            of the program's function.
+        entry_point: The column, if there is one, with the name of the function that is tested.
+        prelude: The column with code to which the program belongs: HumanEval's prompt. Its names
+            are there for the program and the tests.
+        language: ``"python"``.
+        timeout: Seconds that all cases of a program may take.
+        case_timeout: Seconds for one case. Default: what is left of ``timeout``; with
+            ``score="share"`` that is divided among the cases that are left.
+        memory_limit: Memory of a program's process, in bytes or as a text like ``"512MiB"``.
+        max_output: What it may print, or return, in a case.
+        compare: When an output is right. ``"exact"``: but for white space at the ends of lines and
+            of the text, tuples as lists. ``"tokens"``: but for any white space. ``"numbers"``:
+            tokens, and numbers but for 1e-6 of their value. Or a function of what was expected and
+            what came, on the trusted side.
+        score: ``"all"``: 1 if all cases pass, else 0. ``"share"``: the share that passes.
+        extract: Where the program is: ``"last"`` or ``"first"`` fenced block of the language (one
+            without a tag is), ``"whole"``, all of the completion, or a function of its text.
+        modules: Modules to import before programs run, as those that many of them need.
+        isolation: ``"strict"``, or ``"none"``: programs run with the rights of this user.
+        name: In metrics, files and messages; unique in a dispatcher.
+        total_timeout: Seconds for a sample, queueing included. Default: none.
+        setup_timeout: Seconds for the start of a worker's zygote.
+        retries: Attempts after the first, for failures; a wrong program is none.
+        limit: ``Limit(concurrency=…)``: programs at once. Default: one a worker.
+        on_failure: What a failed cell becomes, as for `guerdon.reward`.
+        max_failure_rate: As for `guerdon.reward`.
+        run_if: As for `guerdon.reward`.
+        otherwise: As for `guerdon.reward`.
+        pure: As for `guerdon.reward`: programs that are the same are run once.
+        cache: As for `guerdon.reward`.
+        cache_size: As for `guerdon.reward`.
+        cache_version: As for `guerdon.reward`.
+
+    Returns: A `CodeReward`, for a dispatcher's list, or as it is for a trainer.
+
+    Raises:
+        RegistrationError: An option is wrong, or this machine lacks what ``isolation="strict"``
+            needs.
+
+    Examples:
+        >>> adds = code_reward(isolation="none", timeout=5)
+        >>> answer = "```python\\nprint(int(input()) + 1)\\n```"
+        >>> adds(completions=[answer], cases=[[{"stdin": "1", "stdout": "2"}]])
+        [1.0]
+        >>> adds.close()
+    """
+    given = dict(locals())
+    name = checked.label("code", "name", name) or "code"
+    options = Options(
+        name=name,
+        total_timeout=total_timeout,
+        setup_timeout=setup_timeout,
+        retries=retries,
+        limit=limit,
+        on_failure=on_failure,
+        max_failure_rate=max_failure_rate,
+    )
+    rules = JudgingRules(
+        timeout=checked.seconds(name, "timeout", timeout),
+        case_timeout=None if case_timeout is None else checked.seconds(name, "case_timeout", case_timeout),
+        compare=compare if callable(compare) else _one_of(name, "compare", compare, RULES),
+        score=_one_of(name, "score", score, ("all", "share")),
+        max_output=_size(name, "max_output", max_output, 1),
+    )
+    _one_of(name, "language", language, ("python",))
+    if not callable(extract):
+        _one_of(name, "extract", extract, ("last", "first", "whole"))
+    given_modules: object = modules
+    if not isinstance(given_modules, (list, tuple)) or not all(one and isinstance(one, str) for one in given_modules):
+        raise _wrong(name, "modules", modules, "names of modules, as in modules=['numpy']")
+    spec = fence.FenceSpec(
+        isolation=_one_of(name, "isolation", isolation, ("strict", "none")),
+        memory_limit=_size(name, "memory_limit", memory_limit, _LEAST_MEMORY),
+        cpu_seconds=int(rules.timeout) + 2,
+    )
+    columns, wants = _columns(name, cases, check, entry_point, prelude)
+    kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))
+    level = fence.probe(spec)
+    if isolation == "none":
+        logging.getLogger("guerdon").warning(
+            '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
+        )
+    own = check if callable(check) else None
+    scorer = CodeScorer(Judging(columns, rules, spec, extract, _PYTHON, tuple(modules), own))
+    function = FunctionSpec(
+        name=name,
+        item=scorer,
+        target=scorer,
+        lane="code",
+        shape="sample",
+        policy=replace(checked_policy(name, options, "sample"), timeout=rules.timeout + _OVERHEAD_S),
+        wants=wants,
+        stateful=True,
+        decorated=True,
+        run_if=checked_run_if(name, run_if, otherwise),
+        pure=bool(is_pure),
+        cache=kept,
+    )
+    return CodeReward((code_reward, given), function, scorer, level.name)
+
+
+def _columns(name: str, cases: object, check: object, entry_point: object, prelude: object) -> tuple[Columns, Wants]:
+    """The columns that are taken, and which of them a batch must have."""
+    _column(name, "cases", cases)
+    entry = _column(name, "entry_point", entry_point)
+    before = None if prelude is None else _column(name, "prelude", prelude)
+    required: list[str] = [COMPLETION]
+    optional: list[str] = []
+    row: list[str] = []
+    if callable(check):
+        parameters = [one for one in inspect.signature(check).parameters.values() if one.kind is not one.VAR_KEYWORD]
+        if not parameters:
+            raise _wrong(name, "check", check, "a function whose first parameter is the candidate")
+        for one in parameters[1:]:
+            (required if one.default is one.empty else optional).append(one.name)
+            row.append(one.name)
+        tests = taken = None
+    elif check is None:
+        tests, taken = None, str(cases)
+        required.append(taken)
+    else:
+        tests, taken = _column(name, "check", check), None
+        required.append(tests)
+    if before is not None:
+        required.append(before)
+    optional.append(entry)
+    wants = Wants(
+        required=tuple(dict.fromkeys(required)),
+        optional=tuple(one for one in dict.fromkeys(optional) if one not in required),
+    )
+    return Columns(taken, tests, entry, before, tuple(row)), wants
+
+
+def _column(name: str, option: str, value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise _wrong(name, option, value, "the name of a column")
+
+
+def _one_of(name: str, option: str, value: Any, known: Sequence[str]) -> Any:
+    if value in known:
+        return value
+    raise _wrong(name, option, value, f"one of {', '.join(map(repr, known))}")
+
+
+def _size(name: str, option: str, value: object, least: int) -> int:
+    size = as_bytes(value)
+    if size is None or size < least:
+        raise _wrong(name, option, value, f"{EXPECTED_BYTES}, at least {least} bytes")
+    return size
+
+
+def _wrong(name: str, option: str, value: object, expected: str) -> RegistrationError:
+    return RegistrationError(f"code_reward {name!r}: {option}={value!r}: expected {expected}.")

@@ -1,0 +1,234 @@
+"""`CodeScorer`, what a worker of the code lane runs, and `CodeReward`, the item of a dispatcher's
+list.
+
+- A program that fails is 0.0 with a reason; what is no fault of it raises, and is NaN.
+- A `CodeReward` pickles as the arguments that it was made from; called as a trainer calls reward
+  functions it scores in the caller's process, one program after the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from guerdon._code.cases import parse_cases
+from guerdon._code.driver import Driver, JudgingRules
+from guerdon._code.encoding import EncodingError
+from guerdon._code.extract import Extract, extract_program
+from guerdon._code.fence import FenceSpec
+from guerdon._code.judgement import Judgement
+from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
+from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
+from guerdon._registration.spec import FunctionSpec
+from guerdon.errors import DataError
+from guerdon.stateful import StatefulReward
+
+__all__ = ["CodeReward", "CodeScorer", "Columns"]
+
+COMPLETION: Final = "completion"
+_SINGULAR: Final = {COMPLETIONS: COMPLETION, PROMPTS: "prompt"}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that a code reward takes; None for what it does without.
+
+    Attributes:
+        row: Those that a function ``check=`` takes by name.
+    """
+
+    cases: str | None
+    tests: str | None
+    entry_point: str | None
+    prelude: str | None
+    row: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How a completion becomes a judgement; picklable.
+
+    Attributes:
+        extract: Where the program is in a completion.
+        tags: Of its language.
+        check: A function that judges instead of cases.
+    """
+
+    columns: Columns
+    rules: JudgingRules
+    fence: FenceSpec
+    extract: Extract
+    tags: frozenset[str]
+    modules: tuple[str, ...]
+    check: Callable[..., Any] | None
+
+
+class CodeScorer(StatefulReward):
+    """Scores completions; its zygote starts with `setup`, or with the first of them."""
+
+    def __init__(self, judging: Judging) -> None:
+        self._judging = judging
+        self._zygote: ProgramZygote | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_judging": self._judging, "_zygote": None}
+
+    def setup(self) -> None:
+        """Start the zygote."""
+        if self._zygote is None:
+            self._zygote = ProgramZygote(self._judging.fence, self._judging.modules)
+        self._zygote.start()
+
+    def close(self) -> None:
+        """End it."""
+        if self._zygote is not None:
+            self._zygote.close()
+
+    def score(self, **row: Any) -> dict[str, Any]:
+        """The judgement on one completion, as fields."""
+        return self.judge(row).fields()
+
+    def judge(self, row: Mapping[str, Any]) -> Judgement:
+        """The judgement on one completion.
+
+        Args:
+            row: ``completion`` and the columns.
+
+        Raises:
+            DataError: The row's cases or tests are at fault.
+            ZygoteLostError: Programs can't be run.
+        """
+        judging = self._judging
+        program, why = extract_program(plain_text(row[COMPLETION], 0), judging.extract, judging.tags)
+        if program is None:
+            return Judgement(0.0, reason=why)
+        try:
+            program.encode("utf-8")
+        except UnicodeEncodeError:
+            return Judgement(0.0, reason="the program is no valid text: it holds half a surrogate pair")
+        self.setup()
+        try:
+            return self._judgement(program, row)
+        except ZygoteLostError:
+            self.setup()  # a new one; what happens twice is not by chance
+            return self._judgement(program, row)
+
+    def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:
+        judging, columns = self._judging, self._judging.columns
+        assert self._zygote is not None
+        driver = Driver(self._zygote, judging.rules)
+        prelude = _text(row, columns.prelude) or ""
+        entry_point = _text(row, columns.entry_point)
+        try:
+            if judging.check is not None:
+                given = {name: row[name] for name in columns.row if name in row}
+                return driver.judge_by(judging.check, program, prelude, entry_point or "", given)
+            if columns.tests is not None:
+                return driver.judge_tests(program, prelude, _tests(row, columns.tests), entry_point)
+            assert columns.cases is not None
+            return driver.judge_cases(program, prelude, parse_cases(row[columns.cases], entry_point))
+        except EncodingError as error:
+            raise DataError(f"a case can't be sent to a program: {error}") from None
+
+
+def _text(row: Mapping[str, Any], column: str | None) -> str | None:
+    value = None if column is None else row.get(column)
+    if value is None or isinstance(value, str):
+        return value or None
+    raise DataError(f"column {column!r}: a {type(value).__name__} is no text")
+
+
+def _tests(row: Mapping[str, Any], column: str) -> str | list[str]:
+    value = row[column]
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
+        return list(value)
+    raise DataError(f"column {column!r} holds no tests: Python code, or a list of texts with it, not {value!r:.80}")
+
+
+class CodeReward:
+    """A reward function that runs programs: made by `guerdon.code_reward`.
+
+    It is callable as TRL calls reward functions, ``(prompts, completions, **columns)``, and then
+    gives a list with a number for each completion, or None where it could not be judged.
+
+    Attributes:
+        spec: What the dispatcher needs to know about it.
+        level: The fences that hold on this machine.
+    """
+
+    __guerdon_decorated__ = True
+
+    def __init__(
+        self, made: tuple[Callable[..., CodeReward], dict[str, Any]], spec: FunctionSpec, scorer: CodeScorer, level: str
+    ) -> None:
+        self._made = made
+        self.spec = spec
+        self.level = level
+        self.__name__ = spec.name
+        self._scorer = scorer
+        # The zygote runs one program at a time, whatever threads call.
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """Its name in metrics, files and messages."""
+        return self.spec.name
+
+    def __call__(
+        self, prompts: object = None, completions: object = None, completion_ids: object = None, **columns: object
+    ) -> list[float | None]:
+        """The scores of a batch.
+
+        Raises:
+            DataError: A column is missing.
+        """
+        data = collect(prompts, completions, completion_ids, columns, singles=True)
+        given: dict[str, list[object] | Single] = dict(data.dataset)
+        given.update((one, data.own[name]) for name, one in _SINGULAR.items() if name in data.own)
+        missing = [name for name in self.spec.wants.required if name not in given]
+        if missing:
+            raise DataError(
+                f"reward function {self.name!r} asks for the column {missing[0]!r}, which this batch doesn't have. "
+                f"Its columns: {', '.join(data.dataset) or 'none'}."
+            )
+        scores: list[float | None] = []
+        with self._lock:
+            for sample in range(data.samples):
+                row: dict[str, object] = {}
+                for name in self.spec.wants.named:
+                    values = given.get(name)
+                    if values is not None:
+                        row[name] = values.value if isinstance(values, Single) else values[sample]
+                scores.append(self._scored(row, sample))
+        return scores
+
+    def _scored(self, row: dict[str, object], sample: int) -> float | None:
+        import logging
+
+        try:
+            return self._scorer.judge(row).score
+        except (DataError, ZygoteLostError) as error:
+            logging.getLogger("guerdon").warning("%s: sample %d has no score: %s", self.name, sample, error)
+            return None
+
+    def close(self) -> None:
+        """End what the calls of this object started; the next call starts it again."""
+        with self._lock:
+            self._scorer.close()
+
+    def __reduce__(self) -> Any:
+        make, arguments = self._made
+        return _remake, (make, arguments)
+
+    def __repr__(self) -> str:
+        return f"<code reward {self.name!r}: isolation {self.level}, timeout {self._scorer._judging.rules.timeout:g} s>"
+
+
+def _remake(make: Callable[..., CodeReward], arguments: dict[str, Any]) -> CodeReward:
+    return make(**arguments)

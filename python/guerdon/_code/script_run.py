@@ -1,0 +1,192 @@
+"""One run of a program that reads standard input and writes standard output.
+
+- All that it prints is read while it runs, up to a limit; then it is killed.
+- When this returns, nothing of the program is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from guerdon._code.encoding import encode
+from guerdon._code.frames import ChannelClosedError, send
+from guerdon._code.zygote_process import Ended, ProgramZygote
+
+__all__ = ["ScriptRun", "run_script", "signal_name"]
+
+_PIECE: Final = 1 << 16
+_MOST_STDERR: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """What a run gave.
+
+    Attributes:
+        stdout: What it printed.
+        stderr: The end of what it printed there.
+        stopped: Why it was killed; "" where it ended by itself.
+        ended: Its exit status.
+    """
+
+    stdout: bytes
+    stderr: bytes
+    stopped: str
+    ended: Ended
+
+    @property
+    def fault(self) -> str:
+        """Why it did not end as a program should; "" where it did."""
+        if self.stopped:
+            return self.stopped
+        status = self.ended.status
+        if status < 0:
+            return f"it was ended by {signal_name(-status)}"
+        lines = self.stderr.decode("utf-8", "replace").strip().split("\n")
+        last = lines[-1].strip()[:300]
+        return "" if status == 0 else f"exit status {status}{': ' if last else ''}{last}"
+
+
+def signal_name(number: int) -> str:
+    """A signal for a reason."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def run_script(
+    zygote: ProgramZygote, request: dict[str, Any], stdin: bytes, deadline: float, max_output: int, mode: str = "script"
+) -> ScriptRun:
+    """Run a program to its end, at most until `deadline`.
+
+    Args:
+        request: What its process is told.
+        max_output: Bytes that it may print.
+        mode: ``"script"``, or ``"exec"`` for another program than Python's.
+
+    Raises:
+        ZygoteLostError: It could not be run.
+    """
+    with contextlib.ExitStack() as stack:
+        channel, theirs = socket.socketpair()
+        stack.enter_context(channel)
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+        (child_in, feed), (out, child_out), (err, child_err) = pipes
+        ours = _Descriptors([feed, out, err])
+        stack.callback(ours.close_all)
+        try:
+            zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
+        finally:
+            theirs.close()
+            for fd in (child_in, child_out, child_err):
+                os.close(fd)
+        return _Conversation(zygote, ours, feed, out, err).to_end(channel, encode(request), stdin, deadline, max_output)
+
+
+class _Descriptors:
+    """Open descriptors of this process, each closed once."""
+
+    def __init__(self, fds: list[int]) -> None:
+        self._open = set(fds)
+
+    def close(self, fd: int) -> None:
+        if fd in self._open:
+            self._open.remove(fd)
+            os.close(fd)
+
+    def close_all(self) -> None:
+        for fd in list(self._open):
+            self.close(fd)
+
+
+class _Conversation:
+    def __init__(self, zygote: ProgramZygote, fds: _Descriptors, feed: int, out: int, err: int) -> None:
+        self._zygote = zygote
+        self._fds = fds
+        self._feed, self._out, self._err = feed, out, err
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._printed = 0
+        for fd in (feed, out, err):
+            os.set_blocking(fd, False)
+
+    def to_end(self, channel: socket.socket, request: bytes, stdin: bytes, deadline: float, most: int) -> ScriptRun:
+        stopped, started = "", time.monotonic()
+        ended = None
+        try:
+            # One that ends before it read this has an exit status of its own.
+            with contextlib.suppress(ChannelClosedError):
+                send(channel, request, deadline)
+            channel.close()
+            if self._talk(memoryview(stdin), deadline, most):
+                ended = self._zygote.end(time.monotonic())
+            elif self._printed > most:
+                stopped = f"it printed more than {most} bytes"
+            else:
+                stopped = f"it did not end within {deadline - started:.2g} s"
+        except TimeoutError:
+            stopped = f"it did not start within {deadline - started:.2g} s"
+        finally:
+            if ended is None:
+                ended = self._zygote.end()
+        assert ended is not None  # it ended by itself, or was killed
+        self._read(self._out, self._stdout, most)
+        self._read(self._err, self._stderr, most)
+        if not stopped and self._printed > most:
+            stopped = f"it printed more than {most} bytes"
+        return ScriptRun(bytes(self._stdout), bytes(self._stderr[-_MOST_STDERR:]), stopped, ended)
+
+    def _talk(self, stdin: memoryview, deadline: float, most: int) -> bool:
+        """Feed and read until the program's process has ended; False if that takes too long, or if
+        it prints too much."""
+        poll = select.poll()
+        for fd in (self._out, self._err, self._zygote.fileno()):
+            poll.register(fd, select.POLLIN)
+        feeding = bool(stdin)
+        if feeding:
+            poll.register(self._feed, select.POLLOUT)
+        else:
+            self._fds.close(self._feed)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._printed > most:
+                return False
+            for fd, _ in poll.poll(left * 1000):
+                if fd == self._feed:
+                    stdin = self._write(stdin)
+                    if not stdin:
+                        poll.unregister(fd)
+                        self._fds.close(fd)
+                elif fd == self._out or fd == self._err:
+                    if not self._read(fd, self._stdout if fd == self._out else self._stderr, most):
+                        poll.unregister(fd)
+                else:
+                    return True
+
+    def _write(self, stdin: memoryview) -> memoryview:
+        try:
+            return stdin[os.write(self._feed, stdin[:_PIECE]) :]
+        except BlockingIOError:
+            return stdin
+        except OSError:  # it reads no more
+            return stdin[:0]
+
+    def _read(self, fd: int, into: bytearray, most: int) -> bool:
+        """Read what is there; False at the end of it."""
+        while self._printed <= most:
+            try:
+                piece = os.read(fd, _PIECE)
+            except BlockingIOError:
+                return True
+            if not piece:
+                return False
+            into += piece
+            self._printed += len(piece)
+        return True

@@ -1,0 +1,159 @@
+"""The zygote: a small Python process that forks one process for each program.
+
+- It runs nothing of a program, and is never a fork of the trainer.
+- One program at a time. When its process ends, or is killed, all that it started ends with it;
+  only then its end is reported, so that nothing of one program is there beside the next.
+- It ends with its driver: when that closes the control socket, or dies.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+from typing import Final
+
+from guerdon._code import child
+from guerdon._code.fence import FenceSpec, Prepared, prepare
+from guerdon._worker import linux
+
+__all__ = ["ANSWER", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "main"]
+
+CONTROL: Final = 3
+# A request is one byte, FORK with the mode after it and four descriptors with it. An answer is a
+# struct of its kind, a number and a wait status; FAILED has a text after it.
+FORK, KILL = b"F", b"K"
+ANSWER: Final = struct.Struct("<cqi")
+READY, END, FAILED = b"R", b"E", b"X"
+MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x"}
+_MODE_OF: Final = {byte: mode for mode, byte in MODES.items()}
+
+STANDARD: Final = (
+    *("abc", "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum"),
+    *("fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "math", "numbers", "operator"),
+    *("random", "re", "statistics", "string", "threading", "time", "traceback", "typing"),
+)
+"""What nearly every program imports: loaded once, here."""
+
+
+def main(control: int, parent: int, fence: str, modules: list[str]) -> None:
+    """Serve forks until the control socket is closed.
+
+    Args:
+        control: The descriptor of the control socket.
+        parent: The process to end with; 0 where only the socket tells of its end.
+        fence: The fields of a `FenceSpec`, as JSON.
+        modules: To import beforehand.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if control != CONTROL:
+        os.dup2(control, CONTROL)
+        os.close(control)
+    with socket.socket(fileno=CONTROL) as connection:
+        try:
+            if parent:
+                linux.exit_with_parent(parent)
+            linux.adopt_orphans()
+            for name in (*STANDARD, *modules):
+                importlib.import_module(name)
+            prepared = prepare(FenceSpec(**json.loads(fence)))
+        except Exception as error:
+            connection.send(FAILED + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000])
+            return
+        gc.collect()
+        gc.freeze()
+        connection.send(ANSWER.pack(READY, os.getpid(), 0))
+        _ForkServer(connection, prepared).serve()
+
+
+class _ForkServer:
+    def __init__(self, control: socket.socket, prepared: Prepared) -> None:
+        self._control = control
+        self._prepared = prepared
+        self._pid = 0  # of the program's process; 0 while there is none
+        wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake = wake
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _nothing)
+        self._highest = max(map(int, os.listdir("/proc/self/fd"))) + 8
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while True:
+            ready = [fd for fd, _ in poll.poll()]
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+                self._reap()
+            if self._control.fileno() in ready and not self._request():
+                self._kill()
+                return
+
+    def _request(self) -> bool:
+        """Serve a request; False when there will be no more."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, 16, 8)
+        except ConnectionError:
+            return False
+        if data[:1] == FORK:
+            self._fork(_MODE_OF[data[1:2]], fds)
+        elif data == KILL:
+            self._kill()
+        for fd in fds:
+            os.close(fd)
+        return bool(data)
+
+    def _fork(self, mode: str, fds: list[int]) -> None:
+        pid = self._prepared.fork()
+        if pid == 0:
+            try:
+                for number, fd in enumerate(fds):  # all of them are above CONTROL
+                    os.dup2(fd, number)
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
+                    signal.signal(number, signal.SIG_DFL)
+                self._prepared.enter()
+                os.closerange(CONTROL + 1, self._highest)
+                gc.unfreeze()
+                child.run(mode)
+            finally:
+                os._exit(71)
+        self._pid = pid
+
+    def _kill(self) -> None:
+        if self._pid:
+            linux.kill(self._pid)
+
+    def _reap(self) -> None:
+        """Report the program's end, once nothing of it is left."""
+        pid = self._pid
+        if not pid or not linux.has_ended(pid):
+            return  # what it started, and lost, is reaped with it
+        linux.kill(pid)  # its group; the number is still its own
+        _, status, usage = os.wait4(pid, 0)
+        self._pid = 0
+        _sweep()
+        self._control.send(ANSWER.pack(END, usage.ru_maxrss, status))
+
+
+def _sweep() -> None:
+    """Ends and reaps what the program left behind: it became this process's child."""
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        for pid in linux.children():
+            linux.kill(pid)
+        os.waitpid(-1, 0)
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Python writes to the wake-up descriptor only for signals with a handler."""

@@ -1,0 +1,184 @@
+"""The zygote as its driver sees it: started when first needed, started again when it is lost.
+
+- A `ZygoteLostError` is no fault of a program.
+- One program at a time: `fork`, then `end`, which leaves nothing of it behind.
+- A forked copy of the driver's process has no zygote: it starts its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from guerdon._code.fence import FenceSpec
+from guerdon._code.zygote import ANSWER, FAILED, FORK, KILL, MODES
+
+__all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
+
+_START_S: Final = 60.0
+# From the kill of a process to its end: what the kernel needs to free its memory.
+_END_S: Final = 20.0
+# What the interpreter must find again: where shared libraries are, as a user's shell sets it.
+_KEPT: Final = ("LD_LIBRARY_PATH",)
+_BOOT: Final = (
+    "import sys, json; sys.path[:] = [one for one in sys.path if one]; where = sys.argv[1]; "
+    "added = where not in sys.path; sys.path[:0] = [where] * added; "
+    "from guerdon._code.zygote import main; sys.path[:1] = [] if added else sys.path[:1]; "
+    "given = json.loads(sys.argv[2]); del sys.argv[1:]; main(*given)"
+)
+
+
+class ZygoteLostError(RuntimeError):
+    """The zygote could not be started, or ended: programs can't be run."""
+
+
+class Ended:
+    """How a program's process ended.
+
+    Attributes:
+        status: Its exit status; negative the signal that ended it.
+        max_rss: The most memory that it had, in bytes.
+    """
+
+    __slots__ = ("max_rss", "status")
+
+    def __init__(self, status: int, max_rss: int) -> None:
+        self.status = status
+        self.max_rss = max_rss
+
+
+class ProgramZygote:
+    """A zygote with these fences and modules; see the module."""
+
+    def __init__(self, fence: FenceSpec, modules: Sequence[str] = ()) -> None:
+        self._fence = fence
+        self._modules = list(modules)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._owner = 0
+        self._running = False
+
+    def start(self) -> None:
+        """Start it, if it does not run.
+
+        Raises:
+            ZygoteLostError: It can't be started.
+        """
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return
+        self.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # With its parent's death the kernel ends a process when the thread ends that forked it.
+        parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
+        given = [theirs.fileno(), parent, json.dumps(asdict(self._fence)), self._modules]
+        where = str(Path(__file__).resolve().parents[2])
+        # One hash seed for all: a program's sets have the same order in each run.
+        environment = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {name: os.environ[name] for name in _KEPT if name in os.environ}
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-s", "-c", _BOOT, where, json.dumps(given)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise ZygoteLostError(f"no interpreter for programs: {error}") from error
+        finally:
+            theirs.close()
+        self._control, self._owner, self._running = ours, os.getpid(), False
+        answer = self._receive(time.monotonic() + _START_S)
+        if answer is None or answer[:1] == FAILED:
+            self.close()
+            why = "it did not start" if answer is None else answer[1:].decode("utf-8", "replace")
+            raise ZygoteLostError(f"the process that starts programs ended: {why}")
+
+    def fork(self, mode: str, descriptors: Sequence[int]) -> None:
+        """A process for a program, with these descriptors as 0, 1, 2 and so on.
+
+        Raises:
+            ZygoteLostError: There is no zygote any more.
+        """
+        if self._running and self._owner == os.getpid() and self._control is not None:
+            self.end()  # whoever waited for it was interrupted
+        self.start()
+        assert self._control is not None
+        try:
+            socket.send_fds(self._control, [FORK + MODES[mode]], list(descriptors))
+        except OSError as error:
+            self.close()
+            raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
+        self._running = True
+
+    def fileno(self) -> int:
+        """Readable when the program's process has ended."""
+        assert self._control is not None
+        return self._control.fileno()
+
+    def end(self, deadline: float | None = None) -> Ended | None:
+        """Wait for the end of the program's process; None if it still runs at `deadline`.
+
+        Without a deadline it is killed.
+
+        Raises:
+            ZygoteLostError: The zygote ended instead.
+        """
+        if self._control is None:
+            raise ZygoteLostError("the process that starts programs ended")
+        if deadline is None:
+            with contextlib.suppress(OSError):
+                self._control.send(KILL)
+        answer = self._receive(time.monotonic() + _END_S if deadline is None else deadline)
+        if answer is None:
+            if deadline is not None:
+                return None
+            self.close()
+            raise ZygoteLostError(f"a program did not end within {_END_S:g} s of its kill")
+        if len(answer) != ANSWER.size:
+            self.close()
+            raise ZygoteLostError("the process that starts programs ended")
+        self._running = False
+        _, rss, status = ANSWER.unpack(answer)
+        return Ended(os.waitstatus_to_exitcode(status), rss * 1024)
+
+    def close(self) -> None:
+        """End it, and the program that it runs."""
+        process, control = self._process, self._control
+        self._process = self._control = None
+        if control is not None:
+            control.close()
+        if process is None or self._owner != os.getpid():
+            return
+        try:
+            process.wait(_END_S if self._running else 2.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _receive(self, deadline: float) -> bytes | None:
+        """The next answer; None if there is none by then, empty where there will be none."""
+        assert self._control is not None
+        left = max(0.0, deadline - time.monotonic())
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        if not poll.poll(left * 1000):
+            return None
+        try:
+            return self._control.recv(8192)
+        except OSError:
+            return b""

@@ -1,0 +1,39 @@
+"""Small programs and rewards that several tests use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from guerdon import code_reward
+from guerdon._code.factory import CodeReward
+from guerdon._code.judgement import Judgement
+
+INCREMENT = "print(int(input()) + 1)"
+CASES = [{"stdin": "1\n", "stdout": "2\n"}, {"stdin": "41", "stdout": "42"}]
+
+
+def block(program: str, tag: str = "python") -> str:
+    """A completion with this program."""
+    return f"Here it is:\n\n```{tag}\n{program}\n```\n"
+
+
+@contextmanager
+def judged(**options: Any) -> Iterator[CodeReward]:
+    """A reward of programs that are trusted, closed at the end."""
+    made = code_reward(**{"isolation": "none", "timeout": 5.0, **options})
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def judgement(reward: CodeReward, program: str, **row: Any) -> Judgement:
+    """The judgement on one program."""
+    return reward._scorer.judge({"completion": block(program), **row})
+
+
+def call(fn: str, *args: Any, expected: Any) -> dict[str, Any]:
+    """A case that calls a function."""
+    return {"fn": fn, "args": list(args), "expected": expected}

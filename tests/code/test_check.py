@@ -1,0 +1,157 @@
+"""Tests of a dataset on the trusted side, with a proxy of the program's function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from guerdon import DataError
+from guerdon._code.factory import CodeReward
+from tests.code.programs import judged, judgement
+
+
+@pytest.fixture(scope="module")
+def tested() -> Iterator[CodeReward]:
+    with judged(check="test", prelude="starter", score="share") as reward:
+        yield reward
+
+
+def run(reward: CodeReward, program: str, test: Any, entry_point: str | None = None, starter: str = "") -> Any:
+    return judgement(reward, program, test=test, entry_point=entry_point, starter=starter)
+
+
+ADD = "def add(a, b):\n    return a + b"
+
+
+def test_check_of_a_candidate(tested: CodeReward) -> None:
+    test = "METADATA = {}\ndef check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate('a', b='b') == 'ab'\n"
+    assert run(tested, ADD, test, "add").score == 1.0
+    wrong = run(tested, "def add(a, b): return a - b", test, "add")
+    assert (wrong.score, wrong.reason) == (0.0, "case 0: failed: assert candidate(1, 2) == 3")
+    assert run(tested, "x = 1", test, "add").reason == "case 0: the program defines no 'add'"
+
+
+def test_the_entry_point_by_its_own_name(tested: CodeReward) -> None:
+    """As HumanEval/33's test calls it."""
+    test = "def check(candidate):\n    assert tuple(candidate([1, 2])) == tuple(add_all([1, 2])) == (2, 3)\n"
+    assert run(tested, "def add_all(x): return [one + 1 for one in x]", test, "add_all").score == 1.0
+
+
+def test_helpers_of_the_prelude_are_at_hand(tested: CodeReward) -> None:
+    """As in HumanEval/32, 38 and 50: the test uses a function of the prompt, and so may the
+    program."""
+    starter = 'def helper(x):\n    return x * 2\n\n\ndef half(x):\n    """Undo helper."""\n'
+    test = "def check(candidate):\n    assert candidate(helper(21)) == 21\n"
+    assert run(tested, "def half(x):\n    assert helper(1) == 2\n    return x // 2", test, "half", starter).score == 1.0
+    assert run(tested, "pass", test, "half", starter).score == 0.0
+
+
+def test_a_completion_that_goes_on_where_the_prelude_ends(tested: CodeReward) -> None:
+    starter = 'def half(x):\n    """Half of x."""\n'
+    for body in ("    return x // 2", "    y = x\n    return y // 2\n"):
+        assert run(tested, body, "def check(candidate):\n    assert candidate(4) == 2", "half", starter).score == 1.0
+    assert (
+        run(tested, "    return 2", "def check(candidate): assert candidate(4) == 2", "f", "def f(x):\n").score == 1.0
+    )
+
+
+def test_asserts_in_a_list_are_cases(tested: CodeReward) -> None:
+    """As MBPP's, whose tests name the function."""
+    tests = ["assert add(1, 1) == 2", "assert add(2, 2) == 5", "import math\nassert math.isclose(add(0.1, 0.2), 0.3)"]
+    found = run(tested, ADD, tests)
+    assert (found.score, found.passed, found.cases) == (pytest.approx(2 / 3), 2, 3)
+    assert found.reason == "case 1: failed: assert add(2, 2) == 5"
+    assert run(tested, ADD, "\n".join(tests[::2])).score == 1.0
+
+
+def test_several_functions_of_one_program(tested: CodeReward) -> None:
+    program = "kept = []\ndef put(x): kept.append(x)\ndef get(): return kept"
+    assert run(tested, program, "put(1)\nput(2)\nassert get() == [1, 2]").score == 1.0
+
+
+def test_exceptions_arrive_as_the_builtin_of_their_name(tested: CodeReward) -> None:
+    program = (
+        "class Own(Exception): pass\n"
+        "def fail(kind):\n"
+        "    raise {'value': ValueError('why'), 'own': Own('x'), 'key': KeyError(1), 'stop': StopIteration(),\n"
+        "           'exit': SystemExit(0), 'unicode': UnicodeDecodeError('utf-8', b'', 0, 1, 'x')}[kind]"
+    )
+    test = (
+        "def raised(kind):\n    try:\n        fail(kind)\n    except Exception as error:\n"
+        "        return type(error).__name__, str(error)\n"
+        "assert raised('value') == ('ValueError', 'why')\n"
+        "assert raised('key')[0] == 'KeyError'\n"
+        "for kind in ('own', 'stop', 'exit', 'unicode'):\n    assert raised(kind)[0] == 'CandidateError', raised(kind)\n"
+    )
+    found = run(tested, program, test)
+    assert (found.score, found.reason) == (1.0, "")
+    assert run(tested, program, "fail('value')").reason == "case 0: ValueError: why, in: fail('value')"
+
+
+def test_a_program_that_hangs_passes_no_lenient_test() -> None:
+    test = "try:\n    spin(1)\nexcept Exception:\n    pass\ntry:\n    spin(2)\nexcept BaseException:\n    pass\n"
+    with judged(check="test", timeout=1.0) as reward:
+        for program in (
+            "def spin(x):\n    while True: pass",
+            "import os\ndef spin(x): os._exit(0)",
+            "def other(): pass",
+            "1/0",
+        ):
+            found = judgement(reward, program, test=test)
+            assert found.score == 0.0, program
+            assert found.reason, program
+
+
+def test_no_test_reaches_the_program(tested: CodeReward) -> None:
+    program = (
+        "import sys, gc\nword = ''.join(['ses', 'ame'])\n"
+        "def add(a, b):\n"
+        "    seen = [one for one in gc.get_objects() if type(one) in (dict, list, tuple) and word in repr(one)]\n"
+        "    return (sum(one is not globals() for one in seen), 'check' in sys.modules)\n"
+    )
+    assert run(tested, program, "assert add(1, 'sesa'[:2]) == (0, False), 'ses' + 'ame'").score == 1.0
+
+
+@pytest.mark.fault("the tests of a row can't be run", sees="no score, with what is wrong with them")
+@pytest.mark.parametrize(
+    ("test", "entry_point", "message"),
+    [
+        ("def check(candidate:", "add", "check is no Python code"),
+        ("import no_such_module\nassert add(1, 1) == 2", "add", "before it called the program: ModuleNotFoundError"),
+        ("assert False", "add", "before it called the program: AssertionError"),
+        ("assert 1 == 1", None, "no function"),
+        ("", "add", "holds no tests"),
+        ([], "add", "holds no tests"),
+        (3, "add", "holds no tests"),
+        ("add(lambda: 1)", "add", "with what can't be sent: a function is no data"),
+    ],
+)
+def test_tests_that_are_at_fault_give_no_score(tested: CodeReward, test: Any, entry_point: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        run(tested, ADD, test, entry_point)
+
+
+def test_a_prelude_that_fails_is_no_fault_of_the_program(tested: CodeReward) -> None:
+    with pytest.raises(DataError, match="prelude can't be run: ZeroDivisionError"):
+        run(tested, ADD, "assert add(1, 1) == 2", "add", "1 / 0")
+
+
+def _two_of_three(candidate: Any, limit: int) -> float:
+    return sum(candidate(number, number) == 2 * number for number in range(limit)) / limit
+
+
+def test_a_function_of_the_users_own() -> None:
+    with judged(check=_two_of_three, score="share") as reward:
+        scores = reward(
+            completions=[f"```python\n{program}\n```" for program in (ADD, "def add(a, b): return 0", "def f(): pass")],
+            entry_point=["add"] * 3,
+            limit=[4] * 3,
+        )
+        assert scores == [1.0, 0.25, 0.0]
+        assert reward(completions=[f"```\n{ADD}\n```"], entry_point=[""], limit=[4]) == [None]
+    with judged(check=lambda candidate: "yes") as reward, pytest.raises(DataError, match="check returned 'yes'"):
+        judgement(reward, ADD, entry_point="add")
+    with judged(check=lambda candidate: candidate.function("other")() == 1) as reward:
+        assert judgement(reward, "def other(): return 1", entry_point="add").score == 1.0

@@ -1,0 +1,138 @@
+"""Code rewards in a dispatcher: the lane `code`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import DataError, Dispatcher, Journal, RegistrationError, Status, code_reward, read_journal, reward
+from tests.code.programs import CASES, INCREMENT, block
+
+SLEEP = "import time\ntime.sleep(60)"
+
+
+def made(**options: Any) -> Any:
+    return code_reward(**{"isolation": "none", "timeout": 5.0, **options})
+
+
+def test_scores_reasons_and_neighbours() -> None:
+    programs = [INCREMENT, "pass", "while True: pass", "import os; os._exit(0)", "1/0", "print(2)"]
+    length = reward(lambda text: float(len(text)), name="length", lane="thread")
+    code = made(timeout=1.0, score="share")
+    with Dispatcher([code, length], workers=2) as dispatcher:
+        result = dispatcher.score(
+            completions=[block(program) for program in programs], cases=[CASES] * len(programs), num_generations=3
+        )
+    assert result.rewards.shape == (2, 3, 2)
+    assert result.rewards[..., 0].ravel().tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.5]
+    assert (result.status == Status.OK).all()
+    assert result.extra["code/passed"] == [2, 0, 0, 0, 0, 1]
+    assert result.extra["code/reason"][4].startswith("case 0: exit status 1: ZeroDivisionError")
+    assert result.extra["code/reason"][0] == ""
+
+
+@pytest.mark.fault("a row without cases, in a dispatcher", sees="NaN with a reason; its neighbours have scores")
+def test_what_is_no_fault_of_a_program_is_nan() -> None:
+    with Dispatcher([made()], workers=1, max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(completions=[block(INCREMENT)] * 3, cases=[CASES, [], "{"], num_generations=3)
+    assert np.isnan(result.rewards.ravel()[1:]).all()
+    assert result.rewards.ravel()[0] == 1.0
+    assert [failure.reason.split(":")[0] for failure in result.failures()] == ["DataError"] * 2
+    assert "cases is empty" in result.failures()[0].reason
+
+
+def test_a_missing_column_is_refused_before_any_call() -> None:
+    with Dispatcher([made()]) as dispatcher, pytest.raises(DataError, match="'cases'"):
+        dispatcher.score(completions=[""])
+
+
+def test_a_dataset_may_have_columns_of_reserved_names() -> None:
+    with Dispatcher([made()]) as dispatcher:
+        result = dispatcher.score(completions=[block(INCREMENT)], cases=[CASES], text=["a task"])
+    assert result.rewards.item() == 1.0
+
+
+def test_columns_of_a_trainer() -> None:
+    with Dispatcher([made()]) as dispatcher:
+        (column,) = dispatcher.reward_funcs
+        assert column.__name__ == "code"
+        assert column(prompts=["p"], completions=[block(INCREMENT)], cases=[CASES]) == [1.0]
+
+
+def test_it_works_undecorated_beside_dispatchers_copies() -> None:
+    """Two dispatchers and a plain call share nothing."""
+    code = made()
+    with Dispatcher([code]) as one, Dispatcher([code]) as other:
+        batch = {"completions": [block(INCREMENT)], "cases": [CASES]}
+        assert [each.score(**batch).rewards.item() for each in (one, other)] == [1.0, 1.0]
+        assert code(**batch) == [1.0]
+    code.close()
+
+
+@pytest.mark.fault("a worker of the code lane is killed", sees="its sample is tried again elsewhere")
+def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    program = f"import os, time\nif not os.path.exists({str(marker)!r}):\n    open({str(marker)!r}, 'w').write(str(os.getpid()))\n    time.sleep(60)\nprint(1)"
+    with Dispatcher([made(timeout=30)], workers=1) as dispatcher:
+        pending = dispatcher.submit(completions=[block(program)], cases=[[{"stdin": "", "stdout": "1"}]])
+        until(lambda: marker.exists() and marker.read_text())
+        (worker,) = dispatcher.worker_pids()
+        os.kill(worker, signal.SIGKILL)
+        result = pending.result(timeout=60)
+        assert (result.rewards.item(), result.attempts.item()) == (1.0, 2)
+        until(lambda: gone(int(marker.read_text())))
+
+
+def test_closing_ends_programs_that_run(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    program = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    with Dispatcher([made(timeout=60)], workers=1) as dispatcher:
+        dispatcher.submit(completions=[block(program)], cases=[CASES])
+        until(lambda: marker.exists() and marker.read_text())
+    until(lambda: gone(int(marker.read_text())))
+
+
+def test_the_lane_has_its_name_wherever_lanes_are_shown(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    trace = tmp_path / "trace.pftrace"
+    with Dispatcher([made(timeout=20)], workers=1, journal=journal, trace=trace, metrics_port=0) as dispatcher:
+        pending = dispatcher.submit(completions=[block(SLEEP)], cases=[CASES])
+        until(lambda: len(dispatcher.dump()) == 1)
+        (call,) = dispatcher.dump()
+        assert (call.function, call.lane) == ("code", "code")
+        pending.cancel()
+        dispatcher.score(completions=[block("print(2)")], cases=[CASES[:1]])
+    assert b"code (code)" in trace.read_bytes()
+    assert read_journal(tmp_path / "journal")
+
+
+def test_other_functions_are_refused_on_the_lane() -> None:
+    with pytest.raises(RegistrationError, match=r"guerdon\.code_reward"):
+        reward(lambda completion: 1.0, lane="code")
+
+
+def test_info_names_it() -> None:
+    from guerdon.cli.info import facts
+
+    assert facts()["lanes"]["code"]["available"] is True
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def until(holds: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,114 @@
+"""What ``code_reward`` takes, and what it refuses before anything runs."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pytest
+
+from guerdon import DataError, RegistrationError, code_reward
+from tests.code.programs import CASES, INCREMENT, block, judged
+
+
+@pytest.mark.fault("code reward with a wrong option", sees="RegistrationError that names the option")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cases": 3}, "cases=3: expected the name of a column"),
+        ({"check": ""}, "check=''"),
+        ({"check": 3}, "check=3"),
+        ({"check": lambda: 1}, "first parameter is the candidate"),
+        ({"entry_point": None}, "entry_point=None"),
+        ({"prelude": 1}, "prelude=1"),
+        ({"language": "cobol"}, "language='cobol'"),
+        ({"timeout": 0}, "timeout=0"),
+        ({"timeout": float("inf")}, "timeout=inf"),
+        ({"case_timeout": -1}, "case_timeout=-1"),
+        ({"memory_limit": "1 MB"}, "memory_limit='1 MB'"),
+        ({"memory_limit": None}, "memory_limit=None"),
+        ({"max_output": 0}, "max_output=0"),
+        ({"compare": "near"}, "compare='near'"),
+        ({"score": "most"}, "score='most'"),
+        ({"extract": "middle"}, "extract='middle'"),
+        ({"modules": "numpy"}, "modules='numpy'"),
+        ({"modules": [""]}, "modules="),
+        ({"isolation": "some"}, "isolation='some'"),
+        ({"name": " "}, "name=' '"),
+        ({"retries": -1}, "retries=-1"),
+        ({"on_failure": "zero"}, "on_failure='zero'"),
+        ({"otherwise": 1.0}, "otherwise=1.0"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RegistrationError, match=message.replace("(", r"\(")):
+        code_reward(**{"isolation": "none", **options})
+
+
+def test_no_isolation_is_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "guerdon"):
+        code_reward(isolation="none", name="trusted")
+        code_reward(isolation="none", name="trusted")
+    assert [record.message for record in caplog.records] == [
+        'trusted: isolation="none": programs run with the rights of this user, and can do all that it can'
+    ] * 2
+
+
+def test_the_columns_are_those_of_the_options() -> None:
+    def check(candidate: object, tests: list[str], seed: int = 3) -> None: ...
+
+    for options, required, optional in (
+        ({}, ("completion", "cases"), ("entry_point",)),
+        ({"cases": "a", "prelude": "b", "entry_point": "c"}, ("completion", "a", "b"), ("c",)),
+        ({"check": "test"}, ("completion", "test"), ("entry_point",)),
+        ({"check": check}, ("completion", "tests"), ("seed", "entry_point")),
+    ):
+        wants = code_reward(isolation="none", **options).spec.wants
+        assert (wants.required, wants.optional) == (required, optional)
+
+
+def test_called_as_a_trainer_calls_it() -> None:
+    with judged() as reward:
+        scores = reward(
+            prompts=["p"] * 2,
+            completions=[block(INCREMENT), block("pass")],
+            completion_ids=[[1], [2]],
+            cases=[CASES, CASES],
+            trainer_state=object(),
+            log_extra=print,
+        )
+        assert scores == [1.0, 0.0]
+        with pytest.raises(DataError, match="asks for the column 'cases'"):
+            reward(completions=[""], other=[1])
+
+
+@pytest.mark.fault("code reward called by itself on a row at fault", sees="None for the row, a warning in the log")
+def test_rows_at_fault_have_no_score(caplog: pytest.LogCaptureFixture) -> None:
+    with judged() as reward, caplog.at_level(logging.WARNING, "guerdon"):
+        assert reward(completions=[block(INCREMENT)] * 2, cases=[[], CASES]) == [None, 1.0]
+    assert "code: sample 0 has no score: cases is empty" in caplog.text
+
+
+def test_it_pickles_as_its_arguments() -> None:
+    with judged(name="sums", score="share", case_timeout=1.5) as reward:
+        reward(completions=[block(INCREMENT)], cases=[CASES])
+        copy = pickle.loads(pickle.dumps(reward))
+    try:
+        assert (copy.name, copy.spec.wants, copy.spec.policy) == ("sums", reward.spec.wants, reward.spec.policy)
+        assert copy(completions=[block(INCREMENT)], cases=[CASES]) == [1.0]
+    finally:
+        copy.close()
+
+
+def test_modules_are_there_before_programs_run() -> None:
+    with judged(modules=["fractions", "email.message"]) as reward:
+        program = "import sys\nprint('email.message' in sys.modules)"
+        assert reward(completions=[block(program)], cases=[[{"stdin": "", "stdout": "True"}]]) == [1.0]
+
+
+@pytest.mark.fault("a module of modules= can't be imported", sees="no score, with the ModuleNotFoundError")
+def test_a_module_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with judged(modules=["no_such_module"]) as reward, caplog.at_level(logging.WARNING, "guerdon"):
+        assert reward(completions=[block(INCREMENT)], cases=[CASES]) == [None]
+    assert "No module named 'no_such_module'" in caplog.text

@@ -1,0 +1,263 @@
+"""Programs run to their end, and what is found of those that do not end as they should."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from guerdon._code.factory import CodeReward
+from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
+
+
+@pytest.fixture(scope="module")
+def every() -> Iterator[CodeReward]:
+    with judged() as reward:
+        yield reward
+
+
+@pytest.fixture(scope="module")
+def share() -> Iterator[CodeReward]:
+    with judged(score="share", case_timeout=1.0, timeout=20) as reward:
+        yield reward
+
+
+def test_a_right_program_scores_one(every: CodeReward) -> None:
+    found = judgement(every, INCREMENT, cases=CASES)
+    assert (found.score, found.passed, found.cases, found.reason) == (1.0, 2, 2, "")
+
+
+@pytest.mark.fault("program is wrong: output, exit status, exception, signal", sees="0.0 with a reason a case")
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("print(3)", "case 0: it printed '3\\n', expected '2\\n'"),
+        ("pass", "it printed ''"),
+        ("print(2); raise SystemExit(3)", "exit status 3"),
+        ("import os; print(2, flush=True); os._exit(7)", "exit status 7"),
+        ("print(2); raise SystemExit('no')", "exit status 1: no"),
+        ("x = [\nprint(2)\n1/0", "exit status 1: SyntaxError"),
+        ("print(2)\n1/0", "exit status 1: ZeroDivisionError: division by zero (line 2 of the program)"),
+        ("import os, signal; print(2, flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
+        ("import ctypes; ctypes.string_at(0)", "ended by SIGSEGV"),
+        ("x = 'a' * (1 << 31)", "MemoryError"),
+        ("\0", "exit status 1"),
+        ("raise KeyboardInterrupt", "exit status 1: KeyboardInterrupt"),
+        ("import sys; sys.stdout.close()", "it printed ''"),
+        ("input(); input()", "EOFError"),
+    ],
+)
+def test_a_wrong_program_scores_zero_with_a_reason(every: CodeReward, program: str, reason: str) -> None:
+    found = judgement(every, program, cases=CASES)
+    assert found.score == 0.0
+    assert found.passed == 0
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print(int(input()) + 1)\nraise SystemExit(0)",
+        "import sys\nsys.stdout.write(str(int(sys.stdin.readline()) + 1))",
+        "import atexit\nn = int(input())\natexit.register(lambda: print(n + 1))",
+        "import threading\nthreading.Thread(target=lambda: print(int(input()) + 1)).start()",
+        "if __name__ == '__main__':\n    print(int(input()) + 1)",
+        "import os\nn = int(os.read(0, 99))\nos.write(1, b'%d' % (n + 1))",
+        "import sys\nsys.setrecursionlimit(10**6)\nf = lambda n: n and 1 + f(n - 1)\nf(20000)\nprint(int(input()) + 1)",
+        "from __future__ import annotations\nprint(int(input()) + 1)",
+        "import sys\nprint('log', file=sys.stderr)\nprint(int(open(0).read()) + 1)",
+        "def f():\n    global n\n    n = int(input())\nf()\nprint(n + 1)",
+        "# -*- coding: utf-8 -*-\nx = 'é'\nprint(int(input()) + 1)",
+    ],
+)
+def test_ways_to_read_and_print(every: CodeReward, program: str) -> None:
+    found = judgement(every, program, cases=CASES)
+    assert (found.score, found.reason) == (1.0, "")
+
+
+@pytest.mark.fault("program hangs in a case", sees="that case is not passed, the others count")
+def test_a_hang_costs_its_case_only(share: CodeReward) -> None:
+    cases = [{"stdin": text, "stdout": text} for text in ("a", "hang", "b", "crash", "c")]
+    program = "x = input()\nwhile x == 'hang': pass\nif x == 'crash': raise ValueError(x)\nprint(x)"
+    found = judgement(share, program, cases=cases)
+    assert (found.score, found.passed) == (pytest.approx(3 / 5), 3)
+    assert "case 1: it did not end within 1 s; case 3: exit status 1: ValueError: crash" in found.reason
+
+
+def test_functions_that_hang_or_crash_cost_their_case_only(share: CodeReward) -> None:
+    program = (
+        "import os, time\ndef f(x):\n    if x == 1: raise ValueError('one')\n    if x == 2: time.sleep(99)\n"
+        "    if x == 3: os._exit(0)\n    return x, [x]"
+    )
+    found = judgement(share, program, cases=[call("f", x, expected=[x, [x]]) for x in range(5)])
+    assert (found.passed, found.cases) == (2, 5)
+    assert found.reason == (
+        "case 1: ValueError: one; case 2: no answer within 1 s; case 3: its process ended with exit status 0"
+    )
+
+
+def test_a_hang_leaves_time_for_the_other_cases_without_a_case_timeout() -> None:
+    with judged(score="share", timeout=3.0) as reward:
+        cases = [{"stdin": text, "stdout": text} for text in ("hang", "a", "b", "c")]
+        found = judgement(reward, "x = input()\nwhile x == 'hang': pass\nprint(x)", cases=cases)
+    assert found.passed == 3
+
+
+def test_all_stops_at_the_first_failed_case(every: CodeReward) -> None:
+    cases = [{"stdin": "", "stdout": "a"}] * 50
+    started = time.monotonic()
+    assert judgement(every, "import time; time.sleep(0.5)", cases=cases).reason == "case 0: it printed '', expected 'a'"
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.fault("program prints without end", sees="0.0: it printed more than its limit")
+def test_an_output_flood_is_ended() -> None:
+    with judged(max_output="1MiB", timeout=30) as reward:
+        for stream in ("stdout", "stderr"):
+            found = judgement(reward, f"import sys\nwhile True: sys.{stream}.write('x' * 65536)", cases=CASES)
+            assert (found.score, found.reason) == (0.0, "case 0: it printed more than 1048576 bytes")
+        assert (
+            "more than 1048576 bytes"
+            in judgement(reward, "def f(): return 'x' * (1 << 21)", cases=[call("f", expected=1)]).reason
+        )
+        # What a function prints is nobody's.
+        flood = "import sys\ndef f():\n    sys.stdout.write('x' * (1 << 23))\n    return 1"
+        assert judgement(reward, flood, cases=[call("f", expected=1)]).score == 1.0
+
+
+def test_large_inputs_and_outputs_pass_whole(every: CodeReward) -> None:
+    text = "0123456789" * 200_000
+    assert judgement(every, "print(input()[::-1])", cases=[{"stdin": text, "stdout": text[::-1]}]).score == 1.0
+    # A program that reads nothing of a large input.
+    assert judgement(every, "print(1)", cases=[{"stdin": text, "stdout": "1"}]).score == 1.0
+    large = list(range(50_000))
+    assert judgement(every, "def f(x): return x[::-1]", cases=[call("f", large, expected=large[::-1])]).score == 1.0
+
+
+@pytest.mark.fault("program leaves processes behind", sees="they end with it")
+def test_grandchildren_end_with_their_program(every: CodeReward, tmp_path: object) -> None:
+    leaves = (
+        "import os, time\n"
+        "for daemon in (False, True):\n"
+        "    if os.fork() == 0:\n"
+        "        if daemon: os.setsid()\n"
+        "        if daemon and os.fork(): os._exit(0)\n"
+        "        os.write(1, b'%d ' % os.getpid())\n"
+        "        time.sleep(600)\n"
+        "time.sleep(0.3)\n"
+    )
+    pids = [int(pid) for pid in _printed(every, leaves).split()]
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def _printed(reward: CodeReward, program: str) -> str:
+    """What a program prints, as the reason says it."""
+    reason = judgement(reward, program, cases=[{"stdin": "", "stdout": "-"}]).reason
+    return reason.split("it printed '")[1].split("'")[0]
+
+
+def test_a_program_finds_nothing_of_its_cases_or_the_environment(every: CodeReward) -> None:
+    program = (
+        "import sys, os, gc\n"
+        "seen = repr([one for one in gc.get_objects() if type(one) in (str, dict, list)])\n"
+        "print(''.join(['ses', 'ame']) in seen, sorted(os.environ), sys.argv, sorted(os.listdir('/proc/self/fd')))"
+    )
+    found = judgement(every, program, cases=[{"stdin": "", "stdout": "open " + "sesame"}])
+    # 3 is the listing itself
+    assert found.reason.startswith("case 0: it printed \"False [] ['program.py'] ['0', '1', '2', '3']\\n\"")
+
+
+def test_functions_by_name_and_class(every: CodeReward) -> None:
+    program = "class Solution:\n    def add(self, a, b=1): return a + b\ndef one(): return 1"
+    cases = [
+        call("add", 1, expected=2),
+        call("Solution.add", 1, 5, expected=6),
+        {"fn": "add", "kwargs": {"a": 1, "b": 3}, "expected": 4},
+        call("one", expected=1),
+    ]
+    assert judgement(every, program, cases=cases).score == 1.0
+    for name in ("two", "Solution.two", "Other.add"):
+        found = judgement(every, program, cases=[call(name, expected=1)])
+        assert (found.score, found.reason) == (0.0, f"case 0: the program defines no '{name}'")
+
+
+def test_a_program_that_can_not_be_loaded_is_loaded_once(share: CodeReward) -> None:
+    cases = [call("f", number, expected=number) for number in range(30)]
+    started = time.monotonic()
+    found = judgement(share, "while True: pass\ndef f(x): return x", cases=cases)
+    assert found.passed == 0
+    assert "could not be loaded: no answer within" in found.reason
+    assert time.monotonic() - started < 15
+    assert "could not be loaded: SyntaxError" in judgement(share, "def f(:", cases=cases).reason
+    assert "and 25 more" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("class Always:\n        def __eq__(self, other): return True\n    return Always()", "<Always object>"),
+        ("return NotImplemented", "object"),
+        ("return (x for x in [3])", "<generator object>"),
+        ("import os\n    os.close(3)", "its process ended"),
+        ("import os\n    os.write(3, b'\\4\\0\\0\\0ABCD')", "no data"),
+        ("import os\n    os.write(3, b'\\x01\\0\\0\\0N')", "channel of its answers"),
+        ("import os\n    os.write(3, b'\\xff' * 8)", "more than"),
+        ("a = []\n    a.append(a)\n    return a", "levels deep"),
+    ],
+)
+def test_what_is_no_data_is_no_answer(every: CodeReward, body: str, reason: str) -> None:
+    found = judgement(every, f"def f():\n    {body}", cases=[call("f", expected=3)])
+    assert found.score == 0.0
+    assert reason in found.reason
+
+
+def test_answers_written_ahead_are_none(every: CodeReward) -> None:
+    """A program that writes its answers before the calls does not know their nonces."""
+    program = (
+        "import os, struct\nfrom guerdon._code.encoding import encode\n"
+        "def f(x):\n    for _ in range(9):\n        data = encode((b'12345678', 'value', 3))\n"
+        "        os.write(3, struct.pack('<I', len(data)) + data)\n    return 3"
+    )
+    found = judgement(every, program, cases=[call("f", 1, expected=3), call("f", 2, expected=3)])
+    assert (found.score, found.reason) == (0.0, "case 0: it wrote to the channel of its answers")
+
+
+@pytest.mark.fault("completion without a program", sees="0.0: no code block")
+def test_completions_without_a_program_score_zero(every: CodeReward) -> None:
+    columns = {"cases": [CASES] * 4}
+    completions = ["no code", block("x", "cpp"), "", block("x = '\ud800'")]
+    assert every(completions=completions, **columns) == [0.0] * 4
+    conversation = [{"role": "assistant", "content": block(INCREMENT)}]
+    assert every(completions=[conversation], cases=[CASES]) == [1.0]
+
+
+@pytest.mark.fault("the zygote of programs is lost", sees="another is started, nothing is lost")
+def test_a_lost_zygote_is_no_fault_of_a_program(every: CodeReward) -> None:
+    assert judgement(every, INCREMENT, cases=CASES).score == 1.0
+    process = every._scorer._zygote._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    assert judgement(every, INCREMENT, cases=CASES).score == 1.0
+    assert every._scorer._zygote._process is not process
+
+
+def test_kills_come_soon_after_the_timeout(share: CodeReward) -> None:
+    """A coarse bound; benches/python/bench_code.py has the figures."""
+    started = time.monotonic()
+    judgement(share, "while True: pass", cases=CASES)
+    assert 2.0 <= time.monotonic() - started < 6.0
+
+
+def test_programs_after_a_hang_start_clean(every: CodeReward) -> None:
+    with judged(timeout=1.0) as reward:
+        for _ in range(3):
+            assert judgement(reward, "while True: pass", cases=CASES).score == 0.0
+            assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
+    names = "import builtins\nprint(hasattr(builtins, 'marked'))\nbuiltins.marked = 1"
+    assert judgement(every, names, cases=[{"stdin": "", "stdout": "False"}] * 2).score == 1.0
