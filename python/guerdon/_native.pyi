@@ -166,6 +166,17 @@ class Kernel:
             ValueError: ``(why, sample)``: that sample can't be scored.
         """
 
+def math_decision(gold: str, answer: str, *, reward: bool, strict: bool = False) -> bool | Literal["no gold"] | None:
+    """Whether an answer is the gold one; None where math-verify must say.
+
+    Args:
+        reward: As TRL's ``accuracy_reward`` reads both; else as math-verify does by default.
+        strict: Not where math-verify is lax.
+
+    Returns:
+        ``"no gold"``: the gold text has no answer in it.
+    """
+
 def metric_families() -> list[tuple[str, Literal["counter", "gauge", "histogram"], list[str], str]]:
     """Every metric: its name, kind, labels and meaning."""
 

@@ -23,6 +23,7 @@ mod local_lanes;
 mod location;
 mod lock_sampler;
 mod log;
+mod math;
 mod monitor;
 mod nodes;
 mod parse;
@@ -86,6 +87,8 @@ mod _native {
     use crate::lanes::thread_slot::ThreadSlot;
     #[pymodule_export]
     use crate::lock_sampler::LockSampler;
+    #[pymodule_export]
+    use crate::math::math_decision;
     #[pymodule_export]
     use crate::monitor::{MonitorConfig, metric_families};
     #[pymodule_export]

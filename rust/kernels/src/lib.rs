@@ -18,6 +18,7 @@ mod input;
 mod kernel;
 mod length;
 mod matching;
+pub mod math;
 mod multiple_choice;
 mod python_json;
 mod python_text;
