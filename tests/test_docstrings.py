@@ -40,6 +40,7 @@ TORCH = ("guerdon.integrations.nemo_rl", "guerdon.integrations.openrlhf")
         "guerdon.rewards.formats",
         "guerdon.rewards.instructions",
         "guerdon.rewards.lengths",
+        "guerdon.rewards.mathematics",
         "guerdon.rewards.overlap",
         "guerdon.functions",
         "guerdon.stateful",

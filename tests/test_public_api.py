@@ -190,12 +190,15 @@ def test_the_public_modules_are_these() -> None:
 
 REWARDS = {
     "KernelOptions",
+    "MathReward",
     "NativeReward",
     "bleu",
     "cosine_length",
     "edit_distance",
     "exact_match",
     "ifeval",
+    "math_equal",
+    "math_reward",
     "multiple_choice",
     "normalized_match",
     "repetition_penalty",
@@ -211,6 +214,7 @@ REWARDS = {
 def test_the_public_rewards_are_these() -> None:
     assert set(guerdon.rewards.__all__) == REWARDS
     assert _public(dir(guerdon.rewards.exact_match())) == {"name", "spec"}
+    assert _public(dir(guerdon.rewards.math_reward())) == {"name", "spec"}
 
 
 def _public(names: object) -> set[str]:

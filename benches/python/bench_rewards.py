@@ -143,3 +143,34 @@ def test_beside_the_original(benchmark: Any, tables: Any, case: tuple[Any, ...])
         cells = {"native": native * 1e6 / samples, "original": python * 1e6 / samples, "ratio": python / native}
         tables.add(TITLE, name, cells, "")
     assert json.dumps(reward(**given))
+
+
+# Gold answer and answer, of each kind that is decided natively.
+MATH = [
+    ("18", "18"),
+    ("1,234", "1234"),
+    ("$\\frac{1}{2}$", "0.5"),
+    ("50%", "50\\%"),
+    ("$B$", "\\text{(B)}"),
+    ("$x=5$", "5"),
+]
+
+
+@pytest.mark.parametrize("words", [20, 500])
+def test_math_beside_math_verify(benchmark: Any, tables: Any, words: int) -> None:
+    pytest.importorskip("math_verify")
+    original = originals.trl_reward("accuracy_reward")
+    reward, samples = rewards.math_reward(), 32
+    chosen = [MATH[sample % len(MATH)] for sample in range(samples)]
+    texts = _texts(samples, words, 1)
+    golds = [gold for gold, _ in chosen]
+    completions = [f"{text}, so \\boxed{{{answer}}}" for text, (_, answer) in zip(texts, chosen, strict=True)]
+    messages = [[{"role": "assistant", "content": completion}] for completion in completions]
+    assert reward(completions=completions, solution=golds) == original(messages, golds) == [1.0] * samples
+    rounds = 1 if benchmark.disabled else ROUNDS
+    benchmark.pedantic(lambda: reward(completions=completions, solution=golds), rounds=rounds, warmup_rounds=1)
+    native = _median(lambda: reward(completions=completions, solution=golds), rounds)
+    python = _median(lambda: original(messages, golds), rounds)
+    if not benchmark.disabled:
+        cells = {"native": native * 1e6 / samples, "original": python * 1e6 / samples, "ratio": python / native}
+        tables.add(TITLE, f"math_reward, {words} words", cells, "")

@@ -1,0 +1,109 @@
+"""What math-verify says of a gold answer and an answer; runs in a worker.
+
+- The calls and the timeouts are those of TRL's ``accuracy_reward`` and of math-verify's defaults.
+- math-verify is imported when it is first asked: who never needs it needn't have it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Final
+
+from guerdon._native import math_decision
+
+__all__ = ["MathSample", "accuracy", "missing", "score"]
+
+# Seconds, those of TRL; math-verify's own times are shorter in `parse`, where a timeout is a [].
+_PARSE_S: Final = 10
+_VERIFY_S: Final = 5
+
+
+def score(gold: str, answer: str, *, reward: bool) -> float | None:
+    """1.0 or 0.0; None where the gold text has no answer in it and TRL's reward abstains.
+
+    Args:
+        reward: As ``accuracy_reward`` reads both; else as math-verify does by default.
+
+    Raises:
+        ImportError: math-verify is not installed.
+    """
+    parse, verify, box = _loaded()
+    # Alarms are for the main thread alone; elsewhere the call's own timeout must do.
+    on_main = threading.current_thread() is threading.main_thread()
+    parse_s, verify_s = (_PARSE_S, _VERIFY_S) if on_main else (None, None)
+    parsed_gold = parse(gold, parsing_timeout=parse_s)
+    if not reward:
+        return float(verify(parsed_gold, parse(answer, parsing_timeout=parse_s), timeout_seconds=verify_s))
+    if not parsed_gold:
+        return None
+    parsed = parse(answer, extraction_config=[box], extraction_mode="first_match", parsing_timeout=parse_s)
+    return float(verify(parsed_gold, parsed, timeout_seconds=verify_s))
+
+
+def missing() -> str | None:
+    """Why math-verify can't be asked; None if it is there."""
+    if find_spec("math_verify") is not None:
+        return None
+    return (
+        "this pair needs math-verify, which is not installed: `pip install 'math-verify[antlr4_13_2]'`. Numbers, "
+        "fractions, letters and equal texts are compared without it."
+    )
+
+
+@cache
+def _loaded() -> tuple[Any, Any, Any]:
+    """``parse``, ``verify`` and how TRL has answers read."""
+    why = missing()
+    if why is not None:
+        raise ImportError(why)
+    from latex2sympy2_extended import NormalizationConfig
+    from math_verify import LatexExtractionConfig, parse, verify
+
+    box = LatexExtractionConfig(
+        normalization_config=NormalizationConfig(units=True),
+        boxed_match_priority=0,
+        try_extract_without_anchor=False,
+    )
+    return parse, verify, box
+
+
+def accuracy(gold: object, answer: str, *, strict: bool) -> float | None:
+    """The reward of one sample: decided natively, else by math-verify.
+
+    Raises:
+        TypeError: The gold answer is no text.
+    """
+    if gold is None:
+        return None
+    if not isinstance(gold, str):
+        raise TypeError(f"the gold answer is a {type(gold).__name__}, not a text: give str(…) of it")
+    decision = math_decision(gold, answer, reward=True, strict=strict)
+    if decision is None:
+        return score(gold, answer, reward=True)
+    return None if decision == "no gold" else float(decision)
+
+
+class MathSample:
+    """What a worker calls, with a completion's text and its gold answer."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict
+
+    def __call__(self, text: str, gold: object) -> float | None:
+        return accuracy(gold, text, strict=self.strict)
+
+    def __reduce__(self) -> tuple[Callable[[bool], MathSample], tuple[bool]]:
+        return _unpickled, (self.strict,)
+
+
+def _unpickled(strict: bool) -> MathSample:
+    """In the process that workers are forked from, math-verify is loaded for all of them."""
+    if "_guerdon_worker" in sys.modules and missing() is None:
+        with suppress(ImportError):  # the samples that need it say why
+            _loaded()
+    return MathSample(strict=strict)

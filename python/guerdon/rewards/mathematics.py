@@ -1,0 +1,75 @@
+"""Math answers, compared as math-verify compares them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon._kernels.reward import KernelOptions
+from guerdon._math.helper import ask
+from guerdon._math.reward import MathReward
+from guerdon._native import math_decision
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["math_equal", "math_reward"]
+
+
+def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
+    r"""Whether an answer is the gold one.
+
+    Numbers, fractions, percents, single letters and equal LaTeX are decided in about a microsecond;
+    what isn't certain goes to math-verify, in a worker that ends after 30 s: such a pair counts as
+    different, with a warning.
+
+    Formula: ``verify(parse(gold), parse(answer))``, which is not symmetric: an answer ``(1, 2)``
+    matches the gold ``$1 < x < 2$``, not the other way round.
+    Source: math-verify 0.9, ``math_verify.verify`` and ``math_verify.parse`` with their defaults.
+
+    Args:
+        gold: The right answer: ``"18"``, ``r"$\frac{1}{2}$"``, or a text that ends in it.
+        answer: What it is compared with, in the same forms.
+        strict: Where math-verify is lax, what is right: 9 % is not 9, 0.3333333 is not 1/3, the
+            letter ``A`` is not ``a``. It holds for pairs that are decided natively.
+
+    Raises:
+        ImportError: The pair needs math-verify, which is not installed.
+
+    Examples:
+        >>> from guerdon.rewards import math_equal
+        >>> math_equal("1,234.50", r"$\frac{2469}{2}$"), math_equal("#### 18", "It is 19.")
+        (True, False)
+    """
+    decision = math_decision(gold, answer, reward=False, strict=strict)
+    if decision is None:
+        [value] = ask([(gold, answer)], reward=False)
+        return bool(value)
+    return decision is True
+
+
+def math_reward(column: str = "solution", *, strict: bool = False, **options: Unpack[KernelOptions]) -> MathReward:
+    r"""1.0 where the answer of the completion is the gold one, 0.0 where it isn't, and no reward
+    where the gold text has no answer in it.
+
+    It reads a completion's ``\boxed{…}``, or LaTeX behind the word "answer". A worker decides
+    numbers, fractions, letters and equal LaTeX natively, and asks math-verify where that isn't
+    certain.
+
+    Formula: ``verify(parse(gold), parse(completion))``, the completion with TRL's configuration.
+    Source: TRL 1.16, ``trl.rewards.accuracy_reward``, with its timeouts; math-verify 0.9.
+
+    Args:
+        column: The gold answers, a text a sample; None abstains. verl calls it ``ground_truth``.
+        strict: As for `math_equal`.
+        options: Those of `guerdon.reward` that `KernelOptions` names.
+
+    Raises:
+        RegistrationError: An option is wrong.
+
+    Examples:
+        >>> from guerdon import rewards
+        >>> right = rewards.math_reward()
+        >>> right(completions=[r"So \boxed{\frac{1}{2}}.", r"\boxed{2}", "1/2"], solution=["1/2"] * 3)
+        [1.0, 0.0, 0.0]
+    """
+    return MathReward(math_reward, column, strict, options, KernelOptions.__annotations__)

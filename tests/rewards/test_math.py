@@ -1,0 +1,226 @@
+"""Math answers: nothing that is decided natively disagrees with math-verify, and what isn't
+decided is math-verify's own value.
+
+The share decided natively, by kind of answer, is printed by the soak test.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Status, rewards
+from guerdon._math import helper, verify
+from guerdon._native import math_decision
+from guerdon.errors import DataError, RegistrationError
+from tests.rewards.math_pairs import KINDS, pairs
+from tests.shared_data import gsm8k_solutions
+
+# What warns in SymPy is not to become an error in math-verify, which would change its answer.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+TABLE = [
+    # gold, answer, whether TRL rewards it, whether the native decider knows
+    ("18", "\\boxed{18}", 1.0, True),
+    ("1,234", "The total is $\\boxed{1234}$.", 1.0, True),
+    ("#### 72", "\\[\\boxed{72.0}\\]", 1.0, True),
+    ("$\\frac{1}{2}$", "\\boxed{0.5}", 1.0, True),
+    ("50%", "\\boxed{\\frac{1}{2}}", 1.0, True),
+    ("9", "\\boxed{9\\%}", 1.0, True),
+    ("$x=5$", "\\boxed{5}", 1.0, True),
+    ("$B$", "\\boxed{\\text{(B)}}", 1.0, True),
+    ("$2\\sqrt{3}$", "\\boxed{2\\sqrt{3}}", 1.0, True),
+    ("18", "it is 18", 0.0, True),
+    ("18", "\\boxed{19}", 0.0, True),
+    ("no number", "\\boxed{19}", None, True),
+    ("$2\\sqrt{3}$", "\\boxed{\\sqrt{12}}", 1.0, False),
+    ("$\\frac{1}{3}$", "\\boxed{0.3333333}", 1.0, False),
+    ("$1<x<2$", "\\boxed{(1,2)}", 1.0, False),
+    ("$(1,2)$", "\\boxed{1<x<2}", 0.0, False),
+    ("18", "The answer is $18$.", 1.0, False),
+    (
+        "18",
+        "\\boxed{17}\nor rather, since there is one more of them to count,\n\\boxed{18}",
+        0.0,
+        False,
+    ),  # a set of both, there
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _closed() -> Iterator[None]:
+    """The worker of plain calls is there until the process ends."""
+    yield
+    helper.close()
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """math-verify logs what it can't parse."""
+    loggers = [logging.getLogger(f"math_verify.{name}") for name in ("parser", "grader")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+def disagreements(triples: Iterable[tuple[str, str, str]], question: str) -> tuple[list[Any], dict[str, Counter[str]]]:
+    """The decided pairs of which math-verify says something else, and how many of each kind are
+    decided."""
+    pytest.importorskip("math_verify")
+    reward = question == "reward"
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    odd = []
+    for kind, gold, answer in triples:
+        decision = math_decision(gold, answer, reward=reward)
+        counts[kind]["left" if decision is None else "decided"] += 1
+        if decision is not None:
+            expected = verify.score(gold, answer, reward=reward)
+            if expected != (None if decision == "no gold" else float(decision)):
+                odd.append((kind, gold, answer, decision, expected))
+    return odd, counts
+
+
+@pytest.mark.parametrize("question", ["reward", "equal"])
+def test_generated_pairs_are_decided_as_math_verify_does(question: str) -> None:
+    odd, counts = disagreements(pairs(1500, 3, question), question)
+    assert odd == []
+    # every kind is decided now and then, or the test says nothing of it
+    assert {kind for kind, count in counts.items() if count["decided"]} == set(KINDS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("question", ["reward", "equal"])
+def test_a_hundred_thousand_pairs_are_decided_as_math_verify_does(question: str) -> None:
+    odd, counts = disagreements(pairs(100_000, 4, question), question)
+    for kind, count in counts.items():
+        print(f"{question} {kind}: {count['decided'] / count.total():.0%} of {count.total()} decided")
+    assert odd == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("question", ["reward", "equal", "boxed"])
+def test_gsm8k_solutions_are_decided_as_math_verify_does(question: str) -> None:
+    triples = []
+    for row in gsm8k_solutions():
+        gold, solution = str(row["reference"]), str(row["completion"])
+        begin, _, number = solution.rpartition("A: ")
+        answer = f"{begin}The final answer is \\boxed{{{number}}}." if question == "boxed" else solution
+        triples.append((question, gold if question == "equal" else gold.rpartition("A: ")[2], answer))
+    assert len(triples) == 5276
+    odd, counts = disagreements(triples, "equal" if question == "equal" else "reward")
+    decided = counts[question]["decided"]
+    print(f"{question}: {decided} of {len(triples)} decided")
+    assert odd == []
+    assert decided > 0.97 * len(triples)
+
+
+def test_letters_are_decided_as_math_verify_does() -> None:
+    """All pairs of letters, as a choice is written."""
+    letters = "ABCDEeiIxX"
+    forms = ["{}", "({})", "\\text{{{}}}", "\\textbf{{({})}}"]
+    triples = [
+        ("letter", f"${gold}$", f"\\boxed{{{form.format(answer)}}}")
+        for gold, answer, form in product(letters, letters, forms)
+    ]
+    assert disagreements(triples, "reward")[0] == []
+
+
+@pytest.mark.parametrize(("gold", "answer", "value", "known"), TABLE)
+def test_the_table(gold: str, answer: str, value: float | None, known: bool) -> None:
+    decision = math_decision(gold, answer, reward=True)
+    assert (decision is not None) == known
+    if known:
+        assert (None if decision == "no gold" else float(decision is True)) == value
+
+
+def test_values_are_those_of_trl() -> None:
+    """In a dispatcher and as a plain call, natively decided or not."""
+    trl = pytest.importorskip("trl.rewards")
+    pytest.importorskip("math_verify")
+    golds, answers, values, _ = (list(column) for column in zip(*TABLE, strict=True))
+    original = trl.accuracy_reward([[{"content": answer}] for answer in answers], golds)
+    assert original == values
+    reward = rewards.math_reward()
+    assert reward(completions=answers, solution=golds) == values
+    with Dispatcher([reward]) as dispatcher:
+        result = dispatcher.score(completions=answers, solution=golds)
+    expected = [np.nan if value is None else value for value in values]
+    np.testing.assert_array_equal(result.rewards.ravel(), np.float32(expected))
+    abstained = [status == Status.ABSTAINED for status in result.status.ravel()]
+    assert abstained == [value is None for value in values]
+
+
+def test_another_column_by_name_and_none_abstains() -> None:
+    reward = rewards.math_reward("ground_truth", name="right")
+    assert reward(completions=["\\boxed{4}"] * 2, ground_truth=["4", None]) == [1.0, None]
+    copy = pickle.loads(pickle.dumps(reward))
+    assert (copy.name, repr(copy)) == ("right", repr(reward))
+    with Dispatcher([copy], max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(completions=["\\boxed{4}"] * 3, ground_truth=["4", None, 4])
+    assert result.status.ravel().tolist() == [Status.OK, Status.ABSTAINED, Status.ERROR]
+    assert "the gold answer is a int" in result.failures()[0].reason
+
+
+def test_math_equal_asks_for_what_it_does_not_know() -> None:
+    pytest.importorskip("math_verify")
+    assert rewards.math_equal("1/2", "0.5")
+    assert not rewards.math_equal("18", "none")
+    assert rewards.math_equal("$1<x<2$", "$(1,2)$")
+    assert not rewards.math_equal("$(1,2)$", "$1<x<2$")
+
+
+def test_strict_is_right_where_math_verify_is_lax() -> None:
+    pytest.importorskip("math_verify")
+    for gold, answer in [("9", "9%"), ("$\\frac{1}{3}$", "0.3333333"), ("$A$", "$a$")]:
+        assert rewards.math_equal(gold, answer)
+        assert not rewards.math_equal(gold, answer, strict=True)
+    strict = rewards.math_reward(strict=True)
+    assert strict(completions=["\\boxed{9\\%}", "\\boxed{9}"], solution=["9", "9"]) == [0.0, 1.0]
+
+
+@pytest.mark.fault("math-verify is not installed", sees="an error that names it, only where a pair needs it")
+def test_a_missing_package_matters_only_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "find_spec", lambda name: None)
+    verify._loaded.cache_clear()
+    assert rewards.math_equal("18", "18.0")
+    with pytest.raises(ImportError, match=r"pip install 'math-verify"):
+        rewards.math_equal("$2\\sqrt{3}$", "$\\sqrt{12}$")
+    with pytest.raises(ImportError, match=r"pip install 'math-verify"):
+        verify.MathSample(strict=False)("\\boxed{\\sqrt{12}}", "$2\\sqrt{3}$")
+
+
+def test_a_pair_that_takes_too_long_counts_as_different(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(helper, "_ask", _forever)
+    monkeypatch.setattr(helper, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(helper, "_dispatchers", {})
+    monkeypatch.setattr(helper, "missing", lambda: None)
+    assert not rewards.math_equal("$2\\sqrt{3}$", "$\\sqrt{12}$")
+    assert "counts as different" in caplog.text
+    helper.close()
+
+
+def _forever(text: str, gold: str, as_reward: bool) -> float | None:
+    while True:
+        pass
+
+
+def test_odd_options_are_refused() -> None:
+    for options in [{"column": ""}, {"nothing": 1}, {"timeout": -1}]:
+        with pytest.raises(RegistrationError):
+            rewards.math_reward(**options)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="ground_truth"):
+        rewards.math_reward("ground_truth")(completions=["a"], solution=["1"])
+    with pytest.raises(DataError, match="sample 0"):
+        rewards.math_reward()(completions=["a"], solution=[1])
