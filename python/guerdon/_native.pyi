@@ -5,6 +5,7 @@ says otherwise. Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps 
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
@@ -36,6 +37,49 @@ class LockSampler:
         seconds that these waited."""
 
     def stop(self) -> None: ...
+
+@final
+class Fence:
+    """What keeps a child that runs a program under test from everything else."""
+
+    def __new__(
+        cls,
+        *,
+        readable: Sequence[str],
+        writable: Sequence[str],
+        memory: int,
+        reserved_memory: int,
+        cpu_seconds: int,
+        file_size: int,
+        open_files: int,
+        tasks: int,
+        folder_size: int,
+        folder_files: int,
+        processes: bool,
+        execute: bool,
+        without: Sequence[str],
+    ) -> Fence:
+        """Prepares it, and enters name spaces where that is allowed."""
+
+    def needs_fork(self) -> bool:
+        """Whether this process has to fork, and its child to call `finish` and go on."""
+
+    def finish(self) -> None: ...
+    def layers(self) -> list[tuple[str, bool, str]]:
+        """Of each layer its name, whether it holds, and what there is to say about that."""
+
+    def folder(self) -> Path | None:
+        """The folder that children may write to."""
+
+    def clear_folder(self) -> None:
+        """Empties it; no child may run."""
+
+    def before_fork(self) -> None: ...
+    def after_fork(self) -> None:
+        """In the parent, after each fork, also where it failed."""
+
+    def enter(self, keep: list[int]) -> None:
+        """In the child: puts up all fences, and closes all descriptors but these."""
 
 @final
 class FunctionConfig:

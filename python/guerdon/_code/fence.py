@@ -1,80 +1,213 @@
-"""The fences around a program's process: none yet.
+"""The fences around a program's process: prepared in the zygote, entered in each child.
 
-- ``"strict"`` is refused until every layer of it is here: never a weaker fence than was asked for.
+- ``strict``: whatever is forbidden fails; `isolation.probe` tries it, and refuses where it does
+  not.
+  ``none``: the rights of this user, without its environment and within its limits.
+- `prepare` is called on the only thread of a process that then only forks; it may go on in a child
+  of that process, and leaves it no `/proc`.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import site
+import sys
+import sysconfig
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, NoReturn
 
+from guerdon._native import Fence
 from guerdon._worker.linux import exit_with_parent, no_core_dumps, prefer_to_die
-from guerdon.errors import RegistrationError
 
-__all__ = ["FenceSpec", "Level", "Prepared", "prepare", "probe"]
+__all__ = ["LAYERS", "FenceSpec", "Prepared", "prepare"]
+
+LAYERS: Final = ("landlock", "seccomp", "limits", "user", "capabilities", "pid", "namespaces", "folder", "oom")
+"""What the fences are made of, as `Prepared.layers` names it."""
+
+_CHANNEL: Final = 3
+# What programs may read besides the interpreter: shared libraries, time zones, what says how many
+# cores there are. A path that does not exist is passed over.
+_READABLE: Final = (
+    *("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf"),
+    *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/alternatives", "/proc/cpuinfo", "/proc/meminfo"),
+    *("/sys/devices/system/cpu", "/dev/urandom", "/dev/random", "/dev/zero"),
+)
+_WRITABLE: Final = ("/dev/null",)
 
 
 @dataclass(frozen=True)
 class FenceSpec:
-    """What programs may do.
+    """What programs may do. Sizes are bytes.
 
     Attributes:
         isolation: ``"strict"`` or ``"none"``.
-        memory_limit: Bytes.
+        memory_limit: Beyond what the zygote has.
+        reserved_memory: Address space beyond that, for run times that reserve much (V8, Java).
         cpu_seconds: Of processor time.
+        file_size: Of one file.
+        writable_bytes: Of the own folder; 0 for none.
+        writable_files: That the own folder may hold.
+        open_files: At a time.
+        tasks: Threads, and processes where these are allowed.
+        processes: Whether others may be started, by a compiler for instance.
+        execute: Whether another program may take the process's place.
+        readable: Paths beside those that every program may read.
+        without: Layers left out, for tests of what the others hold.
     """
 
     isolation: Literal["strict", "none"] = "strict"
     memory_limit: int = 512 << 20
+    reserved_memory: int = 0
     cpu_seconds: int = 60
+    file_size: int = 64 << 20
+    writable_bytes: int = 64 << 20
+    writable_files: int = 4096
+    open_files: int = 64
+    tasks: int = 64
+    processes: bool = False
+    execute: bool = False
+    readable: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class Level:
-    """The fences that hold here."""
-
-    name: str
+    def __post_init__(self) -> None:
+        # Lists, where it came as JSON.
+        object.__setattr__(self, "readable", tuple(self.readable))
+        object.__setattr__(self, "without", tuple(self.without))
 
 
 class Prepared:
     """What a zygote has ready for its children."""
 
-    def __init__(self, spec: FenceSpec) -> None:
+    def __init__(self, spec: FenceSpec, fence: Fence | None, reason: str = "") -> None:
         self._spec = spec
+        self._fence = fence
+        self._reason = reason  # why there are no name spaces
         self._parent = os.getpid()
 
-    def fork(self) -> int:
-        """As `os.fork`."""
-        return os.fork()
+    @property
+    def layers(self) -> dict[str, tuple[bool, str]]:
+        """Of each layer whether it holds, and what there is to say about it."""
+        if self._fence is None:
+            return {}
+        layers = {name: (holds, text) for name, holds, text in self._fence.layers()}
+        if self._reason:
+            layers["namespaces"] = (False, self._reason)
+        return layers
 
-    def enter(self) -> None:
-        """In the child, before any of the program."""
+    @property
+    def folder(self) -> str | None:
+        """The folder that programs may write to, the same for one after the other."""
+        folder = None if self._fence is None else self._fence.folder()
+        return None if folder is None else os.fspath(folder)
+
+    def clear_folder(self) -> None:
+        """Empty it; no child may run."""
+        if self._fence is not None:
+            self._fence.clear_folder()
+
+    def fork(self) -> int:
+        """As `os.fork`; the child is the first process of a name space where that is allowed."""
+        if self._fence is None:
+            return os.fork()
+        self._fence.before_fork()
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid != 0:
+                self._fence.after_fork()
+        return pid
+
+    def enter(self, keep: tuple[int, ...] = (0, 1, 2, _CHANNEL)) -> None:
+        """In the child, before any of the program; descriptors but those in `keep` are closed."""
+        os.environ.clear()
+        if self._fence is not None:
+            self._fence.enter(list(keep))
+        else:
+            self._enter_unfenced()
+
+    def _enter_unfenced(self) -> None:
         os.setsid()
         exit_with_parent(self._parent)
         no_core_dumps()
         prefer_to_die(1000)
-        os.environ.clear()
         memory, seconds = self._spec.memory_limit, self._spec.cpu_seconds
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def prepare(spec: FenceSpec) -> Prepared:
-    """In the zygote, before its first fork."""
-    return Prepared(spec)
+    """In the zygote, before its first fork; see the module."""
+    if spec.isolation == "none":
+        return Prepared(spec, None)
+    reason = "" if "namespaces" in spec.without else _why_no_namespaces(spec)
+    fence = _fence(spec, (*spec.without, "namespaces") if reason else spec.without)
+    if fence.needs_fork():
+        _go_on_in_a_child()
+        fence.finish()
+    return Prepared(spec, fence, reason)
 
 
-def probe(spec: FenceSpec) -> Level:
-    """The level that holds on this machine.
+def _why_no_namespaces(spec: FenceSpec) -> str:
+    """Tried in a process that ends at once: what is half made of them can't be undone."""
+    theirs, ours = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            layers = _fence(spec, spec.without).layers()
+            os.write(ours, next("" if holds else text for name, holds, text in layers if name == "namespaces").encode())
+        except Exception as error:
+            os.write(ours, f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
+        finally:
+            os._exit(0)
+    os.close(ours)
+    with open(theirs, "rb") as pipe:
+        reason = pipe.read().decode("utf-8", "replace")
+    _, status = os.waitpid(pid, 0)
+    return reason or ("" if status == 0 else f"the process that tried it ended: {status}")
 
-    Raises:
-        RegistrationError: It is less than the spec asks for.
-    """
-    if spec.isolation == "strict":
-        raise RegistrationError(
-            'code_reward: isolation="strict" needs fences that this version does not have yet. isolation="none" runs programs '
-            "with the rights of this user: only for programs that you trust."
-        )
-    return Level("none")
+
+def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
+    return Fence(
+        readable=[*_interpreter(), *_READABLE, *spec.readable],
+        writable=list(_WRITABLE),
+        memory=spec.memory_limit,
+        reserved_memory=spec.reserved_memory,
+        cpu_seconds=spec.cpu_seconds,
+        file_size=spec.file_size,
+        open_files=spec.open_files,
+        tasks=spec.tasks,
+        folder_size=spec.writable_bytes,
+        folder_files=spec.writable_files,
+        processes=spec.processes,
+        execute=spec.execute,
+        without=list(without),
+    )
+
+
+def _interpreter() -> list[str]:
+    """Where its modules and libraries are."""
+    paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
+    paths += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    paths += [path for path in site.getsitepackages() if os.path.isdir(path)]
+    return list(dict.fromkeys(os.path.abspath(path) for path in paths if path))
+
+
+def _go_on_in_a_child() -> None:
+    """The caller goes on as the first process of its name space of processes; this one waits."""
+    outer = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        exit_with_parent(0)
+        return
+    _wait_for(pid, outer)
+
+
+def _wait_for(pid: int, outer: int) -> NoReturn:
+    """Ends as that process does, and holds nothing that another waits to see closed."""
+    os.closerange(0, 65536)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        os.kill(outer, os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

@@ -9,6 +9,7 @@ mod compound;
 mod config;
 mod engine;
 mod engine_parts;
+mod fence;
 mod forks;
 mod gil;
 mod host;
@@ -53,6 +54,8 @@ mod _native {
     use crate::config::FunctionConfig;
     #[pymodule_export]
     use crate::engine::Engine;
+    #[pymodule_export]
+    use crate::fence::PyFence;
     #[pymodule_export]
     use crate::forks::{close_inherited_sockets, hold_sockets, release_sockets};
     #[pymodule_export]

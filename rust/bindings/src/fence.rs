@@ -1,0 +1,140 @@
+//! `Fence`: what keeps a child that runs a program under test from everything else. One call in the
+//! child, and two around each fork.
+//!
+//! Python forks: nothing here runs between a fork and its child's `enter`.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use guerdon_fence::{Fence, FenceError, Layer, Rules};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use rustix::thread::UnshareFlags;
+
+/// See the module.
+// Never dropped: in a child its descriptors are closed, and their numbers another's.
+#[pyclass(module = "guerdon._native", name = "Fence")]
+pub struct PyFence(ManuallyDrop<Fence>);
+
+#[pymethods]
+impl PyFence {
+    #[new]
+    #[pyo3(signature = (
+        *, readable, writable, memory, reserved_memory, cpu_seconds, file_size, open_files, tasks, folder_size,
+        folder_files, processes, execute, without,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        readable: Vec<PathBuf>,
+        writable: Vec<PathBuf>,
+        memory: u64,
+        reserved_memory: u64,
+        cpu_seconds: u64,
+        file_size: u64,
+        open_files: u64,
+        tasks: u64,
+        folder_size: u64,
+        folder_files: u64,
+        processes: bool,
+        execute: bool,
+        without: Vec<String>,
+    ) -> PyResult<Self> {
+        let without = without.iter().map(|name| layer(name)).collect::<PyResult<_>>()?;
+        let rules = Rules {
+            readable,
+            writable,
+            memory,
+            reserved_memory,
+            cpu_seconds,
+            file_size,
+            open_files,
+            tasks,
+            folder_size,
+            folder_files,
+            processes,
+            execute,
+            without,
+        };
+        Ok(Self(ManuallyDrop::new(Fence::prepare(rules, unshare).map_err(exception)?)))
+    }
+
+    /// Whether this process has to fork, and its child to go on.
+    fn needs_fork(&self) -> bool {
+        self.0.needs_fork()
+    }
+
+    fn finish(&mut self) -> PyResult<()> {
+        self.0.finish().map_err(exception)
+    }
+
+    /// Name, whether it holds, and what there is to say about that, of each layer.
+    fn layers(&self) -> Vec<(&'static str, bool, String)> {
+        let layers = self.0.layers().iter();
+        layers
+            .map(|(layer, state)| (layer.name(), state.is_ok(), state.unwrap_or_else(|reason| reason).to_owned()))
+            .collect()
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.0.folder().map(ToOwned::to_owned)
+    }
+
+    fn clear_folder(&self) -> PyResult<()> {
+        Ok(self.0.clear_folder()?)
+    }
+
+    fn before_fork(&mut self) -> PyResult<()> {
+        Ok(self.0.before_fork()?)
+    }
+
+    fn after_fork(&self) -> PyResult<()> {
+        Ok(self.0.after_fork()?)
+    }
+
+    fn enter(&self, mut keep: Vec<RawFd>) -> PyResult<()> {
+        keep.sort_unstable();
+        self.0.enter(&keep, close_others).map_err(exception)
+    }
+}
+
+fn layer(name: &str) -> PyResult<Layer> {
+    Layer::by_name(name).ok_or_else(|| PyValueError::new_err(format!("there is no layer {name:?}")))
+}
+
+fn exception(error: FenceError) -> PyErr {
+    match error {
+        FenceError::System(_, _) => PyOSError::new_err(error.to_string()),
+        FenceError::Landlock(_) | FenceError::Seccomp(_) | FenceError::Compile(_) => {
+            PyRuntimeError::new_err(error.to_string())
+        }
+    }
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "the descriptor table could be unshared, which other threads rely on")]
+    // SAFETY: the crate asks for name spaces only, never for `UnshareFlags::FILES`.
+    unsafe {
+        Ok(rustix::thread::unshare_unsafe(flags)?)
+    }
+}
+
+/// Closes all descriptors but those in `keep`, which is sorted.
+fn close_others(keep: &[RawFd]) -> io::Result<()> {
+    let mut first = 0;
+    for &fd in keep {
+        if fd > first {
+            close_range(first, fd - 1)?;
+        }
+        first = fd.saturating_add(1).max(first);
+    }
+    close_range(first, RawFd::MAX)
+}
+
+fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "descriptors that this process has from the one that forked it")]
+    // SAFETY: the child runs only the program from here on; what owned them is never dropped.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

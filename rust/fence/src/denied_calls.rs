@@ -1,0 +1,208 @@
+//! The system calls that a fenced process is refused, by family: data, and no decisions.
+//!
+//! A list of what is denied, since what a Python module with C code calls can't be listed. Calls
+//! that are newer than this list are refused in `signal_filter`, by their number.
+
+use libc::c_long;
+
+/// Sockets that reach another process. `socketpair` has rules of its own in `filter`.
+const SOCKETS: &[c_long] =
+    &[libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
+
+/// Other processes: their memory, descriptors and threads. Signals are in `signal_filter`.
+const OTHER_PROCESSES: &[c_long] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+];
+
+/// Leaving the session or the group by which a child and all that it started are killed.
+const SESSIONS: &[c_long] = &[libc::SYS_setsid, libc::SYS_setpgid];
+
+const NAMESPACES_AND_MOUNTS: &[c_long] = &[
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+];
+
+/// Large parts of the kernel that no program under test needs.
+const KERNEL: &[c_long] = &[
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_seccomp,
+    // They make all files of the machine go to disk, also those of siblings.
+    libc::SYS_sync,
+    libc::SYS_syncfs,
+];
+
+/// Memory that outlives the process, that others see, or that no limit counts.
+const SHARED_MEMORY: &[c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_notify,
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+];
+
+/// Who the process is, and how soon it runs.
+const IDENTITY: &[c_long] = &[
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_setgroups,
+    libc::SYS_capset,
+    libc::SYS_setpriority,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_ioprio_set,
+];
+
+/// What only x86-64 has of the families above.
+#[cfg(target_arch = "x86_64")]
+const OF_THE_MACHINE: &[c_long] =
+    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_kexec_file_load, libc::SYS_uselib];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_THE_MACHINE: &[c_long] = &[];
+
+const FAMILIES: &[&[c_long]] =
+    &[SOCKETS, OTHER_PROCESSES, SESSIONS, NAMESPACES_AND_MOUNTS, KERNEL, SHARED_MEMORY, IDENTITY, OF_THE_MACHINE];
+
+/// Refused whatever their arguments.
+pub(crate) fn always() -> impl Iterator<Item = c_long> {
+    FAMILIES.iter().copied().flatten().copied()
+}
+
+/// What Landlock does not refuse to the owner of a file, wherever the file is; for children that
+/// own files of others. `truncate` is among them on kernels older than 6.2.
+pub(crate) const OF_AN_OWNER: &[c_long] = &[
+    libc::SYS_truncate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+];
+
+/// The same by their older names.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const OF_AN_OWNER_ONCE: &[c_long] =
+    &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat];
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const OF_AN_OWNER_ONCE: &[c_long] = &[];
+
+/// Start a process without flags that say what is shared.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const FORKS: &[c_long] = &[];
+
+/// Put another program in the place of this one.
+pub(crate) const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
+
+/// `prctl`: outliving the process that forked it, being traced by another, moving its own memory
+/// map, adopting processes.
+pub(crate) const PRCTL_OPTIONS: &[u32] = &[
+    libc::PR_SET_PDEATHSIG as u32,
+    libc::PR_SET_PTRACER as u32,
+    libc::PR_SET_MM as u32,
+    libc::PR_SET_CHILD_SUBREAPER as u32,
+    libc::PR_SET_DUMPABLE as u32,
+];
+
+/// `fcntl`: signals of a descriptor to another process.
+pub(crate) const FCNTL_COMMANDS: &[u32] = &[libc::F_SETOWN as u32, 15 /* F_SETOWN_EX */];
+
+/// `ioctl`: input of a terminal, owners of a descriptor's signals.
+pub(crate) const IOCTL_REQUESTS: &[u32] = &[
+    libc::TIOCSTI as u32,
+    libc::TIOCSCTTY as u32,
+    libc::TIOCCONS as u32,
+    0x541C, // TIOCLINUX
+    0x8901, // FIOSETOWN
+    0x8902, // SIOCSPGRP
+];
+
+/// `clone`: name spaces.
+pub(crate) const NAMESPACE_FLAGS: &[u32] = &[
+    libc::CLONE_NEWNS as u32,
+    libc::CLONE_NEWUSER as u32,
+    libc::CLONE_NEWPID as u32,
+    libc::CLONE_NEWNET as u32,
+    libc::CLONE_NEWIPC as u32,
+    libc::CLONE_NEWUTS as u32,
+    libc::CLONE_NEWCGROUP as u32,
+];

@@ -1,0 +1,345 @@
+//! `Fence`: prepared once by the process that forks, entered by each of its children.
+//!
+//! The order in `enter` is what each step still needs: files and limits before capabilities go,
+//! the system calls last.
+
+use std::fs;
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, Signal};
+use seccompiler::BpfProgram;
+use thiserror::Error;
+
+use crate::files::Files;
+use crate::filter::{self, Allowed};
+use crate::layer::{Layer, Layers, refused};
+use crate::namespaces::{self, ProcessNames, Unshare};
+use crate::own_folder::{self, OwnFolder};
+use crate::rules::Rules;
+use crate::{identity, limits, private_root, signal_filter};
+
+/// Why a fence could not be put up.
+#[derive(Debug, Error)]
+pub enum FenceError {
+    #[error("{0}: {1}")]
+    System(&'static str, #[source] io::Error),
+    #[error("landlock: {0}")]
+    Landlock(#[from] landlock::RulesetError),
+    #[error("seccomp: {0}")]
+    Seccomp(#[from] seccompiler::Error),
+    #[error("seccomp: {0}")]
+    Compile(#[from] seccompiler::BackendError),
+}
+
+/// Closes all descriptors but these, which are sorted; the caller's, since it takes `unsafe`.
+pub type CloseOthers = fn(&[RawFd]) -> io::Result<()>;
+
+/// See the module.
+pub struct Fence {
+    rules: Rules,
+    layers: Layers,
+    files: Option<Files>,
+    program: Option<BpfProgram>,
+    names: Option<ProcessNames>,
+    folder: Option<OwnFolder>,
+    /// `None` where children keep the user of this process.
+    user: Option<u32>,
+    /// Whose threads those of a child count as, where it keeps its user and that is root.
+    counted_as: Option<u32>,
+    memory: limits::Memory,
+    tasks: Tasks,
+    /// This process, to see in a child that it has not ended.
+    parent: Option<OwnedFd>,
+    unshare: Unshare,
+    in_user_namespace: bool,
+    /// No file outside the own folder can be changed, its owner and mode neither.
+    fixed_files: bool,
+}
+
+/// What the limit of tasks is counted from.
+struct Tasks {
+    /// Whether others share the count: the threads of the user are then counted now and then.
+    shared: bool,
+    counted: Option<(Instant, u64)>,
+}
+
+impl Fence {
+    /// Compiles and opens what children need, and enters name spaces where that is allowed. To be
+    /// called on the only thread of a process that does nothing but fork.
+    ///
+    /// Where `needs_fork` is true afterwards, the process forks, and its child goes on with
+    /// `finish`; the parent only waits.
+    pub fn prepare(rules: Rules, unshare: Unshare) -> Result<Self, FenceError> {
+        let mut layers = Layers::default();
+        let files = Files::open(&rules);
+        let files = if rules.leaves_out(Layer::Landlock) {
+            layers.missing(Layer::Landlock, LEFT_OUT);
+            None
+        } else {
+            match Files::supported() {
+                Ok(kinds) => {
+                    layers.held(Layer::Landlock, kinds);
+                    Some(files)
+                }
+                Err(reason) => {
+                    layers.missing(Layer::Landlock, reason);
+                    None
+                }
+            }
+        };
+        if rules.leaves_out(Layer::Limits) {
+            layers.missing(Layer::Limits, LEFT_OUT);
+        } else {
+            layers.held(Layer::Limits, "");
+        }
+        first_to_be_killed(&rules, &mut layers);
+        let memory = limits::Memory::open().map_err(|error| FenceError::System("/proc/self/statm", error))?;
+        let mut fence = Self {
+            rules,
+            layers,
+            files,
+            program: None,
+            names: None,
+            folder: None,
+            user: None,
+            counted_as: None,
+            memory,
+            tasks: Tasks { shared: true, counted: None },
+            parent: None,
+            unshare,
+            in_user_namespace: false,
+            fixed_files: false,
+        };
+        fence.enter_namespaces();
+        if !fence.in_user_namespace {
+            fence.finish()?;
+        }
+        Ok(fence)
+    }
+
+    fn enter_namespaces(&mut self) {
+        if self.rules.leaves_out(Layer::Namespaces) {
+            self.layers.missing(Layer::Namespaces, LEFT_OUT);
+            return;
+        }
+        let entered = namespaces::enter(self.unshare).and_then(|in_user_namespace| {
+            self.in_user_namespace = in_user_namespace;
+            let paths = self.rules.readable.iter().chain(&self.rules.writable);
+            private_root::enter(paths.map(PathBuf::as_path), Path::new(own_folder::PATH))
+        });
+        match entered {
+            Ok(fixed) => {
+                self.fixed_files = fixed;
+                self.layers.held(Layer::Namespaces, "network, ipc, mounts");
+            }
+            Err(error) => self.layers.missing(Layer::Namespaces, refused("unshare or mount", error)),
+        }
+    }
+
+    /// Whether a fork must follow, see `prepare`.
+    pub fn needs_fork(&self) -> bool {
+        self.in_user_namespace
+    }
+
+    /// The rest of `prepare`, in the process that is to fork children.
+    pub fn finish(&mut self) -> Result<(), FenceError> {
+        self.parent = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok();
+        // What children with processes of their own leave behind is this process' to reap.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        self.finish_process_names();
+        self.finish_user();
+        self.finish_folder();
+        if self.rules.leaves_out(Layer::Capabilities) {
+            self.layers.missing(Layer::Capabilities, LEFT_OUT);
+        } else {
+            self.layers.held(Layer::Capabilities, "");
+        }
+        self.compile()
+    }
+
+    /// Last, since what the other layers refuse needs no mention.
+    fn compile(&mut self) -> Result<(), FenceError> {
+        if self.rules.leaves_out(Layer::Seccomp) {
+            self.layers.missing(Layer::Seccomp, LEFT_OUT);
+            return Ok(());
+        }
+        let own_files_only = self.user.is_some() || self.fixed_files;
+        let Rules { processes, execute, .. } = self.rules;
+        self.program = Some(filter::compile(Allowed { processes, execute, own_files_only })?);
+        self.layers.held(Layer::Seccomp, "");
+        Ok(())
+    }
+
+    fn finish_process_names(&mut self) {
+        if self.rules.leaves_out(Layer::ProcessNames) {
+            return self.layers.missing(Layer::ProcessNames, LEFT_OUT);
+        }
+        match ProcessNames::new(self.unshare) {
+            Ok(names) => {
+                self.names = Some(names);
+                self.layers.held(Layer::ProcessNames, "");
+            }
+            Err(error) => self.layers.missing(Layer::ProcessNames, refused("unshare", error)),
+        }
+    }
+
+    fn finish_user(&mut self) {
+        if !self.in_user_namespace && identity::may_change() && !self.rules.leaves_out(Layer::Limits) {
+            self.counted_as = Some(identity::user());
+            self.tasks.shared = false;
+        }
+        if self.rules.leaves_out(Layer::User) {
+            return self.layers.missing(Layer::User, LEFT_OUT);
+        }
+        if self.in_user_namespace {
+            // Its threads are counted apart, but to the rest of the machine it is the same user.
+            self.tasks.shared = false;
+            return self.layers.missing(Layer::User, "not run as root: children keep the user");
+        }
+        if !identity::may_change() {
+            return self.layers.missing(Layer::User, "not run as root: children keep the user");
+        }
+        let closed = self.rules.readable.iter().find(|path| !open_to_all(path, self.layers.holds(Layer::Namespaces)));
+        if let Some(path) = closed {
+            let reason = format!("{} is closed to other users", path.display());
+            return self.layers.missing(Layer::User, reason);
+        }
+        let user = identity::user();
+        self.user = Some(user);
+        self.tasks.shared = false;
+        self.layers.held(Layer::User, user.to_string());
+    }
+
+    fn finish_folder(&mut self) {
+        if self.rules.leaves_out(Layer::Folder) {
+            return self.layers.missing(Layer::Folder, LEFT_OUT);
+        }
+        if self.rules.folder_size == 0 {
+            return self.layers.missing(Layer::Folder, "not asked for");
+        }
+        if !self.layers.holds(Layer::Namespaces) {
+            return self.layers.missing(Layer::Folder, "no mount name space: programs have no folder to write to");
+        }
+        let user = self.user.unwrap_or_else(|| rustix::process::getuid().as_raw());
+        let group = self.user.unwrap_or_else(|| rustix::process::getgid().as_raw());
+        match OwnFolder::new(&self.rules, user, group) {
+            Ok(folder) => {
+                self.folder = Some(folder);
+                self.layers.held(Layer::Folder, format!("{} bytes", self.rules.folder_size));
+            }
+            Err(error) => self.layers.missing(Layer::Folder, refused("mount tmpfs", error)),
+        }
+    }
+
+    /// Which layers hold. The same for all children.
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The folder that children may write to.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_ref().map(OwnFolder::path)
+    }
+
+    /// Empties that folder; no child may run.
+    pub fn clear_folder(&self) -> io::Result<()> {
+        self.folder.as_ref().map_or(Ok(()), OwnFolder::clear)
+    }
+
+    /// To be called before each fork of a child, on the thread that forks.
+    pub fn before_fork(&mut self) -> io::Result<()> {
+        self.tasks.count();
+        self.names.as_ref().map_or(Ok(()), ProcessNames::begin)
+    }
+
+    /// To be called after each fork in the parent, also where it failed.
+    pub fn after_fork(&self) -> io::Result<()> {
+        self.names.as_ref().map_or(Ok(()), ProcessNames::end)
+    }
+
+    /// In the child, before anything of the program: puts up all fences. The descriptors in `keep`
+    /// (sorted) stay open; those of `self` are gone, so that it must be forgotten, never dropped.
+    pub fn enter(&self, keep: &[RawFd], close_others: CloseOthers) -> Result<(), FenceError> {
+        let failed = |step| move |error: io::Error| FenceError::System(step, error);
+        // Fails where a caller has already made it a leader, which is as good.
+        let _ = rustix::process::setsid();
+        let place = self.folder().unwrap_or(Path::new("/"));
+        if !self.rules.leaves_out(Layer::Limits) {
+            limits::set(&self.rules, &self.memory, self.tasks.limit(self.rules.tasks)).map_err(failed("setrlimit"))?;
+        }
+        match (self.user, self.counted_as) {
+            (Some(user), _) => identity::become_user(user).map_err(failed("setresuid"))?,
+            (None, Some(user)) => identity::be_counted_as(user).map_err(failed("setresuid"))?,
+            (None, None) => {}
+        }
+        rustix::process::chdir(place).map_err(io::Error::from).map_err(failed("chdir"))?;
+        if !self.rules.leaves_out(Layer::Capabilities) {
+            identity::drop_capabilities().map_err(failed("capset"))?;
+        }
+        self.end_with_parent().map_err(failed("prctl"))?;
+        rustix::thread::set_no_new_privs(true).map_err(io::Error::from).map_err(failed("no_new_privs"))?;
+        if let Some(files) = &self.files {
+            files.restrict(self.folder(), self.rules.execute)?;
+        }
+        close_others(keep).map_err(failed("close_range"))?;
+        if let Some(program) = &self.program {
+            seccompiler::apply_filter(&signal_filter::of_process(std::process::id()))?;
+            seccompiler::apply_filter(program)?;
+        }
+        Ok(())
+    }
+
+    /// After the change of user, which would undo it.
+    fn end_with_parent(&self) -> io::Result<()> {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        let Some(parent) = &self.parent else { return Ok(()) };
+        let mut ended = [PollFd::new(parent, PollFlags::IN)];
+        if poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0 {
+            return Err(io::Error::other("the process that forked has ended"));
+        }
+        Ok(())
+    }
+}
+
+const LEFT_OUT: &str = "left out for a test";
+
+/// The process that forks too: its children have it from there, and each of them is larger.
+fn first_to_be_killed(rules: &Rules, layers: &mut Layers) {
+    if rules.leaves_out(Layer::OutOfMemory) {
+        return layers.missing(Layer::OutOfMemory, LEFT_OUT);
+    }
+    match fs::write("/proc/self/oom_score_adj", "1000") {
+        Ok(()) => layers.held(Layer::OutOfMemory, ""),
+        Err(error) => layers.missing(Layer::OutOfMemory, refused("oom_score_adj", error)),
+    }
+}
+
+/// Whether any user may read `path`; the folders above it don't count where a private root has them
+/// made anew.
+fn open_to_all(path: &Path, private_root: bool) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let may = |path: &Path, bits: u32| fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits == bits);
+    let Ok(path) = path.canonicalize() else { return true };
+    let bits = if path.is_dir() { 0o5 } else { 0o4 };
+    may(&path, bits) && (private_root || path.ancestors().skip(1).all(|above| may(above, 0o1)))
+}
+
+impl Tasks {
+    /// Looks at most once a second: a look at all processes takes longer than a fork.
+    fn count(&mut self) {
+        const AGE: std::time::Duration = std::time::Duration::from_secs(1);
+        if self.shared && self.counted.is_none_or(|(when, _)| when.elapsed() > AGE) {
+            self.counted = Some((Instant::now(), limits::tasks_of_this_user()));
+        }
+    }
+
+    fn limit(&self, own: u64) -> u64 {
+        // The process that forks, and what waits for it, count where the user is the same.
+        const FAMILY: u64 = 4;
+        own + FAMILY + self.counted.map_or(0, |(_, tasks)| tasks)
+    }
+}

@@ -1,0 +1,102 @@
+//! The Landlock ruleset: which files a child may read and write; no TCP, no signals and no abstract
+//! sockets beyond itself.
+//!
+//! - Paths are opened once; a child adds the descriptors to a ruleset of its own, so that its own
+//!   folder is in no sibling's.
+//! - What a newer kernel can also refuse is refused there, and left to seccomp elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+use crate::rules::Rules;
+
+/// The newest interface whose rights the rules below were chosen with.
+const NEWEST: ABI = ABI::V7;
+
+/// The paths of the rules, open.
+pub(crate) struct Files {
+    readable: Vec<(PathFd, BitFlags<AccessFs>)>,
+    writable: Vec<(PathFd, BitFlags<AccessFs>)>,
+}
+
+impl Files {
+    pub(crate) fn open(rules: &Rules) -> Self {
+        let mut read = AccessFs::ReadFile | AccessFs::ReadDir;
+        if rules.execute {
+            read |= AccessFs::Execute;
+        }
+        let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+        Self { readable: open_all(&rules.readable, read), writable: open_all(&rules.writable, write) }
+    }
+
+    /// Restricts this thread; `folder` may be written to as well.
+    pub(crate) fn restrict(&self, folder: Option<&Path>, execute: bool) -> Result<(), RulesetError> {
+        let mut ruleset = self.ruleset()?;
+        for (path, access) in self.readable.iter().chain(&self.writable) {
+            ruleset = ruleset.add_rule(PathBeneath::new(path, *access))?;
+        }
+        if let Some(folder) = folder
+            && let Ok(path) = PathFd::new(folder)
+        {
+            ruleset = ruleset.add_rule(PathBeneath::new(path, folder_access(execute)))?;
+        }
+        ruleset.restrict_self()?;
+        Ok(())
+    }
+
+    /// What Landlock can refuse on this kernel, in words, or why it can refuse nothing.
+    pub(crate) fn supported() -> Result<String, String> {
+        required()
+            .handle_access(AccessFs::from_all(ABI::V1))
+            .and_then(Ruleset::create)
+            .map_err(|error| error.to_string())?;
+        let mut kinds = vec!["files"];
+        if required().handle_access(AccessNet::from_all(ABI::V4)).is_ok() {
+            kinds.push("TCP");
+        }
+        if required().scope(Scope::from_all(ABI::V6)).is_ok() {
+            kinds.push("signals");
+        }
+        Ok(kinds.join(", "))
+    }
+
+    fn ruleset(&self) -> Result<RulesetCreated, RulesetError> {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(NEWEST))?
+            .handle_access(AccessNet::from_all(NEWEST))?
+            .scope(Scope::from_all(NEWEST))?
+            .create()
+    }
+}
+
+/// A ruleset that fails where the kernel lacks what it is asked for.
+fn required() -> Ruleset {
+    Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
+}
+
+/// Everything but devices and sockets.
+fn folder_access(execute: bool) -> BitFlags<AccessFs> {
+    let mut access = AccessFs::from_all(NEWEST)
+        & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev | AccessFs::Execute);
+    if execute {
+        access |= AccessFs::Execute;
+    }
+    access
+}
+
+/// A file has fewer rights than a folder; a path that doesn't exist grants nothing.
+fn open_all(paths: &[PathBuf], access: BitFlags<AccessFs>) -> Vec<(PathFd, BitFlags<AccessFs>)> {
+    let of_a_file = AccessFs::from_file(NEWEST);
+    paths
+        .iter()
+        .filter_map(|path| {
+            let access = if path.is_dir() { access } else { access & of_a_file };
+            Some((PathFd::new(path).ok()?, access))
+        })
+        .collect()
+}

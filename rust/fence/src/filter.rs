@@ -1,0 +1,97 @@
+//! The seccomp program that all children of one kind share, compiled once.
+//!
+//! - A call that is denied fails with "Operation not permitted"; it never ends the process, so that
+//!   a program that tries a call and has another way goes on.
+//! - Arguments are compared in the width in which the kernel reads them.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Op, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
+
+use crate::denied_calls as denied;
+
+/// Which parts of the list a child of a kind is spared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowed {
+    pub processes: bool,
+    pub execute: bool,
+    /// Whether no file that a child can name and does not own by right is its user's.
+    pub own_files_only: bool,
+}
+
+type Calls = BTreeMap<c_long, Vec<SeccompRule>>;
+
+/// The program that denies everything on the list.
+pub(crate) fn compile(allowed: Allowed) -> Result<BpfProgram, BackendError> {
+    let mut calls: Calls = denied::always().map(|call| (call, Vec::new())).collect();
+    if !allowed.execute {
+        calls.extend(denied::EXECUTE.iter().map(|&call| (call, Vec::new())));
+    }
+    if !allowed.own_files_only {
+        calls.extend(denied::OF_AN_OWNER.iter().chain(denied::OF_AN_OWNER_ONCE).map(|&call| (call, Vec::new())));
+    }
+    truncations(&mut calls)?;
+    if allowed.processes {
+        // A name space is the only thing that `clone` is refused.
+        for &flag in denied::NAMESPACE_FLAGS {
+            deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(flag.into()), flag)?;
+        }
+    } else {
+        calls.extend(denied::FORKS.iter().map(|&call| (call, Vec::new())));
+        deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
+    }
+    pairs(&mut calls)?;
+    // Limits and cores of other processes.
+    deny(&mut calls, libc::SYS_prlimit64, 0, Op::Ne, 0)?;
+    deny(&mut calls, libc::SYS_sched_setaffinity, 0, Op::Ne, 0)?;
+    // Asking for the personality is fine.
+    deny(&mut calls, libc::SYS_personality, 0, Op::Ne, u32::MAX)?;
+    for &option in denied::PRCTL_OPTIONS {
+        deny(&mut calls, libc::SYS_prctl, 0, Op::Eq, option)?;
+    }
+    for &command in denied::FCNTL_COMMANDS {
+        deny(&mut calls, libc::SYS_fcntl, 1, Op::Eq, command)?;
+    }
+    for &request in denied::IOCTL_REQUESTS {
+        deny(&mut calls, libc::SYS_ioctl, 1, Op::Eq, request)?;
+    }
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    SeccompFilter::new(calls, SeccompAction::Allow, refused, architecture()?)?.try_into()
+}
+
+/// Opening a file for reading alone empties it with this flag, and before Linux 6.2 Landlock sees
+/// a read in that.
+fn truncations(calls: &mut Calls) -> Result<(), BackendError> {
+    let (flag, mode) = (libc::O_TRUNC as u32, libc::O_ACCMODE as u32);
+    deny(calls, libc::SYS_openat, 2, Op::MaskedEq((flag | mode).into()), flag)?;
+    #[cfg(target_arch = "x86_64")]
+    deny(calls, libc::SYS_open, 1, Op::MaskedEq((flag | mode).into()), flag)?;
+    Ok(())
+}
+
+/// Event loops wake themselves through a pair of connected streams. Datagrams could be addressed to
+/// others, and other families reach the network.
+fn pairs(calls: &mut Calls) -> Result<(), BackendError> {
+    const TYPE: u64 = 0xf;
+    deny(calls, libc::SYS_socketpair, 0, Op::Ne, libc::AF_UNIX as u32)?;
+    for kind in (0..=TYPE as u32).filter(|&kind| kind != libc::SOCK_STREAM as u32) {
+        deny(calls, libc::SYS_socketpair, 1, Op::MaskedEq(TYPE), kind)?;
+    }
+    Ok(())
+}
+
+/// Denies `call` where its argument number `index` compares so with `value`. All such arguments are
+/// 32 bits wide in the kernel, which ignores what stands above them.
+fn deny(calls: &mut Calls, call: c_long, index: u8, op: Op, value: u32) -> Result<(), BackendError> {
+    let condition = SeccompCondition::new(index, Width::Dword, op, value.into())?;
+    calls.entry(call).or_default().push(SeccompRule::new(vec![condition])?);
+    Ok(())
+}
+
+fn architecture() -> Result<TargetArch, BackendError> {
+    std::env::consts::ARCH.try_into()
+}

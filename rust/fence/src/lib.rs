@@ -1,0 +1,26 @@
+//! Fences around a process that runs code nobody vouches for: what it may read, call, use up and
+//! see. Knows no Python; what forks and what is run inside is the caller's.
+//!
+//! - What is dear is done once, by `Fence::prepare`, in the process that forks; a child pays system
+//!   calls only.
+//! - `Fence::enter` either puts up each fence that `Fence::layers` names, or fails.
+//! - Nothing here needs root. A layer that the machine refuses is left out, with the reason.
+
+#![forbid(unsafe_code)]
+
+mod denied_calls;
+mod fence;
+mod files;
+mod filter;
+mod identity;
+mod layer;
+mod limits;
+mod namespaces;
+mod own_folder;
+mod private_root;
+mod rules;
+mod signal_filter;
+
+pub use fence::{Fence, FenceError};
+pub use layer::{Layer, Layers};
+pub use rules::Rules;

@@ -1,0 +1,82 @@
+//! The limits of resources of a child: soft and hard are the same, so that it can raise none.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::rules::Rules;
+
+/// At most; usually machines give 8 MiB, and each thread reserves as much.
+const STACK: u64 = 64 << 20;
+
+/// Sets all limits of this process. `tasks` counts all threads of its user, where these are known
+/// to share its count.
+pub(crate) fn set(rules: &Rules, memory: &Memory, tasks: u64) -> io::Result<()> {
+    let (all, data) = memory.read()?;
+    let cpu = rules.cpu_seconds;
+    let stack = getrlimit(Resource::Stack).current.unwrap_or(STACK).min(STACK);
+    for (resource, limit) in [
+        (Resource::Core, 0),
+        (Resource::Memlock, 0),
+        (Resource::Msgqueue, 0),
+        (Resource::Rtprio, 0),
+        (Resource::Nice, 0),
+        (Resource::Sigpending, 256),
+        (Resource::Fsize, rules.file_size),
+        (Resource::Nofile, rules.open_files),
+        (Resource::Nproc, tasks),
+        (Resource::Stack, stack),
+        (Resource::Data, data.saturating_add(rules.memory)),
+        (Resource::As, all.saturating_add(rules.memory).saturating_add(rules.reserved_memory)),
+    ] {
+        lower(resource, limit, limit)?;
+    }
+    // The signal that can be caught first, a second later the one that can't.
+    lower(Resource::Cpu, cpu, cpu.saturating_add(1))
+}
+
+/// A hard limit that is lower already stays as it is.
+fn lower(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let highest = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let (soft, hard) = (soft.min(highest), hard.min(highest));
+    Ok(setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?)
+}
+
+/// What the process that forks has of each kind, which the limits come on top of. Read through a
+/// descriptor: a child may have no `/proc`, and has what its parent has.
+pub(crate) struct Memory(File);
+
+impl Memory {
+    pub(crate) fn open() -> io::Result<Self> {
+        File::open("/proc/self/statm").map(Self)
+    }
+
+    /// All of it, and what is private and writable.
+    fn read(&self) -> io::Result<(u64, u64)> {
+        let mut text = [0; 256];
+        let read = self.0.read_at(&mut text, 0)?;
+        // Size, resident, shared, text, unused, data: in pages.
+        let text = String::from_utf8_lossy(&text[..read]);
+        let page = rustix::param::page_size() as u64;
+        let mut sizes = text.split_ascii_whitespace().map(|pages| pages.parse().unwrap_or(0_u64).saturating_mul(page));
+        Ok((sizes.next().unwrap_or(0), sizes.nth(4).unwrap_or(0)))
+    }
+}
+
+/// The threads of all processes of this user, which its limit of tasks counts.
+pub(crate) fn tasks_of_this_user() -> u64 {
+    let user = rustix::process::getuid().as_raw();
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    processes
+        .flatten()
+        .filter(|process| process.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
+        .filter(|process| process.metadata().is_ok_and(|found| found.uid() == user))
+        .map(|process| {
+            let text = fs::read_to_string(process.path().join("status")).unwrap_or_default();
+            let threads = text.lines().find_map(|line| line.strip_prefix("Threads:"));
+            threads.and_then(|count| count.trim().parse().ok()).unwrap_or(1_u64)
+        })
+        .sum()
+}

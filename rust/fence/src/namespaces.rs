@@ -1,0 +1,64 @@
+//! Name spaces: those that the process that forks enters once, and the one of processes that each
+//! child gets.
+//!
+//! - Network, IPC, host name and mounts are shared by the children of one process: they are empty.
+//! - A child is the first process of its name space, so that all it started ends with it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::PidfdFlags;
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
+
+use crate::identity;
+
+/// The call that only a caller with `unsafe` can make: no flag here concerns descriptors.
+pub type Unshare = fn(UnshareFlags) -> io::Result<()>;
+
+fn shared() -> UnshareFlags {
+    UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS
+}
+
+/// Enters the name spaces that all children share. True where this needed a user name space: there
+/// a fork must follow, whose child is the first process of a name space that it may administer.
+pub(crate) fn enter(unshare: Unshare) -> io::Result<bool> {
+    if identity::may_administer() {
+        unshare(shared())?;
+        return Ok(false);
+    }
+    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    unshare(shared() | UnshareFlags::NEWUSER | UnshareFlags::NEWPID)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    Ok(true)
+}
+
+/// Makes name spaces of processes for children.
+pub(crate) struct ProcessNames {
+    /// This process, whose own name space is the parent of each child's.
+    own: OwnedFd,
+    unshare: Unshare,
+}
+
+impl ProcessNames {
+    /// Tries it once.
+    pub(crate) fn new(unshare: Unshare) -> io::Result<Self> {
+        let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+        let names = Self { own, unshare };
+        names.begin()?;
+        names.end()?;
+        Ok(names)
+    }
+
+    /// The next fork is the first process of a new name space.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        (self.unshare)(UnshareFlags::NEWPID)
+    }
+
+    /// Forks are in this process' own name space again.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        Ok(move_into_thread_name_spaces(self.own.as_fd(), ThreadNameSpaceType::PROCESS_ID)?)
+    }
+}

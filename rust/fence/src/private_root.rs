@@ -1,0 +1,135 @@
+//! A root that holds the readable paths and nothing else, in memory.
+//!
+//! - What is not there can't be opened, on kernels without Landlock too; folders above a readable
+//!   path are open to every user here, whatever their modes outside.
+//! - Everything is made in the new tree before anything of the old is bound into it, so that
+//!   nothing is ever written to the old.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+
+/// Where the new root is built: a folder that every machine has.
+const BASE: &str = "/tmp";
+/// The old root in the new one, until it is gone.
+const OLD: &str = "old";
+/// Symbolic links that are followed before a path counts as a loop.
+const LINKS: usize = 40;
+
+/// What the new tree consists of.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Paths without symbolic links, and whether each is a folder.
+    bound: BTreeMap<PathBuf, bool>,
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Whether nothing
+/// in it can be changed.
+pub(crate) fn enter<'a>(paths: impl Iterator<Item = &'a Path>, folder: &Path) -> io::Result<bool> {
+    let mut plan = Plan::default();
+    for path in paths {
+        plan.add(path);
+    }
+    plan.drop_nested();
+    rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let base = Path::new(BASE);
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount("tmpfs", base, "tmpfs", flags, Some(c"mode=0755,size=1m"))?;
+    fs::create_dir(base.join(OLD))?;
+    rustix::process::pivot_root(base, base.join(OLD))?;
+    rustix::process::chdir("/")?;
+    plan.make()?;
+    fs::create_dir_all(folder)?;
+    let old = Path::new("/").join(OLD);
+    let fixed = plan.bind(&old)?;
+    rustix::mount::unmount(&old, UnmountFlags::DETACH)?;
+    fs::remove_dir(&old)?;
+    rustix::mount::mount_remount("/", flags | MountFlags::RDONLY, "")?;
+    Ok(fixed)
+}
+
+impl Plan {
+    /// Follows `path` link by link; one that leads nowhere is passed over.
+    fn add(&mut self, path: &Path) {
+        let mut ahead: Vec<PathBuf> = names(path);
+        let mut at = PathBuf::from("/");
+        let mut links = BTreeMap::new();
+        while let Some(name) = ahead.pop() {
+            if name == Path::new("..") {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&name);
+            match fs::read_link(&next) {
+                Ok(target) if links.len() < LINKS => {
+                    if target.is_absolute() {
+                        at = PathBuf::from("/");
+                    }
+                    ahead.extend(names(&target));
+                    links.insert(next, target);
+                }
+                _ => at = next,
+            }
+        }
+        if let Ok(found) = fs::metadata(&at)
+            && at != Path::new("/")
+        {
+            self.bound.insert(at, found.is_dir());
+            self.links.append(&mut links);
+        }
+    }
+
+    /// What lies in a bound folder comes with it.
+    fn drop_nested(&mut self) {
+        let folders: BTreeSet<PathBuf> =
+            self.bound.iter().filter(|(_, folder)| **folder).map(|(path, _)| path.clone()).collect();
+        let within = |path: &Path| path.ancestors().skip(1).any(|above| folders.contains(above));
+        self.bound.retain(|path, _| !within(path));
+        self.links.retain(|path, _| !within(path));
+    }
+
+    /// Folders, links and empty files to bind to.
+    fn make(&self) -> io::Result<()> {
+        for (path, folder) in &self.bound {
+            if *folder {
+                fs::create_dir_all(path)?;
+            } else {
+                fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+                fs::write(path, "")?;
+            }
+        }
+        for (path, target) in &self.links {
+            fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+            symlink(target, path)?;
+        }
+        Ok(())
+    }
+
+    /// Whether all of it can only be read.
+    fn bind(&self, old: &Path) -> io::Result<bool> {
+        let mut fixed = true;
+        for path in self.bound.keys() {
+            let source = old.join(path.strip_prefix("/").unwrap_or(path));
+            rustix::mount::mount_bind_recursive(&source, path)?;
+            // Where the file system has flags that a user name space must keep, this is refused.
+            let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
+            fixed &= rustix::mount::mount_remount(path, flags, "").is_ok();
+        }
+        Ok(fixed)
+    }
+}
+
+/// The parts of a path, the last one first.
+fn names(path: &Path) -> Vec<PathBuf> {
+    let parts = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(PathBuf::from(name)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    parts.collect()
+}

@@ -1,0 +1,40 @@
+//! What one kind of child may do, as its maker says it.
+
+use std::path::PathBuf;
+
+use crate::layer::Layer;
+
+/// See the module. Sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Files and folders that may be read, each with all beneath it. Those that don't exist are
+    /// passed over.
+    pub readable: Vec<PathBuf>,
+    /// Devices and files that may be read and written.
+    pub writable: Vec<PathBuf>,
+    /// Private memory beyond what the process that forks has.
+    pub memory: u64,
+    /// Address space beyond that, for run times that reserve much and use little of it.
+    pub reserved_memory: u64,
+    pub cpu_seconds: u64,
+    /// Of any one file, and so of what is written to a file as output.
+    pub file_size: u64,
+    pub open_files: u64,
+    /// Threads, and processes where they are allowed.
+    pub tasks: u64,
+    /// Of the folder of its own; none where 0.
+    pub folder_size: u64,
+    pub folder_files: u64,
+    /// Whether other processes may be started.
+    pub processes: bool,
+    /// Whether another program may be run in the place of this one.
+    pub execute: bool,
+    /// Layers that are left out, for tests of what the others hold.
+    pub without: Vec<Layer>,
+}
+
+impl Rules {
+    pub(crate) fn leaves_out(&self, layer: Layer) -> bool {
+        self.without.contains(&layer)
+    }
+}

@@ -1,0 +1,72 @@
+//! The seccomp program of one child: signals to itself alone, and calls that don't exist for it.
+//!
+//! Separate from `filter` since it names the child's process id, and since its absent calls fail
+//! with "not implemented", upon which the C library takes the older call (`clone` for `clone3`).
+
+use libc::c_long;
+use seccompiler::sock_filter;
+
+const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+const IF_GREATER: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+// Offsets in `struct seccomp_data`; the lower half of an argument on a little-endian machine.
+const CALL: u32 = 0;
+const FIRST_ARGUMENT: u32 = 16;
+
+const ALLOW: u32 = 0x7fff_0000;
+const ERROR: u32 = 0x0005_0000;
+const REFUSED: u32 = ERROR | libc::EPERM as u32;
+const ABSENT: u32 = ERROR | libc::ENOSYS as u32;
+
+/// The newest call that the lists of this crate know. Newer ones are absent, and so is the x32
+/// table, whose numbers begin at 2^30.
+const NEWEST: c_long = libc::SYS_mseal;
+
+/// Signals whose first argument is the process; to oneself they are fine.
+const TO_A_PROCESS: [c_long; 4] =
+    [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
+
+/// Signals to a thread of any process, or to whatever a descriptor stands for.
+const TO_ANYTHING: [c_long; 2] = [libc::SYS_tkill, libc::SYS_pidfd_send_signal];
+
+/// They hide their flags behind a pointer, so that no filter sees them.
+const GONE: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
+/// The program of the process `pid`. `kill(0)`, its own group, is let through: the group holds
+/// nothing but what it started.
+pub(crate) fn of_process(pid: u32) -> Vec<sock_filter> {
+    let mut program = vec![load(CALL), jump(IF_GREATER, NEWEST as u32, 0, 1), give(ABSENT)];
+    for call in GONE {
+        program.extend([jump(IF_EQUAL, call as u32, 0, 1), give(ABSENT)]);
+    }
+    for call in TO_ANYTHING {
+        program.extend([jump(IF_EQUAL, call as u32, 0, 1), give(REFUSED)]);
+    }
+    for call in TO_A_PROCESS {
+        program.extend([
+            jump(IF_EQUAL, call as u32, 0, 5),
+            load(FIRST_ARGUMENT),
+            jump(IF_EQUAL, pid, 1, 0),
+            jump(IF_EQUAL, 0, 0, 1),
+            give(ALLOW),
+            give(REFUSED),
+        ]);
+    }
+    program.push(give(ALLOW));
+    program
+}
+
+const fn load(offset: u32) -> sock_filter {
+    sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: offset }
+}
+
+/// Skips `then` instructions where it holds, `otherwise` where it doesn't.
+const fn jump(code: u16, value: u32, then: u8, otherwise: u8) -> sock_filter {
+    sock_filter { code, jt: then, jf: otherwise, k: value }
+}
+
+const fn give(action: u32) -> sock_filter {
+    sock_filter { code: RETURN, jt: 0, jf: 0, k: action }
+}

@@ -1,0 +1,186 @@
+"""The fences of code rewards: every forbidden act is really tried, whichever layer is missing.
+
+What can't be tried on a machine (no root, another processor) is skipped, and said so.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from guerdon._code.acts import ACTS
+from guerdon._code.fence import LAYERS, FenceSpec
+from guerdon._code.fence_probe import ProbeError, Tried, attempts
+from guerdon._code.isolation import probe
+from guerdon._code.level import Attempt, Level, checked_level
+from guerdon.errors import RegistrationError
+from tests.code import taken_rights
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
+as_docker = pytest.mark.skipif(
+    os.geteuid() != 0 or platform.machine() != "x86_64", reason="root's rights and numbers of x86-64 calls"
+)
+
+
+def succeeded(found: Tried) -> list[str]:
+    return [act.name for act in found.acts if act.outcome == "succeeded"]
+
+
+def test_everything_forbidden_is_tried_and_fails() -> None:
+    level = probe(FenceSpec())
+    assert level.name == "strict"
+    assert level.acts > 100
+    assert {name for name, _ in (*level.held, *level.missing)} == set(LAYERS)
+    assert {"landlock", "seccomp", "limits"} <= {name for name, _ in level.held}
+
+
+def test_with_processes_and_other_programs_too() -> None:
+    found = attempts(FenceSpec(processes=True, execute=True))
+    assert succeeded(found) == []
+    assert {act.name: act.outcome for act in found.acts}["leave its session"] == "refused"
+
+
+# The other layers refuse what this one does.
+@pytest.mark.parametrize("layer", ["landlock", "user", "capabilities", "pid", "namespaces", "folder", "oom"])
+def test_without_one_layer_the_others_hold(layer: str) -> None:
+    if layer == "landlock" and not attempts(FenceSpec()).layers["namespaces"][0]:
+        pytest.skip("no name spaces here, which would refuse what Landlock does")
+    found = attempts(FenceSpec(without=(layer,)))
+    assert succeeded(found) == []
+    level = checked_level(found.layers, found.acts)
+    assert layer in {name for name, _ in level.missing}
+    assert layer in str(level).partition("without")[2]
+
+
+@pytest.mark.fault(
+    "code rewards where a layer of the fences is missing that nothing replaces", sees="a refusal that names it"
+)
+@pytest.mark.parametrize(
+    ("layers", "act", "advice"),
+    [
+        (("seccomp",), "start a process", "seccomp filters"),
+        (("limits",), "have more memory than its limit", "limits of resources"),
+        (("landlock", "namespaces"), "read the list of users", "Linux 5.13"),
+    ],
+)
+def test_without_what_nothing_replaces_it_is_refused(layers: tuple[str, ...], act: str, advice: str) -> None:
+    found = attempts(FenceSpec(without=layers))
+    assert act in succeeded(found)
+    with pytest.raises(RegistrationError, match="does not hold here: a program can") as refused:
+        checked_level(found.layers, found.acts)
+    for part in (*layers, advice, 'isolation="none"'):
+        assert part in str(refused.value)
+
+
+@as_root
+def test_as_a_plain_user() -> None:
+    found = attempts(FenceSpec(), taken_rights.NOBODY)
+    assert succeeded(found) == []
+    assert not found.layers["user"][0]
+
+
+@as_docker
+@pytest.mark.parametrize("rights", ["DOCKER_ROOT", "DOCKER_USER"])
+def test_in_the_default_profile_of_containers(rights: str) -> None:
+    found = attempts(FenceSpec(), getattr(taken_rights, rights))
+    assert succeeded(found) == []
+    # Held by Landlock, seccomp and limits alone.
+    assert [found.layers[layer][0] for layer in ("pid", "namespaces", "folder")] == [False, False, False]
+
+
+@as_docker
+def test_in_such_a_container_without_landlock_it_is_refused() -> None:
+    found = attempts(FenceSpec(without=("landlock",)), taken_rights.DOCKER_USER)
+    with pytest.raises(RegistrationError, match=r"Missing: landlock \(.*\); namespaces \("):
+        checked_level(found.layers, found.acts)
+
+
+def test_an_act_fails_for_what_the_kernel_says() -> None:
+    """An act that fails for a slip of its own would pass for one that was refused."""
+    slips = ("NameError", "TypeError", "AttributeError", "ImportError", "KeyError", "AssertionError", "ValueError")
+    found = attempts(FenceSpec())
+    assert [act for act in found.acts if act.detail.startswith(slips)] == []
+
+
+# Harmless where they succeed, so they may be tried without a fence; not as root all the same.
+@as_root
+def test_acts_succeed_where_there_is_no_fence() -> None:
+    found = attempts(FenceSpec(isolation="none", memory_limit=1 << 34), taken_rights.NOBODY)
+    done = set(succeeded(found))
+    for act in (
+        "read a file of another user that anyone may read",
+        "read the list of users",
+        "write to another's file",
+        "make a file in another's folder",
+        "make a hard link to another's file",
+        "cut another's file",
+        "empty a file by opening it to read",
+        "read shared memory of others",
+        "signal the trainer",
+        "signal another program",
+        "signal all processes",
+        "signal a thread of the trainer",
+        "signal the trainer by a descriptor",
+        "read the trainer's limits",
+        "choose the trainer's cores",
+        "read the trainer's command line",
+        "list all processes",
+        "start a process",
+        "start a process by clone",
+        "start a process by clone3",
+        "become another program",
+        "outlive the process that forked it",
+        "open a socket: Internet",
+        "connect to a port of this machine",
+        "connect to an abstract socket",
+        "connect to a socket in another's folder",
+        "listen on a port",
+        "make a segment of shared memory",
+        "make a file in memory",
+        "type into a terminal",
+        "change its personality",
+        "change the trainer's priority",
+        "start more threads than its limit",
+        "open more files than its limit",
+    ):
+        assert act in done
+
+
+def test_unfenced_in_words() -> None:
+    level = probe(FenceSpec(isolation="none"))
+    assert level == Level("none")
+    assert str(level) == "none: programs have the rights of this user"
+
+
+def test_a_refusal_names_some_acts_and_counts_the_others() -> None:
+    acts = [Attempt(f"do {number}", ("seccomp",), "succeeded", "") for number in range(7)]
+    with pytest.raises(RegistrationError) as refused:
+        checked_level({"seccomp": (False, "not on this kernel")}, acts)
+    assert "a program can do 0, do 1, do 2, do 3 and 3 acts more." in str(refused.value)
+    with pytest.raises(RegistrationError, match=r"a program can do 0\. All layers that should refuse this are there"):
+        checked_level({"seccomp": (True, "")}, acts[:1])
+
+
+@pytest.mark.fault("code rewards where no probe can be started", sees="an error that says why")
+def test_a_probe_that_fails_is_no_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ProbeError, match="no way to go on"):
+        attempts(FenceSpec(), "raise RuntimeError('no way to go on')")
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
+    with pytest.raises(RegistrationError, match="could not be tried here"):
+        probe(FenceSpec(cpu_seconds=59))
+
+
+def test_acts_have_different_names_and_known_layers() -> None:
+    assert len({act.name for act in ACTS}) == len(ACTS)
+    assert {layer for act in ACTS for layer in act.layers} <= set(LAYERS)
+
+
+def test_nothing_is_left_behind(tmp_path: os.PathLike[str]) -> None:
+    code = "from guerdon._code.fence import FenceSpec; from guerdon._code.isolation import probe; print(probe(FenceSpec()))"
+    environment = os.environ | {"TMPDIR": os.fspath(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+    assert os.listdir(tmp_path) == []
