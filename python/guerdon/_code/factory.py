@@ -9,10 +9,11 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final, Literal
 
-from guerdon._code import fence
 from guerdon._code.compare import RULES, Compare
 from guerdon._code.driver import JudgingRules
 from guerdon._code.extract import Extract
+from guerdon._code.fence import FenceSpec
+from guerdon._code.isolation import probe
 from guerdon._code.judgement import Score
 from guerdon._code.reward import COMPLETION, CodeReward, CodeScorer, Columns, Judging
 from guerdon._registration import options as checked
@@ -148,14 +149,14 @@ def code_reward(
     given_modules: object = modules
     if not isinstance(given_modules, (list, tuple)) or not all(one and isinstance(one, str) for one in given_modules):
         raise _wrong(name, "modules", modules, "names of modules, as in modules=['numpy']")
-    spec = fence.FenceSpec(
+    spec = FenceSpec(
         isolation=_one_of(name, "isolation", isolation, ("strict", "none")),
         memory_limit=_size(name, "memory_limit", memory_limit, _LEAST_MEMORY),
         cpu_seconds=int(rules.timeout) + 2,
     )
     columns, wants = _columns(name, cases, check, entry_point, prelude)
     kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))
-    level = fence.probe(spec)
+    level = probe(spec)
     if isolation == "none":
         logging.getLogger("guerdon").warning(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name

@@ -80,7 +80,7 @@ class _ForkServer:
         self._wake = wake
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _nothing)
-        self._highest = max(map(int, os.listdir("/proc/self/fd"))) + 8
+        self._highest = self._woken + 16
 
     def serve(self) -> None:
         poll = select.poll()
@@ -139,7 +139,14 @@ class _ForkServer:
         _, status, usage = os.wait4(pid, 0)
         self._pid = 0
         _sweep()
+        self._prepared.clear_folder()
         self._control.send(ANSWER.pack(END, usage.ru_maxrss, status))
+
+
+def _children() -> list[int]:
+    """The processes to end; all of them, where this is the first one of its name space and sees no
+    others."""
+    return [-1] if os.getpid() == 1 else linux.children()
 
 
 def _sweep() -> None:
@@ -150,7 +157,7 @@ def _sweep() -> None:
                 continue
         except ChildProcessError:
             return
-        for pid in linux.children():
+        for pid in _children():
             linux.kill(pid)
         os.waitpid(-1, 0)
 
