@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-__all__ = ["KINDS", "pairs"]
+__all__ = ["KINDS", "pairs", "soup"]
 
 Rng = random.Random
 WORDS = ["Yes", "No", "True", "False", "even", "Odd", "red", "Tuesday", "circle", "info", "north", "percent", "or"]
@@ -195,3 +195,34 @@ def pairs(count: int, seed: int, question: str) -> Iterator[tuple[str, str, str]
         answers = ANSWERS if question == "reward" else [*GOLDS, *GOLD_TEXTS]
         around = rng.choice(answers)
         yield kind, rng.choice(in_text).format(gold), around.format(*[answer] * around.count("{}"))
+
+
+# What math-verify's patterns are made of, and what looks like it.
+_LATEX = r"$ $ $$ \[ \] \( \) [ ] { } \boxed{ \boxed{5} \boxed{5} \boxed{\frac{1}{2}} \boxed{x=5} \boxed{A} \boxed{5\%}"
+_PARTS = r"\fbox{5} \text{ \frac 5 5 12 0 1,234 0.5 \frac{1}{2} \sqrt{2} x A % \% \$ percent pct answer Answer: th"
+_SIGNS = "= - + . , : ** * / ( ) × é \u0663 \\ ^ _ ! < > '"
+_WORDS = [" ", " ", " ", "\n", "\t", "\u00a0", " and ", " or ", "final answer is", "I hope", "it is"]
+PIECES = [*_LATEX.split(), *_PARTS.split(), *_SIGNS.split(), *_WORDS]
+SOUP_GOLDS = ["5", "$5$", "1/2", "$A$", "$x=5$", "5%", "12", "0.5", "$\\frac{1}{2}$", "-5"]
+
+
+def soup(count: int, seed: int) -> Iterator[tuple[str, str, str, str]]:
+    """So many of: question, kind of soup, gold text, answer text. One or both are pieces of what
+    patterns look for, in any order."""
+    rng = random.Random(seed)
+
+    def some(least: int, most: int) -> str:
+        return "".join(rng.choice(PIECES) for _ in range(rng.randint(least, most)))
+
+    for _ in range(count):
+        end = rng.choice(["\\boxed{5}", "$\\boxed{5}$", "\\boxed{A}", "5", "1,234"])
+        kind = rng.choice(["answer", "answer", "gold", "plain gold", "around", "same"])
+        gold, latex = rng.choice(SOUP_GOLDS), some(1, 5)
+        made = {
+            "answer": ("reward", gold, some(1, 9)),
+            "gold": ("reward", some(1, 9), "\\boxed{5}"),
+            "plain gold": ("equal", some(1, 9), gold),
+            "around": (rng.choice(["reward", "equal"]), gold, some(0, 5) + end + some(0, 5)),
+            "same": ("reward", f"${latex}$", f"\\boxed{{{latex}}}"),
+        }[kind]
+        yield made[0], kind, made[1], made[2]

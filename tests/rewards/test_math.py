@@ -6,11 +6,14 @@ The share decided natively, by kind of answer, is printed by the soak test.
 
 from __future__ import annotations
 
+import ast
 import logging
+import os
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from guerdon import Dispatcher, Status, rewards
 from guerdon._math import helper, verify
 from guerdon._native import math_decision
 from guerdon.errors import DataError, RegistrationError
-from tests.rewards.math_pairs import KINDS, pairs
+from tests.rewards.math_pairs import KINDS, pairs, soup
 from tests.shared_data import gsm8k_solutions
 
 # What warns in SymPy is not to become an error in math-verify, which would change its answer.
@@ -96,6 +99,54 @@ def test_generated_pairs_are_decided_as_math_verify_does(question: str) -> None:
     assert odd == []
     # every kind is decided now and then, or the test says nothing of it
     assert {kind for kind, count in counts.items() if count["decided"]} == set(KINDS)
+
+
+def _soup_is_decided_as_math_verify_does(count: int, seed: int) -> None:
+    bowls = list(soup(count, seed))
+    for question in ("reward", "equal"):
+        triples = [(kind, gold, answer) for asked, kind, gold, answer in bowls if asked == question]
+        odd, counts = disagreements(triples, question)
+        assert odd == []
+        assert sum(count["decided"] for count in counts.values()) > 0.2 * len(triples)
+
+
+def test_pieces_in_any_order_are_decided_as_math_verify_does() -> None:
+    _soup_is_decided_as_math_verify_does(2000, 5)
+
+
+@pytest.mark.soak
+def test_a_hundred_thousand_soups_are_decided_as_math_verify_does() -> None:
+    _soup_is_decided_as_math_verify_does(100_000, 6)
+
+
+def _own_tables() -> list[tuple[str, str]]:
+    """Pairs of neighbouring texts in the tables of math-verify's tests, which are read, not run."""
+    folder = os.environ.get("GUERDON_MATH_VERIFY")
+    if not folder:
+        pytest.skip("GUERDON_MATH_VERIFY names no unpacked source distribution of math-verify")
+    found: dict[tuple[str, str], None] = {}
+    for path in sorted(Path(folder, "tests").glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            items = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+            texts = [item.value if isinstance(item, ast.Constant) else None for item in items]
+            found |= {
+                (one, other): None for one, other in pairwise(texts) if isinstance(one, str) and isinstance(other, str)
+            }
+    return list(found)
+
+
+@pytest.mark.soak
+def test_its_own_tables_are_decided_as_math_verify_does() -> None:
+    tables = _own_tables()
+    assert len(tables) > 200
+    plain = [("table", gold, answer) for gold, answer in tables]
+    swapped = [("table", answer, gold) for gold, answer in tables]
+    boxed = [("table", f"${gold.strip('$')}$", f"\\boxed{{{answer.strip('$')}}}") for gold, answer in tables]
+    same = [("table", gold, gold) for gold, _ in tables]
+    for triples, question in product([plain, swapped, boxed, same], ["reward", "equal"]):
+        odd, counts = disagreements(triples, question)
+        print(f"{question}: {counts['table']['decided']} of {len(triples)} decided")
+        assert odd == []
 
 
 @pytest.mark.soak
