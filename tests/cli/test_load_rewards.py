@@ -34,6 +34,16 @@ def test_decorated_functions_and_instances_in_order_once(tmp_path: Path) -> None
         assert dispatcher.names == ("plain", "a")
 
 
+def test_rewards_that_come_with_it_are_found(tmp_path: Path) -> None:
+    path = write_rewards(
+        tmp_path,
+        "from guerdon import rewards\nfrom guerdon.rewards import math_equal\n"
+        "right = rewards.math_reward('answer')\nthinks = rewards.think_format()\n",
+    )
+    with load(str(path)) as dispatcher:
+        assert dispatcher.names == ("math_reward", "think_format")
+
+
 def test_attributes_can_be_named(tmp_path: Path) -> None:
     path = write_rewards(
         tmp_path, "import guerdon\nclass Box:\n    inner = guerdon.reward(lambda text: 1.0, name='inner')\n"

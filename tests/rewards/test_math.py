@@ -7,6 +7,7 @@ The share decided natively, by kind of answer, is printed by the soak test.
 from __future__ import annotations
 
 import ast
+import inspect
 import logging
 import os
 import pickle
@@ -222,6 +223,14 @@ def test_another_column_by_name_and_none_abstains() -> None:
     assert "the gold answer is a int" in result.failures()[0].reason
 
 
+def test_what_a_worker_calls_names_its_column() -> None:
+    """For `guerdon profile`, which reads signatures."""
+    target = rewards.math_reward("answer").spec.target
+    assert list(inspect.signature(target).parameters) == ["text", "answer"]  # type: ignore[arg-type]
+    assert target("\\boxed{5}", answer="5") == target("\\boxed{5}", "5") == 1.0  # type: ignore[operator]
+    assert rewards.math_reward("gold answer")(completions=["\\boxed{5}"], **{"gold answer": ["5"]}) == [1.0]
+
+
 def test_math_equal_asks_for_what_it_does_not_know() -> None:
     pytest.importorskip("math_verify")
     assert rewards.math_equal("1/2", "0.5")
@@ -247,7 +256,7 @@ def test_a_missing_package_matters_only_where_it_is_needed(monkeypatch: pytest.M
     with pytest.raises(ImportError, match=r"pip install 'math-verify"):
         rewards.math_equal("$2\\sqrt{3}$", "$\\sqrt{12}$")
     with pytest.raises(ImportError, match=r"pip install 'math-verify"):
-        verify.MathSample(strict=False)("\\boxed{\\sqrt{12}}", "$2\\sqrt{3}$")
+        verify.MathSample("solution", strict=False)("\\boxed{\\sqrt{12}}", "$2\\sqrt{3}$")
 
 
 def test_a_pair_that_takes_too_long_counts_as_different(

@@ -56,7 +56,7 @@ class MathReward:
             raise RegistrationError(f"reward function {name!r}: column={column!r}: expected the name of a column.")
         self._made = made_by, {"column": column, "strict": bool(strict), **options}
         self._column = column
-        self._sample = MathSample(strict=bool(strict))
+        self._sample = MathSample(column, strict=bool(strict))
         given = Options(**{**options, "name": name})
         self.spec = FunctionSpec(
             name=name,

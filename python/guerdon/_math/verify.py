@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
+from inspect import Parameter, Signature
+from keyword import iskeyword
 from typing import Any, Final
 
 from guerdon._native import math_decision
@@ -89,21 +91,26 @@ def accuracy(gold: object, answer: str, *, strict: bool) -> float | None:
 
 
 class MathSample:
-    """What a worker calls, with a completion's text and its gold answer."""
+    """What a worker calls, with a completion's text and its gold answer, which goes by the name of
+    its column."""
 
-    def __init__(self, *, strict: bool) -> None:
+    def __init__(self, column: str, *, strict: bool) -> None:
+        self.column = column
         self.strict = strict
+        if column.isidentifier() and not iskeyword(column):
+            kind = Parameter.POSITIONAL_OR_KEYWORD
+            self.__signature__ = Signature([Parameter("text", kind), Parameter(column, kind)])
 
-    def __call__(self, text: str, gold: object) -> float | None:
-        return accuracy(gold, text, strict=self.strict)
+    def __call__(self, text: str, *gold: object, **named: object) -> float | None:
+        return accuracy(gold[0] if gold else named[self.column], text, strict=self.strict)
 
-    def __reduce__(self) -> tuple[Callable[[bool], MathSample], tuple[bool]]:
-        return _unpickled, (self.strict,)
+    def __reduce__(self) -> tuple[Callable[[str, bool], MathSample], tuple[str, bool]]:
+        return _unpickled, (self.column, self.strict)
 
 
-def _unpickled(strict: bool) -> MathSample:
+def _unpickled(column: str, strict: bool) -> MathSample:
     """In the process that workers are forked from, math-verify is loaded for all of them."""
     if "_guerdon_worker" in sys.modules and missing() is None:
         with suppress(ImportError):  # the samples that need it say why
             _loaded()
-    return MathSample(strict=strict)
+    return MathSample(column, strict=strict)

@@ -185,7 +185,7 @@ def _all_rewards(module: ModuleType, place: str) -> list[Any]:
         raise UsageError(f"{place} has {len(dispatchers)} dispatchers. Name the one to use: {place}:{names[0]}.")
     if dispatchers:
         return dispatchers
-    rewards = [value for value in values if isinstance(value, (HttpReward, RewardFunction, Rubric, StatefulReward))]
+    rewards = [value for value in values if _is_reward(value)]
     if not rewards:
         plain = [
             name
@@ -205,9 +205,15 @@ def _unique(values: Iterable[Any]) -> Iterable[Any]:
             yield value
 
 
+def _is_reward(value: object) -> bool:
+    """A decorated function, a judge, a reward of `guerdon.rewards`."""
+    marked = getattr(type(value), "__guerdon_decorated__", False)
+    return marked or isinstance(value, (HttpReward, RewardFunction, Rubric, StatefulReward))
+
+
 def _could_score(value: object) -> bool:
     """Whether a value is worth suggesting for a misspelt name: no helper from guerdon."""
-    if isinstance(value, (Dispatcher, HttpReward, RewardFunction, Rubric, StatefulReward)):
+    if isinstance(value, Dispatcher) or _is_reward(value):
         return True
     return (
         callable(value)
