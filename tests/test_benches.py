@@ -33,6 +33,7 @@ BENCHES = {
     "bench_process_pools": "",
     "bench_diagnostics": "asyncio or http",
     "bench_first_reward": "not torch",
+    "bench_code": "",
     "bench_report": "",
     "bench_rewards": "",
     "bench_shared_engine": "",

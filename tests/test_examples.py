@@ -46,6 +46,14 @@ def test_math_verify_rowwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("plain", [[], ["--plain"]], ids=["dispatcher", "plain"])
+def test_code_grpo(plain: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    out = run("code_grpo.py", tmp_path, "--steps=2", *plain)
+    assert out.count("share of right programs") == 2
+
+
+@pytest.mark.timeout(600)
 def test_gpu_grpo_runs_without_one(tmp_path: Path) -> None:
     """Only that it runs: on a GPU with vLLM it was not tried."""
     pytest.importorskip("trl")

@@ -30,6 +30,12 @@ def test_a_right_program_scores_one(every: CodeReward) -> None:
     assert (found.score, found.passed, found.cases, found.reason) == (1.0, 2, 2, "")
 
 
+@pytest.fixture(scope="module")
+def unfenced() -> Iterator[CodeReward]:
+    with judged(isolation="none") as reward:
+        yield reward
+
+
 @pytest.mark.fault("program is wrong: output, exit status, exception, signal", sees="0.0 with a reason a case")
 @pytest.mark.parametrize(
     ("program", "reason"),
@@ -41,7 +47,6 @@ def test_a_right_program_scores_one(every: CodeReward) -> None:
         ("print(2); raise SystemExit('no')", "exit status 1: no"),
         ("x = [\nprint(2)\n1/0", "exit status 1: SyntaxError"),
         ("print(2)\n1/0", "exit status 1: ZeroDivisionError: division by zero (line 2 of the program)"),
-        ("import os, signal; print(2, flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
         ("import ctypes; ctypes.string_at(0)", "ended by SIGSEGV"),
         ("x = 'a' * (1 << 31)", "MemoryError"),
         ("\0", "exit status 1"),
@@ -138,7 +143,7 @@ def test_large_inputs_and_outputs_pass_whole(every: CodeReward) -> None:
 
 
 @pytest.mark.fault("program leaves processes behind", sees="they end with it")
-def test_grandchildren_end_with_their_program(every: CodeReward, tmp_path: object) -> None:
+def test_grandchildren_end_with_their_program(unfenced: CodeReward) -> None:
     leaves = (
         "import os, time\n"
         "for daemon in (False, True):\n"
@@ -149,7 +154,7 @@ def test_grandchildren_end_with_their_program(every: CodeReward, tmp_path: objec
         "        time.sleep(600)\n"
         "time.sleep(0.3)\n"
     )
-    pids = [int(pid) for pid in _printed(every, leaves).split()]
+    pids = [int(pid) for pid in _printed(unfenced, leaves).split()]
     assert len(pids) == 2
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -162,13 +167,13 @@ def _printed(reward: CodeReward, program: str) -> str:
     return reason.split("it printed '")[1].split("'")[0]
 
 
-def test_a_program_finds_nothing_of_its_cases_or_the_environment(every: CodeReward) -> None:
+def test_a_program_finds_nothing_of_its_cases_or_the_environment(unfenced: CodeReward) -> None:
     program = (
         "import sys, os, gc\n"
         "seen = repr([one for one in gc.get_objects() if type(one) in (str, dict, list)])\n"
         "print(''.join(['ses', 'ame']) in seen, sorted(os.environ), sys.argv, sorted(os.listdir('/proc/self/fd')))"
     )
-    found = judgement(every, program, cases=[{"stdin": "", "stdout": "open " + "sesame"}])
+    found = judgement(unfenced, program, cases=[{"stdin": "", "stdout": "open " + "sesame"}])
     # 3 is the listing itself
     assert found.reason.startswith("case 0: it printed \"False [] ['program.py'] ['0', '1', '2', '3']\\n\"")
 

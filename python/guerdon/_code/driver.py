@@ -17,13 +17,18 @@ from typing import Any
 from guerdon._code.calls import CallAnswer, ProgramCalls
 from guerdon._code.cases import Case, StdinCase
 from guerdon._code.check import run_function, run_tests
+from guerdon._code.command_run import CommandProgram
 from guerdon._code.compare import Compare, outputs_match, shown, values_match
 from guerdon._code.judgement import Judgement, Score, of_cases
-from guerdon._code.script_run import run_script
+from guerdon._code.languages import LANGUAGES, PYTHON, Language
+from guerdon._code.script_run import ScriptRun, run_script
 from guerdon._code.zygote_process import ProgramZygote
+from guerdon.errors import DataError
 
 __all__ = ["Driver", "JudgingRules"]
 
+Run = Callable[[bytes, float], ScriptRun]
+"""One run of a program: what it reads, and until when."""
 _TIME_IS_UP = "the time for all cases was up"
 
 
@@ -37,6 +42,7 @@ class JudgingRules:
         compare: When an output is the expected one.
         score: What counts.
         max_output: Bytes that a program may print, or return, in a case.
+        language: Of the programs.
     """
 
     timeout: float
@@ -44,6 +50,7 @@ class JudgingRules:
     compare: Compare
     score: Score
     max_output: int
+    language: Language = LANGUAGES[PYTHON]
 
 
 class Driver:
@@ -60,12 +67,21 @@ class Driver:
             ZygoteLostError, EncodingError: No fault of the program.
         """
         rules = self._rules
+        if not rules.language.command:
+            run = self._script(program, prelude)
+        else:
+            if not all(isinstance(case, StdinCase) for case in cases):
+                raise DataError(f"cases that call functions are for Python, not for {rules.language.name}")
+            other = CommandProgram(self._zygote, rules.language, f"{prelude}{program}", rules.max_output)
+            if fault := other.compile():
+                return Judgement(0.0, 0, len(cases), fault)
+            run = other.run
         faults: list[str] = []
         deadline = time.monotonic() + rules.timeout
         calls = ProgramCalls(self._zygote, program, prelude, rules.max_output)
         with contextlib.closing(calls):
             for place, case in enumerate(cases):
-                fault = self._case(program, prelude, calls, case, self._until(deadline, len(cases) - place))
+                fault = self._case(run, calls, case, self._until(deadline, len(cases) - place))
                 faults.append(fault)
                 if fault and rules.score == "all":
                     break
@@ -99,7 +115,7 @@ class Driver:
 
     @contextlib.contextmanager
     def _calls(self, program: str, prelude: str) -> Any:
-        """ProgramCalls of the program's functions, within the time for all of them."""
+        """Calls of the program's functions, within the time for all of them."""
         deadline = time.monotonic() + self._rules.timeout
         with contextlib.closing(ProgramCalls(self._zygote, program, prelude, self._rules.max_output)) as calls:
 
@@ -110,6 +126,10 @@ class Driver:
 
             yield call
 
+    def _script(self, program: str, prelude: str) -> Run:
+        request = {"source": program, "prelude": prelude}
+        return lambda stdin, deadline: run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
+
     def _until(self, deadline: float, cases_left: int) -> float:
         now = time.monotonic()
         rules = self._rules
@@ -117,17 +137,16 @@ class Driver:
             return min(deadline, now + rules.case_timeout)
         return deadline if rules.score == "all" else now + (deadline - now) / cases_left
 
-    def _case(self, program: str, prelude: str, calls: ProgramCalls, case: Case, deadline: float) -> str:
+    def _case(self, run: Run, calls: ProgramCalls, case: Case, deadline: float) -> str:
         """Why the case is not passed; "" if it is."""
         rules = self._rules
         if time.monotonic() >= deadline:
             return _TIME_IS_UP
         if isinstance(case, StdinCase):
-            stdin = case.stdin.encode("utf-8", "surrogatepass")
-            run = run_script(self._zygote, {"source": program, "prelude": prelude}, stdin, deadline, rules.max_output)
-            if run.fault:
-                return run.fault
-            printed = run.stdout.decode("utf-8", "replace")
+            ended = run(case.stdin.encode("utf-8", "surrogatepass"), deadline)
+            if ended.fault:
+                return ended.fault
+            printed = ended.stdout.decode("utf-8", "replace")
             if outputs_match(case.stdout, printed, rules.compare):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"

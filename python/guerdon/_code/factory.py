@@ -9,12 +9,14 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final, Literal
 
+from guerdon._code.command_run import COMPILE_S
 from guerdon._code.compare import RULES, Compare
 from guerdon._code.driver import JudgingRules
 from guerdon._code.extract import Extract
 from guerdon._code.fence import FenceSpec
 from guerdon._code.isolation import probe
 from guerdon._code.judgement import Score
+from guerdon._code.languages import language_of
 from guerdon._code.reward import COMPLETION, CodeReward, CodeScorer, Columns, Judging
 from guerdon._registration import options as checked
 from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
@@ -31,7 +33,6 @@ __all__ = ["code_reward"]
 
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
-_PYTHON: Final = frozenset({"python", "py", "python3", "python2", "pycon"})
 _LEAST_MEMORY: Final = 64 << 20
 
 
@@ -42,6 +43,8 @@ def code_reward(
     entry_point: str = "entry_point",
     prelude: str | None = None,
     language: str = "python",
+    command: Sequence[str] | None = None,
+    compile: Sequence[str] | None = None,
     timeout: float = 10.0,
     case_timeout: float | None = None,
     memory_limit: int | str = "512MiB",
@@ -83,11 +86,17 @@ def code_reward(
         entry_point: The column, if there is one, with the name of the function that is tested.
         prelude: The column with code to which the program belongs: HumanEval's prompt. Its names
             are there for the program and the tests.
-        language: ``"python"``.
+        language: ``"python"``, ``"cpp"``, ``"c"`` or ``"javascript"``; or any other, with
+            ``command``. Only Python has cases that call functions, and ``check``.
+        command: What runs a program, without a shell: ``["node", "{file}"]``; ``["{out}"]`` runs
+            what was compiled.
+        compile: What compiles it first: ``["gcc", "-o", "{out}", "{file}"]``. It runs behind the
+            same fences, for at most 30 s.
         timeout: Seconds that all cases of a program may take.
         case_timeout: Seconds for one case. Default: what is left of ``timeout``; with
             ``score="share"`` that is divided among the cases that are left.
-        memory_limit: Memory of a program's process, in bytes or as a text like ``"512MiB"``.
+        memory_limit: Memory of a program's process, in bytes or as a text like ``"512MiB"``; of
+            JavaScript's at least 1 GiB.
         max_output: What it may print, or return, in a case.
         compare: When an output is right. ``"exact"``: but for white space at the ends of lines and
             of the text, tuples as lists. ``"tokens"``: but for any white space. ``"numbers"``:
@@ -136,14 +145,17 @@ def code_reward(
         on_failure=on_failure,
         max_failure_rate=max_failure_rate,
     )
+    made = language_of(name, language, command, compile)
     rules = JudgingRules(
         timeout=checked.seconds(name, "timeout", timeout),
         case_timeout=None if case_timeout is None else checked.seconds(name, "case_timeout", case_timeout),
         compare=compare if callable(compare) else _one_of(name, "compare", compare, RULES),
         score=_one_of(name, "score", score, ("all", "share")),
         max_output=_size(name, "max_output", max_output, 1),
+        language=made,
     )
-    _one_of(name, "language", language, ("python",))
+    if made.command and check is not None:
+        raise _wrong(name, "check", check, "cases: only the functions of Python programs can be called")
     if not callable(extract):
         _one_of(name, "extract", extract, ("last", "first", "whole"))
     given_modules: object = modules
@@ -151,25 +163,36 @@ def code_reward(
         raise _wrong(name, "modules", modules, "names of modules, as in modules=['numpy']")
     spec = FenceSpec(
         isolation=_one_of(name, "isolation", isolation, ("strict", "none")),
-        memory_limit=_size(name, "memory_limit", memory_limit, _LEAST_MEMORY),
-        cpu_seconds=int(rules.timeout) + 2,
+        memory_limit=max(_size(name, "memory_limit", memory_limit, _LEAST_MEMORY), made.least_memory),
+        cpu_seconds=int(max(rules.timeout, COMPILE_S if made.compile else 0)) + 2,
+        processes=bool(made.command),
+        execute=bool(made.command),
+        readable=made.readable,
     )
     columns, wants = _columns(name, cases, check, entry_point, prelude)
     kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))
     level = probe(spec)
+    if made.command and isolation == "strict" and "folder" not in dict(level.held):
+        raise RegistrationError(
+            f"code_reward {name!r}: language={language!r} needs a folder for the program's files, which programs don't have here: "
+            f'{dict(level.missing).get("folder", "unknown")}. Allow user name spaces, or say isolation="none" for programs that you trust.'
+        )
     if isolation == "none":
         logging.getLogger("guerdon").warning(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
         )
     own = check if callable(check) else None
-    scorer = CodeScorer(Judging(columns, rules, spec, extract, _PYTHON, tuple(modules), own))
+    scorer = CodeScorer(Judging(columns, rules, spec, extract, made.tags, tuple(modules), own, level))
     function = FunctionSpec(
         name=name,
         item=scorer,
         target=scorer,
         lane="code",
         shape="sample",
-        policy=replace(checked_policy(name, options, "sample"), timeout=rules.timeout + _OVERHEAD_S),
+        policy=replace(
+            checked_policy(name, options, "sample"),
+            timeout=rules.timeout + _OVERHEAD_S + COMPILE_S * bool(made.compile),
+        ),
         wants=wants,
         stateful=True,
         decorated=True,
@@ -177,7 +200,7 @@ def code_reward(
         pure=bool(is_pure),
         cache=kept,
     )
-    return CodeReward((code_reward, given), function, scorer, level.name)
+    return CodeReward((code_reward, given), function, scorer, level)
 
 
 def _columns(name: str, cases: object, check: object, entry_point: object, prelude: object) -> tuple[Columns, Wants]:

@@ -8,9 +8,10 @@ list.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from guerdon._code.cases import parse_cases
@@ -18,7 +19,9 @@ from guerdon._code.driver import Driver, JudgingRules
 from guerdon._code.encoding import EncodingError
 from guerdon._code.extract import Extract, extract_program
 from guerdon._code.fence import FenceSpec
+from guerdon._code.isolation import probe
 from guerdon._code.judgement import Judgement
+from guerdon._code.level import Level
 from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
 from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
 from guerdon._registration.spec import FunctionSpec
@@ -54,6 +57,8 @@ class Judging:
         extract: Where the program is in a completion.
         tags: Of its language.
         check: A function that judges instead of cases.
+        level: What held where this was made.
+        host: Where that was.
     """
 
     columns: Columns
@@ -63,6 +68,8 @@ class Judging:
     tags: frozenset[str]
     modules: tuple[str, ...]
     check: Callable[..., Any] | None
+    level: Level
+    host: str = field(default_factory=socket.gethostname)
 
 
 class CodeScorer(StatefulReward):
@@ -76,8 +83,14 @@ class CodeScorer(StatefulReward):
         return {"_judging": self._judging, "_zygote": None}
 
     def setup(self) -> None:
-        """Start the zygote."""
+        """Start the zygote.
+
+        Raises:
+            RegistrationError: This machine is another, and lacks what ``"strict"`` needs.
+        """
         if self._zygote is None:
+            if self._judging.host != socket.gethostname():
+                probe(self._judging.fence)
             self._zygote = ProgramZygote(self._judging.fence, self._judging.modules)
         self._zygote.start()
 
@@ -88,7 +101,7 @@ class CodeScorer(StatefulReward):
 
     def score(self, **row: Any) -> dict[str, Any]:
         """The judgement on one completion, as fields."""
-        return self.judge(row).fields()
+        return {**self.judge(row).fields(), "isolation": self._judging.level.name}
 
     def judge(self, row: Mapping[str, Any]) -> Judgement:
         """The judgement on one completion.
@@ -165,7 +178,11 @@ class CodeReward:
     __guerdon_decorated__ = True
 
     def __init__(
-        self, made: tuple[Callable[..., CodeReward], dict[str, Any]], spec: FunctionSpec, scorer: CodeScorer, level: str
+        self,
+        made: tuple[Callable[..., CodeReward], dict[str, Any]],
+        spec: FunctionSpec,
+        scorer: CodeScorer,
+        level: Level,
     ) -> None:
         self._made = made
         self.spec = spec
@@ -227,7 +244,7 @@ class CodeReward:
         return _remake, (make, arguments)
 
     def __repr__(self) -> str:
-        return f"<code reward {self.name!r}: isolation {self.level}, timeout {self._scorer._judging.rules.timeout:g} s>"
+        return f"<code reward {self.name!r}: isolation {self.level.name}, timeout {self._scorer._judging.rules.timeout:g} s>"
 
 
 def _remake(make: Callable[..., CodeReward], arguments: dict[str, Any]) -> CodeReward:

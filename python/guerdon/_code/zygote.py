@@ -13,21 +13,24 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
+import tempfile
+from contextlib import nullcontext
 from typing import Final
 
 from guerdon._code import child
 from guerdon._code.fence import FenceSpec, Prepared, prepare
 from guerdon._worker import linux
 
-__all__ = ["ANSWER", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "main"]
+__all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "main"]
 
 CONTROL: Final = 3
 # A request is one byte, FORK with the mode after it and four descriptors with it. An answer is a
 # struct of its kind, a number and a wait status; FAILED has a text after it.
-FORK, KILL = b"F", b"K"
+FORK, KILL, CLEAR = b"F", b"K", b"C"
 ANSWER: Final = struct.Struct("<cqi")
 READY, END, FAILED = b"R", b"E", b"X"
 MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x"}
@@ -61,21 +64,30 @@ def main(control: int, parent: int, fence: str, modules: list[str]) -> None:
             linux.adopt_orphans()
             for name in (*STANDARD, *modules):
                 importlib.import_module(name)
-            prepared = prepare(FenceSpec(**json.loads(fence)))
+            spec = FenceSpec(**json.loads(fence))
+            prepared = prepare(spec)
         except Exception as error:
             connection.send(FAILED + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000])
             return
         gc.collect()
         gc.freeze()
         connection.send(ANSWER.pack(READY, os.getpid(), 0))
-        _ForkServer(connection, prepared).serve()
+        # What fences have no folder for: programs of other languages, with the rights of this user.
+        with (
+            tempfile.TemporaryDirectory(prefix="guerdon-code-")
+            if spec.execute and not prepared.folder
+            else nullcontext() as folder
+        ):
+            _ForkServer(connection, prepared, folder).serve()
 
 
 class _ForkServer:
-    def __init__(self, control: socket.socket, prepared: Prepared) -> None:
+    def __init__(self, control: socket.socket, prepared: Prepared, folder: str | None) -> None:
+        self._folder = folder
         self._control = control
         self._prepared = prepared
         self._pid = 0  # of the program's process; 0 while there is none
+        self._mode = ""
         wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wake = wake
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
@@ -105,6 +117,8 @@ class _ForkServer:
             self._fork(_MODE_OF[data[1:2]], fds)
         elif data == KILL:
             self._kill()
+        elif data == CLEAR:
+            self._clear_folder()
         for fd in fds:
             os.close(fd)
         return bool(data)
@@ -120,11 +134,20 @@ class _ForkServer:
                     signal.signal(number, signal.SIG_DFL)
                 self._prepared.enter()
                 os.closerange(CONTROL + 1, self._highest)
-                gc.unfreeze()
+                if self._folder is not None:
+                    os.chdir(self._folder)
                 child.run(mode)
             finally:
                 os._exit(71)
-        self._pid = pid
+        self._pid, self._mode = pid, mode
+
+    def _clear_folder(self) -> None:
+        self._prepared.clear_folder()
+        for entry in [] if self._folder is None else list(os.scandir(self._folder)):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
 
     def _kill(self) -> None:
         if self._pid:
@@ -139,7 +162,8 @@ class _ForkServer:
         _, status, usage = os.wait4(pid, 0)
         self._pid = 0
         _sweep()
-        self._prepared.clear_folder()
+        if self._mode != "exec":  # a compiler's output is for the next
+            self._clear_folder()
         self._control.send(ANSWER.pack(END, usage.ru_maxrss, status))
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from guerdon._code.fence import FenceSpec
-from guerdon._code.zygote import ANSWER, FAILED, FORK, KILL, MODES
+from guerdon._code.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES
 
 __all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
 
@@ -124,6 +124,20 @@ class ProgramZygote:
             self.close()
             raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
         self._running = True
+
+    def clear_folder(self) -> None:
+        """Empty the folder of programs, for the next that is forked.
+
+        Raises:
+            ZygoteLostError: There is no zygote any more.
+        """
+        self.start()
+        assert self._control is not None
+        try:
+            self._control.send(CLEAR)
+        except OSError as error:
+            self.close()
+            raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
 
     def fileno(self) -> int:
         """Readable when the program's process has ended."""

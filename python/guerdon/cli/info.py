@@ -89,6 +89,7 @@ def facts() -> dict[str, Any]:
             "http": {"available": True, "concurrency": 256},
             "native": {"available": True, "concurrency": default_workers()},
         },
+        "code_isolation": _code_isolation(),
         "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
         "worker_environment": {
             "hidden": _worker_environment.hidden({}),
@@ -97,6 +98,18 @@ def facts() -> dict[str, Any]:
         "state_sockets": _state_sockets(),
         "packages": {package: _version(package) for package in _PACKAGES},
     }
+
+
+def _code_isolation() -> dict[str, str | None]:
+    """What holds programs of code rewards on this machine, or why nothing does."""
+    from guerdon._code.fence import FenceSpec
+    from guerdon._code.isolation import probe
+    from guerdon.errors import RegistrationError
+
+    try:
+        return {"level": str(probe(FenceSpec())), "problem": None}
+    except RegistrationError as error:
+        return {"level": None, "problem": str(error)}
 
 
 def _state_sockets() -> dict[str, str | None]:
@@ -137,6 +150,8 @@ def _text(known: dict[str, Any]) -> str:
     for name, lane in lanes.items():
         usable = f"{lane['concurrency']} concurrent calls per function" if lane["available"] else "needs Linux"
         lines.append((f"{name} lane", usable))
+    isolation = known["code_isolation"]
+    lines.append(("code isolation", isolation["level"] or isolation["problem"]))
     lines.append(("timeouts", f"{timeouts['sample']:g} s per sample, {timeouts['batch']:g} s per group or batch"))
     given = known["worker_environment"]
     threads = ", ".join(f"{name}={value}" for name, value in given.items() if name != "hidden")

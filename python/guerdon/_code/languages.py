@@ -1,0 +1,139 @@
+"""Languages of programs: how their files are called, compiled and run.
+
+- A command is a list of texts, without a shell; ``{file}`` is the program's file and ``{out}`` what
+  a compiler makes of it.
+- What a language needs is looked for when a reward is made: a compiler that is not there is no
+  fault of a program.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from guerdon.errors import RegistrationError
+
+__all__ = ["LANGUAGES", "PYTHON", "Language", "language_of"]
+
+PYTHON: Final = "python"
+_FILE: Final = "program"
+
+
+@dataclass(frozen=True)
+class Language:
+    """How programs of a language are run.
+
+    Attributes:
+        name: As the option names it.
+        tags: Of fenced blocks in it, in lower case.
+        suffix: Of a program's file.
+        command: What runs it; none for Python, which the zygote runs itself.
+        compile: What compiles it first, if anything does.
+        least_memory: What its run time reserves before it uses it, in bytes.
+    """
+
+    name: str
+    tags: frozenset[str]
+    suffix: str = ""
+    command: tuple[str, ...] = ()
+    compile: tuple[str, ...] = ()
+    least_memory: int = 0
+
+    @property
+    def file(self) -> str:
+        """Name of the program's file, in the program's folder."""
+        return f"{_FILE}{self.suffix}"
+
+    def filled(self, command: tuple[str, ...]) -> list[str]:
+        """A command with the names of files."""
+        names = {"{file}": f"./{self.file}", "{out}": f"./{_FILE}"}
+        return [names.get(part, part) for part in command]
+
+    def found(self, reward: str) -> Language:
+        """The language with the paths of what it runs.
+
+        Raises:
+            RegistrationError: Something it runs is not there.
+        """
+        if not self.command:
+            return self
+        return replace(
+            self,
+            command=_located(self.command, self.name, reward),
+            compile=_located(self.compile, self.name, reward),
+        )
+
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """Folders that what it runs may need, beside those of the system."""
+        executables = [command[0] for command in (self.command, self.compile) if command and command[0] != "{out}"]
+        return tuple(dict.fromkeys(os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in executables))
+
+
+LANGUAGES: Final = {
+    PYTHON: Language(PYTHON, frozenset({"python", "py", "python3", "python2", "pycon"})),
+    "cpp": Language(
+        "cpp",
+        frozenset({"cpp", "c++", "cc", "cxx"}),
+        ".cpp",
+        ("{out}",),
+        ("g++", "-O2", "-std=c++17", "-pipe", "-o", "{out}", "{file}"),
+    ),
+    "c": Language("c", frozenset({"c"}), ".c", ("{out}",), ("gcc", "-O2", "-pipe", "-o", "{out}", "{file}", "-lm")),
+    # V8 reserves address space for its heaps.
+    "javascript": Language(
+        "javascript", frozenset({"javascript", "js", "node"}), ".js", ("node", "{file}"), (), 1 << 30
+    ),
+}
+
+
+def language_of(
+    reward: str, name: object, command: Sequence[str] | None, compiled_by: Sequence[str] | None
+) -> Language:
+    """The language that was asked for.
+
+    Raises:
+        RegistrationError: It is none that is known, or a command is wrong.
+    """
+    if not isinstance(name, str) or not name:
+        raise _wrong(reward, "language", name, "the name of a language")
+    known = LANGUAGES.get(name)
+    if command is None:
+        if compiled_by is not None:
+            raise _wrong(reward, "compile", compiled_by, 'command= too, as in command=["{out}"]')
+        if known is None:
+            raise _wrong(
+                reward, "language", name, f"one of {', '.join(map(repr, LANGUAGES))}, or command= for any other"
+            )
+        return known.found(reward)
+    _check(reward, "command", command)
+    _check(reward, "compile", compiled_by)
+    tags = known.tags if known is not None and name != PYTHON else frozenset({name.lower()})
+    suffix = known.suffix if known is not None else f".{name.lower()}" if name.isalnum() else ""
+    return Language(name, tags, suffix or ".txt", tuple(command), tuple(compiled_by or ())).found(reward)
+
+
+def _check(reward: str, option: str, given: object) -> None:
+    if given is None:
+        return
+    if not isinstance(given, (list, tuple)) or not given or not all(part and isinstance(part, str) for part in given):
+        raise _wrong(reward, option, given, 'a list of texts, as in ["node", "{file}"]')
+
+
+def _located(command: tuple[str, ...], language: str, reward: str) -> tuple[str, ...]:
+    if not command or command[0] == "{out}":
+        return command
+    path = shutil.which(command[0])
+    if path is None:
+        raise RegistrationError(
+            f"code_reward {reward!r}: language={language!r} needs {command[0]!r}, which is not on this machine's PATH: install it, or name "
+            "it by its path in command= or compile=."
+        )
+    return (os.path.abspath(path), *command[1:])
+
+
+def _wrong(reward: str, option: str, value: object, expected: str) -> RegistrationError:
+    return RegistrationError(f"code_reward {reward!r}: {option}={value!r}: expected {expected}.")

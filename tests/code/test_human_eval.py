@@ -1,0 +1,68 @@
+"""HumanEval's 164 problems: canonical solutions score 1, their mutants 0.
+
+The data is not in the repository; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+
+import pytest
+
+from guerdon import Dispatcher, code_reward
+from tests.code.mutants import mutants, passing
+from tests.shared_data import shared_file
+
+# Of each problem; benches/README.md has the figures for more.
+MUTANTS = 5
+
+
+def problems() -> list[dict[str, str]]:
+    with gzip.open(shared_file("HumanEval.jsonl.gz"), "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def scores(rows: list[dict[str, str]], programs: list[str]) -> list[float]:
+    """By a dispatcher, as in a training run."""
+    code = code_reward(check="test", prelude="starter", extract="whole", timeout=10)
+    with Dispatcher([code]) as dispatcher:
+        result = dispatcher.score(
+            completions=programs,
+            starter=[row["prompt"] for row in rows],
+            test=[row["test"] for row in rows],
+            entry_point=[row["entry_point"] for row in rows],
+        )
+    assert not result.failures(), result.failures()[:3]
+    found: list[float] = result.rewards.ravel().tolist()
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_canonical_solutions_score_one() -> None:
+    rows = problems()
+    assert len(rows) == 164
+    assert scores(rows, [row["canonical_solution"] for row in rows]) == [1.0] * 164
+    # As a chat model answers: with the function's head.
+    assert scores(rows, [row["prompt"] + row["canonical_solution"] for row in rows]) == [1.0] * 164
+
+
+@pytest.mark.timeout(1200)
+def test_mutants_score_zero() -> None:
+    rows, programs, names = [], [], []
+    order = random.Random(0)
+    for row in problems():
+        made = mutants(row["prompt"] + row["canonical_solution"], row["entry_point"])
+        order.shuffle(made)
+        made = made[: 3 * MUTANTS]
+        wrong = [
+            one for one, passes in zip(made, passing(made, row["test"], row["entry_point"]), strict=True) if not passes
+        ]
+        for one in wrong[:MUTANTS]:
+            rows.append(row)
+            programs.append(one)
+            names.append(row["task_id"])
+    assert len(programs) >= 4.5 * 164
+    found = scores(rows, programs)
+    assert [name for name, score in zip(names, found, strict=True) if score != 0.0] == []
