@@ -1,7 +1,7 @@
 """Math answers: nothing that is decided natively disagrees with math-verify, and what isn't
 decided is math-verify's own value.
 
-The share decided natively, by kind of answer, is printed by the soak test.
+The share decided natively, by kind of answer, is printed by the soak tests (`make stress ARGS=-s`).
 """
 
 from __future__ import annotations
