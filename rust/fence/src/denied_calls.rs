@@ -26,6 +26,9 @@ const OTHER_PROCESSES: &[c_long] = &[
 /// Leaving the session or the group by which a child and all that it started are killed.
 const SESSIONS: &[c_long] = &[libc::SYS_setsid, libc::SYS_setpgid];
 
+/// The call that puts up a filter, which a child makes before it is refused.
+pub(crate) const FILTERS: c_long = libc::SYS_seccomp;
+
 const NAMESPACES_AND_MOUNTS: &[c_long] = &[
     libc::SYS_unshare,
     libc::SYS_setns,
@@ -77,7 +80,6 @@ const KERNEL: &[c_long] = &[
     libc::SYS_adjtimex,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
-    libc::SYS_seccomp,
     // They make all files of the machine go to disk, also those of siblings.
     libc::SYS_sync,
     libc::SYS_syncfs,
@@ -131,12 +133,20 @@ const OF_THE_MACHINE: &[c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const OF_THE_MACHINE: &[c_long] = &[];
 
-const FAMILIES: &[&[c_long]] =
-    &[SOCKETS, OTHER_PROCESSES, SESSIONS, NAMESPACES_AND_MOUNTS, KERNEL, SHARED_MEMORY, IDENTITY, OF_THE_MACHINE];
+/// What neither a child nor the process that forks it calls: refused to that, and so to each child.
+const TO_ALL: &[&[c_long]] = &[SOCKETS, KERNEL, SHARED_MEMORY, OF_THE_MACHINE];
 
-/// Refused whatever their arguments.
-pub(crate) fn always() -> impl Iterator<Item = c_long> {
-    FAMILIES.iter().copied().flatten().copied()
+/// What only the process that forks may call.
+const TO_CHILDREN: &[&[c_long]] = &[OTHER_PROCESSES, SESSIONS, NAMESPACES_AND_MOUNTS, IDENTITY];
+
+/// Refused to all whatever their arguments.
+pub(crate) fn to_all() -> impl Iterator<Item = c_long> {
+    TO_ALL.iter().copied().flatten().copied()
+}
+
+/// Refused to children whatever their arguments.
+pub(crate) fn to_children() -> impl Iterator<Item = c_long> {
+    TO_CHILDREN.iter().copied().flatten().copied()
 }
 
 /// What Landlock does not refuse to the owner of a file, wherever the file is; for children that

@@ -169,7 +169,8 @@ impl Fence {
         }
         let own_files_only = self.user.is_some() || self.fixed_files;
         let Rules { processes, execute, .. } = self.rules;
-        self.program = Some(filter::compile(Allowed { processes, execute, own_files_only })?);
+        self.program = Some(filter::of_a_child(Allowed { processes, execute, own_files_only })?);
+        seccompiler::apply_filter(&filter::of_the_family()?)?;
         self.layers.held(Layer::Seccomp, "");
         Ok(())
     }
@@ -287,8 +288,7 @@ impl Fence {
         }
         close_others(keep).map_err(failed("close_range"))?;
         if let Some(program) = &self.program {
-            seccompiler::apply_filter(&signal_filter::of_process(std::process::id()))?;
-            seccompiler::apply_filter(program)?;
+            seccompiler::apply_filter(&signal_filter::of_process(std::process::id(), program))?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The seccomp program that all children of one kind share, compiled once.
+//! The seccomp programs that all children of one kind share, compiled once: a long one that the
+//! process that forks puts up for itself, and a short one that each child adds.
 //!
 //! - A call that is denied fails with "Operation not permitted"; it never ends the process, so that
 //!   a program that tries a call and has another way goes on.
@@ -25,9 +26,17 @@ pub(crate) struct Allowed {
 
 type Calls = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// The program that denies everything on the list.
-pub(crate) fn compile(allowed: Allowed) -> Result<BpfProgram, BackendError> {
-    let mut calls: Calls = denied::always().map(|call| (call, Vec::new())).collect();
+/// The program of the process that forks, which its children have from it.
+pub(crate) fn of_the_family() -> Result<BpfProgram, BackendError> {
+    let mut calls: Calls = denied::to_all().map(|call| (call, Vec::new())).collect();
+    pairs(&mut calls)?;
+    program(calls)
+}
+
+/// The program of a child, beside that.
+pub(crate) fn of_a_child(allowed: Allowed) -> Result<BpfProgram, BackendError> {
+    let mut calls: Calls = denied::to_children().map(|call| (call, Vec::new())).collect();
+    calls.insert(denied::FILTERS, Vec::new());
     if !allowed.execute {
         calls.extend(denied::EXECUTE.iter().map(|&call| (call, Vec::new())));
     }
@@ -44,7 +53,6 @@ pub(crate) fn compile(allowed: Allowed) -> Result<BpfProgram, BackendError> {
         calls.extend(denied::FORKS.iter().map(|&call| (call, Vec::new())));
         deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
     }
-    pairs(&mut calls)?;
     // Limits and cores of other processes.
     deny(&mut calls, libc::SYS_prlimit64, 0, Op::Ne, 0)?;
     deny(&mut calls, libc::SYS_sched_setaffinity, 0, Op::Ne, 0)?;
@@ -59,6 +67,10 @@ pub(crate) fn compile(allowed: Allowed) -> Result<BpfProgram, BackendError> {
     for &request in denied::IOCTL_REQUESTS {
         deny(&mut calls, libc::SYS_ioctl, 1, Op::Eq, request)?;
     }
+    program(calls)
+}
+
+fn program(calls: Calls) -> Result<BpfProgram, BackendError> {
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     SeccompFilter::new(calls, SeccompAction::Allow, refused, architecture()?)?.try_into()
 }
@@ -94,4 +106,22 @@ fn deny(calls: &mut Calls, call: c_long, index: u8, op: Op, value: u32) -> Resul
 
 fn architecture() -> Result<TargetArch, BackendError> {
     std::env::consts::ARCH.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    //! That the programs compile, and that a kernel takes programs of their length.
+
+    use super::*;
+
+    #[test]
+    fn programs_compile_and_are_short_enough() {
+        for (processes, execute, own_files_only) in
+            [(false, false, false), (true, true, false), (true, true, true), (false, true, true)]
+        {
+            let child = of_a_child(Allowed { processes, execute, own_files_only }).unwrap();
+            let family = of_the_family().unwrap();
+            assert!(child.len() < 1024 && family.len() < 1024, "{} and {}", child.len(), family.len());
+        }
+    }
 }

@@ -59,6 +59,7 @@ impl Plan {
         let mut ahead: Vec<PathBuf> = names(path);
         let mut at = PathBuf::from("/");
         let mut links = BTreeMap::new();
+        let mut followed = 0;
         while let Some(name) = ahead.pop() {
             if name == Path::new("..") {
                 at.pop();
@@ -66,14 +67,16 @@ impl Plan {
             }
             let next = at.join(&name);
             match fs::read_link(&next) {
-                Ok(target) if links.len() < LINKS => {
+                Ok(_) if followed == LINKS => return,
+                Ok(target) => {
+                    followed += 1;
                     if target.is_absolute() {
                         at = PathBuf::from("/");
                     }
                     ahead.extend(names(&target));
                     links.insert(next, target);
                 }
-                _ => at = next,
+                Err(_) => at = next,
             }
         }
         if let Ok(found) = fs::metadata(&at)
@@ -132,4 +135,37 @@ fn names(path: &Path) -> Vec<PathBuf> {
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     });
     parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is planned for paths; nothing is mounted.
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_and_kept() {
+        let folder = std::env::temp_dir().join(format!("guerdon-private-root-{}", std::process::id()));
+        let real = folder.join("real/inner");
+        fs::create_dir_all(&real).unwrap();
+        fs::write(real.join("file"), "").unwrap();
+        symlink("real", folder.join("link")).unwrap();
+        symlink("loop", folder.join("loop")).unwrap();
+        let mut plan = Plan::default();
+        for path in ["link/inner", "link/inner/file", "loop/inner", "nothing"] {
+            plan.add(&folder.join(path));
+        }
+        plan.drop_nested();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(plan.bound, BTreeMap::from([(real, true)]));
+        assert_eq!(plan.links.get(&folder.join("link")), Some(&PathBuf::from("real")));
+    }
+
+    #[test]
+    fn the_root_itself_is_never_bound() {
+        let mut plan = Plan::default();
+        plan.add(Path::new("/"));
+        plan.add(Path::new("/usr/../.."));
+        assert!(plan.bound.is_empty());
+    }
 }

@@ -1,4 +1,5 @@
-//! The seccomp program of one child: signals to itself alone, and calls that don't exist for it.
+//! How the seccomp program of a child begins: signals to itself alone, and calls that don't exist
+//! for it.
 //!
 //! Separate from `filter` since it names the child's process id, and since its absent calls fail
 //! with "not implemented", upon which the C library takes the older call (`clone` for `clone3`).
@@ -34,9 +35,9 @@ const TO_ANYTHING: [c_long; 2] = [libc::SYS_tkill, libc::SYS_pidfd_send_signal];
 /// They hide their flags behind a pointer, so that no filter sees them.
 const GONE: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// The program of the process `pid`. `kill(0)`, its own group, is let through: the group holds
-/// nothing but what it started.
-pub(crate) fn of_process(pid: u32) -> Vec<sock_filter> {
+/// The program of the process `pid`, which goes on with `rest`. `kill(0)`, its own group, is let
+/// through: the group holds nothing but what it started.
+pub(crate) fn of_process(pid: u32, rest: &[sock_filter]) -> Vec<sock_filter> {
     let mut program = vec![load(CALL), jump(IF_GREATER, NEWEST as u32, 0, 1), give(ABSENT)];
     for call in GONE {
         program.extend([jump(IF_EQUAL, call as u32, 0, 1), give(ABSENT)]);
@@ -54,7 +55,7 @@ pub(crate) fn of_process(pid: u32) -> Vec<sock_filter> {
             give(REFUSED),
         ]);
     }
-    program.push(give(ALLOW));
+    program.extend_from_slice(rest);
     program
 }
 
@@ -69,4 +70,60 @@ const fn jump(code: u16, value: u32, then: u8, otherwise: u8) -> sock_filter {
 
 const fn give(action: u32) -> sock_filter {
     sock_filter { code: RETURN, jt: 0, jf: 0, k: action }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The program as the kernel would run it, on calls with a first argument.
+
+    use super::*;
+
+    const REST: u32 = 0x1234;
+
+    /// What the program of process 7 gives; `REST` where it goes on with the rest.
+    fn run(call: c_long, argument: u32) -> u32 {
+        let program = of_process(7, &[give(REST)]);
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let holds = match step.code {
+                LOAD_WORD => {
+                    loaded = if step.k == CALL { call as u32 } else { argument };
+                    continue;
+                }
+                RETURN => return step.k,
+                IF_EQUAL => loaded == step.k,
+                _ => loaded > step.k,
+            };
+            at += usize::from(if holds { step.jt } else { step.jf });
+        }
+    }
+
+    #[test]
+    fn signals_reach_itself_and_its_group_only() {
+        for call in TO_A_PROCESS {
+            assert_eq!([run(call, 7), run(call, 0)], [ALLOW; 2]);
+            assert_eq!([run(call, 8), run(call, 1), run(call, u32::MAX)], [REFUSED; 3]);
+        }
+        for call in TO_ANYTHING {
+            assert_eq!(run(call, 7), REFUSED);
+        }
+    }
+
+    #[test]
+    fn calls_that_hide_their_flags_and_newer_ones_are_absent() {
+        for call in GONE {
+            assert_eq!(run(call, 0), ABSENT);
+        }
+        // The x32 table, and whatever a later kernel brings.
+        assert_eq!([run(NEWEST + 1, 0), run(0x4000_0000 + libc::SYS_kill, 7)], [ABSENT; 2]);
+    }
+
+    #[test]
+    fn other_calls_go_on_with_the_rest() {
+        for call in [libc::SYS_read, libc::SYS_clone, libc::SYS_execve, NEWEST] {
+            assert_eq!(run(call, 7), REST);
+        }
+    }
 }
