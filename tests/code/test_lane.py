@@ -136,3 +136,22 @@ def until(holds: Any) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_outcomes_are_kept_for_the_same_options(tmp_path: Path) -> None:
+    batch = {"completions": [block("import time\nprint(time.time_ns())")] * 2, "cases": [CASES[:1]] * 2}
+    reasons = []
+    for options in ({}, {}, {"score": "share"}):
+        with Dispatcher([made(cache=tmp_path / "outcomes", **options)], workers=1) as dispatcher:
+            reasons.append(dispatcher.score(**batch).extra["code/reason"])
+    assert reasons[0][0] == reasons[0][1]  # run once
+    assert reasons[1] == reasons[0] != reasons[2]
+
+
+def test_functions_ask_for_its_score() -> None:
+    """`run_if=` of other functions, and its own."""
+    short = reward(lambda text: float(len(text) < 200), name="short", lane="thread")
+    with Dispatcher([short, made(run_if={"short": "> 0"}, otherwise=0.0)], workers=1) as dispatcher:
+        result = dispatcher.score(completions=[block(INCREMENT), block(INCREMENT + "#" * 200)], cases=[CASES] * 2)
+    assert result.rewards[..., 1].ravel().tolist() == [1.0, 0.0]
+    assert result.status[..., 1].ravel().tolist() == [Status.OK, Status.SKIPPED]

@@ -64,7 +64,8 @@ def _main_module() -> ModuleType:
 
 
 def _open_streams() -> None:
-    """The standard streams over this process's descriptors; the zygote's own are /dev/null."""
+    """The standard streams over this process's descriptors; the zygote's own are /dev/null, as all
+    are where functions are called."""
     texts: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
     streams = {
         "stdin": open(0, **texts),  # noqa: SIM115 - for the whole process
@@ -132,7 +133,6 @@ def _define(prelude: str, source: str, module: ModuleType) -> None:
 
 
 def _calls(request: dict[str, Any]) -> int:
-    _open_streams()
     module = _main_module()
     # A module of this name, but not as the program: ``if __name__ == "__main__"`` is for scripts.
     module.__dict__["__name__"] = "program"

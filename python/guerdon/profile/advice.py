@@ -116,8 +116,8 @@ def _round_up(seconds: float) -> float:
 
 
 def _decorator(spec: FunctionSpec, lane: str, timeout: float | None, *, independent: bool) -> str | None:
-    if timeout is None and lane == spec.lane:
-        return None
+    if lane == "code" or (timeout is None and lane == spec.lane):
+        return None  # a code reward's timeout is its program's
     if lane in ("http", "native"):
         return f"timeout={timeout:g}"
     options = {"lane": repr(lane).replace("'", '"')}

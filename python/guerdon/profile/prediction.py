@@ -124,7 +124,8 @@ def _step(
 
 
 def _phases(function: FunctionTimes, seconds: float) -> Phases:
-    computes = min(1.0, function.cpu) * seconds
+    # Programs compute, in processes of their own.
+    computes = seconds if function.lane == "code" else min(1.0, function.cpu) * seconds
     waits = seconds - computes
     if function.lane in _IN_WORKERS:
         return computes, 0.0, waits
