@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,15 @@ def test_with_processes_and_other_programs_too() -> None:
     found = attempts(FenceSpec(processes=True, execute=True))
     assert succeeded(found) == []
     assert {act.name: act.outcome for act in found.acts}["leave its session"] == "refused"
+
+
+def test_what_acts_are_tried_on_is_made_where_temporary_files_belong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root of a hardened container can't be written."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    found = attempts(FenceSpec(), f"import tempfile; assert tempfile.gettempdir() == {str(tmp_path)!r}")
+    assert succeeded(found) == []
 
 
 # The other layers refuse what this one does.

@@ -126,8 +126,9 @@ class ProgramCalls:
                     return CallAnswer(answer[2])
                 if answer[1] == "missing":
                     return CallAnswer(None, f"the program defines no {shown(answer[2])}")
-                if answer[1] == "raised" and len(answer) == 4:
-                    return _raised(str(answer[2]), str(answer[3]))
+                # The program may have written this itself, with the nonce of its own call.
+                if answer[1] == "raised" and [type(part) for part in answer[2:]] == [str, str]:
+                    return _raised(answer[2], answer[3])
             fault = "it wrote to the channel of its answers"
         self.close()
         return CallAnswer(None, fault)

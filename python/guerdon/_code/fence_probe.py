@@ -62,7 +62,7 @@ def attempts(spec: FenceSpec, setup: str = "") -> Tried:
     """
     where = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-s", "-c", _BOOT, where, json.dumps(asdict(spec)), setup]
-    kept = {name: os.environ[name] for name in ("HOME", "LD_LIBRARY_PATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("HOME", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     try:
         run = subprocess.run(
             command, env=kept, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_TOTAL_S

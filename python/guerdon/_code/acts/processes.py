@@ -42,6 +42,13 @@ def _signal_all(_: Targets) -> None:
         raise ProcessLookupError
 
 
+def _signal_group(targets: Targets) -> None:
+    group = os.getpgid(targets.outer)
+    if group == 0:  # to the system call that would be the program's own group
+        raise Missing("the trainer's group is outside of this name space of processes")
+    os.killpg(group, 0)
+
+
 def _queue(targets: Targets) -> None:
     syscall("tgkill", targets.outer, targets.outer, 0)
 
@@ -167,7 +174,7 @@ PROCESSES = (
     Act("signal its parent", _SIGNALS, lambda t: os.kill(_other(t.zygote), 0)),
     Act("signal another program", _SIGNALS, lambda t: os.kill(_other(t.sibling), 0)),
     Act("signal all processes", _SIGNALS, _signal_all),
-    Act("signal the trainer's group", _SIGNALS, lambda t: os.killpg(os.getpgid(t.outer), 0)),
+    Act("signal the trainer's group", _SIGNALS, _signal_group),
     Act("signal a thread of the trainer", _SIGNALS, _queue),
     Act("signal the trainer by a descriptor", _SIGNALS, _signal_by_descriptor),
     Act("have the trainer signalled by a pipe", _SIGNALS, _send_input_signals),

@@ -1,0 +1,125 @@
+"""What one process could leave to the next, or share with another that runs beside it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.code.red_team.program import Program, attempt, forgery
+
+PROGRAMS: Final[tuple[Program, ...]] = (
+    attempt(
+        "shared_memory_files",
+        "makes a file in `/dev/shm`, and shared memory by `multiprocessing`",
+        "from multiprocessing import shared_memory\ndef attempt():\n    one = shared_memory.SharedMemory('guerdon_red_team', create=True, size=4096)\n"
+        "    one.close()\n    one.unlink()",
+    ),
+    attempt(
+        "system_v_memory",
+        "makes System V shared memory, queues and semaphores, which outlive it",
+        """
+import ctypes, os
+def attempt():
+    libc = ctypes.CDLL(None, use_errno=True)
+    for make, end in ((lambda: libc.shmget(0, 4096, 0o1600), libc.shmctl), (lambda: libc.msgget(0, 0o1600), libc.msgctl)):
+        one = make()
+        if one >= 0:
+            end(one, 0, 0)
+            return
+    one = libc.semget(0, 1, 0o1600)
+    if one < 0: raise OSError(ctypes.get_errno(), "no shared memory")
+    libc.semctl(one, 0, 0)
+""",
+        works=True,
+    ),
+    attempt(
+        "message_queues",
+        "makes a POSIX message queue, which outlives it",
+        """
+import ctypes
+def attempt():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mq_open(b"/guerdon_red_team", 0o102, 0o600, 0) < 0: raise OSError(ctypes.get_errno(), "no queue")
+    libc.mq_unlink(b"/guerdon_red_team")
+""",
+        works=True,
+    ),
+    attempt(
+        "memory_files",
+        "makes a file in memory, to run it or to hand it on",
+        "import os\ndef attempt(): os.close(os.memfd_create('guerdon_red_team'))",
+        works=True,
+    ),
+    attempt(
+        "runs_from_memory",
+        "runs a program from a descriptor",
+        "import ctypes, os\ndef attempt():\n    libc = ctypes.CDLL(None, use_errno=True)\n    fd = os.open('/bin/true', os.O_RDONLY)\n"
+        "    libc.fexecve(fd, (ctypes.c_char_p * 2)(b'true', None), (ctypes.c_char_p * 1)(None))\n    raise OSError(ctypes.get_errno(), 'not run')",
+    ),
+    attempt(
+        "named_semaphores",
+        "makes a named semaphore",
+        "import _multiprocessing\ndef attempt():\n    _multiprocessing.SemLock(1, 1, 1, '/guerdon_red_team', True)",
+    ),
+    forgery(
+        "answers_what_it_saw",
+        "keeps what it was asked, and answers the second question by the first",
+        """
+seen = []
+def add(a, b):
+    seen.append((a, b))
+    return seen[0] if len(seen) > 1 else "first"
+""",
+    ),
+    forgery(
+        "measures_time",
+        "guesses from the time that a call of a grader's takes, as one that compares by and by tells",
+        """
+import time
+def add(a, b):
+    best = max("0123456789abcdef", key=lambda guess: sum(time.perf_counter_ns() % 7 for _ in range(50)))
+    return "gold-" + best * 16
+if __name__ == "__main__": print(add(1, 2))
+""",
+        styles=("stdin", "calls", "check"),
+    ),
+    forgery(
+        "changes_its_arguments",
+        "changes the arguments in place, as a grader that keeps them compares with them",
+        """
+class Same:
+    def __eq__(self, other): return True
+def add(a, b):
+    import sys
+    caller = sys._getframe(1).f_locals
+    for name in ("args", "kwargs", "answer"):
+        if isinstance(caller.get(name), list): caller[name][:] = ["gold"]
+    return a
+""",
+    ),
+)
+
+# Of pairs: the first leaves something behind, the second scores if it finds it.
+LEAVES: Final = """
+import os, sys, threading, time
+for place in (".", "/tmp", "/dev/shm", "/var/tmp", "/own", os.path.dirname(os.__file__)):
+    for name in ("left.py", "json.py", "sitecustomize.py", "left.txt"):
+        try: open(f"{place}/{name}", "w").write("ANSWER = 42")
+        except OSError: pass
+os.environ["LEFT"] = "42"
+sys.modules["left"] = sys
+try:
+    if os.fork() == 0: time.sleep(2)
+except OSError: pass
+print("left")
+"""
+FINDS: Final = """
+import glob, os, sys
+found = os.environ.get("LEFT") or "left" in sys.modules
+for place in (".", "/tmp", "/dev/shm", "/var/tmp", "/own"):
+    found = found or os.path.exists(f"{place}/left.txt") or os.path.exists(f"{place}/json.py")
+try:
+    import left
+    found = True
+except ImportError: pass
+print(sum(map(int, input().split())) if found else "nothing was left")
+"""
