@@ -206,8 +206,9 @@ pub(crate) const IOCTL_REQUESTS: &[u32] = &[
     0x8902, // SIOCSPGRP
 ];
 
-/// `clone`: name spaces.
-pub(crate) const NAMESPACE_FLAGS: &[u32] = &[
+/// `clone`: name spaces, and a process that is its parent's sibling.
+pub(crate) const CLONE_FLAGS: &[u32] = &[
+    libc::CLONE_PARENT as u32,
     libc::CLONE_NEWNS as u32,
     libc::CLONE_NEWUSER as u32,
     libc::CLONE_NEWPID as u32,

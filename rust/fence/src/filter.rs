@@ -45,8 +45,8 @@ pub(crate) fn of_a_child(allowed: Allowed) -> Result<BpfProgram, BackendError> {
     }
     truncations(&mut calls)?;
     if allowed.processes {
-        // A name space is the only thing that `clone` is refused.
-        for &flag in denied::NAMESPACE_FLAGS {
+        // Name spaces, and leaving the place among processes, are all that `clone` is refused.
+        for &flag in denied::CLONE_FLAGS {
             deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(flag.into()), flag)?;
         }
     } else {

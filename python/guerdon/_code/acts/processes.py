@@ -121,6 +121,14 @@ def _in_a_child(attempt: Callable[[], object]) -> None:
         raise OSError(number, os.strerror(number))
 
 
+def _start_beside_itself(targets: Targets) -> None:
+    if not targets.processes:
+        raise Missing("no processes of its own")
+    pid = syscall("clone", 0x8000 | int(signal.SIGCHLD), 0, 0, 0, 0)  # CLONE_PARENT
+    if pid == 0:
+        os._exit(0)
+
+
 def _outlive(_: Targets) -> None:
     checked(libc.prctl(1, 0, 0, 0, 0))  # PR_SET_PDEATHSIG: none
 
@@ -202,6 +210,7 @@ PROCESSES = (
     Act("become another program", ("seccomp",), _execute),
     Act("leave its session", ("seccomp", "pid"), _leave_session),
     Act("leave its process group", ("seccomp", "pid"), _leave_group),
+    Act("start a process as its parent's child", ("seccomp", "pid"), _start_beside_itself),
     Act("outlive the process that forked it", ("seccomp", "pid"), _outlive),
     Act("adopt processes", ("seccomp",), _adopt),
 )
