@@ -16,9 +16,9 @@ ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # what a process of this user has from i
 
 # The capabilities that Docker leaves to root, by number: chown, dac_override, fowner, fsetid, kill,
 # setgid, setuid, setpcap, net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap.
-DOCKER_CAPABILITIES = """
+_CAPABILITIES = """
 import ctypes, struct
-_kept = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
+_kept = sum(1 << number for number in KEPT)
 _header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
 _sets = ctypes.create_string_buffer(struct.pack("=6I", _kept, _kept, 0, 0, 0, 0), 24)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -27,6 +27,8 @@ for _number in range(41):
         _libc.prctl(24, _number, 0, 0, 0)  # PR_CAPBSET_DROP
 assert _libc.syscall(126, _header, _sets) == 0, "capset"
 """
+
+DOCKER_CAPABILITIES = _CAPABILITIES.replace("KEPT", "(0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)")
 
 # By number on x86-64: acct, add_key, bpf, delete_module, fanotify_init, finit_module, fsconfig,
 # fsmount, fsopen, fspick, init_module, io_uring_*, kexec_*, keyctl, lookup_dcookie, mount,
@@ -52,5 +54,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 assert _libc.prctl(38, 1, 0, 0, 0) == 0 and _libc.prctl(22, 2, _fprog, 0, 0) == 0, "seccomp"
 """
 
+# As with `capabilities: drop: [ALL]` in Kubernetes, but still as root.
+BARE_ROOT = _CAPABILITIES.replace("KEPT", "()") + DOCKER_FILTER
 DOCKER_ROOT = DOCKER_CAPABILITIES + DOCKER_FILTER
 DOCKER_USER = NOBODY + DOCKER_FILTER

@@ -105,6 +105,17 @@ def test_in_the_default_profile_of_containers(rights: str) -> None:
 
 
 @as_docker
+def test_root_without_capabilities_is_refused_for_its_threads() -> None:
+    """The kernel counts no threads of root, and such a root can't become another user."""
+    found = attempts(FenceSpec(), taken_rights.BARE_ROOT)
+    assert succeeded(found) == ["start more threads than its limit"]
+    with pytest.raises(
+        RegistrationError, match=r"Missing: user \(root without CAP_SETUID.*run as another user than root"
+    ):
+        checked_level(found.layers, found.acts)
+
+
+@as_docker
 def test_in_such_a_container_without_landlock_it_is_refused() -> None:
     found = attempts(FenceSpec(without=("landlock",)), taken_rights.DOCKER_USER)
     with pytest.raises(RegistrationError, match=r"Missing: landlock \(.*\); namespaces \("):

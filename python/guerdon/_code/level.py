@@ -20,7 +20,7 @@ _DO: Final = {
     "/sys/kernel/security/lsm), in a container whose seccomp profile allows it, as Docker's and Kubernetes' do",
     "seccomp": "run on a kernel with seccomp filters",
     "limits": "let limits of resources be set",
-    "user": "run as root, or in a container as its root, with an interpreter that other users can read",
+    "user": "run as another user than root, or as root that may take another user (CAP_SETUID, CAP_SETGID)",
     "capabilities": "run as another user than root",
     "pid": "allow user name spaces",
     "namespaces": "allow user name spaces",

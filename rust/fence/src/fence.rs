@@ -202,7 +202,12 @@ impl Fence {
             return self.layers.missing(Layer::User, "not run as root: children keep the user");
         }
         if !identity::may_change() {
-            return self.layers.missing(Layer::User, "not run as root: children keep the user");
+            let reason = if rustix::process::getuid().is_root() {
+                "root without CAP_SETUID and CAP_SETGID, whose threads the kernel does not count"
+            } else {
+                "not run as root: children keep the user"
+            };
+            return self.layers.missing(Layer::User, reason);
         }
         let closed = self.rules.readable.iter().find(|path| !open_to_all(path, self.layers.holds(Layer::Namespaces)));
         if let Some(path) = closed {

@@ -130,6 +130,6 @@ RESOURCES = (
     Act("write more than its folder may hold", ("folder",), _many_bytes),
     Act("make more files than its folder may hold", ("folder",), _many_files),
     Act("open more files than its limit", ("limits",), _many_descriptors),
-    Act("start more threads than its limit", ("limits",), _many_threads),
-    Act("start more processes than its limit", ("limits",), _many_processes),
+    Act("start more threads than its limit", ("limits", "user"), _many_threads),
+    Act("start more processes than its limit", ("limits", "user"), _many_processes),
 )
