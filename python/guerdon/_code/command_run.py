@@ -41,7 +41,8 @@ class CommandProgram:
         run = self._run(self._language.compile, b"", time.monotonic() + COMPILE_S, _MOST_MESSAGES)
         if not run.fault:
             return ""
-        lines = run.stderr.decode("utf-8", "replace").splitlines() or [run.fault]
+        reported = run.stderr.decode("utf-8", "replace").splitlines()
+        lines = [line for line in reported if line.strip()] or [run.fault]
         first = next((line for line in lines if "error" in line), lines[0])
         return f"it does not compile: {first[:300]}"
 
