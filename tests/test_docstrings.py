@@ -42,6 +42,7 @@ TORCH = ("guerdon.integrations.nemo_rl", "guerdon.integrations.openrlhf")
         "guerdon.rewards.lengths",
         "guerdon.rewards.mathematics",
         "guerdon.rewards.overlap",
+        "guerdon.rewards.schemas",
         "guerdon.functions",
         "guerdon.stateful",
         "guerdon.status",

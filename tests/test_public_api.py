@@ -197,6 +197,7 @@ REWARDS = {
     "edit_distance",
     "exact_match",
     "ifeval",
+    "json_schema",
     "math_equal",
     "math_reward",
     "multiple_choice",

@@ -65,6 +65,21 @@ def _followed(text: str) -> float:
     return float(len(words) >= 10 and re.search("Paris", text, re.IGNORECASE) is not None and not re.search(",", text))
 
 
+SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["word", "place"],
+        "properties": {"word": {"type": "string", "minLength": 1}, "place": {"type": "integer", "minimum": 0}},
+        "additionalProperties": False,
+    },
+}
+
+
+def _objects(text: str) -> str:
+    return json.dumps([{"word": word, "place": place} for place, word in enumerate(text.split(" "))])
+
+
 def _trl(name: str, *options: Any) -> Callable[[Any], float]:
     made = originals.trl_reward(name, *options)
     if options:
@@ -80,6 +95,15 @@ IFEVAL = {
 CASES: list[tuple[str, Callable[[], Any], Callable[[], Callable[..., float]], int]] = [
     ("exact_match", rewards.exact_match, lambda: lambda text, answer: float(text == answer), 20),
     ("squad_em", rewards.squad_em, lambda: lambda text, answer: originals.em_check(text, [answer]), 20),
+    (
+        "normalized_match",
+        rewards.normalized_match,
+        lambda: lambda text, answer: originals.normalized_match(text, [answer]),
+        20,
+    ),
+    ("squad_f1", rewards.squad_f1, lambda: lambda text, answer: originals.squad_f1(text, [answer]), 20),
+    ("squad_f1, 500 words", rewards.squad_f1, lambda: lambda text, answer: originals.squad_f1(text, [answer]), 500),
+    ("multiple_choice, 500 words", rewards.multiple_choice, lambda: originals.multiple_choice, 500),
     ("rouge_l", rewards.rouge_l, lambda: lambda text, answer: originals.rouge_l(text, [answer]), 20),
     ("rouge_l, 500 words", rewards.rouge_l, lambda: lambda text, answer: originals.rouge_l(text, [answer]), 500),
     ("bleu", rewards.bleu, lambda: lambda text, answer: originals.bleu(text, [answer]), 20),
@@ -104,6 +128,19 @@ CASES: list[tuple[str, Callable[[], Any], Callable[[], Callable[..., float]], in
         2000,
     ),
     ("think_format, 500 words", rewards.think_format, lambda: _trl("think_format_reward"), 500),
+    (
+        "tag_count, 500 words",
+        rewards.tag_count,
+        lambda: lambda text: originals.tag_count(text, ["<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>"]),
+        500,
+    ),
+    ("cosine_length, 500 words", rewards.cosine_length, lambda: originals.cosine_length, 500),
+    (
+        "json_schema of 20 objects",
+        lambda: rewards.json_schema("answer"),
+        lambda: originals.json_schema_of_jsonschema,
+        20,
+    ),
     ("ifeval, three instructions, 500 words", rewards.ifeval, lambda: _followed, 500),
 ]
 
@@ -122,6 +159,8 @@ def test_beside_the_original(benchmark: Any, tables: Any, case: tuple[Any, ...])
     name, make, original_of, words = case
     samples = 32 if words == 20 else 4
     texts, answers = _texts(samples, words, 1), _texts(samples, words, 2)
+    if "json" in name:
+        texts, answers = [_objects(text) for text in texts], [SCHEMA] * samples  # type: ignore[list-item]
     reward, original = make(), original_of()
     of_ids = "ids" in name
     ids = [[WORDS.index(word) for word in text.split(" ")] for text in texts]
@@ -129,7 +168,7 @@ def test_beside_the_original(benchmark: Any, tables: Any, case: tuple[Any, ...])
     given |= {"completion_ids": ids} if of_ids else {}
     given |= {column: [value] * samples for column, value in IFEVAL.items()} if "ifeval" in name else {}
     alone = of_ids or (any(part in name for part in ("words", "think_format", "ifeval")) and "of 2000" in name)
-    takes_one = alone or name.startswith(("think_format", "ifeval"))
+    takes_one = alone or name.startswith(("think_format", "tag_count", "ifeval"))
     rows: list[tuple[Any, ...]] = [(one,) for one in (ids if of_ids else texts)]
     if not takes_one:
         rows = list(zip(texts, answers, strict=True))

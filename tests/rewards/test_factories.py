@@ -33,6 +33,10 @@ from guerdon.errors import DataError, RegistrationError
         (lambda: rewards.cosine_length(lambda text: 1.0), "a reward function of guerdon.rewards"),
         (lambda: rewards.cosine_length(rewards.soft_overlong(2, 1)), "not its token ids"),
         (lambda: rewards.ifeval(score="most"), "unknown variant"),
+        (lambda: rewards.json_schema(schema={"type": "text"}), "the schema is wrong"),
+        (lambda: rewards.json_schema(schema="{"), "the schema is no JSON"),
+        (lambda: rewards.json_schema(schema={"const": {1, 2}}), "the schema is no JSON"),
+        (lambda: rewards.json_schema(schema={"$ref": "https://example.com/a.json"}), "the schema is wrong"),
         (lambda: reward(lambda text: 1.0, lane="native"), "guerdon.rewards has those"),
     ],
 )
@@ -66,9 +70,38 @@ def test_columns_that_are_missing_are_named() -> None:
         rewards.soft_overlong(2, 1)(completions=["4"])
 
 
-def test_half_a_surrogate_pair_is_no_text() -> None:
-    with pytest.raises(DataError, match=r"sample 0: a text holds half a surrogate pair \(U\+D800\)"):
-        rewards.exact_match()(completions=["\ud800"], answer=["\udfff"])
+def test_half_a_surrogate_pair_is_a_character_of_its_own() -> None:
+    texts = ["\ud800", "\udfff", "a\ud83d\ude00", "字\ud83d"]
+    answers = ["\ud800", "\ud800", "a😀", ["x", "字\ud83d"]]
+    assert rewards.exact_match()(completions=texts, answer=answers) == [1.0, 0.0, 0.0, 1.0]
+    assert rewards.edit_distance()(completions=texts, answer=["\ud800"] * 4) == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_schemas_come_by_column_or_once_for_all() -> None:
+    whole = {"type": "integer"}
+    texts = ["1", "1.5", "x", "2", "<json>3</json>"]
+    assert rewards.json_schema(schema=whole)(completions=texts) == [1.0, 0.0, 0.0, 1.0, 0.0]
+    assert rewards.json_schema(schema=whole, tag="json")(completions=texts) == [0.0, 0.0, 0.0, 0.0, 1.0]
+    column = [whole, '{"type": "number"}', True, None, {"type": "string"}]
+    assert rewards.json_schema("form")(completions=texts, form=column) == [1.0, 1.0, 0.0, None, 0.0]
+    with pytest.raises(DataError, match=r"'json_schema': sample 1: the schema is wrong"):
+        rewards.json_schema()(completions=["1", "2"], schema=[whole, {"type": "text"}])
+    day = {"type": "string", "format": "date"}
+    assert rewards.json_schema(schema=day)(completions=['"today"']) == [1.0]
+    assert rewards.json_schema(schema=day, formats=True)(completions=['"today"', '"2026-02-28"']) == [0.0, 1.0]
+
+
+def test_what_is_no_batch_is_refused() -> None:
+    exact, ids = rewards.exact_match(), rewards.repetition_penalty()
+    with pytest.raises(DataError, match="the batch has no samples"):
+        exact(completions=[], answer=[])
+    with pytest.raises(DataError, match="completion of sample 1 is a NoneType"):
+        exact(completions=["4", None], answer=["4", "4"])
+    with pytest.raises(DataError, match="'answer' has 1 value, but there are 2 completions"):
+        exact(completions=["4", "5"], answer=["4"])
+    for wrong in (["x"], [-1], [2**32], None):
+        with pytest.raises(DataError, match=r"'completion_ids' of sample 1 is nothing that 'repetition_penalty'"):
+            ids(completions=["", ""], completion_ids=[[1], wrong])
 
 
 def test_a_trainers_keywords_are_taken() -> None:

@@ -22,6 +22,7 @@ from guerdon.rewards.instructions import ifeval
 from guerdon.rewards.lengths import cosine_length, repetition_penalty, soft_overlong
 from guerdon.rewards.mathematics import math_equal, math_reward
 from guerdon.rewards.overlap import bleu, edit_distance, rouge_l
+from guerdon.rewards.schemas import json_schema
 
 __all__ = [
     "KernelOptions",
@@ -32,6 +33,7 @@ __all__ = [
     "edit_distance",
     "exact_match",
     "ifeval",
+    "json_schema",
     "math_equal",
     "math_reward",
     "multiple_choice",

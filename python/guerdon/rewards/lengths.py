@@ -73,7 +73,7 @@ def cosine_length(
     """A reward that falls with the length of a right completion and rises with that of a wrong
     one.
 
-    Formula: ``low + (high - low) / 2 · (1 + cos(pi · length / max_len))``, the length in
+    Formula: ``low + (high - low) / 2 · (1 + cos(length / max_len · pi))``, the length in
     characters. For a right completion ``low`` and ``high`` are ``min_value_correct`` and
     ``max_value_correct``; for a wrong one ``max_value_wrong`` and ``min_value_wrong``.
     Source: open-r1 0.1, ``get_cosine_scaled_reward`` of ``open_r1.rewards``, but for what is right:

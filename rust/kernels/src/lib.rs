@@ -15,6 +15,7 @@ mod fault;
 mod format;
 mod ifeval;
 mod input;
+mod json_schema;
 mod kernel;
 mod length;
 mod matching;

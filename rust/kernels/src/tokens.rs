@@ -5,6 +5,8 @@ use std::hash::Hash;
 
 use ahash::RandomState;
 
+use crate::fault::{Fault, Stop};
+
 /// Numbers tokens in the order in which they come. Its hashes are keyed: a model can't write a text
 /// that makes them collide.
 pub struct Numbering<T> {
@@ -33,15 +35,31 @@ impl<T: Eq + Hash> Numbering<T> {
     }
 }
 
+/// Tokens that are hashed between two questions whether to stop: a millisecond's work, about.
+const UNTIL_ASKED: usize = 200_000;
+
 /// How many different n-grams there are.
-pub fn distinct_ngrams(tokens: &[u32], n: usize) -> usize {
-    if n > COUNTED { distinct(tokens.windows(n)) } else { distinct(tokens.windows(n).map(packed)) }
+pub fn distinct_ngrams(tokens: &[u32], n: usize, stop: &dyn Stop) -> Result<usize, Fault> {
+    // Long ones overlap, so the work is the text's length times theirs.
+    let each = (UNTIL_ASKED / n.max(1)).max(1);
+    if n > COUNTED {
+        distinct(tokens.windows(n), each, stop)
+    } else {
+        distinct(tokens.windows(n).map(packed), each, stop)
+    }
 }
 
-fn distinct<T: Eq + Hash>(ngrams: impl ExactSizeIterator<Item = T>) -> usize {
+fn distinct<T: Eq + Hash>(
+    mut ngrams: impl ExactSizeIterator<Item = T>,
+    each: usize,
+    stop: &dyn Stop,
+) -> Result<usize, Fault> {
     let mut known = HashSet::with_capacity_and_hasher(ngrams.len(), RandomState::new());
-    known.extend(ngrams);
-    known.len()
+    while ngrams.len() > 0 {
+        stop.check()?;
+        known.extend(ngrams.by_ref().take(each));
+    }
+    Ok(known.len())
 }
 
 /// The longest n-grams that are counted: four tokens fit into one number, which is cheaper to hash

@@ -22,6 +22,9 @@ impl InputKind {
     }
 }
 
+/// The last 2048 characters, one for each surrogate: like those they are neither letters nor space.
+const PRIVATE: u32 = 0x0010_f800;
+
 /// A text of a column, as a kernel takes it. Token ids come as a text of one-byte characters, four
 /// an id.
 pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Result<Input<'_>, Fault> {
@@ -32,29 +35,33 @@ pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Result<
         }
         return Ok(Input::Ids(ids.iter().map(|id| u32::from_le_bytes(*id)).collect()));
     }
-    let text = text(raw)?;
+    let text = text(raw);
     Ok(match kind {
         InputKind::Text => Input::Text(text),
         InputKind::Json => Input::Json(text),
     })
 }
 
-/// The text; refused with half a surrogate pair, since texts that differ in one would be alike.
-fn text(raw: RawText<'_>) -> Result<Cow<'_, str>, Fault> {
-    let half = |unit: u32| Fault::Invalid(format!("a text holds half a surrogate pair (U+{unit:04X})"));
-    let wide = |unit: u32| char::from_u32(unit).ok_or_else(|| half(unit));
-    Ok(match raw.kind {
+/// The text, character by character. Half a surrogate pair, which Python's texts may have and ours
+/// not, becomes a private character of its own: texts are equal or different as they are there.
+fn text(raw: RawText<'_>) -> Cow<'_, str> {
+    match raw.kind {
         TextKind::Ascii => String::from_utf8_lossy(raw.bytes),
         TextKind::Latin1 => Cow::Owned(raw.bytes.iter().map(|byte| char::from(*byte)).collect()),
         TextKind::Utf16 => {
             let units = raw.bytes.as_chunks::<2>().0.iter();
-            Cow::Owned(units.map(|unit| wide(u16::from_ne_bytes(*unit).into())).collect::<Result<_, _>>()?)
+            Cow::Owned(units.map(|unit| character(u16::from_ne_bytes(*unit).into())).collect())
         }
         TextKind::Utf32 => {
             let units = raw.bytes.as_chunks::<4>().0.iter();
-            Cow::Owned(units.map(|unit| wide(u32::from_ne_bytes(*unit))).collect::<Result<_, _>>()?)
+            Cow::Owned(units.map(|unit| character(u32::from_ne_bytes(*unit))).collect())
         }
-    })
+    }
+}
+
+fn character(unit: u32) -> char {
+    let private = || char::from_u32(PRIVATE + unit.wrapping_sub(0xd800) % 0x800);
+    char::from_u32(unit).or_else(private).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 #[cfg(test)]
@@ -71,7 +78,8 @@ mod tests {
         assert_eq!(read(TextKind::Latin1, &[0xe4], InputForm::Text), "Ok(Text(\"ä\"))");
         assert_eq!(read(TextKind::Utf16, &0x20ac_u16.to_ne_bytes(), InputForm::References), "Ok(Text(\"€\"))");
         assert_eq!(read(TextKind::Utf32, &0x1f600_u32.to_ne_bytes(), InputForm::Text), "Ok(Text(\"😀\"))");
-        assert!(read(TextKind::Utf32, &0xd800_u32.to_ne_bytes(), InputForm::Text).contains("U+D800"));
+        assert_eq!(read(TextKind::Utf32, &0xd800_u32.to_ne_bytes(), InputForm::Text), "Ok(Text(\"\\u{10f800}\"))");
+        assert_eq!(read(TextKind::Utf16, &0xdfff_u16.to_ne_bytes(), InputForm::Text), "Ok(Text(\"\\u{10ffff}\"))");
         assert_eq!(read(TextKind::Latin1, &[1, 2, 0, 0, 255, 0, 0, 0], InputForm::Ids), "Ok(Ids([513, 255]))");
         assert!(read(TextKind::Ascii, b"abc", InputForm::Ids).starts_with("Err"));
     }
