@@ -163,7 +163,7 @@ def test_beside_the_original(benchmark: Any, tables: Any, case: tuple[Any, ...])
         texts, answers = [_objects(text) for text in texts], [SCHEMA] * samples  # type: ignore[list-item]
     reward, original = make(), original_of()
     of_ids = "ids" in name
-    ids = [[WORDS.index(word) for word in text.split(" ")] for text in texts]
+    ids = [[WORDS.index(word) for word in text.split(" ")] for text in texts] if of_ids else []
     given: dict[str, Any] = {"completions": texts, "answer": answers}
     given |= {"completion_ids": ids} if of_ids else {}
     given |= {column: [value] * samples for column, value in IFEVAL.items()} if "ifeval" in name else {}
