@@ -68,6 +68,9 @@ def _changes(node: ast.AST) -> Iterator[Any]:
             yield lambda target: setattr(target, "value", not target.value)
     if isinstance(node, ast.Return) and node.value is not None:
         yield lambda target: setattr(target, "value", ast.Constant(None))
+        yield lambda target: setattr(target, "value", ast.List([target.value], ast.Load()))
+        yield lambda target: setattr(target, "value", ast.UnaryOp(ast.Not(), target.value))
+        yield lambda target: setattr(target, "value", ast.Tuple([target.value, target.value], ast.Load()))
         yield lambda target: setattr(
             target, "value", ast.Call(ast.Name("str", ast.Load()), [target.value, ast.Constant("x")], [])
         )

@@ -24,9 +24,9 @@ def problems() -> list[dict[str, str]]:
         return [json.loads(line) for line in lines]
 
 
-def scores(rows: list[dict[str, str]], programs: list[str]) -> list[float]:
+def scores(rows: list[dict[str, str]], programs: list[str], timeout: float = 10.0) -> list[float]:
     """By a dispatcher, as in a training run."""
-    code = code_reward(check="test", prelude="starter", extract="whole", timeout=10)
+    code = code_reward(check="test", prelude="starter", extract="whole", timeout=timeout)
     with Dispatcher([code]) as dispatcher:
         result = dispatcher.score(
             completions=programs,
@@ -55,14 +55,14 @@ def test_mutants_score_zero() -> None:
     for row in problems():
         made = mutants(row["prompt"] + row["canonical_solution"], row["entry_point"])
         order.shuffle(made)
-        made = made[: 3 * MUTANTS]
+        made = made[: 4 * MUTANTS]
         wrong = [
             one for one, passes in zip(made, passing(made, row["test"], row["entry_point"]), strict=True) if not passes
         ]
+        assert len(wrong) >= MUTANTS, row["task_id"]
         for one in wrong[:MUTANTS]:
             rows.append(row)
             programs.append(one)
             names.append(row["task_id"])
-    assert len(programs) >= 4.5 * 164
-    found = scores(rows, programs)
+    found = scores(rows, programs, timeout=5.0)
     assert [name for name, score in zip(names, found, strict=True) if score != 0.0] == []
