@@ -3,7 +3,7 @@
 //!
 //! - The table is worked off in strips of 64 rows: memory is linear in the texts, whatever they
 //!   are made of.
-//! - Before each strip, and every 100 000 steps of a long one, the caller may stop it.
+//! - At the start of each strip, and every 100 000 steps of a long one, the caller may stop it.
 
 use crate::fault::{Fault, Stop};
 
@@ -40,7 +40,6 @@ pub fn common_subsequence(one: &[u32], other: &[u32], distinct: usize, stop: &dy
     let mut carries = vec![false; columns.len()];
     let mut length = 0;
     for strip in rows.chunks(STRIP) {
-        stop.check()?;
         masks.put(strip);
         let mut state = u64::MAX;
         for (column, carry) in columns.chunks(STEPS).zip(carries.chunks_mut(STEPS)) {
@@ -67,7 +66,6 @@ pub fn edit_distance(one: &[u32], other: &[u32], distinct: usize, stop: &dyn Sto
     // By how much the last row of the strip above rises in each column; above the first one, by 1.
     let mut rises = vec![1_i8; columns.len()];
     for strip in rows.chunks(STRIP) {
-        stop.check()?;
         masks.put(strip);
         let last_row = strip.len() - 1;
         let (mut plus, mut minus) = (u64::MAX, 0_u64);

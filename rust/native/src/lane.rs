@@ -1,13 +1,21 @@
 //! Which frames run, on how many threads.
+//!
+//! - A thread counts from before it is spawned until it finds no frame, however it ends: closing
+//!   waits for no thread that is not there.
+//! - While a frame runs or waits, a task looks after the lane: what takes long hands on what lies
+//!   behind it, whether its kernel asks or not.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::task::spawn_restarted;
 use guerdon_kernels::Kernel;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -19,6 +27,10 @@ use crate::running_frame::RunningFrame;
 const FRAME_CALLS: usize = 1024;
 /// Frames for each thread: one that runs, and one that waits so that no thread waits for it.
 const FRAMES_A_THREAD: usize = 2;
+/// Between two looks after the lane.
+const TICK: Duration = Duration::from_millis(10);
+/// The same when the system had no thread to give.
+const WITHOUT_THREADS: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct NativeLane {
@@ -42,6 +54,8 @@ struct Queue {
     running: Vec<Arc<RunningFrame>>,
     /// Threads that take frames.
     threads: usize,
+    /// Whether a task looks after the lane.
+    watched: bool,
 }
 
 impl NativeLane {
@@ -65,29 +79,88 @@ impl Shared {
         self.queue.lock().running.clone()
     }
 
+    /// Spawns threads for the frames that wait, as many as may be; false where the system has none.
+    fn staff(self: &Arc<Self>, runtime: &Handle) -> bool {
+        // Not for ever: a runtime that ends takes threads and runs none.
+        for _ in 0..self.threads {
+            let thread = {
+                let mut queue = self.queue.lock();
+                let wanted = self.threads.min(queue.running.len() + queue.waiting.len());
+                if queue.waiting.is_empty() || queue.threads >= wanted {
+                    return true;
+                }
+                queue.threads += 1;
+                Thread { shared: self.clone(), counts: true }
+            };
+            // Tokio panics where the system refuses a thread and it has none yet.
+            if catch_unwind(AssertUnwindSafe(|| drop(runtime.spawn_blocking(move || thread.work())))).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Looks after the lane until it is idle.
+    async fn watch(self: Arc<Self>, runtime: Handle) {
+        let mut pause = TICK;
+        loop {
+            tokio::time::sleep(pause).await;
+            {
+                let mut queue = self.queue.lock();
+                if queue.running.is_empty() && queue.waiting.is_empty() {
+                    queue.watched = false;
+                    return;
+                }
+            }
+            self.running().iter().for_each(|running| running.look_after());
+            pause = if self.staff(&runtime) { TICK } else { WITHOUT_THREADS };
+        }
+    }
+}
+
+/// A thread that takes frames.
+struct Thread {
+    shared: Arc<Shared>,
+    /// Whether the queue counts it.
+    counts: bool,
+}
+
+impl Thread {
     /// Runs frames until none waits.
-    fn work(&self) {
+    fn work(mut self) {
         while let Some((function, frame)) = self.next() {
-            let kernel = self.kernels.get(function).and_then(Option::as_ref);
-            let ended = kernel.and_then(|kernel| frame.run(&**kernel, &self.closed));
+            let shared = &self.shared;
+            let kernel = shared.kernels.get(function).and_then(Option::as_ref);
+            // After a panic the frame is dropped all the same: its calls go back.
+            let ended = catch_unwind(AssertUnwindSafe(|| frame.run(&**kernel?, &shared.closed)));
             // Its place is free before the frame is dropped.
-            self.queue.lock().running.retain(|other| !Arc::ptr_eq(other, &frame));
+            shared.queue.lock().running.retain(|other| !Arc::ptr_eq(other, &frame));
             drop(ended);
         }
-        self.gone.notify_waiters();
     }
 
     /// Takes a frame over, and says of which function it is.
-    fn next(&self) -> Option<(FunctionId, Arc<RunningFrame>)> {
-        let mut queue = self.queue.lock();
+    fn next(&mut self) -> Option<(FunctionId, Arc<RunningFrame>)> {
+        let mut queue = self.shared.queue.lock();
         let Some(frame) = queue.waiting.pop_front() else {
+            // Under the same lock: a frame that comes now gets a thread of its own.
             queue.threads -= 1;
+            self.counts = false;
             return None;
         };
         let function = frame.function_id();
         let running = Arc::new(RunningFrame::new(frame));
         queue.running.push(running.clone());
         Some((function, running))
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if self.counts {
+            self.shared.queue.lock().threads -= 1;
+        }
+        self.shared.gone.notify_waiters();
     }
 }
 
@@ -118,10 +191,12 @@ impl Lane for NativeLane {
             return; // dropped: its calls go back
         }
         queue.waiting.push_back(frame);
-        if queue.threads < self.shared.threads {
-            queue.threads += 1;
-            let shared = self.shared.clone();
-            self.runtime.spawn_blocking(move || shared.work());
+        let is_watched = std::mem::replace(&mut queue.watched, true);
+        drop(queue);
+        self.shared.staff(&self.runtime);
+        if !is_watched {
+            let (shared, runtime) = (self.shared.clone(), self.runtime.clone());
+            spawn_restarted(&self.runtime, move || shared.clone().watch(runtime.clone()));
         }
     }
 

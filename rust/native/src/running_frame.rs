@@ -1,8 +1,9 @@
 //! A frame that a thread runs: one call at a time, each ended before the next is started.
 //!
-//! - The kernel runs without the lock; it asks, every millisecond or so, whether it should go on.
+//! - The kernel runs without the lock; it asks, now and then, whether it should go on.
 //! - A call that came back after its timeout timed out.
-//! - What lies behind a call that takes long goes back to the scheduler, for other threads.
+//! - What lies behind a call that takes long goes back to the scheduler, for other threads, whether
+//!   the kernel asks or not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,20 +55,39 @@ impl RunningFrame {
         }
     }
 
+    /// Completes what has ended; what waits behind a call that takes long goes back.
+    pub fn look_after(&self) {
+        let mut state = self.state.lock();
+        let current = state.current;
+        let Some(frame) = &mut state.frame else { return };
+        frame.complete_ended();
+        let Some((call, started_ns)) = current else { return };
+        let age_ns = self.clock.now_ns().saturating_sub(started_ns);
+        let behind = call + 1..frame.len();
+        // Once a call: nothing is left behind it afterwards.
+        if age_ns > TAKE_BACK_NS && behind.clone().any(|call| frame.is_pending(call)) {
+            frame.observe(age_ns);
+            frame.give_back(behind);
+        }
+    }
+
     /// Runs the calls that still count, until `closed`. The frame is to be dropped without a lock
     /// held: calls that did not run go back with it.
     pub fn run(&self, kernel: &dyn Kernel, closed: &AtomicBool) -> Option<Frame> {
         let (forms, mut next) = (kernel.inputs(), 0);
-        let (payload, kinds) = {
+        let (payload, kinds, timeout_ns) = {
             let state = self.state.lock();
             let frame = state.frame.as_ref()?;
             let kinds: Vec<InputKind> = frame.names().into_iter().flatten().map(|name| InputKind::of(name)).collect();
-            (frame.payload().cloned(), kinds)
+            (frame.payload().cloned(), kinds, nanos(frame.function().policy.timeout))
         };
         while let Some((call, sample)) = self.start(next, closed) {
             let started_ns = self.clock.now_ns();
             self.state.lock().current = Some((call, started_ns));
-            let stop = || closed.load(Ordering::Acquire) || self.is_to_stop(call, started_ns);
+            let stop = || {
+                let age_ns = self.clock.now_ns().saturating_sub(started_ns);
+                closed.load(Ordering::Acquire) || age_ns > timeout_ns || !self.is_open(call)
+            };
             let score = catch_unwind(AssertUnwindSafe(|| {
                 let columns = Columns { payload: payload.as_ref(), kinds: &kinds, forms: &forms };
                 columns.score(kernel, self.function()?, sample, &stop)
@@ -92,17 +112,9 @@ impl RunningFrame {
         Some((call, u32::try_from(frame.first(call)).ok()?))
     }
 
-    /// Whether the call in hand is out of time, or ended from outside.
-    fn is_to_stop(&self, call: usize, started_ns: u64) -> bool {
-        let age_ns = self.clock.now_ns().saturating_sub(started_ns);
-        let mut state = self.state.lock();
-        let Some(frame) = &mut state.frame else { return true };
-        if age_ns > TAKE_BACK_NS {
-            frame.complete_ended();
-            frame.observe(age_ns);
-            frame.give_back(call + 1..frame.len());
-        }
-        age_ns > nanos(frame.function().policy.timeout) || !frame.is_open(call)
+    /// Whether the call in hand still counts.
+    fn is_open(&self, call: usize) -> bool {
+        self.state.lock().frame.as_ref().is_some_and(|frame| frame.is_open(call))
     }
 
     fn end(&self, call: usize, score: Result<Score, Fault>, started_ns: u64) {

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
@@ -43,10 +44,19 @@ impl Payload for Texts {
 }
 
 /// A number is its value; the rest is what a kernel may do.
-struct Scripted;
+#[derive(Default)]
+struct Scripted {
+    /// Ends what is deaf.
+    heard: Arc<AtomicBool>,
+    /// Once, where the lane catches no panic of a kernel's own.
+    panics: AtomicBool,
+}
 
 impl Kernel for Scripted {
     fn inputs(&self) -> Vec<InputForm> {
+        if self.panics.swap(false, Ordering::AcqRel) {
+            std::panic::resume_unwind(Box::new("once"));
+        }
         vec![InputForm::Text]
     }
 
@@ -61,12 +71,24 @@ impl Kernel for Scripted {
                 stop.check()?;
                 std::thread::sleep(Duration::from_millis(1));
             },
+            // Never asks.
+            "deaf" => {
+                while !self.heard.load(Ordering::Acquire) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok(Some(0.0))
+            }
             number => Ok(number.parse().ok()),
         }
     }
 }
 
 fn engine(timeout: Duration, threads: usize) -> (Scheduler, Arc<NativeLane>) {
+    engine_on(&Handle::current(), Scripted::default(), timeout, threads)
+}
+
+/// The lane's threads are those of `runtime`.
+fn engine_on(runtime: &Handle, kernel: Scripted, timeout: Duration, threads: usize) -> (Scheduler, Arc<NativeLane>) {
     let policy = Policy {
         timeout,
         grace: Duration::ZERO,
@@ -78,10 +100,9 @@ fn engine(timeout: Duration, threads: usize) -> (Scheduler, Arc<NativeLane>) {
         on_failure: OnFailure::Nan,
     };
     let function = Function { policy, ..guerdon_testkit::function("scripted", Shape::Sample) };
-    let (runtime, clock) = (Handle::current(), Clock::start());
-    let lane = Arc::new(NativeLane::new(&runtime, vec![Some(Arc::new(Scripted))], threads));
+    let lane = Arc::new(NativeLane::new(runtime, vec![Some(Arc::new(kernel))], threads));
     let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
-    (Scheduler::start(&runtime, clock, vec![function], lanes), lane)
+    (Scheduler::start(&Handle::current(), Clock::start(), vec![function], lanes), lane)
 }
 
 fn submit(scheduler: &Scheduler, texts: &[&str], timeout: Option<Duration>) -> Arc<Batch> {
@@ -158,4 +179,44 @@ async fn a_batch_timeout_ends_the_work() {
     assert_eq!(outcomes(submit(&scheduler, &["3"], None)).await[0].1, 3.0);
     assert!(lane.inspect(0).is_empty());
     scheduler.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lies_around_a_call_that_never_asks_is_done() {
+    let heard = Arc::new(AtomicBool::new(false));
+    let kernel = Scripted { heard: heard.clone(), ..Scripted::default() };
+    let (scheduler, lane) = engine_on(&Handle::current(), kernel, 600 * SECOND, 2);
+    let texts = [["1"; 30].as_slice(), &["deaf"], &["2"; 300]].concat();
+    let batch = submit(&scheduler, &texts, None);
+    let open = || (0..texts.len()).filter(|sample| batch.cell(*sample, 0).is_none()).collect::<Vec<_>>();
+    let others_done = async {
+        while open() != [30] {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(60 * SECOND, others_done).await.unwrap();
+    assert_eq!(lane.inspect(0).len(), 1);
+    heard.store(true, Ordering::Release);
+    assert!(outcomes(batch).await.iter().all(|(status, _, _)| *status == Status::Ok));
+    scheduler.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_beside_a_kernel_costs_no_thread() {
+    let kernel = Scripted { panics: AtomicBool::new(true), ..Scripted::default() };
+    let (scheduler, lane) = engine_on(&Handle::current(), kernel, SECOND, 1);
+    assert_eq!(outcomes(submit(&scheduler, &["1", "2"], None)).await[1].1, 2.0);
+    assert!(lane.inspect(0).is_empty());
+    tokio::time::timeout(60 * SECOND, scheduler.close()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_that_gets_no_thread_closes() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let handle = runtime.handle().clone();
+    runtime.shutdown_background();
+    let (scheduler, _lane) = engine_on(&handle, Scripted::default(), SECOND, 1);
+    let batch = submit(&scheduler, &["1"], Some(SECOND / 10));
+    assert_eq!(outcomes(batch).await[0].0, Status::Timeout);
+    tokio::time::timeout(60 * SECOND, scheduler.close()).await.unwrap();
 }
