@@ -51,14 +51,22 @@ impl Bleu {
         characters.into_iter().collect()
     }
 
-    fn score_of(&self, text: &str, references: &[Cow<'_, str>]) -> f64 {
+    fn score_of(&self, text: &str, references: &[Cow<'_, str>], stop: &dyn Stop) -> Result<f64, Fault> {
         let mut numbering = Numbering::new();
-        let mut numbers = |text: &str| numbering.numbers(split(&self.tokenized(text)).map(str::to_owned));
-        let text = numbers(text);
-        let references: Vec<Vec<u32>> = references.iter().map(|reference| numbers(reference)).collect();
+        let mut numbers = |text: &str| {
+            stop.check()?;
+            Ok(numbering.numbers(split(&self.tokenized(text)).map(str::to_owned)))
+        };
+        let text = numbers(text)?;
+        let references: Vec<Vec<u32>> =
+            references.iter().map(|reference| numbers(reference)).collect::<Result<_, Fault>>()?;
         let closest = references.iter().map(Vec::len).min_by_key(|length| (length.abs_diff(text.len()), *length));
-        let wanted: Vec<_> = references.iter().map(|reference| ngram_counts(reference)).collect();
+        let wanted: Vec<_> = references
+            .iter()
+            .map(|reference| stop.check().map(|()| ngram_counts(reference)))
+            .collect::<Result<_, _>>()?;
         let (mut correct, mut total) = ([0_usize; ORDER], [0_usize; ORDER]);
+        stop.check()?;
         for (n, counts) in ngram_counts(&text).iter().enumerate() {
             for (ngram, count) in counts {
                 total[n] += count;
@@ -66,7 +74,7 @@ impl Bleu {
                 correct[n] += count.min(&most.copied().unwrap_or_default());
             }
         }
-        self.of_counts(correct, total, text.len(), closest.unwrap_or_default())
+        Ok(self.of_counts(correct, total, text.len(), closest.unwrap_or_default()))
     }
 
     fn of_counts(&self, correct: [usize; ORDER], total: [usize; ORDER], length: usize, wanted: usize) -> f64 {
@@ -134,8 +142,8 @@ impl Kernel for Bleu {
         vec![InputForm::Text, InputForm::References]
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
-        best_of(inputs, &Part::default(), |text, references| Ok(self.score_of(text, references) / 100.0))
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
+        best_of(inputs, &Part::default(), |text, references| Ok(self.score_of(text, references, stop)? / 100.0))
     }
 }
 

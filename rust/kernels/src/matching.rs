@@ -34,6 +34,17 @@ pub fn best_of(
     }
 }
 
+/// 1 where one of the references is what `is` says; asks before each whether to stop.
+pub fn is_any(references: &[Cow<'_, str>], stop: &dyn Stop, is: impl Fn(&str) -> bool) -> Result<f64, Fault> {
+    for reference in references {
+        stop.check()?;
+        if is(reference) {
+            return Ok(1.0);
+        }
+    }
+    Ok(0.0)
+}
+
 /// 1 where a reference is the text, character by character.
 pub struct ExactMatch {
     pub part: Part,
@@ -44,10 +55,8 @@ impl Kernel for ExactMatch {
         vec![InputForm::Text, InputForm::References]
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
-        best_of(inputs, &self.part, |text, references| {
-            Ok(f64::from(u8::from(references.iter().any(|reference| reference == text))))
-        })
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
+        best_of(inputs, &self.part, |text, references| is_any(references, stop, |reference| reference == text))
     }
 }
 
@@ -78,10 +87,10 @@ impl Kernel for NormalizedMatch {
         vec![InputForm::Text, InputForm::References]
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         best_of(inputs, &self.part, |text, references| {
             let text = self.normalized(text);
-            Ok(f64::from(u8::from(references.iter().any(|reference| self.normalized(reference) == text))))
+            is_any(references, stop, |reference| self.normalized(reference) == text)
         })
     }
 }

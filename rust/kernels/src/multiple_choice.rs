@@ -3,7 +3,7 @@
 use crate::fault::{Fault, Score, Stop};
 use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
-use crate::matching::{Part, best_of};
+use crate::matching::{Part, best_of, is_any};
 use crate::python_text::is_letter_ignoring_case;
 
 /// 1 where the letter that simple-evals' `(?i)Answer[ \t]*:[ \t]*\$?([A-D])\$?` finds first is a
@@ -40,10 +40,10 @@ impl Kernel for MultipleChoice {
         vec![InputForm::Text, InputForm::References]
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         best_of(inputs, &Part::default(), |text, references| {
-            let found = self.found(text).map(String::from);
-            Ok(f64::from(u8::from(found.is_some_and(|found| references.iter().any(|one| *one == found)))))
+            let Some(found) = self.found(text).map(String::from) else { return Ok(0.0) };
+            is_any(references, stop, |reference| reference == found)
         })
     }
 }

@@ -1,10 +1,12 @@
 //! Exact match and F1 of answers, as SQuAD counts them: case, ASCII punctuation, English articles
 //! and runs of white space make no difference.
 
+use std::borrow::Cow;
+
 use crate::fault::{Fault, Score, Stop};
 use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
-use crate::matching::{Part, best_of};
+use crate::matching::{Part, best_of, is_any};
 use crate::python_text::{is_punctuation, is_word, lower, split};
 use crate::tokens::{Numbering, common_tokens};
 
@@ -35,10 +37,10 @@ impl Kernel for SquadEm {
         vec![InputForm::Text, InputForm::References]
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         best_of(inputs, &self.part, |text, references| {
             let text = normalized(text);
-            Ok(f64::from(u8::from(references.iter().any(|reference| normalized(reference) == text))))
+            is_any(references, stop, |reference| normalized(reference) == text)
         })
     }
 }
@@ -70,10 +72,14 @@ impl Kernel for SquadF1 {
         vec![InputForm::Text, InputForm::References]
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         best_of(inputs, &self.part, |text, references| {
             let text = normalized(text);
-            Ok(references.iter().map(|reference| f1(&text, &normalized(reference))).fold(0.0, f64::max))
+            let best = |best: f64, reference: &Cow<'_, str>| {
+                stop.check()?;
+                Ok(best.max(f1(&text, &normalized(reference))))
+            };
+            references.iter().try_fold(0.0, best)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! One checker an instruction.
 
-use crate::fault::Fault;
-use crate::ifeval::arguments::Arguments;
+use crate::fault::{Fault, Stop};
+use crate::ifeval::arguments::{Arguments, Bound};
 use crate::ifeval::keyword::Keyword;
 use crate::ifeval::{layout, markup};
 use crate::python_text::{is_lower, is_upper, lower, strip};
@@ -10,23 +10,26 @@ use crate::python_text::{is_lower, is_upper, lower, strip};
 const RESPONSES: [&str; 3] = ["My answer is yes.", "My answer is no.", "My answer is maybe."];
 
 /// Whether a text follows an instruction; `None`: that can't be told here.
-pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>) -> Result<Option<bool>, Fault> {
+pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop) -> Result<Option<bool>, Fault> {
     let characters = || text.chars().collect::<Vec<char>>();
     let at_least = |name: &str, count: usize| Some(count as f64 >= positive(arguments, name)?);
     Ok(match id {
-        "keywords:existence" => all_keywords(arguments, "keywords").map(|keywords| {
+        "keywords:existence" => {
+            let keywords = all_keywords(arguments, "keywords");
             let text = characters();
-            keywords.iter().all(|keyword| keyword.is_in(&text))
-        }),
-        "keywords:forbidden_words" => all_keywords(arguments, "forbidden_words").map(|keywords| {
+            keywords.map(|keywords| none(&keywords, |keyword| Ok(!keyword.is_in(&text, stop)?))).transpose()?
+        }
+        "keywords:forbidden_words" => {
+            let keywords = all_keywords(arguments, "forbidden_words");
             let text = characters();
-            !keywords.iter().any(|keyword| keyword.is_word_in(&text))
-        }),
+            keywords.map(|keywords| none(&keywords, |keyword| keyword.is_word_in(&text, stop))).transpose()?
+        }
         "keywords:frequency" => {
             let bound = arguments.bound("frequency", "relation")?;
             let keyword =
                 arguments.text("keyword").map(strip).filter(|keyword| !keyword.is_empty()).and_then(Keyword::new);
-            keyword.zip(bound).map(|(keyword, bound)| bound.holds(keyword.count(&characters())))
+            let holds = |(keyword, bound): (Keyword, Bound)| Ok(bound.holds(keyword.count(&characters(), stop)?));
+            keyword.zip(bound).map(holds).transpose()?
         }
         "keywords:letter_frequency" => {
             let bound = arguments.bound("let_frequency", "let_relation")?;
@@ -84,6 +87,16 @@ fn positive(arguments: &Arguments<'_>, name: &str) -> Option<f64> {
 /// `None`: there are none, or one is more than plain words.
 fn all_keywords(arguments: &Arguments<'_>, name: &str) -> Option<Vec<Keyword>> {
     arguments.texts(name)?.into_iter().map(Keyword::new).collect()
+}
+
+/// Whether something is true of no keyword.
+fn none(keywords: &[Keyword], is_true: impl Fn(&Keyword) -> Result<bool, Fault>) -> Result<bool, Fault> {
+    for keyword in keywords {
+        if is_true(keyword)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// An ASCII letter, in lower case.

@@ -59,11 +59,12 @@ fn forms(text: &str) -> Vec<String> {
 }
 
 /// Whether a text, in one of its forms, follows an instruction; `None`: undecided.
-fn decided(forms: &[String], id: &str, arguments: &Arguments<'_>) -> Result<Option<bool>, Fault> {
+fn decided(forms: &[String], id: &str, arguments: &Arguments<'_>, stop: &dyn Stop) -> Result<Option<bool>, Fault> {
     let mut is_open = false;
     for form in forms {
+        stop.check()?;
         // First: an unknown instruction is wrong whatever the text is.
-        let found = follows(form, id, arguments)?;
+        let found = follows(form, id, arguments, stop)?;
         match if strip(form).is_empty() { Some(false) } else { found } {
             Some(true) => return Ok(Some(true)),
             Some(false) => {}
@@ -74,11 +75,17 @@ fn decided(forms: &[String], id: &str, arguments: &Arguments<'_>) -> Result<Opti
 }
 
 impl Ifeval {
-    fn of(&self, text: &str, ids: &[String], arguments: &[Map<String, Value>]) -> Result<Score, Fault> {
+    fn of(
+        &self,
+        text: &str,
+        ids: &[String],
+        arguments: &[Map<String, Value>],
+        stop: &dyn Stop,
+    ) -> Result<Score, Fault> {
         let forms = if self.loose { forms(text) } else { vec![text.to_owned()] };
         let (mut followed, mut decided_ones, mut open) = (0_u32, 0_u32, 0_u32);
         for (id, arguments) in ids.iter().zip(arguments) {
-            match decided(&forms, id, &Arguments(arguments))? {
+            match decided(&forms, id, &Arguments(arguments), stop)? {
                 Some(is_followed) => {
                     followed += u32::from(is_followed);
                     decided_ones += 1;
@@ -102,7 +109,7 @@ impl Kernel for Ifeval {
         vec![InputForm::Text, InputForm::Json, InputForm::Json]
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         let wrong = |what: &str| Fault::Invalid(format!("{what} of IFEval"));
         let ids = serde_json::from_str::<Option<Vec<String>>>(Input::json(inputs, 1)?);
         let ids = ids.map_err(|_| wrong("the ids are no list of instructions"))?;
@@ -113,7 +120,7 @@ impl Kernel for Ifeval {
             return Err(Fault::Invalid(format!("{} instructions with {} arguments", ids.len(), arguments.len())));
         }
         let arguments: Vec<_> = arguments.into_iter().map(Option::unwrap_or_default).collect();
-        self.of(Input::text(inputs)?, &ids, &arguments)
+        self.of(Input::text(inputs)?, &ids, &arguments, stop)
     }
 }
 

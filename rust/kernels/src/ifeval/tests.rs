@@ -104,3 +104,15 @@ fn loose_leaves_out_lines_and_asterisks() {
     assert_eq!(score(&loose, "*\"x\"*", ids, "[{}]"), Ok(Some(1.0)));
     assert_eq!(score(&STRICT, "*\"x\"*", ids, "[{}]"), Ok(Some(0.0)));
 }
+
+#[test]
+fn a_search_for_long_keywords_stops_when_asked() {
+    let long = format!("{}b", "a".repeat(1000));
+    let (ids, text) = (r#"["keywords:existence"]"#, "a".repeat(20_000));
+    let arguments = format!(r#"[{{"keywords": ["{long}"]}}]"#);
+    let inputs = [Input::Text(text.into()), Input::Json(ids.into()), Input::Json(arguments.into())];
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 50;
+    assert_eq!(STRICT.score(&inputs, &stop), Err(Fault::Stopped));
+    assert_eq!(STRICT.score(&inputs, &|| false), Ok(Some(0.0)));
+}
