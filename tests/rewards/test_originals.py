@@ -189,6 +189,5 @@ def test_json_schema_is_that_of_jsonschema(text: str, schema: dict[str, object])
 @given(texts)
 def test_columns_of_json_hold_the_same_texts(text: str) -> None:
     """A list of one reference says what the reference says."""
-    assert json.loads(json.dumps(text)) == text
     assert one(rewards.exact_match(), text, answer=[text]) == 1.0
     assert one(rewards.exact_match(), text, answer=text) == 1.0
