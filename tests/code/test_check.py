@@ -126,6 +126,9 @@ def test_no_test_reaches_the_program(tested: CodeReward) -> None:
         ([], "add", "holds no tests"),
         (3, "add", "holds no tests"),
         ("add(lambda: 1)", "add", "with what can't be sent: a function is no data"),
+        ("def test_add():\n    assert add(1, 1) == 2", "add", "the tests never called the program"),
+        (["import math", "x = 1"], "add", "the tests never called the program"),
+        ("raise SystemExit", "add", "before it called the program: SystemExit"),
     ],
 )
 def test_tests_that_are_at_fault_give_no_score(tested: CodeReward, test: Any, entry_point: str, message: str) -> None:
@@ -136,6 +139,28 @@ def test_tests_that_are_at_fault_give_no_score(tested: CodeReward, test: Any, en
 def test_a_prelude_that_fails_is_no_fault_of_the_program(tested: CodeReward) -> None:
     with pytest.raises(DataError, match="prelude can't be run: ZeroDivisionError"):
         run(tested, ADD, "assert add(1, 1) == 2", "add", "1 / 0")
+    with pytest.raises(DataError, match="prelude can't be run: SystemExit"):
+        run(tested, ADD, "assert add(1, 1) == 2", "add", "raise SystemExit")
+
+
+def test_what_comes_before_the_first_call_is_no_case(tested: CodeReward) -> None:
+    tests = ["import math", "assert add(1, 1) == 2", "assert add(1, 2) == math.pi"]
+    found = run(tested, ADD, tests, "add")
+    assert (found.score, found.passed, found.cases) == (0.5, 1, 2)
+
+
+def test_what_is_no_data_and_is_passed_on_is_the_programs_fault(tested: CodeReward) -> None:
+    test = "assert decode([encode('x')]) == 'x'"
+    found = run(tested, "def encode(x): return (y for y in x)\ndef decode(x): return x", test)
+    assert found.score == 0.0
+    assert "it returned what is no data, and the tests pass that on" in found.reason
+
+
+def test_tests_that_exit_because_of_a_value_fail(tested: CodeReward) -> None:
+    test = "import sys\nif add(1, 1) != 2:\n    sys.exit('wrong')"
+    assert (
+        run(tested, "def add(a, b): return 0", test, "add").reason == "case 0: SystemExit: wrong, in: sys.exit('wrong')"
+    )
 
 
 def _two_of_three(candidate: Any, limit: int) -> float:
@@ -152,6 +177,10 @@ def test_a_function_of_the_users_own() -> None:
         assert scores == [1.0, 0.25, 0.0]
         assert reward(completions=[f"```\n{ADD}\n```"], entry_point=[""], limit=[4]) == [None]
     with judged(check=lambda candidate: "yes") as reward, pytest.raises(DataError, match="check returned 'yes'"):
+        judgement(reward, ADD, entry_point="add")
+    with judged(check=lambda candidate: 10**400) as reward, pytest.raises(DataError, match="an integer of 1329 bits"):
+        judgement(reward, ADD, entry_point="add")
+    with judged(check=lambda candidate: None) as reward, pytest.raises(DataError, match="never called the program"):
         judgement(reward, ADD, entry_point="add")
     with judged(check=lambda candidate: candidate.function("other")() == 1) as reward:
         assert judgement(reward, "def other(): return 1", entry_point="add").score == 1.0

@@ -23,6 +23,8 @@ TAGS = frozenset({"python", "py"})
         ("```python title='x'\na\n```", "a\n"),
         ("```{python}\na\n```", "a\n"),
         ("```python\na\n```\n```cpp\nint b;\n```", "a\n"),
+        ("```python\na\n```\nOutput:\n```\n3\n```", "a\n"),
+        ("```\na\n```\n```\nb\n```", "b\n"),
         ("```python\n```", "\n"),
         ("```python\na\n```\n```python\ncut off", "a\n"),
         ("text ```python a``` text\n```python\nb\n```", "b\n"),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from guerdon import DataError
 from guerdon._code.factory import CodeReward
 from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
 
@@ -266,3 +267,24 @@ def test_programs_after_a_hang_start_clean(every: CodeReward) -> None:
             assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
     names = "import builtins\nprint(hasattr(builtins, 'marked'))\nbuiltins.marked = 1"
     assert judgement(every, names, cases=[{"stdin": "", "stdout": "False"}] * 2).score == 1.0
+
+
+def _near(expected: float, value: float) -> bool:
+    return abs(expected - value) < 0.5
+
+
+def test_a_comparison_that_raises_on_what_a_program_gave_is_not_passed() -> None:
+    with judged(compare=_near) as reward:
+        assert judgement(reward, "def f(): return 1.1", cases=[call("f", expected=1)]).score == 1.0
+        found = judgement(reward, "def f(): return 'text'", cases=[call("f", expected=1)])
+        assert (found.score, found.reason) == (0.0, "case 0: it returned 'text', expected 1")
+        with pytest.raises(DataError, match="compare raised TypeError"):
+            judgement(reward, "def f(): return 1.1", cases=[call("f", expected="text")])
+
+
+@pytest.mark.parametrize(
+    "program", ["out = open(1, 'w')\nout.write('2')", "import sys\nsys.stdout = None\nsys.__stdout__.write('2')"]
+)
+def test_what_a_program_left_in_a_file_is_printed(program: str) -> None:
+    with judged() as reward:
+        assert judgement(reward, program, cases=[{"stdin": "", "stdout": "2"}]).score == 1.0

@@ -3,7 +3,7 @@
 - The tests never reach the program's process, and nothing of that runs here: a call of the proxy is
   a call there, and its value comes back as plain data.
 - An exception that a program raises is raised here too, as the builtin one of its name.
-- Tests that fail before they called the program are the dataset's fault, not the program's.
+- Tests that fail before they called the program, or never call it, are the dataset's fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from types import CodeType
 from typing import Any, Final
 
 from guerdon._code.calls import CallAnswer
-from guerdon._code.encoding import EncodingError
+from guerdon._code.compare import shown
+from guerdon._code.encoding import EncodingError, Opaque
 from guerdon.errors import DataError
 
 __all__ = ["Candidate", "CandidateError", "run_function", "run_tests"]
@@ -55,6 +56,8 @@ class Candidate:
         try:
             answer = self._call(self.__name__, list(args), kwargs)
         except EncodingError as error:
+            if any(map(_holds_opaque, [*args, *kwargs.values()])):
+                raise CandidateError("it returned what is no data, and the tests pass that on") from None
             raise DataError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
         state.calls += 1
         if not answer.fault:
@@ -89,12 +92,13 @@ class State:
 
 
 def run_tests(tests: str | list[str], call: Caller, entry_point: str | None, prelude: str) -> list[str]:
-    """Run test code; the fault of each of its texts, "" where it passed.
+    """Run test code; the fault of each of its cases, "" where it passed.
 
-    A text that defines ``check`` has it called with the candidate, as HumanEval's.
+    A text that defines ``check`` has it called with the candidate, as HumanEval's. What comes
+    before the first call of the program, imports say, is no case.
 
     Args:
-        tests: Python code, or several, each a case of its own.
+        tests: Python code, or several texts, each a case of its own.
         entry_point: The candidate's name. Without it each name that the tests use and nothing
             defines is a function of the program.
         prelude: Code whose names the tests may use.
@@ -120,7 +124,14 @@ def run_tests(tests: str | list[str], call: Caller, entry_point: str | None, pre
     faults = []
     for text in texts:
         state.stopped = ""
-        faults.append(_run_text(text, namespace, proxies[names[0]], state))
+        fault = _run_text(text, namespace, proxies[names[0]], state)
+        if state.calls:
+            faults.append(fault)
+    if not faults:
+        raise DataError(
+            "check: the tests never called the program. Give assert statements, or a function check(candidate): what "
+            "pytest or unittest would collect is not run"
+        )
     return faults
 
 
@@ -137,18 +148,20 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
         raise
     except _StoppedError:
         return state.stopped
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return _fault(error, state, None)
     if state.stopped:
         return state.stopped
     if result is None:
+        if not state.calls:
+            raise DataError("check returned None, which stands for True, and never called the program")
         return 1.0
     try:
         score = float(result)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         score = -1.0
     if not 0.0 <= score <= 1.0:
-        raise DataError(f"check returned {result!r}: return True or False, a number from 0 to 1, or None for True")
+        raise DataError(f"check returned {shown(result)}: return True or False, a number from 0 to 1, or None for True")
     return score
 
 
@@ -164,12 +177,12 @@ def _run_text(text: str, namespace: dict[str, Any], candidate: Candidate, state:
         raise
     except _StoppedError:
         return state.stopped
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return _fault(error, state, text)
     return state.stopped
 
 
-def _fault(error: Exception, state: State, text: str | None) -> str:
+def _fault(error: BaseException, state: State, text: str | None) -> str:
     """Why the program failed the tests, from what they raised."""
     if state.calls == 0 and not isinstance(error, CandidateError):
         raise DataError(
@@ -197,10 +210,20 @@ def _run_prelude(prelude: str, namespace: dict[str, Any]) -> None:
         code = compile(prelude, "<prelude>", "exec", dont_inherit=True)
     except SyntaxError:  # the beginning of a function, which the completion continues
         return
+    except ValueError as error:
+        raise DataError(f"prelude is no Python code: {error}") from None
     try:
         exec(code, namespace)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(f"prelude can't be run: {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _holds_opaque(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_opaque, [*value, *value.values()]))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(_holds_opaque, value))
+    return isinstance(value, Opaque)
 
 
 @lru_cache(maxsize=512)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import sys
 from types import ModuleType
@@ -79,7 +80,6 @@ def _open_streams() -> None:
 
 def _script(request: dict[str, Any]) -> int:
     import atexit
-    import threading
 
     os.close(CHANNEL)
     _open_streams()
@@ -98,15 +98,16 @@ def _script(request: dict[str, Any]) -> int:
     except BaseException as error:
         status = 1
         sys.stderr.write(f"{_described(error)}\n")
-    if threading.active_count() > 1:
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
     atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError):  # closed by the program, or by who reads it
-        return status
+    for stream in (sys.stdout, sys.__stdout__):
+        with contextlib.suppress(Exception):  # closed, or put there by the program
+            stream.flush()  # type: ignore[union-attr]
+    main.__dict__.clear()  # files that it left open write what they hold
     return status
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -19,6 +20,7 @@ _RELATIVE: Final = 1e-6
 _ABSOLUTE: Final = 1e-9
 # A float takes at most some 330 characters; reading a longer number costs more than linear time.
 _LONGEST_NUMBER: Final = 400
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _SHOWN: Final = 80
 
 
@@ -28,7 +30,7 @@ def outputs_match(expected: str, printed: str, rule: Compare) -> bool:
     Args:
         rule: ``"exact"``: but for white space at the ends of lines and of the text. ``"tokens"``:
             the texts between white space are the same. ``"numbers"``: those, but numbers may
-            differ by 1e-6 of their value. Or a function of both.
+            differ by 1e-6 of their value; two integers may not. Or a function of both.
     """
     if callable(rule):
         return bool(rule(expected, printed))
@@ -79,6 +81,8 @@ def _same_token(one: str, other: str) -> bool:
         return True
     if max(len(one), len(other)) > _LONGEST_NUMBER:
         return False
+    if _INTEGER.fullmatch(one) and _INTEGER.fullmatch(other):
+        return int(one) == int(other)
     try:
         return _close(float(one), float(other))
     except ValueError:

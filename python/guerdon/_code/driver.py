@@ -93,10 +93,9 @@ class Driver:
         Raises:
             DataError, ZygoteLostError: No fault of the program.
         """
-        cases = 1 if isinstance(tests, str) else len(tests)
         with self._calls(program, prelude) as call:
             faults = run_tests(tests, call, entry_point, prelude)
-        return of_cases(faults, cases, self._rules.score)
+        return of_cases(faults, len(faults), self._rules.score)
 
     def judge_by(
         self, check: Callable[..., Any], program: str, prelude: str, name: str, row: dict[str, Any]
@@ -147,12 +146,30 @@ class Driver:
             if ended.fault:
                 return ended.fault
             printed = ended.stdout.decode("utf-8", "replace")
-            if outputs_match(case.stdout, printed, rules.compare):
+            if _passed(outputs_match, case.stdout, printed, rules.compare):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
         answer = calls.call(case.fn, case.args, case.kwargs, deadline)
         if answer.fault:
             return answer.fault
-        if any(values_match(expected, answer.value, rules.compare) for expected in case.expected):
+        if any(_passed(values_match, expected, answer.value, rules.compare) for expected in case.expected):
             return ""
         return f"it returned {shown(answer.value)}, expected {shown(case.expected[0])}"
+
+
+def _passed(match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare) -> bool:
+    """Whether they match; not, where a function of the user's raises on what a program gave.
+
+    Raises:
+        DataError: It raises on the expected value itself.
+    """
+    try:
+        return match(expected, given, rule)
+    except Exception as error:
+        if not callable(rule):
+            raise
+        try:
+            rule(expected, expected)
+        except Exception:
+            raise DataError(f"compare raised {type(error).__name__}: {str(error)[:300]}") from error
+        return False

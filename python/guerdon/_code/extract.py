@@ -48,7 +48,8 @@ def extract_program(text: str, how: Extract, tags: Collection[str]) -> tuple[str
 
     Args:
         how: Which block, ``"whole"`` for all of the text, or a function that finds the program.
-        tags: Of the language, in lower case; a block without a tag is taken for it.
+        tags: Of the language, in lower case. Where no block has one of them, blocks without a tag
+            are taken for it.
     """
     if callable(how):
         found = how(text)
@@ -56,7 +57,8 @@ def extract_program(text: str, how: Extract, tags: Collection[str]) -> tuple[str
     if how == "whole":
         return (text, "") if text.strip() else (None, "the completion is empty")
     blocks = blocks_of(text)
-    own = [block for block in blocks if block.tag in tags or not block.tag]
+    # What a program prints is often shown behind it, in a block without a tag.
+    own = [block for block in blocks if block.tag in tags] or [block for block in blocks if not block.tag]
     if own:
         return own[-1 if how == "last" else 0].text, ""
     if blocks:

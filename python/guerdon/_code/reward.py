@@ -230,7 +230,7 @@ class CodeReward:
 
         try:
             return self._scorer.judge(row).score
-        except (DataError, ZygoteLostError) as error:
+        except Exception as error:  # a function of the user's own may raise anything
             logging.getLogger("guerdon").warning("%s: sample %d has no score: %s", self.name, sample, error)
             return None
 

@@ -39,9 +39,10 @@ _MODE_OF: Final = {byte: mode for mode, byte in MODES.items()}
 STANDARD: Final = (
     *("abc", "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum"),
     *("fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "math", "numbers", "operator"),
-    *("random", "re", "statistics", "string", "threading", "time", "traceback", "typing"),
+    *("random", "re", "statistics", "string", "time", "traceback", "typing"),
 )
-"""What nearly every program imports: loaded once, here."""
+"""What nearly every program imports: loaded once, here. Not ``threading``: it doubles what a fork
+costs."""
 
 
 def main(control: int, parent: int, fence: str, modules: list[str]) -> None:
