@@ -203,8 +203,13 @@ class Kernel:
             ValueError: It can't work; the message says why.
         """
 
-    def scores(self, columns: Sequence[tuple[str, list[Any]]]) -> list[float | None]:
+    def scores(self, columns: Sequence[tuple[str, list[Any]]], timeout: float | None = None) -> list[float | None]:
         """The score of each sample; a column is its kind, "text" or "json", and its texts.
+
+        Raises what a signal's handler raises.
+
+        Args:
+            timeout: Seconds that a sample may take.
 
         Raises:
             ValueError: ``(why, sample)``: that sample can't be scored.

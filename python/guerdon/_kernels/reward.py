@@ -1,7 +1,7 @@
 """A native reward function as an item of a dispatcher's list, and as a plain function.
 
 - Wrong options are refused when it is made.
-- A dispatcher and a plain call give the same values.
+- A dispatcher and a plain call give the same values, and end a sample at its timeout.
 - It pickles as the arguments that it was made from.
 """
 
@@ -101,13 +101,17 @@ class NativeReward:
     ) -> list[float | None]:
         """The scores of a batch, on this thread and without the interpreter's lock.
 
+        A sample has its timeout, and a signal is answered meanwhile. ``on_failure``, ``run_if``,
+        ``total_timeout`` and ``max_failure_rate`` are a dispatcher's: here a sample that fails
+        raises.
+
         Raises:
-            DataError: A column is missing, or a sample can't be scored.
+            DataError: A column is missing, or a sample can't be scored in time.
         """
         data = collect(prompts, completions, completion_ids, columns, singles=True)
         given = [self._texts(field, data) for field in self._plan.fields]
         try:
-            return self._kernel.scores(given)
+            return self._kernel.scores(given, self.spec.policy.timeout)
         except ValueError as error:
             if len(error.args) != 2:
                 raise

@@ -5,6 +5,7 @@
 //!   here, and a journal's writer, which keeps away once the interpreter is about to end.
 //! - A waiting main thread answers signals at once: it waits in `poll`, which a signal interrupts.
 
+use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -20,6 +21,9 @@ use tokio::runtime::Handle;
 /// caught does not interrupt `poll`.
 const SIGNAL_NET: Duration = Duration::from_secs(1);
 
+/// How long work of ours keeps a signal waiting.
+const SIGNALS_AFTER: Duration = Duration::from_millis(50);
+
 /// How many values are looked at in one go: a few milliseconds, if their memory is cold.
 pub const PIECE: usize = 1 << 16;
 
@@ -31,6 +35,26 @@ pub fn pass_on(py: Python<'_>) {
 /// Runs `work` without the GIL.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(work)
+}
+
+/// Runs `work` without the GIL; what it is given says, at most every `SIGNALS_AFTER`, whether a
+/// signal's handler raised something: then that is raised here when `work` has ended.
+pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Fn() -> bool) -> T + Send) -> PyResult<T> {
+    let (done, raised) = detached(py, || {
+        let (looked, raised) = (Cell::new(Instant::now()), RefCell::new(None));
+        let is_raised = || {
+            if raised.borrow().is_none() && looked.get().elapsed() > SIGNALS_AFTER {
+                #[expect(clippy::disallowed_methods, reason = "a thread that Python made, in a call of Python's")]
+                let found = Python::try_attach(|py| py.check_signals().err());
+                raised.replace(found.flatten());
+                looked.set(Instant::now());
+            }
+            raised.borrow().is_some()
+        };
+        let done = work(&is_raised);
+        (done, raised.into_inner())
+    });
+    raised.map_or(Ok(done), Err)
 }
 
 /// Runs `work` with the GIL on a journal's thread, which Python did not make; `None` where the

@@ -1,7 +1,10 @@
 //! `Kernel`: a native reward function, for the native lane and for plain calls.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use guerdon_core::timeout_messages::no_answer;
 use guerdon_kernels::{Fault, Input, Kernel};
 use guerdon_native::{InputKind, read_input};
 use pyo3::exceptions::PyValueError;
@@ -26,8 +29,15 @@ impl PyKernel {
     }
 
     /// The score of each sample, None where it abstains. A column is its kind, "text" or "json",
-    /// and one text a sample. `ValueError(message, sample)`: that sample can't be scored.
-    fn scores(&self, py: Python<'_>, columns: Vec<(String, Bound<'_, PyList>)>) -> PyResult<Vec<Option<f64>>> {
+    /// and one text a sample. `timeout`: seconds that a sample may take. `ValueError(message,
+    /// sample)`: that sample can't be scored. Raises what a signal's handler raises.
+    #[pyo3(signature = (columns, timeout=None))]
+    fn scores(
+        &self,
+        py: Python<'_>,
+        columns: Vec<(String, Bound<'_, PyList>)>,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<Option<f64>>> {
         let forms = self.kernel.inputs();
         let samples = columns.first().map_or(0, |(_, list)| list.len());
         if columns.len() != forms.len() || columns.iter().any(|(_, list)| list.len() != samples) {
@@ -40,17 +50,25 @@ impl PyKernel {
             Ok((InputKind::of(kind), texts.ok_or_else(|| PyValueError::new_err("a column is not made of texts"))?))
         });
         let texts = texts.collect::<PyResult<Vec<_>>>()?;
-        let score = |sample: usize| {
-            let inputs =
-                texts.iter().zip(&forms).map(|((kind, texts), form)| read_input(texts.raw(sample), *kind, *form));
-            let inputs: Vec<Input<'_>> = inputs.collect::<Result<_, Fault>>()?;
-            self.kernel.score(&inputs, &|| false)
+        let score = |sample: usize, is_raised: &dyn Fn() -> bool| {
+            let end = gil::end_of(timeout);
+            let is_late = || end.is_some_and(|end| Instant::now() >= end);
+            let scored = catch_unwind(AssertUnwindSafe(|| {
+                let inputs =
+                    texts.iter().zip(&forms).map(|((kind, texts), form)| read_input(texts.raw(sample), *kind, *form));
+                let inputs: Vec<Input<'_>> = inputs.collect::<Result<_, Fault>>()?;
+                self.kernel.score(&inputs, &|| is_late() || is_raised())
+            }));
+            match scored {
+                // One that never asks is late too; a short text asks nobody about signals.
+                _ if is_late() => Err(no_answer(Duration::from_secs_f64(timeout.unwrap_or_default().max(0.0)))),
+                Ok(scored) => if is_raised() { Err(Fault::Stopped) } else { scored }.map_err(|fault| fault.to_string()),
+                Err(_) => Err("the kernel panicked: please report it".to_owned()),
+            }
         };
-        let scores = gil::detached(py, || {
-            (0..samples)
-                .map(|sample| score(sample).map_err(|fault| (fault.to_string(), sample)))
-                .collect::<Result<_, _>>()
-        });
+        let scores = gil::interruptible(py, |is_raised| {
+            (0..samples).map(|sample| score(sample, is_raised).map_err(|why| (why, sample))).collect::<Result<_, _>>()
+        })?;
         scores.map_err(|(why, sample): (String, usize)| PyValueError::new_err((why, sample)))
     }
 }
