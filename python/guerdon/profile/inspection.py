@@ -25,12 +25,16 @@ from guerdon.functions import RewardFunction
 from guerdon.profile.subject import SEED, Case, Score, Subject
 from guerdon.status import Status
 
-__all__ = ["MODES", "inspect_function", "padded"]
+__all__ = ["CLOCKS", "MODES", "inspect_function", "padded"]
 
-MODES: Final = ("threads", "clock", "arguments")
+CLOCKS: Final = {"clock": 40_000_000.25, "other clock": 23_977_800.5}
+"""How far the clock is put forward, in seconds, by mode.
+
+Some 463 days less 53 minutes, and 277 days and twelve hours and a half. One alone would miss a
+function that asks for the parity of the day, for an hour after midnight.
+"""
+MODES: Final = ("threads", *CLOCKS, "arguments")
 THREADS: Final = 8
-LATER_S: Final = 40_000_000.25
-"""How far the clock is put forward: some 463 days, and a quarter of a second."""
 
 _SINGULAR: Final = {"prompts": "prompt", "completions": "completion", "texts": "text"}
 _made: WeakKeyDictionary[Subject, dict[str, list[Score]]] = WeakKeyDictionary()
@@ -75,10 +79,14 @@ class StandIn:
         return self._results(calls)
 
     def _results(self, calls: list[dict[str, Any]]) -> list[Any]:
-        if self.mode == "clock":
-            with _later(self._function()):
+        if self.mode in CLOCKS:
+            with _later(self._function(), CLOCKS[self.mode]):
                 return [self._value(call) for call in calls]
-        return self._threaded(calls * THREADS if self.lists else calls)[: len(calls)]
+        if self.lists:
+            # Lists of its own for each thread: whether arguments are changed is not asked here.
+            calls = [*calls, *(copy.deepcopy(calls[0]) for _ in range(THREADS - 1))]
+            return self._threaded(calls)[:1]
+        return self._threaded(calls)
 
     def _function(self) -> Callable[..., Any]:
         ready = self.ready
@@ -212,20 +220,20 @@ def _equal(one: Any, other: Any) -> bool:
 class _later:
     """The clock is put forward, for the function's own module and for whoever asks ``time``."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], seconds: float) -> None:
         real, exact = time.time, datetime.datetime
 
         class Later(exact):  # type: ignore[valid-type, misc]
             @classmethod
             def now(cls, tz: Any = None) -> Any:
-                return exact.now(tz) + datetime.timedelta(seconds=LATER_S)
+                return exact.now(tz) + datetime.timedelta(seconds=seconds)
 
             @classmethod
             def utcnow(cls) -> Any:
                 return cls.now(datetime.timezone.utc).replace(tzinfo=None)
 
         def later() -> float:
-            return real() + LATER_S
+            return real() + seconds
 
         self.replacements = {id(real): later, id(exact): Later}
         module = getattr(innermost(function), "__globals__", {})
