@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("ray")
@@ -192,6 +193,27 @@ def test_a_cluster_that_can_not_be_reached_is_refused() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "RegistrationError: cluster=guerdon.Ray(…): no Ray cluster answers at 127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.fault("Ray is to find its cluster, and the head is stopped", sees="RegistrationError within 10 s")
+def test_a_stopped_head_that_ray_finds_is_refused() -> None:
+    heads = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("gcs_server")]
+    assert heads, "it was looked for by a name that it doesn't have"
+    code = (
+        "from guerdon import Dispatcher, Ray\nfrom guerdon._cluster.ray import connection\n"
+        "from tests.ray.rewards import double_reward\nconnection._ANSWER_S = 1\n"
+        "Dispatcher([double_reward], cluster=Ray(address='auto')).score(completions=['1'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    try:
+        for head in heads:
+            head.suspend()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    finally:
+        for head in heads:
+            head.resume()
+    assert "no Ray cluster was found: what listens there says nothing for 1 s" in done.stderr
 
 
 @pytest.mark.usefixtures("nodes")

@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,6 +108,38 @@ def test_silent_connections_keep_nobody_out(tmp_path: Path, sent: bytes) -> None
         time.sleep(1.2)
         for _ in range(5):
             assert one.post("/score", {"text": "ab"}).json["reward"] == 2.0
+
+
+@pytest.mark.fault(
+    "clients keep connections open after their answers, more than a server has room for",
+    sees="nothing: those whose answer is oldest are closed, others are answered meanwhile",
+)
+def test_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    with serving(tmp_path, functions=":length", ulimit="-n 512") as one, ExitStack() as open_ones:
+        connections = [open_ones.enter_context(closing(HTTPConnection("127.0.0.1", one.port))) for _ in range(200)]
+        answers = [_asked(connection) for connection in connections]
+        room = answers.count(200)
+        assert 20 <= room < 200, "there was room for all, or for none"
+        assert set(answers) <= {200, 503, None}
+        time.sleep(1.2)
+        later = [open_ones.enter_context(closing(HTTPConnection("127.0.0.1", one.port))) for _ in range(5)]
+        assert [_asked(connection) for connection in later] == [200] * 5
+        kept = [_asked(connection) for connection in connections[5:room]]
+        assert kept == [200] * (room - 5), "only the oldest were closed"
+
+
+def _asked(connection: HTTPConnection) -> int | None:
+    """The status of an answer; None where the connection was closed."""
+    connection.auto_open = 0
+    try:
+        if connection.sock is None:
+            connection.connect()
+        connection.request("POST", "/score", b'{"text": "ab"}', {"Content-Type": "application/json"})
+        with connection.getresponse() as answer:
+            answer.read()
+            return answer.status
+    except (OSError, HTTPException):
+        return None
 
 
 def test_the_soft_limit_of_descriptors_is_raised(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """How many connections are open at once: no more than there are descriptors for.
 
 - Each may need five: its own, and those of the batch that its request becomes.
-- One too many takes the place of one that has brought no request for a second or more; where there
-  is none, it is answered by 503 with ``Retry-After`` before it has sent anything.
+- One too many takes the place of one that has brought no request for a second or more, or else of
+  the one whose last answer is oldest; where there is none, it is answered by 503 with
+  ``Retry-After`` before it has sent anything.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class ConnectionLimit:
         self.refused = 0
         # Those that had brought no request when they were looked at, oldest first.
         self._silent: dict[_BoundedProtocol, None] = {}
+        # Those that have been answered: the request, and when; the oldest answer first.
+        self._answered: dict[_BoundedProtocol, tuple[object, float]] = {}
 
     def add(self, connection: _BoundedProtocol) -> None:
         """A connection has come, and no request with it yet."""
@@ -65,9 +68,31 @@ class ConnectionLimit:
     def drop(self, connection: _BoundedProtocol) -> None:
         """A connection has ended."""
         self._silent.pop(connection, None)
+        self._answered.pop(connection, None)
 
-    def end_silent(self) -> bool:
-        """Ends the connection that has been silent for longest, if there is one."""
+    def answered(self, connection: _BoundedProtocol, cycle: object) -> None:
+        """A connection's request has been answered."""
+        self._answered.pop(connection, None)
+        self._answered[connection] = cycle, asyncio.get_running_loop().time()
+
+    def make_room(self) -> bool:
+        """Ends a connection that is waited for in vain, if there is one."""
+        return self._end_silent() or self._end_idle()
+
+    def _end_idle(self) -> bool:
+        latest = asyncio.get_running_loop().time() - _SILENT_S
+        while self._answered:
+            oldest, (cycle, since) = next(iter(self._answered.items()))
+            if since > latest:
+                return False
+            del self._answered[oldest]
+            # A busy one comes back with its next answer; one that is not read has its own timeout.
+            if oldest.cycle is cycle and not oldest.transport.get_write_buffer_size():
+                oldest.transport.abort()
+                return True
+        return False
+
+    def _end_silent(self) -> bool:
         while self._silent:
             oldest = next(iter(self._silent))
             del self._silent[oldest]
@@ -105,7 +130,7 @@ class _BoundedProtocol(H11Protocol):
         self._limit = limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if len(self.connections) < self._limit.most or self._limit.end_silent():
+        if len(self.connections) < self._limit.most or self._limit.make_room():
             super().connection_made(transport)
             self._limit.add(self)
             return
@@ -116,6 +141,10 @@ class _BoundedProtocol(H11Protocol):
         if transport.can_write_eof():
             transport.write_eof()
         transport.set_protocol(_RefusedConnection(transport, self._limit))
+
+    def on_response_complete(self) -> None:
+        self._limit.answered(self, self.cycle)
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is not None:  # None: it was refused

@@ -63,13 +63,26 @@ def connect(address: str | None) -> None:
             return
         named = address or os.environ.get("RAY_ADDRESS") or "auto"
         try:
-            _knock(named)
+            _knock(_found() if named == "auto" else named)
             ray.init(address=named, log_to_driver=False)
         except (OSError, RuntimeError, ValueError) as error:
             where = "no Ray cluster was found" if named == "auto" else f"no Ray cluster answers at {named}"
             why = str(error).strip().split("\n")[0].rstrip(".")
             raise RegistrationError(f"cluster=guerdon.Ray(…): {where}: {why}. {_NO_CLUSTER}") from None
         _users, _ours = 1, True
+
+
+def _found() -> str:
+    """The address that Ray takes for "auto"; empty where this version of Ray doesn't tell.
+
+    Raises:
+        OSError: There is no cluster, or more than one.
+    """
+    try:
+        from ray._private.services import canonicalize_bootstrap_address_or_die as found
+    except ImportError:
+        return ""
+    return str(found("auto"))
 
 
 def _knock(address: str) -> None:
