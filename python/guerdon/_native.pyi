@@ -48,7 +48,6 @@ class Fence:
         readable: Sequence[str],
         writable: Sequence[str],
         memory: int,
-        reserved_memory: int,
         cpu_seconds: int,
         file_size: int,
         open_files: int,
@@ -72,7 +71,7 @@ class Fence:
         """The folder that children may write to."""
 
     def clear_folder(self) -> None:
-        """Empties it; no child may run."""
+        """Makes it as it was mounted, and empty; no child may run."""
 
     def before_fork(self) -> None: ...
     def after_fork(self) -> None:

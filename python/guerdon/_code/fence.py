@@ -42,7 +42,6 @@ class FenceSpec:
     Attributes:
         isolation: ``"strict"`` or ``"none"``.
         memory_limit: Beyond what the zygote has.
-        reserved_memory: Address space beyond that, for run times that reserve much (V8, Java).
         cpu_seconds: Of processor time.
         file_size: Of one file.
         writable_bytes: Of the own folder; 0 for none.
@@ -57,7 +56,6 @@ class FenceSpec:
 
     isolation: Literal["strict", "none"] = "strict"
     memory_limit: int = 512 << 20
-    reserved_memory: int = 0
     cpu_seconds: int = 60
     file_size: int = 64 << 20
     writable_bytes: int = 64 << 20
@@ -101,7 +99,7 @@ class Prepared:
         return None if folder is None else os.fspath(folder)
 
     def clear_folder(self) -> None:
-        """Empty it; no child may run."""
+        """Make it empty, with the mode and the attributes it had; no child may run."""
         if self._fence is not None:
             self._fence.clear_folder()
 
@@ -172,7 +170,6 @@ def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
         readable=[*_interpreter(), *_READABLE, *spec.readable],
         writable=list(_WRITABLE),
         memory=spec.memory_limit,
-        reserved_memory=spec.reserved_memory,
         cpu_seconds=spec.cpu_seconds,
         file_size=spec.file_size,
         open_files=spec.open_files,

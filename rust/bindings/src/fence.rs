@@ -22,15 +22,14 @@ pub struct PyFence(ManuallyDrop<Fence>);
 impl PyFence {
     #[new]
     #[pyo3(signature = (
-        *, readable, writable, memory, reserved_memory, cpu_seconds, file_size, open_files, tasks, folder_size,
-        folder_files, processes, execute, without,
+        *, readable, writable, memory, cpu_seconds, file_size, open_files, tasks, folder_size, folder_files,
+        processes, execute, without,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         readable: Vec<PathBuf>,
         writable: Vec<PathBuf>,
         memory: u64,
-        reserved_memory: u64,
         cpu_seconds: u64,
         file_size: u64,
         open_files: u64,
@@ -46,7 +45,6 @@ impl PyFence {
             readable,
             writable,
             memory,
-            reserved_memory,
             cpu_seconds,
             file_size,
             open_files,
@@ -81,8 +79,8 @@ impl PyFence {
         self.0.folder().map(ToOwned::to_owned)
     }
 
-    fn clear_folder(&self) -> PyResult<()> {
-        Ok(self.0.clear_folder()?)
+    fn clear_folder(&mut self) -> PyResult<()> {
+        self.0.clear_folder().map_err(exception)
     }
 
     fn before_fork(&mut self) -> PyResult<()> {

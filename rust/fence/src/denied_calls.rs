@@ -183,9 +183,10 @@ pub(crate) const FORKS: &[c_long] = &[];
 /// Put another program in the place of this one.
 pub(crate) const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// `prctl`: outliving the process that forked it, being traced by another, moving its own memory
-/// map, adopting processes.
+/// `prctl`: filters of its own, outliving the process that forked it, being traced by another,
+/// moving its own memory map, adopting processes.
 pub(crate) const PRCTL_OPTIONS: &[u32] = &[
+    libc::PR_SET_SECCOMP as u32,
     libc::PR_SET_PDEATHSIG as u32,
     libc::PR_SET_PTRACER as u32,
     libc::PR_SET_MM as u32,
@@ -196,7 +197,8 @@ pub(crate) const PRCTL_OPTIONS: &[u32] = &[
 /// `fcntl`: signals of a descriptor to another process.
 pub(crate) const FCNTL_COMMANDS: &[u32] = &[libc::F_SETOWN as u32, 15 /* F_SETOWN_EX */];
 
-/// `ioctl`: input of a terminal, owners of a descriptor's signals.
+/// `ioctl`: input of a terminal, owners of a descriptor's signals, attributes of a file, which a
+/// descriptor for reading is enough for.
 pub(crate) const IOCTL_REQUESTS: &[u32] = &[
     libc::TIOCSTI as u32,
     libc::TIOCSCTTY as u32,
@@ -204,6 +206,13 @@ pub(crate) const IOCTL_REQUESTS: &[u32] = &[
     0x541C, // TIOCLINUX
     0x8901, // FIOSETOWN
     0x8902, // SIOCSPGRP
+    libc::FS_IOC_SETFLAGS as u32,
+    libc::FS_IOC32_SETFLAGS as u32,
+    libc::FS_IOC_SETVERSION as u32,
+    libc::FS_IOC32_SETVERSION as u32,
+    0x401C_5820, // FS_IOC_FSSETXATTR
+    0x4080_6685, // FS_IOC_ENABLE_VERITY
+    0x800C_6613, // FS_IOC_SET_ENCRYPTION_POLICY
 ];
 
 /// `clone`: name spaces, and a process that is its parent's sibling.

@@ -12,8 +12,8 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal};
 use seccompiler::BpfProgram;
-use thiserror::Error;
 
+use crate::error::FenceError;
 use crate::files::Files;
 use crate::filter::{self, Allowed};
 use crate::layer::{Layer, Layers, refused};
@@ -21,19 +21,6 @@ use crate::namespaces::{self, ProcessNames, Unshare};
 use crate::own_folder::{self, OwnFolder};
 use crate::rules::Rules;
 use crate::{identity, limits, private_root, signal_filter};
-
-/// Why a fence could not be put up.
-#[derive(Debug, Error)]
-pub enum FenceError {
-    #[error("{0}: {1}")]
-    System(&'static str, #[source] io::Error),
-    #[error("landlock: {0}")]
-    Landlock(#[from] landlock::RulesetError),
-    #[error("seccomp: {0}")]
-    Seccomp(#[from] seccompiler::Error),
-    #[error("seccomp: {0}")]
-    Compile(#[from] seccompiler::BackendError),
-}
 
 /// Closes all descriptors but these, which are sorted; the caller's, since it takes `unsafe`.
 pub type CloseOthers = fn(&[RawFd]) -> io::Result<()>;
@@ -153,6 +140,9 @@ impl Fence {
         self.finish_process_names();
         self.finish_user();
         self.finish_folder();
+        if let Some(files) = &mut self.files {
+            files.make(self.folder.as_ref().map(OwnFolder::path))?;
+        }
         if self.rules.leaves_out(Layer::Capabilities) {
             self.layers.missing(Layer::Capabilities, LEFT_OUT);
         } else {
@@ -252,8 +242,13 @@ impl Fence {
     }
 
     /// Empties that folder; no child may run.
-    pub fn clear_folder(&self) -> io::Result<()> {
-        self.folder.as_ref().map_or(Ok(()), OwnFolder::clear)
+    pub fn clear_folder(&mut self) -> Result<(), FenceError> {
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        let made_anew = folder.clear().map_err(|error| FenceError::System("mount tmpfs", error))?;
+        if let Some(files) = self.files.as_mut().filter(|_| made_anew) {
+            files.make(Some(folder.path()))?;
+        }
+        Ok(())
     }
 
     /// To be called before each fork of a child, on the thread that forks.
@@ -289,7 +284,7 @@ impl Fence {
         self.end_with_parent().map_err(failed("prctl"))?;
         rustix::thread::set_no_new_privs(true).map_err(io::Error::from).map_err(failed("no_new_privs"))?;
         if let Some(files) = &self.files {
-            files.restrict(self.folder(), self.rules.execute)?;
+            files.restrict()?;
         }
         close_others(keep).map_err(failed("close_range"))?;
         if let Some(program) = &self.program {

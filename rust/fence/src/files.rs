@@ -1,10 +1,10 @@
 //! The Landlock ruleset: which files a child may read and write; no TCP, no signals and no abstract
 //! sockets beyond itself.
 //!
-//! - Paths are opened once; a child adds the descriptors to a ruleset of its own, so that its own
-//!   folder is in no sibling's.
+//! - The ruleset is made once, and anew for each new own folder; a child only takes it.
 //! - What a newer kernel can also refuse is refused there, and left to seccomp elsewhere.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -12,15 +12,17 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
+use crate::error::FenceError;
 use crate::rules::Rules;
 
 /// The newest interface whose rights the rules below were chosen with.
 const NEWEST: ABI = ABI::V7;
 
-/// The paths of the rules, open.
+/// The paths of the rules, open, and what was made of them.
 pub(crate) struct Files {
-    readable: Vec<(PathFd, BitFlags<AccessFs>)>,
-    writable: Vec<(PathFd, BitFlags<AccessFs>)>,
+    paths: Vec<(PathFd, BitFlags<AccessFs>)>,
+    execute: bool,
+    ruleset: Option<RulesetCreated>,
 }
 
 impl Files {
@@ -30,21 +32,31 @@ impl Files {
             read |= AccessFs::Execute;
         }
         let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-        Self { readable: open_all(&rules.readable, read), writable: open_all(&rules.writable, write) }
+        let mut paths = open_all(&rules.readable, read);
+        paths.extend(open_all(&rules.writable, write));
+        Self { paths, execute: rules.execute, ruleset: None }
     }
 
-    /// Restricts this thread; `folder` may be written to as well.
-    pub(crate) fn restrict(&self, folder: Option<&Path>, execute: bool) -> Result<(), RulesetError> {
-        let mut ruleset = self.ruleset()?;
-        for (path, access) in self.readable.iter().chain(&self.writable) {
+    /// Makes the ruleset; `folder` may be written to as well.
+    pub(crate) fn make(&mut self, folder: Option<&Path>) -> Result<(), RulesetError> {
+        let mut ruleset = empty()?;
+        for (path, access) in &self.paths {
             ruleset = ruleset.add_rule(PathBeneath::new(path, *access))?;
         }
         if let Some(folder) = folder
             && let Ok(path) = PathFd::new(folder)
         {
-            ruleset = ruleset.add_rule(PathBeneath::new(path, folder_access(execute)))?;
+            ruleset = ruleset.add_rule(PathBeneath::new(path, folder_access(self.execute)))?;
         }
-        ruleset.restrict_self()?;
+        self.ruleset = Some(ruleset);
+        Ok(())
+    }
+
+    /// Restricts this thread by the ruleset.
+    pub(crate) fn restrict(&self) -> Result<(), FenceError> {
+        let failed = |error| FenceError::System("landlock", error);
+        let made = self.ruleset.as_ref().ok_or_else(|| failed(io::Error::other("no ruleset was made")))?;
+        made.try_clone().map_err(failed)?.restrict_self()?;
         Ok(())
     }
 
@@ -63,15 +75,16 @@ impl Files {
         }
         Ok(kinds.join(", "))
     }
+}
 
-    fn ruleset(&self) -> Result<RulesetCreated, RulesetError> {
-        Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(NEWEST))?
-            .handle_access(AccessNet::from_all(NEWEST))?
-            .scope(Scope::from_all(NEWEST))?
-            .create()
-    }
+/// A ruleset that refuses what this kernel can refuse, without a rule.
+fn empty() -> Result<RulesetCreated, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()
 }
 
 /// A ruleset that fails where the kernel lacks what it is asked for.

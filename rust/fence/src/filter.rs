@@ -43,7 +43,7 @@ pub(crate) fn of_a_child(allowed: Allowed) -> Result<BpfProgram, BackendError> {
     if !allowed.own_files_only {
         calls.extend(denied::OF_AN_OWNER.iter().chain(denied::OF_AN_OWNER_ONCE).map(|&call| (call, Vec::new())));
     }
-    truncations(&mut calls)?;
+    opened(&mut calls)?;
     if allowed.processes {
         // Name spaces, and leaving the place among processes, are all that `clone` is refused.
         for &flag in denied::CLONE_FLAGS {
@@ -75,13 +75,15 @@ fn program(calls: Calls) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(calls, SeccompAction::Allow, refused, architecture()?)?.try_into()
 }
 
-/// Opening a file for reading alone empties it with this flag, and before Linux 6.2 Landlock sees
-/// a read in that.
-fn truncations(calls: &mut Calls) -> Result<(), BackendError> {
+/// Ways to open a file in which Landlock sees less than they are: to read and empty it, before
+/// Linux 6.2, and for neither reading nor writing, which is enough to change its flags.
+fn opened(calls: &mut Calls) -> Result<(), BackendError> {
     let (flag, mode) = (libc::O_TRUNC as u32, libc::O_ACCMODE as u32);
-    deny(calls, libc::SYS_openat, 2, Op::MaskedEq((flag | mode).into()), flag)?;
-    #[cfg(target_arch = "x86_64")]
-    deny(calls, libc::SYS_open, 1, Op::MaskedEq((flag | mode).into()), flag)?;
+    for (mask, value) in [(flag | mode, flag), (mode, mode)] {
+        deny(calls, libc::SYS_openat, 2, Op::MaskedEq(mask.into()), value)?;
+        #[cfg(target_arch = "x86_64")]
+        deny(calls, libc::SYS_open, 1, Op::MaskedEq(mask.into()), value)?;
+    }
     Ok(())
 }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod denied_calls;
+mod error;
 mod fence;
 mod files;
 mod filter;
@@ -21,6 +22,7 @@ mod private_root;
 mod rules;
 mod signal_filter;
 
-pub use fence::{Fence, FenceError};
+pub use error::FenceError;
+pub use fence::Fence;
 pub use layer::{Layer, Layers};
 pub use rules::Rules;

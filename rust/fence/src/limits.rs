@@ -1,4 +1,5 @@
-//! The limits of resources of a child: soft and hard are the same, so that it can raise none.
+//! The limits of resources of a child: soft and hard are the same, so that it can raise none but
+//! that of its stack, which its memory bounds.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,7 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::rules::Rules;
 
-/// At most; usually machines give 8 MiB, and each thread reserves as much.
+/// At first at most; usually machines give 8 MiB, and each thread reserves as much. Programs with a
+/// deep recursion raise it.
 const STACK: u64 = 64 << 20;
 
 /// Sets all limits of this process. `tasks` counts all threads of its user, where these are known
@@ -17,6 +19,7 @@ pub(crate) fn set(rules: &Rules, memory: &Memory, tasks: u64) -> io::Result<()> 
     let (all, data) = memory.read()?;
     let cpu = rules.cpu_seconds;
     let stack = getrlimit(Resource::Stack).current.unwrap_or(STACK).min(STACK);
+    lower(Resource::Stack, stack, u64::MAX)?;
     for (resource, limit) in [
         (Resource::Core, 0),
         (Resource::Memlock, 0),
@@ -27,9 +30,8 @@ pub(crate) fn set(rules: &Rules, memory: &Memory, tasks: u64) -> io::Result<()> 
         (Resource::Fsize, rules.file_size),
         (Resource::Nofile, rules.open_files),
         (Resource::Nproc, tasks),
-        (Resource::Stack, stack),
         (Resource::Data, data.saturating_add(rules.memory)),
-        (Resource::As, all.saturating_add(rules.memory).saturating_add(rules.reserved_memory)),
+        (Resource::As, all.saturating_add(rules.memory)),
     ] {
         lower(resource, limit, limit)?;
     }

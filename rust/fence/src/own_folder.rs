@@ -4,8 +4,10 @@
 //! gone with that process. Children that follow one another may share it, a compiler and what it
 //! built.
 
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -16,9 +18,45 @@ use crate::rules::Rules;
 pub(crate) const PATH: &str = "/own";
 
 pub(crate) struct OwnFolder {
-    options: std::ffi::CString,
+    options: CString,
     flags: MountFlags,
     path: PathBuf,
+    /// As it was mounted.
+    fresh: State,
+}
+
+/// What a program can change of the folder itself. The time of its last change tells nearly all,
+/// but a clock ticks seldom enough for a whole program between two ticks.
+#[derive(Debug, PartialEq)]
+struct State {
+    mode: u32,
+    owner: (u32, u32),
+    /// Of access, writing and change, in seconds and nanoseconds.
+    times: [(i64, i64); 3],
+    /// The names of its extended attributes, access lists among them.
+    attributes: Vec<u8>,
+}
+
+impl State {
+    fn of(folder: &Path) -> io::Result<Self> {
+        let found = fs::metadata(folder)?;
+        let mut names = [0; 4096];
+        let length = match rustix::fs::listxattr(folder, &mut names[..]) {
+            Ok(length) => length,
+            Err(rustix::io::Errno::NOTSUP) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self {
+            mode: found.mode(),
+            owner: (found.uid(), found.gid()),
+            times: [
+                (found.atime(), found.atime_nsec()),
+                (found.mtime(), found.mtime_nsec()),
+                (found.ctime(), found.ctime_nsec()),
+            ],
+            attributes: names[..length].to_vec(),
+        })
+    }
 }
 
 impl OwnFolder {
@@ -29,30 +67,57 @@ impl OwnFolder {
             rules.folder_size,
             rules.folder_files.max(1) + 1, // the folder itself counts
         );
-        let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
-        let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let options = CString::new(options).map_err(io::Error::other)?;
+        // Without times of access: to be looked at is no change.
+        let mut flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
         if !rules.execute {
             flags |= MountFlags::NOEXEC;
         }
-        let folder = Self { options, flags, path: PATH.into() };
-        folder.mount()?;
-        Ok(folder)
+        let path = PathBuf::from(PATH);
+        let fresh = mount(&path, flags, &options)?;
+        Ok(Self { options, flags, path, fresh })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    fn mount(&self) -> io::Result<()> {
-        Ok(rustix::mount::mount("tmpfs", &self.path, "tmpfs", self.flags, Some(self.options.as_c_str()))?)
-    }
-
-    /// Empty again. Where nothing was written, this only looks.
-    pub(crate) fn clear(&self) -> io::Result<()> {
-        if fs::read_dir(&self.path)?.next().is_none() {
-            return Ok(());
+    /// As it was mounted again, and whether that took a new one. Where nothing was done to it, this
+    /// only looks.
+    pub(crate) fn clear(&mut self) -> io::Result<bool> {
+        let unchanged = State::of(&self.path).is_ok_and(|state| state == self.fresh);
+        if unchanged && fs::read_dir(&self.path).is_ok_and(|mut names| names.next().is_none()) {
+            return Ok(false);
         }
         rustix::mount::unmount(&self.path, UnmountFlags::DETACH)?;
-        self.mount()
+        self.fresh = mount(&self.path, self.flags, &self.options)?;
+        Ok(true)
+    }
+}
+
+fn mount(path: &Path, flags: MountFlags, options: &CStr) -> io::Result<State> {
+    rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options))?;
+    State::of(path)
+}
+
+#[cfg(test)]
+mod tests {
+    //! What counts as a change of a folder; nothing is mounted.
+
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_look_is_no_change_and_a_mode_is_one() {
+        let folder = std::env::temp_dir().join(format!("guerdon-own-folder-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let fresh = State::of(&folder).unwrap();
+        assert_eq!(State::of(&folder).unwrap(), fresh);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).unwrap();
+        let changed = State::of(&folder).unwrap();
+        fs::remove_dir(&folder).unwrap();
+        assert_ne!(changed, fresh);
+        State::of(&folder).unwrap_err();
     }
 }

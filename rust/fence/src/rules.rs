@@ -14,8 +14,6 @@ pub struct Rules {
     pub writable: Vec<PathBuf>,
     /// Private memory beyond what the process that forks has.
     pub memory: u64,
-    /// Address space beyond that, for run times that reserve much and use little of it.
-    pub reserved_memory: u64,
     pub cpu_seconds: u64,
     /// Of any one file, and so of what is written to a file as output.
     pub file_size: u64,

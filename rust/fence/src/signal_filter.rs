@@ -14,6 +14,7 @@ const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
 // Offsets in `struct seccomp_data`; the lower half of an argument on a little-endian machine.
 const CALL: u32 = 0;
+const MACHINE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 
 const ALLOW: u32 = 0x7fff_0000;
@@ -24,6 +25,15 @@ const ABSENT: u32 = ERROR | libc::ENOSYS as u32;
 /// The newest call that the lists of this crate know. Newer ones are absent, and so is the x32
 /// table, whose numbers begin at 2^30.
 const NEWEST: c_long = libc::SYS_mseal;
+
+/// Whose numbers these are, as the kernel names it: calls of another table (32-bit ones) mean other
+/// things by the same numbers.
+#[cfg(target_arch = "x86_64")]
+const OWN_MACHINE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const OWN_MACHINE: u32 = 0xc000_00b7;
+#[cfg(target_arch = "riscv64")]
+const OWN_MACHINE: u32 = 0xc000_00f3;
 
 /// Signals whose first argument is the process; to oneself they are fine.
 const TO_A_PROCESS: [c_long; 4] =
@@ -38,7 +48,14 @@ const GONE: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 /// The program of the process `pid`, which goes on with `rest`. `kill(0)`, its own group, is let
 /// through: the group holds nothing but what it started.
 pub(crate) fn of_process(pid: u32, rest: &[sock_filter]) -> Vec<sock_filter> {
-    let mut program = vec![load(CALL), jump(IF_GREATER, NEWEST as u32, 0, 1), give(ABSENT)];
+    let mut program = vec![
+        load(MACHINE),
+        jump(IF_EQUAL, OWN_MACHINE, 1, 0),
+        give(REFUSED),
+        load(CALL),
+        jump(IF_GREATER, NEWEST as u32, 0, 1),
+        give(ABSENT),
+    ];
     for call in GONE {
         program.extend([jump(IF_EQUAL, call as u32, 0, 1), give(ABSENT)]);
     }
@@ -82,6 +99,10 @@ mod tests {
 
     /// What the program of process 7 gives; `REST` where it goes on with the rest.
     fn run(call: c_long, argument: u32) -> u32 {
+        run_on(OWN_MACHINE, call, argument)
+    }
+
+    fn run_on(machine: u32, call: c_long, argument: u32) -> u32 {
         let program = of_process(7, &[give(REST)]);
         let (mut at, mut loaded) = (0, 0);
         loop {
@@ -89,7 +110,11 @@ mod tests {
             at += 1;
             let holds = match step.code {
                 LOAD_WORD => {
-                    loaded = if step.k == CALL { call as u32 } else { argument };
+                    loaded = match step.k {
+                        CALL => call as u32,
+                        MACHINE => machine,
+                        _ => argument,
+                    };
                     continue;
                 }
                 RETURN => return step.k,
@@ -118,6 +143,13 @@ mod tests {
         }
         // The x32 table, and whatever a later kernel brings.
         assert_eq!([run(NEWEST + 1, 0), run(0x4000_0000 + libc::SYS_kill, 7)], [ABSENT; 2]);
+    }
+
+    #[test]
+    fn calls_of_another_table_are_refused() {
+        for call in [libc::SYS_kill, libc::SYS_read] {
+            assert_eq!(run_on(0x4000_0003, call, 7), REFUSED);
+        }
     }
 
     #[test]

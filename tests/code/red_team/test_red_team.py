@@ -17,7 +17,7 @@ from tests.code.red_team.jail import run_in_jail, why_no_jail
 from tests.code.red_team.judging import TIMEOUT_S, direct, judge_all
 from tests.code.red_team.left_behind import left, library
 from tests.code.red_team.program import completion
-from tests.code.red_team.programs.shared_state import FINDS, LEAVES
+from tests.code.red_team.programs.shared_state import LEFT
 from tests.code.red_team.table import ALL
 
 CASES = [{"stdin": "20 22\n", "stdout": "42\n"}]
@@ -70,17 +70,21 @@ def test_without_name_spaces_every_act_fails() -> None:
 
 
 @pytest.mark.fault(
-    "a program leaves modules, files, variables and a process for the next one",
-    sees="the next program of the same zygote finds none of them",
+    "a program leaves modules, files, variables and a process for the next one, or closes its folder to it",
+    sees="the next program of the same zygote finds none of them, and runs",
 )
-def test_nothing_is_left_for_the_next_program(untouched: None) -> None:
+@pytest.mark.parametrize("what", LEFT)
+def test_nothing_is_left_for_the_next_program(what: str, untouched: None) -> None:
     _needs_strict()
+    leaves, finds = LEFT[what]
     with direct() as reward:
-        for second in (FINDS, LEAVES, FINDS):
-            row = {"completion": f"```python\n{second}\n```", "cases": CASES}
+        for program in (finds, leaves, finds):
+            row = {"completion": f"```python\n{program}\n```", "cases": CASES}
             judged = reward._scorer.judge(row)
             assert judged.score == 0.0
-            assert ("'left" if second is LEAVES else "nothing was left") in judged.reason
+            # Where there is no folder of its own, there is nothing to change.
+            expected = ("'left", "Error") if program is leaves else ("nothing was left",)
+            assert any(one in judged.reason for one in expected)
         assert reward(completions=[completion(None, "stdin")], cases=[CASES]) == [1.0]
 
 

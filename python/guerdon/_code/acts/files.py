@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable
 
@@ -90,6 +91,21 @@ def _empty_by_reading(targets: Targets) -> None:
     os.close(os.open(path, os.O_RDONLY | os.O_TRUNC | os.O_CLOEXEC))
 
 
+def _open_for_nothing(path: str) -> None:
+    os.close(os.open(path, os.O_ACCMODE | os.O_CLOEXEC))  # neither to read nor to write
+
+
+def _change_flags(targets: Targets) -> None:
+    """Sets them to what they are."""
+    get, put = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
+    with open(targets.library, "rb") as file:
+        try:
+            flags = fcntl.ioctl(file, get, bytes(8))
+        except OSError as error:
+            raise Missing("no flags in this file system") from error
+        fcntl.ioctl(file, put, flags)
+
+
 def _shared(targets: Targets) -> str:
     if targets.shared is None:
         raise Missing("no /dev/shm")
@@ -124,6 +140,7 @@ FILES = (
         ("list another's folder", lambda t: os.listdir(t.folder)),
         ("list the temporary files of others", lambda t: _find(*os.path.split(t.folder))),
         ("write to another's file", lambda t: _open_to_write(_canary(t))),
+        ("open another's file for neither reading nor writing", lambda t: _open_for_nothing(_canary(t))),
         ("make a file in another's folder", lambda t: _make(t.folder)),
         ("make a file in /tmp", _of_temporary),
         ("make a file in the home folder", lambda t: _make(t.home)),
@@ -141,6 +158,8 @@ FILES = (
     ),
     Act("change the mode of another's file", ("seccomp", "user", "namespaces"), _change_mode),
     Act("change the mode of the interpreter's library", ("seccomp", "user", "namespaces"), _change_library),
+    Act("open a device for neither reading nor writing", ("seccomp",), lambda _: _open_for_nothing(os.devnull)),
+    Act("change the flags of the interpreter's library", ("seccomp", "user", "namespaces"), _change_flags),
     Act("change the times of another's file", ("seccomp", "user", "namespaces"), _change_times),
     Act("cut another's file", ("landlock", "seccomp", "namespaces"), _truncate),
     Act("empty a file by opening it to read", ("seccomp", "landlock", "namespaces"), _empty_by_reading),

@@ -64,6 +64,11 @@ def _push_input(_: Targets) -> None:
         os.close(ours)
 
 
+def _filter_by_prctl(_: Targets) -> None:
+    if libc.prctl(22, 2, None, 0, 0) == -1 and ctypes.get_errno() != errno.EFAULT:  # PR_SET_SECCOMP
+        checked(-1)
+
+
 def _become_root(_: Targets) -> None:
     if os.geteuid() == 0:
         os.setresuid(1, 1, 1)
@@ -164,6 +169,7 @@ KERNEL = (
     Act("serve page faults", ("seccomp",), lambda _: os.close(syscall("userfaultfd", 1))),
     Act("watch all files", _ADMIN, lambda _: os.close(syscall("fanotify_init", 0, 0))),
     Act("add a filter of calls", ("seccomp",), lambda _: reached("seccomp", 1, 0, None)),
+    Act("add a filter of calls by prctl", ("seccomp",), _filter_by_prctl),
     Act("make a segment of shared memory", _IPC[:1], _shared_segment),
     Act("make a queue of messages", _IPC[:1], _message_queue),
     Act("make semaphores", _IPC[:1], _semaphores),

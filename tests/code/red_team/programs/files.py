@@ -261,4 +261,23 @@ def attempt():
 """,
         works=True,
     ),
+    attempt(
+        "opens_for_nothing",
+        "opens a device of others with an access mode that means neither reading nor writing",
+        "import os\ndef attempt(): os.close(os.open('/dev/null', 3))",
+        works=True,
+    ),
+    attempt(
+        "flags_of_files",
+        "changes the flags of a folder and of the library's files through descriptors for reading",
+        """
+import fcntl, os
+def attempt():
+    for path in (".", os.__file__):
+        fd = os.open(path, os.O_RDONLY)
+        try: return fcntl.ioctl(fd, 0x40086602, fcntl.ioctl(fd, 0x80086601, bytes(8)))
+        except OSError as error: last = error
+    raise last
+""",
+    ),
 )

@@ -98,8 +98,7 @@ def add(a, b):
     ),
 )
 
-# Of pairs: the first leaves something behind, the second scores if it finds it.
-LEAVES: Final = """
+_LEAVES: Final = """
 import os, sys, threading, time
 for place in (".", "/tmp", "/dev/shm", "/var/tmp", "/own", os.path.dirname(os.__file__)):
     for name in ("left.py", "json.py", "sitecustomize.py", "left.txt"):
@@ -112,7 +111,7 @@ try:
 except OSError: pass
 print("left")
 """
-FINDS: Final = """
+_FINDS: Final = """
 import glob, os, sys
 found = os.environ.get("LEFT") or "left" in sys.modules
 for place in (".", "/tmp", "/dev/shm", "/var/tmp", "/own"):
@@ -123,3 +122,52 @@ try:
 except ImportError: pass
 print(sum(map(int, input().split())) if found else "nothing was left")
 """
+
+# Of the own folder itself.
+_LEAVES_ATTRIBUTE: Final = """
+import os
+os.setxattr(".", "user.left", b"42")
+print("left")
+"""
+_FINDS_ATTRIBUTE: Final = """
+import os
+try: names = os.listxattr(".")
+except OSError: names = []
+print(sum(map(int, input().split())) if "user.left" in names else "nothing was left")
+"""
+_LEAVES_TIMES: Final = """
+import os
+os.utime(".", (42, 42))
+print("left")
+"""
+_FINDS_TIMES: Final = """
+import os
+found = os.stat(".")
+left = os.getcwd() != "/" and 42 in (int(found.st_atime), int(found.st_mtime))
+print(sum(map(int, input().split())) if left else "nothing was left")
+"""
+_LEAVES_MODE: Final = """
+import os
+os.chmod(".", 0o1777)
+print("left")
+"""
+_FINDS_MODE: Final = """
+import os
+left = os.getcwd() != "/" and os.stat(".").st_mode & 0o1000
+print(sum(map(int, input().split())) if left else "nothing was left")
+"""
+_CLOSES: Final = """
+import os
+for place in (".", "/own"):
+    os.chmod(place, 0)
+print("left")
+"""
+
+LEFT: Final[dict[str, tuple[str, str]]] = {
+    "files, modules, variables and a process": (_LEAVES, _FINDS),
+    "an attribute of its folder": (_LEAVES_ATTRIBUTE, _FINDS_ATTRIBUTE),
+    "times of its folder": (_LEAVES_TIMES, _FINDS_TIMES),
+    "a mode of its folder": (_LEAVES_MODE, _FINDS_MODE),
+    "its folder closed to everybody": (_CLOSES, _FINDS),
+}
+"""What the first of each pair leaves behind; the second scores if it finds it."""
