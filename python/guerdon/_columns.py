@@ -182,7 +182,8 @@ def _a(kind: type) -> str:
 
 
 def plain_text(completion: object, sample: int) -> str:
-    """The last assistant message, text parts joined without a separator; "" if there is none.
+    """The last assistant message, or a lone one that names no role; text parts joined without a
+    separator; "" if there is none.
 
     Raises:
         DataError: Neither a text nor a list of messages.
@@ -201,6 +202,9 @@ def plain_text(completion: object, sample: int) -> str:
             )
         if message.get("role") == "assistant":
             return content_text(message.get("content"))
+    # TRL's own rewards take the first message of a completion, whatever its role.
+    if len(completion) == 1 and completion[0].get("role") is None:
+        return content_text(completion[0].get("content"))
     return ""
 
 

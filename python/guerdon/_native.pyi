@@ -195,15 +195,18 @@ class HttpConfig:
 class Kernel:
     """A native reward function."""
 
-    def __new__(cls, spec: str) -> Kernel:
+    def __new__(cls, spec: str, columns: Sequence[str]) -> Kernel:
         """Made of a JSON object: its name as ``kernel``, and all its options.
+
+        Args:
+            columns: Names of the columns that it gets, in order.
 
         Raises:
             ValueError: It can't work; the message says why.
         """
 
     def scores(self, columns: Sequence[tuple[str, list[Any]]], timeout: float | None = None) -> list[float | None]:
-        """The score of each sample; a column is its kind, "text" or "json", and its texts.
+        """The score of each sample; a column is its kind, "text" or "made", and its texts.
 
         Raises what a signal's handler raises.
 

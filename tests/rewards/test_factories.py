@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,18 @@ from guerdon.errors import DataError, RegistrationError
         (lambda: rewards.multiple_choice(choices="BC"), "from A on"),
         (lambda: rewards.tag_count([]), "one at least"),
         (lambda: rewards.tag_count("ab"), "expected texts"),
+        (lambda: rewards.tag_count(None), "tags=None: expected texts"),
+        (lambda: rewards.tag_count(["\ud800"]), "half a surrogate pair"),
+        (lambda: rewards.exact_match(tag="\ud800"), "half a surrogate pair"),
+        (lambda: rewards.exact_match("\ud800"), "name of a column"),
+        (lambda: rewards.normalized_match(ignore_case="no"), "ignore_case='no': expected True or False"),
+        (lambda: rewards.ifeval(loose="no"), "loose='no': expected True or False"),
+        (lambda: rewards.bleu(lowercase=0), "lowercase=0: expected True or False"),
+        (lambda: rewards.json_schema(formats=None), "formats=None: expected True or False"),
+        (lambda: rewards.math_reward(strict="no"), "strict='no': expected True or False"),
+        (lambda: rewards.cosine_length(clamp="no"), "clamp='no': expected True or False"),
+        (lambda: rewards.cosine_length(max_value_correct=1e39), "that float32 can hold"),
+        (lambda: rewards.repetition_penalty(max_penalty=-1e39), "that float32 can hold"),
         (lambda: rewards.repetition_penalty(0), "ngram_size=0"),
         (lambda: rewards.repetition_penalty(max_penalty=0.5), "0 or less"),
         (lambda: rewards.repetition_penalty(of="letters"), "'ids' or 'words'"),
@@ -50,17 +65,60 @@ def test_references_may_be_texts_numbers_lists_or_none() -> None:
     gold = ["4", 4, 4.0, np.int64(4), ["5", 4], np.array(["5", "4"]), None, True]
     assert exact(completions=["4"] * 8, gold=gold) == [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, None, 0.0]
     assert exact(completions=["4", "5"], gold="4") == [1.0, 0.0]
-    for wrong in ({}, [{}], object()):
-        with pytest.raises(DataError, match=r"column 'gold' of sample 1 is nothing that 'exact_match' can take"):
+    for wrong in ({}, [{}], object(), b"4", [["4"]]):
+        with pytest.raises(DataError, match=r"'exact_match': sample 1: column 'gold': expected a text, a number or a"):
             exact(completions=["4", "4"], gold=["4", wrong])
-    with pytest.raises(DataError, match=r"sample 1: the list of references is empty"):
+    with pytest.raises(DataError, match=r"sample 1: column 'gold': the list of references is empty"):
         exact(completions=["4", "4"], gold=["4", []])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([np.int64(4)], "4"),
+        (np.float32(0.1), "0.1"),
+        ([np.float32(0.1)], "0.1"),
+        (np.array([0.1], dtype=np.float32), "0.1"),
+        (np.array(0.5), "0.5"),
+        (Decimal("4.50"), "4.50"),
+        (Fraction(1, 2), "1/2"),
+        (np.bool_(True), "True"),
+        (np.str_("字"), "字"),
+        ((None, "4", math.nan), "4"),
+    ],
+)
+def test_numbers_are_the_texts_that_python_writes(value: object, text: str) -> None:
+    assert rewards.exact_match()(completions=[text, f"{text}0"], answer=[value, value]) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, np.float32("nan"), np.float64("nan"), Decimal("nan"), np.array(math.nan), [math.nan], [None]]
+)
+def test_what_is_no_number_is_no_reference(value: object) -> None:
+    assert rewards.exact_match()(completions=["nan"], answer=[value]) == [None]
+    if not isinstance(value, (list, np.ndarray)):
+        assert rewards.json_schema()(completions=["1"], schema=[value]) == [None]
+
+
+def test_columns_of_a_trainers_own_are_compared_too() -> None:
+    given = {"prompts": ["a", "b"], "completions": ["a", "c"]}
+    assert rewards.exact_match("prompt")(**given) == [1.0, 0.0]
+    assert rewards.edit_distance("text")(**given) == [1.0, 1.0]
+    with Dispatcher([rewards.exact_match("prompt"), rewards.edit_distance("completion")]) as dispatcher:
+        assert dispatcher.score(**given).rewards.reshape(2, 2).tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    with pytest.raises(DataError, match=r"'prompt', which this batch doesn't have. Give prompts= too"):
+        rewards.exact_match("prompt")(completions=["a"])
+    with pytest.raises(DataError, match=r"'prompt', a reserved name.*ambiguous"):
+        rewards.exact_match("prompt")(**given, prompt=["a", "b"])
 
 
 def test_conversations_are_scored_by_their_last_answer() -> None:
     turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
     assert rewards.exact_match()([turns[:1]], [turns[1:]], answer=["4"]) == [1.0]
     assert rewards.exact_match()(None, [[*turns[1:], *turns]], answer=["4"]) == [1.0]
+    # A lone message needs no role, as for TRL's own rewards; one with a role has to be an answer.
+    assert rewards.exact_match()(None, [[{"content": "4"}]], answer=["4"]) == [1.0]
+    assert rewards.exact_match()(None, [turns[:1], [{}]], answer=["2 + 2?", ""]) == [0.0, 1.0]
 
 
 def test_columns_that_are_missing_are_named() -> None:
@@ -84,7 +142,7 @@ def test_schemas_come_by_column_or_once_for_all() -> None:
     assert rewards.json_schema(schema=whole, tag="json")(completions=texts) == [0.0, 0.0, 0.0, 0.0, 1.0]
     column = [whole, '{"type": "number"}', True, None, {"type": "string"}]
     assert rewards.json_schema("form")(completions=texts, form=column) == [1.0, 1.0, 0.0, None, 0.0]
-    with pytest.raises(DataError, match=r"'json_schema': sample 1: the schema is wrong"):
+    with pytest.raises(DataError, match=r"'json_schema': sample 1: column 'schema': the schema is wrong"):
         rewards.json_schema()(completions=["1", "2"], schema=[whole, {"type": "text"}])
     day = {"type": "string", "format": "date"}
     assert rewards.json_schema(schema=day)(completions=['"today"']) == [1.0]
@@ -100,8 +158,11 @@ def test_what_is_no_batch_is_refused() -> None:
     with pytest.raises(DataError, match="'answer' has 1 value, but there are 2 completions"):
         exact(completions=["4", "5"], answer=["4"])
     for wrong in (["x"], [-1], [2**32], None):
-        with pytest.raises(DataError, match=r"'completion_ids' of sample 1 is nothing that 'repetition_penalty'"):
+        with pytest.raises(DataError, match=r"'repetition_penalty': sample 1: column 'completion_ids': "):
             ids(completions=["", ""], completion_ids=[[1], wrong])
+    for odd in ("12", b"12", {1: 2}, 12, None):
+        with pytest.raises(DataError, match=r"sample 0: column 'completion_ids': expected a list of token ids, not a "):
+            rewards.soft_overlong(2, 1)(completions=[""], completion_ids=[odd])
 
 
 def test_a_trainers_keywords_are_taken() -> None:

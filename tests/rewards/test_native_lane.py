@@ -53,7 +53,42 @@ def test_none_abstains_and_what_is_no_sample_fails() -> None:
     reasons = sorted((failure.sample, failure.reason) for failure in result.failures())
     assert reasons[0][0] == 2
     assert 'no instruction "none:such"' in reasons[0][1]
-    assert reasons[1] == (3, "the list of references is empty")
+    assert reasons[1] == (3, "column 'answer': the list of references is empty")
+
+
+@pytest.mark.fault(
+    "a value of a column that a native reward can't take",
+    sees="`error` for its sample, with the column; the others are scored",
+)
+def test_a_wrong_value_fails_its_own_cell() -> None:
+    functions = [rewards.exact_match(), rewards.repetition_penalty(1), rewards.json_schema()]
+    with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(
+            completions=["4"] * 3,
+            completion_ids=[[1], [-1], [1]],
+            answer=["4", "4", {}],
+            schema=[{"type": 1}, True, '{"type": "integer"}'],
+        )
+    ok, error = Status.OK, Status.ERROR
+    assert result.status.reshape(3, 3).tolist() == [[ok, ok, error], [ok, error, ok], [error, ok, ok]]
+    reasons = {failure.sample: failure.reason for failure in result.failures()}
+    assert reasons[0].startswith("column 'schema': the schema is wrong")
+    assert reasons[1].startswith("column 'completion_ids': OverflowError: ")
+    assert reasons[2] == "column 'answer': expected a text, a number or a list of them, not a dict"
+
+
+class _Text(str):
+    __slots__ = ()
+
+
+def test_texts_of_the_users_own_class_may_come_later() -> None:
+    with Dispatcher([rewards.exact_match(), rewards.think_format()]) as dispatcher:
+        stream = dispatcher.stream(num_generations=1)
+        stream.add(completions=["4"], answer=["4"])
+        stream.add(completions=[_Text("4")], answer=[_Text("5")])
+        stream.finish()
+        rewarded = stream.result(timeout=60).rewards
+    assert rewarded.reshape(2, 2).tolist() == [[1.0, 0.0], [0.0, 0.0]]
 
 
 def test_samples_may_come_one_after_another() -> None:

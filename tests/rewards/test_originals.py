@@ -153,7 +153,24 @@ def test_tags_are_counted_as_str_counts(text: str) -> None:
 @given(texts, st.booleans(), st.integers(1, 100))
 def test_cosine_length_is_its_formula(text: str, right: bool, most: int) -> None:
     answer = text if right else text + "x"
-    assert one(rewards.cosine_length(max_len=most), text, answer=answer) == originals.cosine_length(text, answer, most)
+    expected = originals.cosine_length(text, answer, most)
+    assert one(rewards.cosine_length(max_len=most, clamp=False), text, answer=answer) == expected
+    if len(text) <= most:
+        assert one(rewards.cosine_length(max_len=most), text, answer=answer) == expected
+
+
+@usual
+@given(st.lists(st.tuples(st.integers(0, 90), st.booleans()), min_size=1, max_size=5), st.integers(1, 60))
+def test_a_clamped_cosine_length_is_that_of_trl(answers: list[tuple[int, bool]], most: int) -> None:
+    """Of completions with as many token ids as characters."""
+    texts = [r"\boxed{1}" + "x" * length for length, _ in answers]
+    gold = ["1" if right else "2" for _, right in answers]
+    messages = [[{"role": "assistant", "content": text}] for text in texts]
+    trl = originals.trl_reward("get_cosine_scaled_reward", most)
+    expected = trl(completions=messages, solution=gold, completion_ids=[[0] * len(text) for text in texts])
+    right = rewards.cosine_length(rewards.exact_match("fits"), max_len=most)
+    fits = [text if is_right else "" for text, (_, is_right) in zip(texts, answers, strict=True)]
+    assert right(completions=messages, fits=fits) == expected
 
 
 SCHEMAS: list[dict[str, object]] = [
@@ -186,8 +203,11 @@ def test_json_schema_is_that_of_jsonschema(text: str, schema: dict[str, object])
 
 
 @usual
-@given(texts)
-def test_columns_of_json_hold_the_same_texts(text: str) -> None:
-    """A list of one reference says what the reference says."""
-    assert one(rewards.exact_match(), text, answer=[text]) == 1.0
-    assert one(rewards.exact_match(), text, answer=text) == 1.0
+@given(texts, texts)
+def test_columns_of_json_hold_the_same_texts(text: str, other: str) -> None:
+    """A list of one reference says what the reference says, by way of JSON."""
+    for answer in (text, other):
+        expected = float(text == answer)
+        assert one(rewards.exact_match(), text, answer=[answer]) == expected
+        assert one(rewards.exact_match(), text, answer=answer) == expected
+        assert rewards.exact_match()(completions=[text, text], answer=[answer, None]) == [expected, None]

@@ -2,7 +2,7 @@
 
 - A column of strings is used as it is, without a copy. Other values become JSON here, once a batch,
   on the caller's thread; token ids become strings of one-byte characters, four an id.
-- A value that a kernel can't take is refused before any call, with its column and sample.
+- A value that a kernel can't take becomes the reason, which fails its sample alone.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Final, Literal
 
 from guerdon._columns import Single
-from guerdon.errors import DataError
 
-__all__ = ["JSON", "PLAIN", "KernelColumn", "texts_of"]
+__all__ = ["MADE", "PLAIN", "KernelColumn", "texts_of"]
 
-# What the engine calls columns of texts, and of texts that are JSON.
+# What the engine calls columns of texts as they are, and of what is made here.
 PLAIN: Final = "text"
-JSON: Final = "json"
+MADE: Final = "made"
+
+# What a text that is a reason begins with: no character of any text.
+_WRONG: Final = "\ufffe"
 
 
 @dataclass(frozen=True)
@@ -43,64 +46,80 @@ class KernelColumn:
         return (self.column,)
 
 
+class _OddValueError(Exception):
+    """The value is of no kind that is taken."""
+
+
 def texts_of(
-    values: Sequence[object] | Single, field: KernelColumn, samples: int, function: str, *, always: bool = False
+    values: Sequence[object] | Single, field: KernelColumn, samples: int, *, always: bool = False
 ) -> tuple[str, list[object]] | None:
     """What kind of column the engine gets for a field, and the column; None where it can take the
     values as they are.
 
     Args:
         values: One per sample, or one for all.
-        function: Name of the reward function, for messages.
-        always: The column is to be of the same kind whatever is in it.
-
-    Raises:
-        DataError: A value is none that the kernel takes.
+        always: Make a column of its own of it in any case, of the same kind each time.
     """
     if isinstance(values, Single):
-        kind, one = texts_of([values.value], field, 1, function, always=always) or (PLAIN, [values.value])
+        kind, one = texts_of([values.value], field, 1, always=always) or (PLAIN, [values.value])
         return kind, one * samples
-    made_always = field.form in ("ids", "count") or (always and field.form != "text")
-    if not made_always and all(type(value) is str for value in values):
+    if not (always or field.form in ("ids", "count")) and all(type(value) is str for value in values):
         return None
     make = _MAKERS[field.form]
     made: list[object] = []
-    for sample, value in enumerate(values):
+    for value in values:
         try:
             made.append(make(value))
         except Exception as error:  # whatever the value's own methods raise
-            raise DataError(
-                f"column {field.column!r} of sample {sample} is nothing that {function!r} can take: "
-                f"{type(error).__name__}: {error}."
-            ) from error
-    return (JSON if field.form in ("references", "json") else PLAIN), made
+            made.append(_WRONG + _reason(error))
+    return (PLAIN if field.form == "text" else MADE), made
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__} is no text")
-    return str(value)
+def _reason(error: Exception) -> str:
+    kind = type(error).__name__
+    try:
+        return str(error) if isinstance(error, _OddValueError) else f"{kind}: {error}"
+    except Exception:  # its own text fails too
+        return kind
+
+
+def _text(value: Any) -> str:
+    """A string of Python's own class."""
+    return str.__str__(value)
 
 
 def _references(value: Any) -> str:
-    if value is None:
-        return "null"
-    listed = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(listed, (list, tuple)):
-        return json.dumps([_reference(one) for one in listed], ensure_ascii=False)
-    return json.dumps(_reference(listed), ensure_ascii=False)
+    if not isinstance(value, (list, tuple)) and not getattr(value, "ndim", 0):
+        return json.dumps(_reference(value), ensure_ascii=False)
+    listed = list(value)
+    if not listed:
+        raise _OddValueError("the list of references is empty")
+    there = [one for one in map(_reference, listed) if one is not None]
+    return json.dumps(there or None, ensure_ascii=False)
 
 
-def _reference(value: object) -> str:
-    """A number is the text that Python writes for it."""
-    if isinstance(value, (str, int, float)):
+def _reference(value: Any) -> str | None:
+    """A number is the text that Python writes for it; NaN is none, like None."""
+    if not isinstance(value, (str, Number)) and hasattr(value, "item"):
+        value = value.item()  # of an array or tensor without dimensions
+    if isinstance(value, str):
+        return _text(value)
+    if _is_missing(value):
+        return None
+    if isinstance(value, Number):
         return str(value)
-    raise TypeError(f"expected a text, a number or a list of them, not a {type(value).__name__}")
+    raise _OddValueError(f"expected a text, a number or a list of them, not a {type(value).__name__}")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, Number) and bool(value != value))
 
 
 def _json(value: Any) -> str:
     if isinstance(value, str):
-        return str(value)
+        return _text(value)
+    if _is_missing(value):
+        return "null"
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
@@ -112,16 +131,23 @@ def _plain(value: Any) -> Any:
 
 
 def _ids(value: Any) -> str:
-    packed = array("I", value.tolist() if hasattr(value, "tolist") else value)
+    packed = array("I", _listed_ids(value))
     if packed.itemsize != 4:
-        raise TypeError("token ids of 32 bits are not known here")
+        raise _OddValueError("token ids of 32 bits are not known here")
     if _BIG_ENDIAN:
         packed.byteswap()
     return packed.tobytes().decode("latin-1")
 
 
 def _count(value: Any) -> str:
-    return str(len(value))
+    return str(len(_listed_ids(value)))
+
+
+def _listed_ids(value: Any) -> Any:
+    listed = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(listed, (str, bytes, dict)) or not hasattr(listed, "__len__"):
+        raise _OddValueError(f"expected a list of token ids, not a {type(value).__name__}")
+    return listed
 
 
 _BIG_ENDIAN: Final = array("H", [1]).tobytes()[0] == 0

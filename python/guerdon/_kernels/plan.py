@@ -35,6 +35,6 @@ class KernelPlan:
         from guerdon._native import Kernel
 
         try:
-            return Kernel(self.spec)
+            return Kernel(self.spec, [field.column for field in self.fields])
         except ValueError as error:
             raise RegistrationError(f"reward function {function!r}: {error}.") from None

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from guerdon._columns import COMPLETION_IDS, Data, Single, collect
+from guerdon._columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, TEXT, Data, Single, collect
 from guerdon._kernels.columns import PLAIN, KernelColumn, texts_of
 from guerdon._kernels.plan import KernelPlan
 from guerdon._registration import options as checked
@@ -30,6 +30,8 @@ __all__ = ["KernelOptions", "NativeReward", "build", "kernel_spec"]
 COMPLETION = KernelColumn("completion", "text")
 IDS = KernelColumn("completion_ids", "ids")
 TOKENS = KernelColumn("completion_ids", "count")
+# Columns of every trainer, by the name under which a function of one sample asks for them.
+_OWN = {"prompt": PROMPTS, "completion": COMPLETIONS, "completion_ids": COMPLETION_IDS, "text": TEXT}
 
 
 class KernelOptions(TypedDict, total=False):
@@ -119,24 +121,32 @@ class NativeReward:
             raise DataError(f"reward function {self.name!r}: sample {sample}: {why}.") from None
 
     def _texts(self, field: KernelColumn, data: Data) -> tuple[str, list[object]]:
-        values: list[object] | Single
-        if field.form == "text":
-            values = data.texts
-        elif field.column == IDS.column:
-            if COMPLETION_IDS not in data.own:
-                raise DataError(f"reward function {self.name!r} scores token ids: give completion_ids= too.")
-            values = data.own[COMPLETION_IDS]
-        elif field.column not in data.dataset:
-            raise DataError(
-                f"reward function {self.name!r} asks for the column {field.column!r}, which this batch doesn't have. "
-                f"Its columns: {', '.join(data.dataset) or 'none'}."
-            )
-        else:
-            values = data.dataset[field.column]
-        made = texts_of(values, field, data.samples, self.name)
+        values = data.texts if field.form == "text" else self._values(field.column, data)
+        made = texts_of(values, field, data.samples)
         if made is not None:
             return made
         return PLAIN, [values.value] * data.samples if isinstance(values, Single) else list(values)
+
+    def _values(self, column: str, data: Data) -> list[object] | Single:
+        """A trainer's own column, or one of its dataset, by the rules of a dispatcher."""
+        own = _OWN.get(column)
+        if column in data.dataset:
+            if own is not None:
+                raise DataError(
+                    f"reward function {self.name!r} asks for {column!r}, a reserved name, and the dataset has a column "
+                    f"{column!r} too: ambiguous. Rename the column."
+                )
+            return data.dataset[column]
+        if own == TEXT:
+            return data.texts
+        if own in data.own:
+            return data.own[own]
+        if own == COMPLETION_IDS:
+            raise DataError(f"reward function {self.name!r} scores token ids: give completion_ids= too.")
+        given = f" Give {own}= too." if own else f" Its columns: {', '.join(data.dataset) or 'none'}."
+        raise DataError(
+            f"reward function {self.name!r} asks for the column {column!r}, which this batch doesn't have.{given}"
+        )
 
     def __reduce__(self) -> tuple[Callable[..., NativeReward], tuple[Any, ...]]:
         made_by, given = self._made
@@ -171,13 +181,15 @@ def build(
     name = checked.label(usual, "name", options.get("name")) or usual
     for field in fields:
         column: object = field.column
-        if not isinstance(column, str) or not column:
+        if not isinstance(column, str) or not column or not _is_whole(column):
             raise RegistrationError(f"reward function {name!r}: column={column!r}: expected the name of a column.")
     try:
         own = {option: repr(value) if isinstance(value, float) else value for option, value in kernel.items()}
-        spec = json.dumps({"kernel": usual, **own}, allow_nan=False)
+        spec = json.dumps({"kernel": usual, **own}, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"reward function {name!r}: an option is no plain value: {error}.") from None
+    if not _is_whole(spec):
+        raise RegistrationError(f"reward function {name!r}: an option has half a surrogate pair in it: {own!r}.")
     return NativeReward((made_by, {**given, **options}), KernelPlan(spec, fields), Options(**{**options, "name": name}))
 
 
@@ -185,6 +197,11 @@ def kernel_spec(reward: NativeReward) -> tuple[dict[str, Any], tuple[KernelColum
     """The kernel of a native reward function, and its columns: to make another of it."""
     spec: dict[str, Any] = json.loads(reward._plan.spec)
     return spec, reward._plan.fields
+
+
+def _is_whole(text: str) -> bool:
+    """Whether there is no half of a surrogate pair in it."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _remade(made_by: Callable[..., NativeReward], given: dict[str, Any]) -> NativeReward:

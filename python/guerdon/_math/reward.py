@@ -54,9 +54,9 @@ class MathReward:
         given_column: object = column
         if not isinstance(given_column, str) or not given_column:
             raise RegistrationError(f"reward function {name!r}: column={column!r}: expected the name of a column.")
-        self._made = made_by, {"column": column, "strict": bool(strict), **options}
+        self._made = made_by, {"column": column, "strict": checked.flag(name, "strict", strict), **options}
         self._column = column
-        self._sample = MathSample(column, strict=bool(strict))
+        self._sample = MathSample(column, strict=strict)
         given = Options(**{**options, "name": name})
         self.spec = FunctionSpec(
             name=name,

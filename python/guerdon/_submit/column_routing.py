@@ -152,7 +152,7 @@ class _BatchColumns:
 
         values, samples = self._given(source), self._data.samples
         if isinstance(field, kernel_columns.KernelColumn):
-            return kernel_columns.texts_of(values, field, samples, function, always=self._is_open)
+            return kernel_columns.texts_of(values, field, samples, always=self._is_open)
         others = [self._given(available[name]) for name in field.columns[1:]]
         return column_texts.texts_of(values, field, samples, function, others=others, always=self._is_open)
 

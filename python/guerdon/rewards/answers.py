@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from guerdon._kernels.columns import KernelColumn
 from guerdon._kernels.reward import COMPLETION, NativeReward, build
+from guerdon._registration.options import flag
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def exact_match(column: str = "answer", *, tag: str | None = None, **options: Un
 
     Args:
         column: What it compares with: a text or a list of texts a sample; a number is the text that
-            ``str`` makes of it; None abstains.
+            ``str`` makes of it; None and NaN are no reference, and without one it abstains.
         tag: Compare what the last ``<tag>…</tag>`` of the completion holds, without white space
             around it; a completion without one gets 0.0.
         options: Those of `guerdon.reward` that `KernelOptions` names.
@@ -76,11 +77,13 @@ def normalized_match(
         [1.0, 1.0]
     """
     flags = {
-        "ignore_case": bool(ignore_case),
-        "ignore_punctuation": bool(ignore_punctuation),
-        "ignore_numbers": bool(ignore_numbers),
-        "ignore_space": bool(ignore_space),
+        "ignore_case": ignore_case,
+        "ignore_punctuation": ignore_punctuation,
+        "ignore_numbers": ignore_numbers,
+        "ignore_space": ignore_space,
     }
+    for option, value in flags.items():
+        flag("normalized_match", option, value)
     given = {"column": column, "tag": tag, **flags}
     fields = COMPLETION, KernelColumn(column, "references")
     return build(normalized_match, given, fields, options, tag=_tag(tag), **flags)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from guerdon._kernels.reward import COMPLETION, NativeReward, build
@@ -59,7 +59,8 @@ def tag_count(tags: Sequence[str] = TAGS, **options: Unpack[KernelOptions]) -> N
         >>> rewards.tag_count(["<a>", "</a>"])(completions=["<a>1</a>", "<a><a>1</a>"])
         [1.0, 0.5]
     """
-    listed: list[object] = [] if isinstance(tags, str) else list(tags)
+    given: object = tags
+    listed: list[object] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
     if not listed or not all(isinstance(tag, str) and tag for tag in listed):
         raise RegistrationError(f"tag_count(): tags={tags!r}: expected texts, one at least.")
     return build(tag_count, {"tags": listed}, (COMPLETION,), options, tags=listed)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from guerdon._kernels.columns import KernelColumn
 from guerdon._kernels.reward import COMPLETION, NativeReward, build
+from guerdon._registration.options import flag
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,6 +60,6 @@ def ifeval(
         >>> follows(completions=["Yes I do", "Yes, so"], instruction_id_list=[ids] * 2, kwargs=[words] * 2)
         [1.0, 0.0]
     """
-    own = {"score": score, "loose": bool(loose), "undecided": undecided}
+    own = {"score": score, "loose": flag("ifeval", "loose", loose), "undecided": undecided}
     fields = COMPLETION, KernelColumn(column, "json"), KernelColumn(arguments, "json")
     return build(ifeval, {"column": column, "arguments": arguments, **own}, fields, options, **own)

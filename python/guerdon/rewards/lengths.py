@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from guerdon._kernels.reward import COMPLETION, IDS, TOKENS, NativeReward, build, kernel_spec
-from guerdon._units import integer, number
+from guerdon._registration.options import flag
+from guerdon._units import FLOAT32_MAX, integer, number
 from guerdon.errors import RegistrationError
 from guerdon.rewards.answers import exact_match
 
@@ -48,8 +49,8 @@ def repetition_penalty(
         [0.0, -0.75]
     """
     size, penalty = _whole("repetition_penalty", "ngram_size", ngram_size, 1), number(max_penalty)
-    if not -1e308 <= penalty <= 0:
-        raise _wrong("repetition_penalty", "max_penalty", max_penalty, "a number, 0 or less")
+    if not -FLOAT32_MAX <= penalty <= 0:
+        raise _wrong("repetition_penalty", "max_penalty", max_penalty, "a number, 0 or less, that float32 can hold")
     if of not in ("ids", "words"):
         raise _wrong("repetition_penalty", "of", of, "'ids' or 'words'")
     given = {"ngram_size": size, "max_penalty": penalty, "of": of}
@@ -68,6 +69,7 @@ def cosine_length(
     min_value_correct: float = 0.5,
     max_value_correct: float = 1.0,
     max_len: int = 1000,
+    clamp: bool = True,
     **options: Unpack[KernelOptions],
 ) -> NativeReward:
     """A reward that falls with the length of a right completion and rises with that of a wrong
@@ -76,8 +78,9 @@ def cosine_length(
     Formula: ``low + (high - low) / 2 · (1 + cos(length / max_len · pi))``, the length in
     characters. For a right completion ``low`` and ``high`` are ``min_value_correct`` and
     ``max_value_correct``; for a wrong one ``max_value_wrong`` and ``min_value_wrong``.
-    Source: open-r1 0.1, ``get_cosine_scaled_reward`` of ``open_r1.rewards``, but for what is right:
-    there it is what math-verify takes for equal.
+    Source: open-r1 0.1, ``get_cosine_scaled_reward`` of ``open_r1.rewards``, with ``clamp=False``;
+    TRL 1.16, ``trl.rewards.get_cosine_scaled_reward``, which clamps, but counts tokens. There what
+    math-verify takes for equal is right.
 
     Args:
         correct: A native reward function that says what is right: what it gives more than 0. Where
@@ -88,6 +91,8 @@ def cosine_length(
         min_value_correct: For a right one of ``max_len``.
         max_value_correct: For an empty right one.
         max_len: Characters.
+        clamp: A longer completion counts as one of ``max_len``. Without it the cosine turns there:
+            a right one of twice the length is worth as much as an empty one.
         options: As for `repetition_penalty`.
 
     Raises:
@@ -114,9 +119,10 @@ def cosine_length(
         "max_value_correct": max_value_correct,
     }
     for name, value in values.items():
-        if not -1e308 <= number(value) <= 1e308:
-            raise _wrong(own, name, value, "a number")
-    checked = {**{name: number(value) for name, value in values.items()}, "max_len": _whole(own, "max_len", max_len, 1)}
+        if not -FLOAT32_MAX <= number(value) <= FLOAT32_MAX:
+            raise _wrong(own, name, value, "a number that float32 can hold")
+    checked: dict[str, Any] = {name: number(value) for name, value in values.items()}
+    checked |= {"max_len": _whole(own, "max_len", max_len, 1), "clamp": flag(own, "clamp", clamp)}
     given = {"correct": correct, "column": column, **checked}
     return build(cosine_length, given, fields, options, correct=kernel, **checked)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from guerdon._kernels.columns import KernelColumn
 from guerdon._kernels.reward import COMPLETION, NativeReward, build
+from guerdon._registration.options import flag
 from guerdon.rewards.answers import _tag
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ def bleu(
         >>> round(score, 4)
         0.5373
     """
-    given = {"column": column, "lowercase": lowercase, "smooth": smooth}
+    own = {"lowercase": flag("bleu", "lowercase", lowercase), "smooth": smooth}
     fields = COMPLETION, KernelColumn(column, "references")
-    return build(bleu, given, fields, options, lowercase=bool(lowercase), smooth=smooth)
+    return build(bleu, {"column": column, **own}, fields, options, **own)
 
 
 def edit_distance(column: str = "answer", *, tag: str | None = None, **options: Unpack[KernelOptions]) -> NativeReward:

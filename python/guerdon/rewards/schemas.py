@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon._kernels.columns import KernelColumn
 from guerdon._kernels.reward import COMPLETION, NativeReward, build
+from guerdon._registration.options import flag
 from guerdon.errors import RegistrationError
 from guerdon.rewards.answers import _tag
 
@@ -57,9 +58,9 @@ def json_schema(
         >>> rewards.json_schema("form")(completions=["[1, 2]"], form=[{"type": "array", "maxItems": 1}])
         [0.0]
     """
-    given = {"column": column, "schema": schema, "tag": tag, "formats": bool(formats)}
+    given = {"column": column, "schema": schema, "tag": tag, "formats": flag("json_schema", "formats", formats)}
     fields = (COMPLETION,) if schema is not None else (COMPLETION, KernelColumn(column, "json"))
-    own = {"tag": _tag(tag), "formats": bool(formats), "schema": None if schema is None else _text(schema)}
+    own = {"tag": _tag(tag), "formats": formats, "schema": None if schema is None else _text(schema)}
     return build(json_schema, given, fields, options, **own)
 
 

@@ -14,7 +14,7 @@ use pyo3::types::PyList;
 use crate::gil;
 use crate::values::text::Texts;
 
-/// Made of a JSON object: its name as `kernel`, and all its options.
+/// Made of a JSON object: its name as `kernel`, and all its options; and of its columns' names.
 #[pyclass(frozen, module = "guerdon._native", name = "Kernel")]
 pub struct PyKernel {
     pub kernel: Arc<dyn Kernel>,
@@ -23,12 +23,13 @@ pub struct PyKernel {
 #[pymethods]
 impl PyKernel {
     #[new]
-    fn new(spec: &str) -> PyResult<Self> {
-        let kernel = guerdon_kernels::kernel(spec).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    fn new(spec: &str, columns: Vec<String>) -> PyResult<Self> {
+        let kernel =
+            guerdon_kernels::kernel(spec, columns).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self { kernel: kernel.into() })
     }
 
-    /// The score of each sample, None where it abstains. A column is its kind, "text" or "json",
+    /// The score of each sample, None where it abstains. A column is its kind, "text" or "made",
     /// and one text a sample. `timeout`: seconds that a sample may take. `ValueError(message,
     /// sample)`: that sample can't be scored. Raises what a signal's handler raises.
     #[pyo3(signature = (columns, timeout=None))]
@@ -56,8 +57,7 @@ impl PyKernel {
             let scored = catch_unwind(AssertUnwindSafe(|| {
                 let inputs =
                     texts.iter().zip(&forms).map(|((kind, texts), form)| read_input(texts.raw(sample), *kind, *form));
-                let inputs: Vec<Input<'_>> = inputs.collect::<Result<_, Fault>>()?;
-                self.kernel.score(&inputs, &|| is_late() || is_raised())
+                self.kernel.score(&inputs.collect::<Vec<Input<'_>>>(), &|| is_late() || is_raised())
             }));
             match scored {
                 // One that never asks is late too; a short text asks nobody about signals.

@@ -12,11 +12,18 @@ pub enum Fault {
     /// The sample is not what the kernel takes; says why.
     #[error("{0}")]
     Invalid(String),
+    /// The same, of one input: its place among them.
+    #[error("{1}")]
+    Input(usize, String),
 }
 
 impl Fault {
     pub(crate) fn invalid(why: impl Into<String>) -> Self {
         Self::Invalid(why.into())
+    }
+
+    pub(crate) fn input(place: usize, why: impl Into<String>) -> Self {
+        Self::Input(place, why.into())
     }
 }
 

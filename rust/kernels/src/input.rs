@@ -25,6 +25,8 @@ pub enum Input<'a> {
     Text(Cow<'a, str>),
     Json(Cow<'a, str>),
     Ids(Vec<u32>),
+    /// None that the kernel takes; says why.
+    Wrong(String),
 }
 
 impl Input<'_> {
@@ -32,6 +34,7 @@ impl Input<'_> {
     pub(crate) fn text(inputs: &[Self]) -> Result<&str, Fault> {
         match inputs.first() {
             Some(Self::Text(text)) => Ok(text),
+            Some(Self::Wrong(why)) => Err(Fault::input(0, why)),
             _ => Err(Fault::invalid("there is no text to score")),
         }
     }
@@ -39,6 +42,7 @@ impl Input<'_> {
     pub(crate) fn ids(inputs: &[Self]) -> Result<&[u32], Fault> {
         match inputs.first() {
             Some(Self::Ids(ids)) => Ok(ids),
+            Some(Self::Wrong(why)) => Err(Fault::input(0, why)),
             _ => Err(Fault::invalid("there are no token ids to score")),
         }
     }
@@ -47,7 +51,8 @@ impl Input<'_> {
     pub(crate) fn references<'a>(inputs: &'a [Input<'_>], place: usize) -> Result<Option<Vec<Cow<'a, str>>>, Fault> {
         match inputs.get(place) {
             Some(Input::Text(text)) => Ok(Some(vec![Cow::Borrowed(text)])),
-            Some(Input::Json(json)) => of_json(json),
+            Some(Input::Json(json)) => of_json(json).map_err(|why| Fault::input(place, why)),
+            Some(Input::Wrong(why)) => Err(Fault::input(place, why)),
             _ => Err(Fault::invalid("there is nothing to compare with")),
         }
     }
@@ -56,17 +61,18 @@ impl Input<'_> {
     pub(crate) fn json<'a>(inputs: &'a [Input<'_>], place: usize) -> Result<&'a str, Fault> {
         match inputs.get(place) {
             Some(Input::Text(json) | Input::Json(json)) => Ok(json),
+            Some(Input::Wrong(why)) => Err(Fault::input(place, why)),
             _ => Err(Fault::invalid("there is no JSON value")),
         }
     }
 }
 
-fn of_json(json: &str) -> Result<Option<Vec<Cow<'_, str>>>, Fault> {
-    let odd = || Fault::invalid("a reference is neither a text nor a list of texts");
+fn of_json(json: &str) -> Result<Option<Vec<Cow<'_, str>>>, &'static str> {
+    let odd = || "a reference is neither a text nor a list of texts";
     match serde_json::from_str(json).map_err(|_| odd())? {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(vec![Cow::Owned(text)])),
-        Value::Array(values) if values.is_empty() => Err(Fault::invalid("the list of references is empty")),
+        Value::Array(values) if values.is_empty() => Err("the list of references is empty"),
         Value::Array(values) => {
             let text = |value| match value {
                 Value::String(text) => Ok(Cow::Owned(text)),
@@ -97,7 +103,8 @@ mod tests {
         assert_eq!(json("\"a\""), Ok(Some(vec!["a".to_owned()])));
         assert_eq!(json("[\"a\", \"b\"]"), Ok(Some(vec!["a".to_owned(), "b".to_owned()])));
         for odd in ["[]", "1", "[1]", "{", "{}"] {
-            assert!(matches!(json(odd), Err(Fault::Invalid(_))), "{odd}");
+            assert!(matches!(json(odd), Err(Fault::Input(1, _))), "{odd}");
         }
+        assert_eq!(read(Input::Wrong("odd".to_owned())), Err(Fault::Input(1, "odd".to_owned())));
     }
 }

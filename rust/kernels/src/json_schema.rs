@@ -51,7 +51,7 @@ impl JsonSchema {
             Schemas::Column(known) => match Input::json(inputs, 1)? {
                 "null" => Ok(None),
                 schema => {
-                    let make = || compiled(schema, self.formats).map_err(Fault::Invalid);
+                    let make = || compiled(schema, self.formats).map_err(|why| Fault::input(1, why));
                     known.get_or_insert_with(schema, make).map(Some)
                 }
             },
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_wrong_schema_is_no_fault_of_the_text() {
         for schema in ["{", "1", r#"{"type": "text"}"#, r#"{"$ref": "https://example.com/a.json"}"#] {
-            assert!(matches!(score(schema, "{}"), Err(Fault::Invalid(_))), "{schema}");
+            assert!(matches!(score(schema, "{}"), Err(Fault::Input(1, _))), "{schema}");
             assert!(JsonSchema::new(Part::default(), false, Some(schema)).is_err(), "{schema}");
         }
     }

@@ -15,6 +15,8 @@ pub struct CosineLength {
     pub min_value_correct: f64,
     pub max_value_correct: f64,
     pub max_len: f64,
+    /// Longer texts count as so long; else the cosine rises again.
+    pub clamp: bool,
 }
 
 impl Kernel for CosineLength {
@@ -25,7 +27,8 @@ impl Kernel for CosineLength {
     fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         let Some(correct) = self.correct.score(inputs, stop)? else { return Ok(None) };
         let length = Input::text(inputs)?.chars().count() as f64;
-        let cosine = (length / self.max_len * PI).cos();
+        let share = length / self.max_len;
+        let cosine = (if self.clamp { share.min(1.0) } else { share } * PI).cos();
         let (least, most) = if correct > 0.0 {
             (self.min_value_correct, self.max_value_correct)
         } else {
@@ -43,11 +46,12 @@ pub struct SoftOverlong {
 
 impl Kernel for SoftOverlong {
     fn inputs(&self) -> Vec<InputForm> {
-        vec![InputForm::Text]
+        vec![InputForm::Json]
     }
 
     fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
-        let length = Input::text(inputs)?.parse::<u64>().map_err(|_| Fault::invalid("there is no number of tokens"))?;
+        let length =
+            Input::json(inputs, 0)?.parse::<u64>().map_err(|_| Fault::invalid("there is no number of tokens"))?;
         let length = length as f64;
         let free = self.max_completion_len - self.soft_punish_cache;
         Ok(Some(if length <= free {

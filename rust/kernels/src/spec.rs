@@ -8,7 +8,7 @@ use crate::edit_distance::EditDistance;
 use crate::format::{TagCount, ThinkFormat};
 use crate::ifeval::{Ifeval, IfevalScore, Undecided};
 use crate::json_schema::JsonSchema;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, OfColumns};
 use crate::length::{CosineLength, SoftOverlong};
 use crate::matching::{ExactMatch, NormalizedMatch, Part};
 use crate::multiple_choice::MultipleChoice;
@@ -71,6 +71,7 @@ enum Spec {
         #[serde(deserialize_with = "exact")]
         max_value_correct: f64,
         max_len: u64,
+        clamp: bool,
     },
     SoftOverlong {
         max_completion_len: u64,
@@ -98,10 +99,15 @@ fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
 }
 
 /// The kernel that a JSON object describes: its name as `kernel`, and all its options, fractions as
-/// texts.
-pub fn kernel(json: &str) -> Result<Box<dyn Kernel>, SpecError> {
+/// texts. `columns`: the names of its inputs.
+pub fn kernel(json: &str, columns: Vec<String>) -> Result<Box<dyn Kernel>, SpecError> {
     let spec: Spec = serde_json::from_str(json).map_err(|error| SpecError(error.to_string()))?;
-    made(spec)
+    let kernel = made(spec)?;
+    let wanted = kernel.inputs().len();
+    if columns.len() != wanted {
+        return Err(SpecError(format!("expected {wanted} columns, not {}", columns.len())));
+    }
+    Ok(Box::new(OfColumns { kernel, columns }))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "lengths are far below 2^53")]
@@ -130,6 +136,7 @@ fn made(spec: Spec) -> Result<Box<dyn Kernel>, SpecError> {
         Spec::CosineLength {
             correct,
             max_len,
+            clamp,
             min_value_wrong,
             max_value_wrong,
             min_value_correct,
@@ -143,6 +150,7 @@ fn made(spec: Spec) -> Result<Box<dyn Kernel>, SpecError> {
                 min_value_correct,
                 max_value_correct,
                 max_len: max_len as f64,
+                clamp,
             })
         }
         Spec::SoftOverlong { max_completion_len, soft_punish_cache } => Box::new(SoftOverlong {
@@ -165,6 +173,7 @@ mod tests {
     //! What is refused.
 
     use super::*;
+    use crate::input::Input;
 
     #[test]
     fn odd_options_are_refused() {
@@ -177,8 +186,19 @@ mod tests {
             "{\"kernel\": \"multiple_choice\", \"last\": \"d\"}",
         ];
         for json in refused {
-            assert!(kernel(json).is_err(), "{json}");
+            assert!(kernel(json, vec!["text".to_owned()]).is_err(), "{json}");
         }
-        assert!(kernel("{\"kernel\": \"think_format\"}").is_ok());
+        let think_format = "{\"kernel\": \"think_format\"}";
+        assert!(kernel(think_format, vec!["text".to_owned()]).is_ok());
+        assert!(kernel(think_format, Vec::new()).is_err());
+    }
+
+    #[test]
+    fn faults_name_their_column() {
+        let columns = ["completion", "gold"].map(str::to_owned).to_vec();
+        let exact = kernel("{\"kernel\": \"exact_match\", \"tag\": null}", columns).unwrap();
+        let inputs = [Input::Text("4".into()), Input::Json("[]".into())];
+        let fault = exact.score(&inputs, &|| false).unwrap_err();
+        assert_eq!(fault.to_string(), "column 'gold': the list of references is empty");
     }
 }

@@ -3,43 +3,46 @@
 use std::borrow::Cow;
 
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_kernels::{Fault, Input, InputForm};
+use guerdon_kernels::{Input, InputForm};
 
 /// What the texts of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// Texts as they are.
     Text,
-    /// JSON.
-    Json,
+    /// Made of a column's values: JSON, or token ids as one-byte characters, four an id. What
+    /// begins with `WRONG` says why the value is none of these.
+    Made,
 }
 
 impl InputKind {
     /// By the name that a column has in a batch.
     #[must_use]
     pub fn of(name: &str) -> Self {
-        if name == "json" { Self::Json } else { Self::Text }
+        if name == "made" { Self::Made } else { Self::Text }
     }
 }
 
 /// The last 2048 characters, one for each surrogate: like those they are neither letters nor space.
 const PRIVATE: u32 = 0x0010_f800;
 
-/// A text of a column, as a kernel takes it. Token ids come as a text of one-byte characters, four
-/// an id.
-pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Result<Input<'_>, Fault> {
-    if form == InputForm::Ids {
-        let (ids, rest) = raw.bytes.as_chunks::<4>();
-        if raw.kind > TextKind::Latin1 || !rest.is_empty() {
-            return Err(Fault::Invalid("these are no token ids".to_owned()));
-        }
-        return Ok(Input::Ids(ids.iter().map(|id| u32::from_le_bytes(*id)).collect()));
+/// No character of any text: neither JSON nor ids begin with it.
+const WRONG: char = '\u{fffe}';
+
+/// A text of a column, as a kernel takes it.
+pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Input<'_> {
+    if form == InputForm::Ids && raw.kind <= TextKind::Latin1 {
+        return match raw.bytes.as_chunks::<4>() {
+            (ids, []) => Input::Ids(ids.iter().map(|id| u32::from_le_bytes(*id)).collect()),
+            _ => Input::Wrong("these are no token ids".to_owned()),
+        };
     }
     let text = text(raw);
-    Ok(match kind {
-        InputKind::Text => Input::Text(text),
-        InputKind::Json => Input::Json(text),
-    })
+    match (kind, text.strip_prefix(WRONG)) {
+        (InputKind::Text, _) => Input::Text(text),
+        (InputKind::Made, Some(why)) => Input::Wrong(why.to_owned()),
+        (InputKind::Made, None) => Input::Json(text),
+    }
 }
 
 /// The text, character by character. Half a surrogate pair, which Python's texts may have and ours
@@ -66,7 +69,7 @@ fn character(unit: u32) -> char {
 
 #[cfg(test)]
 mod tests {
-    //! Texts of each kind, and token ids.
+    //! Texts of each kind, token ids, and what is neither.
 
     use super::*;
 
@@ -74,13 +77,26 @@ mod tests {
     fn texts_and_ids_are_read() {
         let read =
             |kind, bytes: &[u8], form| format!("{:?}", read_input(RawText { kind, bytes }, InputKind::Text, form));
-        assert_eq!(read(TextKind::Ascii, b"a", InputForm::Text), "Ok(Text(\"a\"))");
-        assert_eq!(read(TextKind::Latin1, &[0xe4], InputForm::Text), "Ok(Text(\"ä\"))");
-        assert_eq!(read(TextKind::Utf16, &0x20ac_u16.to_ne_bytes(), InputForm::References), "Ok(Text(\"€\"))");
-        assert_eq!(read(TextKind::Utf32, &0x1f600_u32.to_ne_bytes(), InputForm::Text), "Ok(Text(\"😀\"))");
-        assert_eq!(read(TextKind::Utf32, &0xd800_u32.to_ne_bytes(), InputForm::Text), "Ok(Text(\"\\u{10f800}\"))");
-        assert_eq!(read(TextKind::Utf16, &0xdfff_u16.to_ne_bytes(), InputForm::Text), "Ok(Text(\"\\u{10ffff}\"))");
-        assert_eq!(read(TextKind::Latin1, &[1, 2, 0, 0, 255, 0, 0, 0], InputForm::Ids), "Ok(Ids([513, 255]))");
-        assert!(read(TextKind::Ascii, b"abc", InputForm::Ids).starts_with("Err"));
+        assert_eq!(read(TextKind::Ascii, b"a", InputForm::Text), "Text(\"a\")");
+        assert_eq!(read(TextKind::Latin1, &[0xe4], InputForm::Text), "Text(\"ä\")");
+        assert_eq!(read(TextKind::Utf16, &0x20ac_u16.to_ne_bytes(), InputForm::References), "Text(\"€\")");
+        assert_eq!(read(TextKind::Utf32, &0x1f600_u32.to_ne_bytes(), InputForm::Text), "Text(\"😀\")");
+        assert_eq!(read(TextKind::Utf32, &0xd800_u32.to_ne_bytes(), InputForm::Text), "Text(\"\\u{10f800}\")");
+        assert_eq!(read(TextKind::Utf16, &0xdfff_u16.to_ne_bytes(), InputForm::Text), "Text(\"\\u{10ffff}\")");
+        assert_eq!(read(TextKind::Latin1, &[1, 2, 0, 0, 255, 0, 0, 0], InputForm::Ids), "Ids([513, 255])");
+        assert!(read(TextKind::Ascii, b"abc", InputForm::Ids).starts_with("Wrong"));
+    }
+
+    #[test]
+    fn what_was_made_may_be_wrong() {
+        let units: Vec<u8> = "\u{fffe}no".encode_utf16().flat_map(u16::to_ne_bytes).collect();
+        let read =
+            |kind, form| format!("{:?}", read_input(RawText { kind: TextKind::Utf16, bytes: &units }, kind, form));
+        for form in [InputForm::Ids, InputForm::Json, InputForm::References] {
+            assert_eq!(read(InputKind::Made, form), "Wrong(\"no\")");
+        }
+        assert_eq!(read(InputKind::Text, InputForm::References), "Text(\"\\u{fffe}no\")");
+        let json = read_input(RawText { kind: TextKind::Ascii, bytes: b"[1]" }, InputKind::Made, InputForm::Json);
+        assert_eq!(format!("{json:?}"), "Json(\"[1]\")");
     }
 }

@@ -131,7 +131,7 @@ impl RunningFrame {
         match score {
             Ok(Some(value)) => frame.complete_soon(call, value, times),
             Ok(None) => frame.complete(call, Cell::Abstained, times),
-            Err(Fault::Invalid(reason)) => {
+            Err(Fault::Invalid(reason) | Fault::Input(_, reason)) => {
                 let kind = FailureKind::Error;
                 let failure =
                     Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
@@ -160,9 +160,9 @@ impl Columns<'_> {
         let input = |(column, form): (usize, &InputForm)| {
             let raw = self.payload.and_then(|payload| payload.text(function, column, sample));
             let raw = raw.ok_or_else(|| Fault::Invalid(format!("there is no text in column {column}")))?;
-            read_input(raw, self.kinds.get(column).copied().unwrap_or(InputKind::Text), *form)
+            Ok(read_input(raw, self.kinds.get(column).copied().unwrap_or(InputKind::Text), *form))
         };
-        let inputs = self.forms.iter().enumerate().map(input).collect::<Result<Vec<_>, _>>()?;
+        let inputs = self.forms.iter().enumerate().map(input).collect::<Result<Vec<_>, Fault>>()?;
         kernel.score(&inputs, &stop)
     }
 }

@@ -4,6 +4,10 @@ use serde_json::{Map, Value};
 
 use crate::fault::Fault;
 
+/// Places of the kernel's inputs.
+pub const IDS: usize = 1;
+pub const ARGUMENTS: usize = 2;
+
 /// The arguments of an instruction. What is empty, 0 or null counts as not given, as in lm-eval.
 pub struct Arguments<'a>(pub &'a Map<String, Value>);
 
@@ -28,7 +32,7 @@ impl<'a> Arguments<'a> {
             Some(Value::String(relation)) if relation.is_empty() => return Ok(None),
             Some(Value::String(relation)) if relation == "at least" => Relation::AtLeast,
             Some(Value::String(relation)) if relation == "less than" => Relation::LessThan,
-            Some(other) => return Err(Fault::Invalid(format!("{relation} {other} is no relation of IFEval"))),
+            Some(other) => return Err(Fault::input(ARGUMENTS, format!("{relation} {other} is no relation of IFEval"))),
         };
         Ok(self.number(number).filter(|number| *number >= 0.0).map(|number| Bound { number, relation }))
     }

@@ -1,7 +1,7 @@
 //! One checker an instruction.
 
 use crate::fault::{Fault, Stop};
-use crate::ifeval::arguments::{Arguments, Bound};
+use crate::ifeval::arguments::{Arguments, Bound, IDS};
 use crate::ifeval::keyword::Keyword;
 use crate::ifeval::{layout, markup};
 use crate::python_text::{is_lower, is_upper, lower, strip};
@@ -76,7 +76,7 @@ pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop)
         "language:response_language" | "length_constraints:number_sentences" | "change_case:capital_word_frequency" => {
             None
         }
-        other => return Err(Fault::Invalid(format!("IFEval has no instruction {other:?}"))),
+        other => return Err(Fault::input(IDS, format!("IFEval has no instruction {other:?}"))),
     })
 }
 

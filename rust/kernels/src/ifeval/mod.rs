@@ -17,7 +17,7 @@ use crate::fault::{Fault, Score, Stop};
 use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
 use crate::python_text::strip;
-use arguments::Arguments;
+use arguments::{ARGUMENTS, Arguments, IDS};
 use checks::follows;
 
 /// What a text gets.
@@ -110,14 +110,17 @@ impl Kernel for Ifeval {
     }
 
     fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
-        let wrong = |what: &str| Fault::Invalid(format!("{what} of IFEval"));
-        let ids = serde_json::from_str::<Option<Vec<String>>>(Input::json(inputs, 1)?);
-        let ids = ids.map_err(|_| wrong("the ids are no list of instructions"))?;
-        let arguments = serde_json::from_str::<Option<Vec<Option<Map<String, Value>>>>>(Input::json(inputs, 2)?);
-        let arguments = arguments.map_err(|_| wrong("the arguments are no list of objects"))?;
+        let ids = serde_json::from_str::<Option<Vec<String>>>(Input::json(inputs, IDS)?);
+        let ids = ids.map_err(|_| Fault::input(IDS, "no list of instructions of IFEval"))?;
+        let arguments =
+            serde_json::from_str::<Option<Vec<Option<Map<String, Value>>>>>(Input::json(inputs, ARGUMENTS)?);
+        let arguments = arguments.map_err(|_| Fault::input(ARGUMENTS, "no list of objects"))?;
         let (Some(ids), Some(arguments)) = (ids, arguments) else { return Ok(None) };
         if ids.len() != arguments.len() {
-            return Err(Fault::Invalid(format!("{} instructions with {} arguments", ids.len(), arguments.len())));
+            return Err(Fault::input(
+                ARGUMENTS,
+                format!("arguments of {} instructions, not {}", arguments.len(), ids.len()),
+            ));
         }
         let arguments: Vec<_> = arguments.into_iter().map(Option::unwrap_or_default).collect();
         self.of(Input::text(inputs)?, &ids, &arguments, stop)
