@@ -91,3 +91,4 @@ def test_what_a_reason_shows_is_short() -> None:
     assert shown([1, "a"]) == "[1, 'a']"
     assert shown((1,)) == "(1)"
     assert shown({"a": None}) == "{'a': None}"
+    assert shown([[[[1]], []], {"a": {"b": ()}}]) == "[[[[…]], []], {'a': {'b': ()}}]"

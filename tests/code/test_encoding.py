@@ -3,15 +3,20 @@ bytes do harm."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
+import struct
+import time
+import tracemalloc
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from guerdon._code.encoding import MAX_DEPTH, EncodingError, Opaque, decode, encode
+from guerdon._code.decoding import decode
+from guerdon._code.encoding import MAX_DEPTH, MAX_INT_BYTES, EncodingError, Opaque, encode
 
 KEYS = some.one_of(
     some.none(), some.booleans(), some.integers(), some.text(), some.binary(), some.floats(allow_nan=False)
@@ -158,12 +163,135 @@ def test_depth_and_size_are_bounded() -> None:
         decode(b"l\xff\xff\xff\xff" + b"N" * 10)
 
 
-def test_keys_that_share_a_hash_are_refused() -> None:
-    modulus = (1 << 61) - 1
-    for value in ({number * modulus: 0 for number in range(600)}, {number * modulus for number in range(600)}):
-        with pytest.raises(EncodingError, match="one hash"):
-            decode(encode(value))
-    decode(encode(set(range(10_000))))
+# Integers of one hash.
+MODULUS = (1 << 61) - 1
+
+
+def _sharing(count: int, at: int = 0, digits: int = 1) -> list[int]:
+    return [(number + at * count << 61 * (digits - 1)) * MODULUS for number in range(1, count + 1)]
+
+
+def _nested(depth: int, count: int, at: int = 0) -> object:
+    """Frozensets of one hash in each other: comparing two takes ``count ** (2 * depth)`` steps."""
+    if depth == 0:
+        return (at + 1) * MODULUS
+    return frozenset(_nested(depth - 1, count, at * count + number) for number in range(count))
+
+
+@pytest.mark.fault("a program returns keys that all share a hash", sees="0.0: too many of its keys have one hash")
+@pytest.mark.parametrize(
+    "value",
+    [
+        dict.fromkeys(_sharing(2500)),
+        set(_sharing(2500)),
+        frozenset(_sharing(2500)),
+        {(1, number) for number in _sharing(2500)},
+        {("x" * 5000, number) for number in _sharing(150)},
+        set(_sharing(250, digits=200)),
+        _nested(2, 100),
+        _nested(3, 16),
+        [{1: set(_sharing(1000, at))} for at in range(9)],
+    ],
+)
+def test_keys_that_share_a_hash_are_refused_in_no_time(value: object) -> None:
+    data = encode(value)
+    started = time.monotonic()
+    with pytest.raises(EncodingError, match="one hash"):
+        decode(data)
+    assert time.monotonic() - started < 5
+
+
+def test_large_honest_values_pass() -> None:
+    pairs = [(first, second) for first in range(-150, 150) for second in range(100)]
+    for value in (
+        set(range(-50_000, 50_000)),
+        {number / 8 for number in range(50_000)},
+        set(pairs),
+        {complex(*pair) for pair in pairs},
+        {frozenset(pair) for pair in pairs},
+        {frozenset({pair, (pair,)}): pair for pair in pairs[:10_000]},
+        {str(number): [number] for number in range(50_000)},
+        dict.fromkeys([1 << bits for bits in range(3000)]),
+        {2.0**-bits for bits in range(1000)},
+    ):
+        assert decode(encode(value)) == value
+
+
+@given(some.frozensets(some.frozensets(some.one_of(KEYS, some.tuples(KEYS, KEYS)), max_size=30), max_size=30))
+def test_honest_keys_are_never_refused(value: object) -> None:
+    assert decode(encode(value)) == value
+
+
+def _flood(item: bytes, count: int) -> bytes:
+    return b"l" + struct.pack("<I", count) + item * count
+
+
+@pytest.mark.fault(
+    "a program returns what takes far more memory than its bytes", sees="0.0: the value takes too much memory"
+)
+@pytest.mark.parametrize(
+    "item",
+    [
+        b"N",
+        b"f" + bytes(8),
+        b"c" + bytes(16),
+        b"i\0\0\0\0",
+        b"i\x03\0\0\0abc",
+        b"s\x02\0\0\0\xc4\x80",
+        b"s\x08\0\0\0\xf0\x9f\x98\x80abcd",
+        b"b\x02\0\0\0xy",
+        b"o\0\0\0\0",
+        b"l\0\0\0\0",
+        b"t\x01\0\0\0N",
+        b"e\0\0\0\0",
+        b"z\0\0\0\0",
+        b"d\0\0\0\0",
+        b"e\x01\0\0\0N",
+        b"z\x06\0\0\0NTf\0\0\0\0\0\0\0\0i\x01\0\0\0\x02s\0\0\0\0b\x01\0\0\0x",
+        b"d\x02\0\0\0NN",
+        b"l\x01\0\0\0" * 50 + b"N",
+        b"t\x01\0\0\0" * 50 + b"e\0\0\0\0",
+    ],
+)
+def test_memory_stays_in_proportion(item: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guerdon._code.decoding._LEAST_MEMORY", 0)
+    data = _flood(item, 200_000 // len(item))
+    tracemalloc.start()
+    with contextlib.suppress(EncodingError):
+        decode(data)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 * len(data) + 50_000
+
+
+@pytest.mark.parametrize(
+    "item", [7, 0.5, "text", (1, 2), [1, 2], {1: 2}, {1, 2}, [[1], [2]], {"name": "x", "value": 1}]
+)
+def test_plain_values_take_no_more_memory_than_they_may(item: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guerdon._code.decoding._LEAST_MEMORY", 0)
+    assert decode(encode([item] * 1000)) == [item] * 1000
+
+
+def test_a_little_of_what_takes_much_memory_passes() -> None:
+    assert decode(encode([set()] * 1000)) == [set()] * 1000
+
+
+def test_values_that_take_longer_than_there_is_time() -> None:
+    flat, deep = encode([1] * 5000), encode([{number: [number]} for number in range(5000)])
+    for data in (flat, deep, encode(set(range(5000))), encode(dict.fromkeys(range(5000)))):
+        with pytest.raises(TimeoutError):
+            decode(data, time.monotonic() - 1.0)
+        decode(data, time.monotonic() + 60.0)
+
+
+def test_integers_are_bounded() -> None:
+    most = (1 << 8 * MAX_INT_BYTES - 9) - 1
+    assert decode(encode([most, -most])) == [most, -most]
+    for large in (1 << 8 * MAX_INT_BYTES, -1 << 8 * MAX_INT_BYTES):
+        with pytest.raises(EncodingError, match="an integer takes more than 1048576 bytes"):
+            encode(large)
+    with pytest.raises(EncodingError, match="an integer takes more than 1048576 bytes"):
+        decode(b"i" + struct.pack("<I", MAX_INT_BYTES + 1) + bytes(MAX_INT_BYTES + 1))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from guerdon._code.compare import shown
-from guerdon._code.encoding import EncodingError, decode, encode
+from guerdon._code.decoding import decode
+from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.frames import ChannelClosedError, OverLimitError, receive, send
 from guerdon._code.script_run import signal_name
 from guerdon._code.zygote_process import ProgramZygote
@@ -108,7 +109,7 @@ class ProgramCalls:
         started = time.monotonic()
         try:
             send(self._channel, message, deadline)
-            answer = decode(receive(self._channel, self._limit + _ENVELOPE, deadline))
+            answer = decode(receive(self._channel, self._limit + _ENVELOPE, deadline), deadline)
         except TimeoutError:
             fault = f"no answer within {max(0.0, deadline - started):.2g} s"
         except OverLimitError:

@@ -16,7 +16,8 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
-from guerdon._code.encoding import EncodingError, decode, encode
+from guerdon._code.decoding import decode
+from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.frames import receive_blocking, send_blocking
 
 __all__ = ["CHANNEL", "run"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, Final, Literal
 
 __all__ = ["RULES", "Compare", "outputs_match", "shown", "values_match"]
@@ -53,23 +54,29 @@ def values_match(expected: Any, value: Any, rule: Compare) -> bool:
     return _same(expected, value, close=rule == "numbers")
 
 
-def shown(value: object) -> str:
+def shown(value: object, depth: int = 3) -> str:
     """A value for a reason: short, whatever it is."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1000:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, (str, bytes)):
         text = repr(value[: _SHOWN + 1])
     elif isinstance(value, (list, tuple, set, frozenset)):
-        some = list(value)[:8] if isinstance(value, (set, frozenset)) else value[:8]
-        more = ", …" if len(value) > 8 else ""
         left, right = ("(", ")") if isinstance(value, tuple) else ("[", "]") if isinstance(value, list) else ("{", "}")
-        text = f"{left}{', '.join(map(shown, some))}{more}{right}"
+        text = f"{left}{_several(value, len(value), depth, lambda one: shown(one, depth - 1))}{right}"
     elif isinstance(value, dict):
-        some = list(value.items())[:8]
-        text = f"{{{', '.join(f'{shown(key)}: {shown(one)}' for key, one in some)}{', …' if len(value) > 8 else ''}}}"
+        pairs = _several(
+            value.items(), len(value), depth, lambda pair: f"{shown(pair[0], depth - 1)}: {shown(pair[1], depth - 1)}"
+        )
+        text = f"{{{pairs}}}"
     else:
         text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _several(items: Iterable[Any], count: int, depth: int, show: Callable[[Any], str]) -> str:
+    if count and not depth:
+        return "…"
+    return ", ".join([*map(show, islice(items, 8)), *(["…"] if count > 8 else [])])
 
 
 def _lines(text: str) -> list[str]:

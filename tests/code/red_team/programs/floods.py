@@ -170,4 +170,29 @@ def attempt():
         styles=("calls",),
         hangs=True,
     ),
+    forgery(
+        "keys_of_one_hash",
+        "returns sets of sets whose keys all have one hash: comparing two takes 10^10 steps",
+        """
+MODULUS = (1 << 61) - 1
+def add(a, b):
+    inner = [[(at * 300 + n + 1) * MODULUS for n in range(300)] for at in range(300)]
+    return [frozenset(keys) for keys in inner] if a == 40 else Keys(map(frozenset, inner))
+class Keys(set):
+    def __init__(self, keys): self.keys = list(keys)
+    def __len__(self): return len(self.keys)
+    def __iter__(self): return iter(self.keys)
+try:
+    import guerdon._code.encoding as encoding
+    def container(value, out, bounds, depth): encoding._items(b"e", len(value), iter(value), out, bounds, depth)
+    encoding._WRITERS[Keys] = container
+except ImportError: pass
+""",
+    ),
+    forgery(
+        "nothing_many_times",
+        "returns a million empty sets, which take far more memory than their bytes",
+        "def add(a, b): return [set() for _ in range(1_200_000)]",
+    ),
+    forgery("large_integer", "returns an integer of 60 million bits", "def add(a, b): return 1 << 60_000_000"),
 )
