@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +65,38 @@ def test_asserts_in_a_list_are_cases(tested: CodeReward) -> None:
     assert (found.score, found.passed, found.cases) == (pytest.approx(2 / 3), 2, 3)
     assert found.reason == "case 1: failed: assert add(2, 2) == 5"
     assert run(tested, ADD, "\n".join(tests[::2])).score == 1.0
+
+
+def test_a_test_that_hangs_takes_no_time_of_the_others() -> None:
+    tests = ["import math", "assert f(0) == 0", "assert f(1) == 1\nassert f(2) == 2", "assert f(3) == 3"]
+    program = "import time\ndef f(x):\n    if x in (0, 2): time.sleep(99)\n    return x"
+    with judged(check="test", score="share", timeout=4) as reward:
+        found = judgement(reward, program, test=tests)
+    assert (found.passed, found.cases) == (1, 3)
+    assert found.reason.startswith("case 0: no answer within 1")
+
+
+def test_the_time_of_a_case_is_for_all_calls_of_its_text() -> None:
+    tests = ["for _ in range(99): f(0.3)", "assert f(0) == 0"]
+    with judged(check="test", score="share", timeout=15, case_timeout=1.0) as reward:
+        found = judgement(reward, "import time\ndef f(x):\n    time.sleep(x)\n    return x", test=tests)
+    assert (found.passed, found.cases) == (1, 2)
+    assert "no answer within" in found.reason or "the time for the case was up" in found.reason
+
+
+def test_all_stops_at_the_first_failed_text() -> None:
+    tests = ["assert add(1, 1) == 2", "assert add(1, 2) == 4", *["assert add('x', 'y') == 'xy'"] * 3]
+    with judged(check="test") as reward:
+        found = judgement(reward, ADD, test=tests)
+        assert (found.score, found.passed, found.cases) == (0.0, 1, 5)
+        assert found.reason == "case 1: failed: assert add(1, 2) == 4"
+        started = time.monotonic()
+        found = judgement(reward, "import time\ndef add(a, b): time.sleep(0.5)", test=["assert add(1, 1) == 2"] * 50)
+        assert (found.score, found.cases) == (0.0, 50)
+        assert time.monotonic() - started < 5
+        # What is wrong with a text does not depend on the program.
+        with pytest.raises(DataError, match="no Python code"):
+            judgement(reward, "def add(a, b): return 0", test=[*tests, "assert ("], entry_point="add")
 
 
 def test_several_functions_of_one_program(tested: CodeReward) -> None:

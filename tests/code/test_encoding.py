@@ -9,7 +9,10 @@ import math
 import struct
 import time
 import tracemalloc
-from collections import Counter, OrderedDict, defaultdict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import example, given
@@ -64,13 +67,19 @@ def repr_of(value: object) -> object:
     return type(value), value
 
 
+PLAIN = (
+    *(type(None), bool, int, float, complex, str, bytes, range),
+    *(list, tuple, dict, set, frozenset, deque, Opaque),
+)
+
+
 @given(some.binary(max_size=200))
 def test_any_bytes_are_a_plain_value_or_refused(data: bytes) -> None:
     try:
         value = decode(data)
     except EncodingError:
         return
-    assert type(value) in (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, Opaque)
+    assert type(value) in PLAIN
 
 
 @given(VALUES, some.integers(0, 300), some.integers(1, 255))
@@ -139,6 +148,62 @@ def test_subclasses_become_the_builtin_with_what_it_holds() -> None:
         found = decode(encode(value))
         assert found == plain
         assert type(found) is type(plain)
+
+
+def test_what_equals_a_builtin_becomes_it() -> None:
+    for value, plain in (
+        (Fraction(6, 3), 2),
+        (Fraction(1, 4), 0.25),
+        (Decimal("1e3"), 1000),
+        (Decimal("0.5"), 0.5),
+        (Decimal("-Infinity"), -math.inf),
+        (bytearray(b"ab"), b"ab"),
+        (range(1, 10, 2), range(1, 10, 2)),
+        (range(10**12, 10**12), range(0)),
+        (deque([1, [2]], maxlen=2), deque([1, [2]])),
+    ):
+        found = decode(encode([value], opaque=True))[0]
+        assert found == value == plain
+        assert type(found) is type(plain)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Fraction(1, 3), Decimal("0.1"), Decimal("NaN"), Decimal("sNaN"), map(str, []), {}.keys(), date(2026, 1, 1)],
+)
+def test_what_equals_no_builtin_is_opaque(value: object) -> None:
+    assert type(decode(encode(value, opaque=True))) is Opaque
+
+
+def test_arrays_and_their_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    for value, plain in (
+        (numpy.int64(3), 3),
+        (numpy.float64(0.5), 0.5),
+        (numpy.float32(0.1), float(numpy.float32(0.1))),
+        (numpy.bool_(True), True),
+        (numpy.complex64(1 + 2j), 1 + 2j),
+        (numpy.str_("a"), "a"),
+        (numpy.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (numpy.array(5), 5),
+        ([numpy.int8(1), (numpy.uint64(2**63),)], [1, (2**63,)]),
+    ):
+        found = decode(encode(value, opaque=True))
+        assert found == plain
+        assert type(found) is type(plain)
+    assert type(decode(encode(numpy.array([object()]), opaque=True))[0]) is Opaque
+    with pytest.raises(EncodingError, match="a ndarray is no data"):
+        encode(numpy.array([1]))
+
+
+def test_ranges_are_no_longer_than_memory() -> None:
+    assert len(decode(encode(range(10**6)))) == 10**6
+    for long in (range(10**8), range(10**30), range(0, -(10**9), -1)):
+        with pytest.raises(EncodingError):
+            decode(encode(long))
+    for parts in (b"NNN", b"i\x01\0\0\0\x01" * 2 + b"i\0\0\0\0", b"i\0\0\0\0" * 3):
+        with pytest.raises(EncodingError, match="three integers"):
+            decode(b"r\x03\0\0\0" + parts)
 
 
 def test_depth_and_size_are_bounded() -> None:
@@ -249,6 +314,8 @@ def _flood(item: bytes, count: int) -> bytes:
         b"e\x01\0\0\0N",
         b"z\x06\0\0\0NTf\0\0\0\0\0\0\0\0i\x01\0\0\0\x02s\0\0\0\0b\x01\0\0\0x",
         b"d\x02\0\0\0NN",
+        b"q\0\0\0\0",
+        b"r\x03\0\0\0" + b"i\x01\0\0\0\x01" * 3,
         b"l\x01\0\0\0" * 50 + b"N",
         b"t\x01\0\0\0" * 50 + b"e\0\0\0\0",
     ],

@@ -196,12 +196,55 @@ def test_functions_by_name_and_class(every: CodeReward) -> None:
 def test_a_program_that_can_not_be_loaded_is_loaded_once(share: CodeReward) -> None:
     cases = [call("f", number, expected=number) for number in range(30)]
     started = time.monotonic()
-    found = judgement(share, "while True: pass\ndef f(x): return x", cases=cases)
+    with judged(score="share", case_timeout=1.0, timeout=6) as reward:
+        found = judgement(reward, "while True: pass\ndef f(x): return x", cases=cases)
     assert found.passed == 0
-    assert "could not be loaded: no answer within" in found.reason
+    assert "could not be loaded: no answer within 3 s" in found.reason
     assert time.monotonic() - started < 15
     assert "could not be loaded: SyntaxError" in judgement(share, "def f(:", cases=cases).reason
     assert "and 25 more" in found.reason
+
+
+def test_what_a_program_takes_to_be_defined_is_no_case() -> None:
+    program = "import time\ntime.sleep(1.5)\ndef f(x):\n    if x == 1: time.sleep(99)\n    return x"
+    with judged(score="share", case_timeout=1.0, timeout=15) as reward:
+        found = judgement(reward, program, cases=[call("f", x, expected=x) for x in range(3)])
+    assert (found.passed, found.reason) == (2, "case 1: no answer within 1 s")
+
+
+def test_large_arguments_are_no_time_of_the_program() -> None:
+    """A coarse bound: they took a second to be written, and one to be read."""
+    given = [list(range(1_000_000)), {str(number): number for number in range(100_000)}]
+    with judged(case_timeout=1.0, timeout=20) as reward:
+        found = judgement(reward, "def f(x, y): return len(x) + len(y)", cases=[call("f", *given, expected=1_100_000)])
+    assert (found.score, found.reason) == (1.0, "")
+
+
+def test_values_of_other_modules_are_judged_as_what_they_equal(every: CodeReward) -> None:
+    program = (
+        "from fractions import Fraction\nfrom decimal import Decimal\nfrom collections import deque\n"
+        "def f(kind):\n"
+        "    return {'fraction': Fraction(4, 2), 'decimal': Decimal('0.5'), 'bytes': bytearray(b'x'),\n"
+        "            'deque': deque([1]), 'range': range(3), 'third': Fraction(1, 3)}[kind]"
+    )
+    given = {"fraction": 2, "decimal": 0.5, "bytes": b"x", "range": range(3)}
+    cases = [call("f", kind, expected=value) for kind, value in given.items()]
+    assert judgement(every, program, cases=cases).score == 1.0
+    for kind, value, text in (
+        ("deque", [1], "deque([1])"),
+        ("range", [0, 1, 2], "range(0, 3)"),
+        ("third", 1 / 3, "<Fraction object>"),
+    ):
+        found = judgement(every, program, cases=[call("f", kind, expected=value)])
+        assert (found.score, found.reason.split(",")[0]) == (0.0, f"case 0: it returned {text}".split(",")[0])
+
+
+def test_arrays_are_judged_as_lists() -> None:
+    pytest.importorskip("numpy")
+    program = "import numpy\ndef f(x): return numpy.array(x) * 2, numpy.int64(3)"
+    with judged(modules=["numpy"], timeout=20, memory_limit="2GiB") as reward:
+        found = judgement(reward, program, cases=[call("f", [1, 2], expected=[[2, 4], 3])])
+    assert (found.score, found.reason) == (1.0, "")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from guerdon._code.arguments import pack
 from guerdon._code.compare import shown
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
@@ -21,7 +22,7 @@ from guerdon._code.frames import ChannelClosedError, OverLimitError, receive, se
 from guerdon._code.script_run import signal_name
 from guerdon._code.zygote_process import ProgramZygote
 
-__all__ = ["CallAnswer", "ProgramCalls"]
+__all__ = ["CallAnswer", "CallTime", "ProgramCalls"]
 
 _NULL: Final = os.devnull
 # Around the value of an answer: its nonce and kind.
@@ -44,6 +45,18 @@ class CallAnswer:
     raised: tuple[str, str] | None = None
 
 
+class CallTime(Protocol):
+    """Until when a program may take, by `time.monotonic`; asked when that begins."""
+
+    def to_load(self) -> float:
+        """To be defined, where it is not."""
+        ...
+
+    def to_answer(self) -> float:
+        """To return."""
+        ...
+
+
 class ProgramCalls:
     """The functions of one program; see the module.
 
@@ -62,8 +75,8 @@ class ProgramCalls:
         self._channel: socket.socket | None = None
         self._unusable: CallAnswer | None = None
 
-    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], deadline: float) -> CallAnswer:
-        """Call a function of the program, which may take until `deadline`.
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], time: CallTime) -> CallAnswer:
+        """Call a function of the program.
 
         Raises:
             ZygoteLostError: It could not be called.
@@ -71,12 +84,12 @@ class ProgramCalls:
         """
         nonce = secrets.token_bytes(8)
         # Before anything else: what can't be sent is no fault of the program.
-        message = encode((nonce, name, args, kwargs))
+        message = pack((nonce, name, args, kwargs))
         if self._unusable is None and self._channel is None:
-            self._define(deadline)
+            self._define(time.to_load())
         if self._unusable is not None:
             return self._unusable
-        return self._answer(message, nonce, deadline)
+        return self._answer(message, nonce, time.to_answer())
 
     def close(self) -> None:
         """End the program's process; nothing of it is left."""

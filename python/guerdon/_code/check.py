@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
@@ -20,9 +21,10 @@ from guerdon._code.compare import shown
 from guerdon._code.encoding import EncodingError, Opaque
 from guerdon.errors import DataError
 
-__all__ = ["Candidate", "CandidateError", "run_function", "run_tests"]
+__all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 
 Caller = Callable[[str, list[Any], dict[str, Any]], CallAnswer]
+"""Calls a function of the program."""
 _FILE: Final = "<check>"
 # Raised by a proxy they would steer the tests, not fail them.
 _NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
@@ -91,30 +93,36 @@ class State:
         self.stopped = ""
 
 
-def run_tests(tests: str | list[str], call: Caller, entry_point: str | None, prelude: str) -> list[str]:
-    """Run test code; the fault of each of its cases, "" where it passed.
+def run_tests(
+    texts: list[str],
+    call: Caller,
+    entry_point: str | None,
+    prelude: str,
+    begin: Callable[[int], None] = lambda left: None,
+    *,
+    to_end: bool = True,
+) -> tuple[list[str], int]:
+    """Run test code: the fault of each of its cases, "" where it passed, and how many are left.
 
     A text that defines ``check`` has it called with the candidate, as HumanEval's. What comes
     before the first call of the program, imports say, is no case.
 
     Args:
-        tests: Python code, or several texts, each a case of its own.
+        texts: Python code, each text a case of its own.
         entry_point: The candidate's name. Without it each name that the tests use and nothing
             defines is a function of the program.
         prelude: Code whose names the tests may use.
+        begin: Called before each text, with how many are left.
+        to_end: Whether texts after a failed one are run.
 
     Raises:
         DataError: The tests are no tests.
     """
-    texts = [tests] if isinstance(tests, str) else tests
+    used = {name for text in texts for name in _compiled(text)[1]}
     state = State()
     namespace: dict[str, Any] = {"__name__": "check"}
     _run_prelude(prelude, namespace)
-    names = (
-        [entry_point]
-        if entry_point
-        else sorted({name for text in texts for name in _compiled(text)[1]} - set(namespace))
-    )
+    names = [entry_point] if entry_point else sorted(used - set(namespace))
     if not names:
         raise DataError(
             "check: the tests use no function that the program could define; name it in the column entry_point"
@@ -122,17 +130,20 @@ def run_tests(tests: str | list[str], call: Caller, entry_point: str | None, pre
     proxies = {name: Candidate(name, call, state) for name in names}
     namespace.update(proxies, candidate=proxies[names[0]])
     faults = []
-    for text in texts:
+    for place, text in enumerate(texts):
+        begin(len(texts) - place)
         state.stopped = ""
         fault = _run_text(text, namespace, proxies[names[0]], state)
         if state.calls:
             faults.append(fault)
+        if fault and not to_end:
+            return faults, len(texts) - place - 1
     if not faults:
         raise DataError(
             "check: the tests never called the program. Give assert statements, or a function check(candidate): what "
             "pytest or unittest would collect is not run"
         )
-    return faults
+    return faults, 0
 
 
 def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[str, Any]) -> float | str:
@@ -221,7 +232,7 @@ def _run_prelude(prelude: str, namespace: dict[str, Any]) -> None:
 def _holds_opaque(value: object) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_opaque, [*value, *value.values()]))
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         return any(map(_holds_opaque, value))
     return isinstance(value, Opaque)
 

@@ -16,6 +16,7 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
+from guerdon._code.arguments import unpack
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.frames import receive_blocking, send_blocking
@@ -147,7 +148,7 @@ def _calls(request: dict[str, Any]) -> int:
         return 0
     send_blocking(CHANNEL, encode((request["nonce"], "value", None)))
     while (message := receive_blocking(CHANNEL)) is not None:
-        nonce, name, args, kwargs = decode(message)
+        nonce, name, args, kwargs = unpack(message)
         try:
             function = _found(module, name)
             if function is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, Literal
@@ -60,9 +61,10 @@ def shown(value: object, depth: int = 3) -> str:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, (str, bytes)):
         text = repr(value[: _SHOWN + 1])
-    elif isinstance(value, (list, tuple, set, frozenset)):
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
         left, right = ("(", ")") if isinstance(value, tuple) else ("[", "]") if isinstance(value, list) else ("{", "}")
         text = f"{left}{_several(value, len(value), depth, lambda one: shown(one, depth - 1))}{right}"
+        text = f"deque([{text[1:-1]}])" if isinstance(value, deque) else text
     elif isinstance(value, dict):
         pairs = _several(
             value.items(), len(value), depth, lambda pair: f"{shown(pair[0], depth - 1)}: {shown(pair[1], depth - 1)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -117,6 +118,11 @@ class _ValueReader:
             self._take(232 + 120 * max(0, count - 4))
             made = self._set(count, depth)
             return made if tag == _E else frozenset(made)
+        if tag == _Q:
+            self._take(900 + 24 * count)
+            return deque(self._items(count, depth))
+        if tag == _R:
+            return self._range(count, depth)
         raise EncodingError(f"there is no tag {tag}")
 
     def _items(self, count: int, depth: int) -> list[Any]:
@@ -126,6 +132,17 @@ class _ValueReader:
             self._look()
             items += [value(depth) for _ in range(min(_AT_ONCE, count - start))]
         return items
+
+    def _range(self, count: int, depth: int) -> range:
+        parts = self._items(min(count, 4), depth)
+        if [type(part) for part in parts] != [int, int, int] or not parts[2]:
+            raise EncodingError("a range is made of three integers")
+        made = range(*parts)
+        try:
+            self._take(128 + 40 * len(made))  # of the list that tests make of it
+        except OverflowError:
+            raise EncodingError("the range is too long") from None
+        return made
 
     def _set(self, count: int, depth: int) -> set[Any]:
         made: set[Any] = set()
@@ -193,7 +210,7 @@ def _int(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
-_F, _C, _L, _T, _D, _E, _Z = b"fcltdez"
+_F, _C, _L, _T, _D, _E, _Z, _Q, _R = b"fcltdezqr"
 _CONSTANTS: Final[dict[int, Any]] = {b"N"[0]: None, b"T"[0]: True, b"F"[0]: False}
 # What makes the value, and the memory that it takes: at least, and for each byte.
 _SIZED: Final[dict[int, tuple[Callable[[bytes], Any], int, int]]] = {

@@ -1,22 +1,21 @@
 """Judging a program: the trusted side, in a worker of the process lane or in the caller's process.
 
-- The time for all cases starts with the first; a case that takes it all leaves the others unpassed.
-- Where the share of passed cases counts, the time that is left is divided among the cases that are
-  left, so that one that hangs takes no other's; else the first failed case ends it.
+- Where the share of passed cases counts, a case that hangs takes no other's time (`case_time`);
+  else the first failed case ends it.
 - Raises only for what is no fault of the program.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from guerdon._code.calls import CallAnswer, ProgramCalls
+from guerdon._code.case_time import CaseTime, ProgramTime
 from guerdon._code.cases import Case, StdinCase
-from guerdon._code.check import run_function, run_tests
+from guerdon._code.check import Caller, run_function, run_tests
 from guerdon._code.command_run import CommandProgram
 from guerdon._code.compare import Compare, outputs_match, shown, values_match
 from guerdon._code.judgement import Judgement, Score, of_cases
@@ -29,7 +28,6 @@ __all__ = ["Driver", "JudgingRules"]
 
 Run = Callable[[bytes, float], ScriptRun]
 """One run of a program: what it reads, and until when."""
-_TIME_IS_UP = "the time for all cases was up"
 
 
 @dataclass(frozen=True)
@@ -77,11 +75,11 @@ class Driver:
                 return Judgement(0.0, 0, len(cases), fault)
             run = other.run
         faults: list[str] = []
-        deadline = time.monotonic() + rules.timeout
+        time = self._time()
         calls = ProgramCalls(self._zygote, program, prelude, rules.max_output)
         with contextlib.closing(calls):
             for place, case in enumerate(cases):
-                fault = self._case(run, calls, case, self._until(deadline, len(cases) - place))
+                fault = self._case(run, calls, case, time.case(len(cases) - place))
                 faults.append(fault)
                 if fault and rules.score == "all":
                     break
@@ -93,9 +91,17 @@ class Driver:
         Raises:
             DataError, ZygoteLostError: No fault of the program.
         """
-        with self._calls(program, prelude) as call:
-            faults = run_tests(tests, call, entry_point, prelude)
-        return of_cases(faults, len(faults), self._rules.score)
+        texts = [tests] if isinstance(tests, str) else tests
+        time = self._time()
+        case = time.case(len(texts))
+
+        def begin(left: int) -> None:
+            nonlocal case
+            case = time.case(left)
+
+        with self._calls(program, prelude, lambda: case) as call:
+            faults, left = run_tests(texts, call, entry_point, prelude, begin, to_end=self._rules.score != "all")
+        return of_cases(faults, len(faults) + left, self._rules.score)
 
     def judge_by(
         self, check: Callable[..., Any], program: str, prelude: str, name: str, row: dict[str, Any]
@@ -105,7 +111,9 @@ class Driver:
         Raises:
             DataError, ZygoteLostError: No fault of the program.
         """
-        with self._calls(program, prelude) as call:
+        time = self._time()
+        # Each call is a case of its own, of how many is not known.
+        with self._calls(program, prelude, lambda: time.case(1)) as call:
             found = run_function(check, call, name, row)
         if isinstance(found, str):
             return Judgement(0.0, 0, 1, found)
@@ -113,43 +121,39 @@ class Driver:
         return Judgement(score, int(found == 1.0), 1, "" if found == 1.0 else f"check gave {found:g}")
 
     @contextlib.contextmanager
-    def _calls(self, program: str, prelude: str) -> Any:
-        """Calls of the program's functions, within the time for all of them."""
-        deadline = time.monotonic() + self._rules.timeout
+    def _calls(self, program: str, prelude: str, case: Callable[[], CaseTime]) -> Iterator[Caller]:
+        """Calls of the program's functions, within the time of the case that is judged."""
         with contextlib.closing(ProgramCalls(self._zygote, program, prelude, self._rules.max_output)) as calls:
 
             def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
-                if time.monotonic() >= deadline:
-                    return CallAnswer(None, _TIME_IS_UP)
-                return calls.call(name, args, kwargs, self._until(deadline, 1))
+                time = case()
+                if fault := time.fault():
+                    return CallAnswer(None, fault)
+                return calls.call(name, args, kwargs, time)
 
             yield call
+
+    def _time(self) -> ProgramTime:
+        return ProgramTime(self._rules.timeout, self._rules.case_timeout, divided=self._rules.score == "share")
 
     def _script(self, program: str, prelude: str) -> Run:
         request = {"source": program, "prelude": prelude}
         return lambda stdin, deadline: run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
 
-    def _until(self, deadline: float, cases_left: int) -> float:
-        now = time.monotonic()
-        rules = self._rules
-        if rules.case_timeout is not None:
-            return min(deadline, now + rules.case_timeout)
-        return deadline if rules.score == "all" else now + (deadline - now) / cases_left
-
-    def _case(self, run: Run, calls: ProgramCalls, case: Case, deadline: float) -> str:
+    def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime) -> str:
         """Why the case is not passed; "" if it is."""
         rules = self._rules
-        if time.monotonic() >= deadline:
-            return _TIME_IS_UP
+        if fault := time.fault():
+            return fault
         if isinstance(case, StdinCase):
-            ended = run(case.stdin.encode("utf-8", "surrogatepass"), deadline)
+            ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
             if ended.fault:
                 return ended.fault
             printed = ended.stdout.decode("utf-8", "replace")
             if _passed(outputs_match, case.stdout, printed, rules.compare):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
-        answer = calls.call(case.fn, case.args, case.kwargs, deadline)
+        answer = calls.call(case.fn, case.args, case.kwargs, time)
         if answer.fault:
             return answer.fault
         if any(_passed(values_match, expected, answer.value, rules.compare) for expected in case.expected):

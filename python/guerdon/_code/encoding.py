@@ -1,14 +1,18 @@
 """Values as bytes between a program and the trusted side.
 
-- Builtin values only (None, bool, numbers, texts, bytes, containers), and `Opaque` in place of what
-  is no data. `decoding` reads them.
-- A subclass of a builtin is written as that builtin, by the builtin's own methods.
+- Builtin values only (None, bool, numbers, texts, bytes, containers, ranges), and `Opaque` in place
+  of what is no data. `decoding` reads them.
+- A subclass of a builtin is written as that builtin, by the builtin's own methods; a number of
+  numpy, `fractions` or `decimal` as the builtin one that equals it.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 __all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "EncodingError", "Opaque", "encode"]
@@ -76,19 +80,34 @@ def _write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise EncodingError(f"the value is nested more than {MAX_DEPTH} levels deep")
     kind = type(value)
-    writer = _WRITERS.get(kind)
-    if writer is None:
-        for base, found in _WRITERS.items():
-            if issubclass(kind, base):
-                writer = found
-                break
-        else:
-            if not bounds.opaque:
-                raise EncodingError(f"a {kind.__name__} is no data")
-            name = kind.__name__ if type(kind.__name__) is str else "object"
-            _sized(b"o", name[:LONGEST_NAME].encode("utf-8", "replace"), out)
-            return
-    writer(value, out, bounds, depth)
+    writer = _WRITERS.get(kind) or next((found for base, found in _WRITERS.items() if issubclass(kind, base)), None)
+    if writer is not None:
+        writer(value, out, bounds, depth)
+        return
+    plain = _nearest(value, kind, arrays=bounds.opaque)
+    if plain is not value:
+        _write(plain, out, bounds, depth + 1)
+        return
+    if not bounds.opaque:
+        raise EncodingError(f"a {kind.__name__} is no data")
+    name = kind.__name__ if type(kind.__name__) is str else "object"
+    _sized(b"o", name[:LONGEST_NAME].encode("utf-8", "replace"), out)
+
+
+def _nearest(value: Any, kind: type, *, arrays: bool) -> Any:
+    """The builtin value that equals it, a list for an array; `value` itself where there is none.
+
+    Nothing is imported: a value of a module that is not loaded can't be there.
+    """
+    module = str(kind.__module__)
+    if module == "numpy" and (arrays or issubclass(kind, sys.modules["numpy"].generic)):
+        return value.tolist()
+    if (module, kind.__name__) in _FRACTIONS:
+        for number in (int, float):
+            with suppress(ValueError, OverflowError):  # NaN and infinity are no integers
+                if number(value) == value:
+                    return number(value)
+    return value
 
 
 def _sized(tag: bytes, data: bytes, out: bytearray) -> None:
@@ -151,6 +170,10 @@ def _write_dict(value: dict[Any, Any], out: bytearray, bounds: _Bounds, depth: i
     _items(b"d", len(flat), flat, out, bounds, depth)
 
 
+def _write_range(value: range, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    _items(b"r", 3, (value.start, value.stop, value.step), out, bounds, depth)
+
+
 def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
     if count > min(bounds.limit, _LONGEST):
         raise EncodingError(f"the value takes more than {bounds.limit} bytes")
@@ -174,4 +197,8 @@ _WRITERS: Final[dict[type, Callable[[Any, bytearray, _Bounds, int], None]]] = {
     dict: _write_dict,
     set: _container(b"e", set),
     frozenset: _container(b"z", frozenset),
+    deque: _container(b"q", deque),
+    bytearray: lambda value, out, bounds, depth: _write_bytes(bytes(value), out, bounds, depth),
+    range: _write_range,
 }
+_FRACTIONS: Final = (("fractions", "Fraction"), ("decimal", "Decimal"))

@@ -94,7 +94,8 @@ def code_reward(
             same fences, for at most 30 s.
         timeout: Seconds that all cases of a program may take.
         case_timeout: Seconds for one case. Default: what is left of ``timeout``; with
-            ``score="share"`` that is divided among the cases that are left.
+            ``score="share"`` that is divided among the cases that are left. The definition of
+            functions is no case: it has half of what is left.
         memory_limit: Memory of a program's process, in bytes or as a text like ``"512MiB"``; of
             JavaScript's at least 1 GiB.
         max_output: What it may print, or return, in a case.
