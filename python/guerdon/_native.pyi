@@ -77,8 +77,9 @@ class Fence:
     def after_fork(self) -> None:
         """In the parent, after each fork, also where it failed."""
 
-    def enter(self, keep: list[int]) -> None:
-        """In the child: puts up all fences, and closes all descriptors but these."""
+    def enter(self, keep: list[int], alone: bool) -> None:
+        """In the child: puts up all fences, and closes all descriptors but these. With `alone` it
+        may start no process, though others may."""
 
 @final
 class FunctionConfig:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -171,6 +173,40 @@ def test_acts_succeed_where_there_is_no_fence() -> None:
         "open more files than its limit",
     ):
         assert act in done
+
+
+@as_root
+@pytest.mark.fault("a module of modules= starts threads when it is imported", sees="the same fences as without it")
+def test_modules_with_threads_keep_no_layer_away() -> None:
+    """They lie in a folder of their own, which is opened to programs; as a user without rights, who
+    makes name spaces only as the one thread of a process."""
+    folder = tempfile.mkdtemp(dir="/tmp")  # in no folder that is closed to others
+    try:
+        os.chmod(folder, 0o755)
+        Path(folder, "busy.py").write_text(
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(100,), daemon=True).start()"
+        )
+        setup = f"import sys; sys.path.append({folder!r})\n{taken_rights.NOBODY}"
+        without, with_threads = (attempts(FenceSpec(modules=modules), setup) for modules in ((), ("busy",)))
+    finally:
+        shutil.rmtree(folder)
+    assert succeeded(with_threads) == []
+    assert [layer[0] for layer in with_threads.layers.values()] == [layer[0] for layer in without.layers.values()]
+
+
+def test_a_module_that_is_not_there_is_named() -> None:
+    with pytest.raises(ProbeError, match=r"modules='no_such_module' can't be imported .* ModuleNotFoundError"):
+        attempts(FenceSpec(modules=("no_such_module",)))
+
+
+@pytest.mark.fault("a process that tries a forbidden act dies of it", sees="no level: an error that names the act")
+def test_an_act_that_ends_its_process_was_not_refused() -> None:
+    aborts = (
+        "import dataclasses, os; import guerdon._code.fence_probe as own; "
+        "own.ACTS = (dataclasses.replace(own.ACTS[0], attempt=lambda _: os.abort()),)"
+    )
+    with pytest.raises(ProbeError, match=r"the process that tried to read a file .* ended: -"):
+        attempts(FenceSpec(), aborts)
 
 
 def test_unfenced_in_words() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -50,7 +51,7 @@ def test_what_programs_use_works(without: tuple[str, ...]) -> None:
             import wave  # from the library
             open(os.devnull, "w").close()
             os.kill(os.getpid(), 0)
-            os.write(1, str(sorted(os.environ)).encode())
+            os.write(1, str([name for name in os.environ if not name.endswith("_THREADS")]).encode())
         assert run(body) == 0
         """,
         without=without,
@@ -207,3 +208,46 @@ def test_memory_counts_from_what_the_zygote_has() -> None:
         without=("namespaces", "pid"),
     )
     assert printed == "no more"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_may_start_processes_may_be_kept_from_it(alone: bool) -> None:
+    printed = ran(
+        f"""
+        pid = prepared.fork()
+        if pid == 0:
+            prepared.enter((0, 1, 2), alone={alone})
+            try:
+                if os.fork() == 0:
+                    os._exit(0)
+                os.write(1, b"started")
+            except PermissionError:
+                os.write(1, b"refused")
+            os._exit(0)
+        os.waitpid(pid, 0)
+        """,
+        processes=True,
+    )
+    assert printed == ("refused" if alone else "started")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_what_is_mounted_below_a_readable_folder_can_only_be_read(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    printed = ran(
+        f"""
+        libc = ctypes.CDLL(None, use_errno=True)
+        folder = {str(tmp_path)!r}
+        assert libc.unshare(0x20000) == 0 and libc.mount(b"none", b"/", None, 1 << 18 | 0x4000, None) == 0
+        assert libc.mount(b"none", f"{{folder}}/below".encode(), b"tmpfs", 0, None) == 0
+        prepared = prepare(FenceSpec(readable=(folder,)))
+        if prepared.folder is None:
+            print("no folder")
+            sys.exit()
+        def body():
+            os.write(1, str([os.statvfs(folder + name).f_flag & 1 for name in ("", "/below")]).encode())
+        run(body)
+        """,
+        isolation="none",
+    )
+    assert printed.strip() in ("[1, 1]", "no folder")

@@ -107,8 +107,13 @@ def test_modules_are_there_before_programs_run() -> None:
         assert reward(completions=[block(program)], cases=[[{"stdin": "", "stdout": "True"}]]) == [1.0]
 
 
-@pytest.mark.fault("a module of modules= can't be imported", sees="no score, with the ModuleNotFoundError")
+@pytest.mark.fault(
+    "a module of modules= can't be imported",
+    sees='a refusal that names it; with isolation="none" no score, with the ModuleNotFoundError',
+)
 def test_a_module_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    with judged(modules=["no_such_module"]) as reward, caplog.at_level(logging.WARNING, "guerdon"):
+    with pytest.raises(RegistrationError, match="modules='no_such_module' can't be imported where programs run"):
+        code_reward(modules=["no_such_module"])
+    with judged(modules=["no_such_module"], isolation="none") as reward, caplog.at_level(logging.WARNING, "guerdon"):
         assert reward(completions=[block(INCREMENT)], cases=[CASES]) == [None]
     assert "No module named 'no_such_module'" in caplog.text

@@ -172,7 +172,8 @@ def test_a_program_finds_nothing_of_its_cases_or_the_environment(unfenced: CodeR
     program = (
         "import sys, os, gc\n"
         "seen = repr([one for one in gc.get_objects() if type(one) in (str, dict, list)])\n"
-        "print(''.join(['ses', 'ame']) in seen, sorted(os.environ), sys.argv, sorted(os.listdir('/proc/self/fd')))"
+        "names = [name for name in os.environ if not name.endswith('_NUM_THREADS')]\n"
+        "print(''.join(['ses', 'ame']) in seen, names, sys.argv, sorted(os.listdir('/proc/self/fd')))"
     )
     found = judgement(unfenced, program, cases=[{"stdin": "", "stdout": "open " + "sesame"}])
     # 3 is the listing itself

@@ -96,7 +96,8 @@ class ProgramCalls:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-            self._zygote.end()
+            if self._zygote.running:
+                self._zygote.end()
 
     def _define(self, deadline: float) -> None:
         ours, theirs = socket.socketpair()

@@ -4,7 +4,8 @@
   value or result.
 - ``script``: the program as ``__main__``, with standard input and output. ``calls``: it is defined
   once, then each call comes as a message, with a nonce, and its value goes back as one.
-- Descriptors: 0, 1 and 2 as usual, 3 the channel. The process ends here, never in the zygote.
+- Descriptors: 0, 1 and 2 as usual, 3 the channel, and the mark, which says that all before the
+  program went well: it is closed before any of that runs. The process ends here, not in the zygote.
 """
 
 from __future__ import annotations
@@ -14,30 +15,39 @@ import contextlib
 import os
 import sys
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from guerdon._code.arguments import unpack
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.frames import receive_blocking, send_blocking
 
-__all__ = ["CHANNEL", "run"]
+__all__ = ["CHANNEL", "ENTERED", "run"]
 
 CHANNEL: Final = 3
+ENTERED: Final = b"1"
+"""What the mark says; with a text after it where another program could not be run."""
 _FILE: Final = "<program>"
 _LONGEST_MESSAGE: Final = 300
 
 
-def run(mode: str) -> None:
-    """Run the program that the first message of the channel holds; never returns."""
+def run(mode: str, mark: int) -> None:
+    """Run the program that the first message of the channel holds; never returns.
+
+    Raises:
+        BaseException: Before anything of the program ran.
+    """
+    first = receive_blocking(CHANNEL)
+    if first is None:
+        os._exit(70)
+    request = decode(first)
+    if mode in ("exec", "build"):
+        _exec(request, mark)
+    os.write(mark, ENTERED)
+    os.close(mark)
     status = 70
     try:
-        first = receive_blocking(CHANNEL)
-        if first is not None:
-            request = decode(first)
-            if mode == "exec":
-                _exec(request)
-            status = _script(request) if mode == "script" else _calls(request)
+        status = _script(request) if mode == "script" else _calls(request)
     except BaseException as error:  # the process must end here, whatever was raised
         try:
             os.write(2, f"{_described(error)}\n".encode("utf-8", "replace"))
@@ -46,16 +56,21 @@ def run(mode: str) -> None:
     os._exit(status)
 
 
-def _exec(request: dict[str, Any]) -> None:
-    """Becomes another program: a compiler, or what it made."""
+def _exec(request: dict[str, Any], mark: int) -> NoReturn:
+    """Becomes another program: a compiler, or what it made. That closes the mark."""
+    command = request["command"]
     for path, text in request["files"].items():
         with open(path, "wb") as file:
             file.write(text)
     os.close(CHANNEL)
+    os.write(mark, ENTERED)
     try:
-        os.execve(request["command"][0], request["command"], request["environment"])
+        os.execve(command[0], command, request["environment"])
     except OSError as error:
-        os.write(2, f"{request['command'][0]}: {error.strerror}\n".encode("utf-8", "replace"))
+        if not command[0].startswith("./"):
+            raise
+        # What its compiler made of it.
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode("utf-8", "replace"))
         os._exit(127)
 
 

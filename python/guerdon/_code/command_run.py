@@ -38,7 +38,7 @@ class CommandProgram:
         """
         if not self._language.compile:
             return ""
-        run = self._run(self._language.compile, b"", time.monotonic() + COMPILE_S, _MOST_MESSAGES)
+        run = self._run(self._language.compile, b"", time.monotonic() + COMPILE_S, _MOST_MESSAGES, "build")
         if not run.fault:
             return ""
         reported = run.stderr.decode("utf-8", "replace").splitlines()
@@ -52,9 +52,10 @@ class CommandProgram:
         Raises:
             ZygoteLostError: It could not be run.
         """
-        return self._run(self._language.command, stdin, deadline, self._max_output)
+        mode = "build" if self._language.starts_processes else "exec"
+        return self._run(self._language.command, stdin, deadline, self._max_output, mode)
 
-    def _run(self, command: tuple[str, ...], stdin: bytes, deadline: float, most: int) -> ScriptRun:
+    def _run(self, command: tuple[str, ...], stdin: bytes, deadline: float, most: int, mode: str) -> ScriptRun:
         files: dict[str, bytes] = {}
         if not self._written:
             self._zygote.clear_folder()
@@ -65,4 +66,4 @@ class CommandProgram:
             "command": self._language.filled(command),
             "environment": _ENVIRONMENT,
         }
-        return run_script(self._zygote, request, stdin, deadline, most, "exec")
+        return run_script(self._zygote, request, stdin, deadline, most, mode)

@@ -166,9 +166,10 @@ def code_reward(
         isolation=_one_of(name, "isolation", isolation, ("strict", "none")),
         memory_limit=max(_size(name, "memory_limit", memory_limit, _LEAST_MEMORY), made.least_memory),
         cpu_seconds=int(max(rules.timeout, COMPILE_S if made.compile else 0)) + 2,
-        processes=bool(made.command),
+        processes=bool(made.compile) or made.starts_processes,
         execute=bool(made.command),
         readable=made.readable,
+        modules=tuple(modules),
     )
     columns, wants = _columns(name, cases, check, entry_point, prelude)
     kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))
@@ -183,7 +184,7 @@ def code_reward(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
         )
     own = check if callable(check) else None
-    scorer = CodeScorer(Judging(columns, rules, spec, extract, made.tags, tuple(modules), own, level))
+    scorer = CodeScorer(Judging(columns, rules, spec, extract, made.tags, own, level))
     function = FunctionSpec(
         name=name,
         item=scorer,

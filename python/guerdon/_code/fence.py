@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import resource
 import site
@@ -24,7 +26,6 @@ __all__ = ["LAYERS", "FenceSpec", "Prepared", "prepare"]
 LAYERS: Final = ("landlock", "seccomp", "limits", "user", "capabilities", "pid", "namespaces", "folder", "oom")
 """What the fences are made of, as `Prepared.layers` names it."""
 
-_CHANNEL: Final = 3
 # What programs may read besides the interpreter: shared libraries, time zones, what says how many
 # cores there are. A path that does not exist is passed over.
 _READABLE: Final = (
@@ -33,6 +34,11 @@ _READABLE: Final = (
     *("/sys/devices/system/cpu", "/dev/urandom", "/dev/random", "/dev/zero"),
 )
 _WRITABLE: Final = ("/dev/null",)
+# All that children have in their environment: a pool of threads for each core is none of a small
+# program's, and more than it may have.
+_ONE_THREAD: Final = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class FenceSpec:
         processes: Whether others may be started, by a compiler for instance.
         execute: Whether another program may take the process's place.
         readable: Paths beside those that every program may read.
+        modules: Imported by the zygote, behind its fences; programs may read where they are.
         without: Layers left out, for tests of what the others hold.
     """
 
@@ -65,12 +72,13 @@ class FenceSpec:
     processes: bool = False
     execute: bool = False
     readable: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Lists, where it came as JSON.
-        object.__setattr__(self, "readable", tuple(self.readable))
-        object.__setattr__(self, "without", tuple(self.without))
+        for name in ("readable", "modules", "without"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
 class Prepared:
@@ -116,11 +124,15 @@ class Prepared:
                 self._fence.after_fork()
         return pid
 
-    def enter(self, keep: tuple[int, ...] = (0, 1, 2, _CHANNEL)) -> None:
-        """In the child, before any of the program; descriptors but those in `keep` are closed."""
-        os.environ.clear()
+    def enter(self, keep: tuple[int, ...], *, alone: bool = False) -> None:
+        """In the child, before any of the program.
+
+        Args:
+            keep: Descriptors that stay open.
+            alone: It may start no process, though others of this zygote may.
+        """
         if self._fence is not None:
-            self._fence.enter(list(keep))
+            self._fence.enter(list(keep), alone)
         else:
             self._enter_unfenced()
 
@@ -136,6 +148,15 @@ class Prepared:
 
 def prepare(spec: FenceSpec) -> Prepared:
     """In the zygote, before its first fork; see the module."""
+    # For all children; before a library of a module reads it.
+    os.environ.clear()
+    os.environ.update(_ONE_THREAD)
+    prepared = _prepared(spec)
+    _import(spec.modules, prepared)
+    return prepared
+
+
+def _prepared(spec: FenceSpec) -> Prepared:
     if spec.isolation == "none":
         return Prepared(spec, None)
     reason = "" if "namespaces" in spec.without else _why_no_namespaces(spec)
@@ -144,6 +165,39 @@ def prepare(spec: FenceSpec) -> Prepared:
         _go_on_in_a_child()
         fence.finish()
     return Prepared(spec, fence, reason)
+
+
+def _import(modules: tuple[str, ...], prepared: Prepared) -> None:
+    """Once the fences are ready: a library that starts threads would keep name spaces from being
+    made."""
+    if not modules:
+        return
+    # Some write as they are imported: it is gone before the first program.
+    places = dict.fromkeys(("HOME", "TMPDIR"), prepared.folder or "/")
+    os.environ.update(places)
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise RuntimeError(
+                f"modules={name!r} can't be imported where programs run: {type(error).__name__}: {error}"
+            ) from error
+    for name in places:
+        os.environ.pop(name, None)
+    prepared.clear_folder()
+
+
+def _places_of(modules: tuple[str, ...]) -> list[str]:
+    """Folders and files of modules, which need not be the interpreter's."""
+    places: list[str] = []
+    for name in dict.fromkeys(name.partition(".")[0] for name in modules):
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            continue  # its import says why
+        if spec is not None:
+            places += spec.submodule_search_locations or ([spec.origin] if spec.has_location and spec.origin else [])
+    return places
 
 
 def _why_no_namespaces(spec: FenceSpec) -> str:
@@ -167,7 +221,7 @@ def _why_no_namespaces(spec: FenceSpec) -> str:
 
 def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
     return Fence(
-        readable=[*_interpreter(), *_READABLE, *spec.readable],
+        readable=[*_interpreter(), *_READABLE, *spec.readable, *_places_of(spec.modules)],
         writable=list(_WRITABLE),
         memory=spec.memory_limit,
         cpu_seconds=spec.cpu_seconds,

@@ -26,6 +26,7 @@ from typing import Any, Final
 from guerdon._code.acts import ACTS, Missing, Targets
 from guerdon._code.fence import FenceSpec, Prepared, prepare
 from guerdon._code.level import Attempt
+from guerdon._worker.linux import exit_with_parent
 
 __all__ = ["ProbeError", "Tried", "attempts", "main"]
 
@@ -91,6 +92,7 @@ def main(spec: str) -> None:
         pid = os.fork()
         if pid == 0:
             try:
+                exit_with_parent(targets.outer)
                 answer = _tried(FenceSpec(**given), targets)
             except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
@@ -192,7 +194,7 @@ def _try(prepared: Prepared, number: int, targets: Targets) -> tuple[str, str]:
     if pid == 0:
         _attempt(prepared, number, targets, ours)
     os.close(ours)
-    report = b""
+    report, ended = b"", 0
     try:
         if select.select([theirs], [], [], _ACT_S)[0]:
             report = os.read(theirs, 4096)
@@ -201,12 +203,14 @@ def _try(prepared: Prepared, number: int, targets: Targets) -> tuple[str, str]:
     finally:
         os.close(theirs)
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        _, ended = os.waitpid(pid, 0)
     prepared.clear_folder()
     outcome, _, detail = report.decode("utf-8", "replace").partition(" ")
     if outcome == "unfenced":
         raise ProbeError(f"a child could not be fenced: {detail}")
-    return outcome or "refused", detail if outcome else "it ended"
+    if not outcome:  # whatever ended it, it is not known what it could do
+        raise ProbeError(f"the process that tried to {ACTS[number].name} ended: {os.waitstatus_to_exitcode(ended)}")
+    return outcome, detail
 
 
 def _attempt(prepared: Prepared, number: int, targets: Targets, pipe: int) -> None:

@@ -33,6 +33,8 @@ class Language:
         command: What runs it; none for Python, which the zygote runs itself.
         compile: What compiles it first, if anything does.
         least_memory: What its run time reserves before it uses it, in bytes.
+        starts_processes: Whether a program may start others; its compiler always may.
+        needs: What to install for it, in words.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Language:
     command: tuple[str, ...] = ()
     compile: tuple[str, ...] = ()
     least_memory: int = 0
+    starts_processes: bool = False
+    needs: str = ""
 
     @property
     def file(self) -> str:
@@ -62,9 +66,37 @@ class Language:
             return self
         return replace(
             self,
-            command=_located(self.command, self.name, reward),
-            compile=_located(self.compile, self.name, reward),
+            command=self._located(self.command, reward),
+            compile=self._located(self.compile, reward),
         )
+
+    def check(self) -> None:
+        """See that what it runs is there, on a machine that may be another than the one where it
+        was found.
+
+        Raises:
+            RegistrationError: Something is not.
+        """
+        for command in (self.command, self.compile):
+            if command and command[0] != "{out}" and not os.access(command[0], os.X_OK):
+                raise RegistrationError(f"code_reward: {self._lacks(command[0])}, which can't be run here: {self._do}")
+
+    def _located(self, command: tuple[str, ...], reward: str) -> tuple[str, ...]:
+        if not command or command[0] == "{out}":
+            return command
+        path = shutil.which(command[0])
+        if path is None:
+            raise RegistrationError(
+                f"code_reward {reward!r}: {self._lacks(command[0])}, which is not on this machine's PATH: {self._do}"
+            )
+        return (os.path.abspath(path), *command[1:])
+
+    def _lacks(self, command: str) -> str:
+        return f"language={self.name!r} needs {command!r}"
+
+    @property
+    def _do(self) -> str:
+        return f"install {self.needs or 'it'}, or name it by its path in command= or compile=."
 
     @property
     def readable(self) -> tuple[str, ...]:
@@ -81,11 +113,24 @@ LANGUAGES: Final = {
         ".cpp",
         ("{out}",),
         ("g++", "-O2", "-std=c++17", "-pipe", "-o", "{out}", "{file}"),
+        needs="GCC's C++ compiler (the package g++ of Debian, gcc-c++ of Fedora)",
     ),
-    "c": Language("c", frozenset({"c"}), ".c", ("{out}",), ("gcc", "-O2", "-pipe", "-o", "{out}", "{file}", "-lm")),
+    "c": Language(
+        "c",
+        frozenset({"c"}),
+        ".c",
+        ("{out}",),
+        ("gcc", "-O2", "-pipe", "-o", "{out}", "{file}", "-lm"),
+        needs="GCC and the C library's headers (the packages gcc and libc6-dev of Debian, gcc of Fedora)",
+    ),
     # V8 reserves address space for its heaps.
     "javascript": Language(
-        "javascript", frozenset({"javascript", "js", "node"}), ".js", ("node", "{file}"), (), 1 << 30
+        "javascript",
+        frozenset({"javascript", "js", "node"}),
+        ".js",
+        ("node", "{file}"),
+        least_memory=1 << 30,
+        needs="Node.js (the package nodejs of most distributions)",
     ),
 }
 
@@ -113,7 +158,10 @@ def language_of(
     _check(reward, "compile", compiled_by)
     tags = known.tags if known is not None and name != PYTHON else frozenset({name.lower()})
     suffix = known.suffix if known is not None else f".{name.lower()}" if name.isalnum() else ""
-    return Language(name, tags, suffix or ".txt", tuple(command), tuple(compiled_by or ())).found(reward)
+    made = Language(
+        name, tags, suffix or ".txt", tuple(command), tuple(compiled_by or ()), starts_processes=command[0] != "{out}"
+    )
+    return made.found(reward)
 
 
 def _check(reward: str, option: str, given: object) -> None:
@@ -121,18 +169,6 @@ def _check(reward: str, option: str, given: object) -> None:
         return
     if not isinstance(given, (list, tuple)) or not given or not all(part and isinstance(part, str) for part in given):
         raise _wrong(reward, option, given, 'a list of texts, as in ["node", "{file}"]')
-
-
-def _located(command: tuple[str, ...], language: str, reward: str) -> tuple[str, ...]:
-    if not command or command[0] == "{out}":
-        return command
-    path = shutil.which(command[0])
-    if path is None:
-        raise RegistrationError(
-            f"code_reward {reward!r}: language={language!r} needs {command[0]!r}, which is not on this machine's PATH: install it, or name "
-            "it by its path in command= or compile=."
-        )
-    return (os.path.abspath(path), *command[1:])
 
 
 def _wrong(reward: str, option: str, value: object, expected: str) -> RegistrationError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,6 +32,10 @@ from guerdon.stateful import StatefulReward
 __all__ = ["CodeReward", "CodeScorer", "Columns"]
 
 COMPLETION: Final = "completion"
+# A lost zygote is started again within a call where both fit in what the call has beside its own
+# time; else the call fails, and what retries calls may try again.
+_EARLY_S: Final = 5.0
+_AGAIN_S: Final = 20.0
 _SINGULAR: Final = {COMPLETIONS: COMPLETION, PROMPTS: "prompt"}
 
 
@@ -66,7 +71,6 @@ class Judging:
     fence: FenceSpec
     extract: Extract
     tags: frozenset[str]
-    modules: tuple[str, ...]
     check: Callable[..., Any] | None
     level: Level
     host: str = field(default_factory=socket.gethostname)
@@ -86,13 +90,19 @@ class CodeScorer(StatefulReward):
         """Start the zygote.
 
         Raises:
-            RegistrationError: This machine is another, and lacks what ``"strict"`` needs.
+            RegistrationError: This machine is another, and lacks what ``"strict"`` needs; or a
+                compiler is not there.
+            ZygoteLostError: It can't be started.
         """
+        self._made().start()
+
+    def _made(self) -> ProgramZygote:
         if self._zygote is None:
-            if self._judging.host != socket.gethostname():
-                probe(self._judging.fence)
-            self._zygote = ProgramZygote(self._judging.fence, self._judging.modules)
-        self._zygote.start()
+            judging = self._judging
+            judging.rules.language.check()
+            level = judging.level if judging.host == socket.gethostname() else probe(judging.fence)
+            self._zygote = ProgramZygote(judging.fence, [name for name, _ in level.held])
+        return self._zygote
 
     def close(self) -> None:
         """End it."""
@@ -121,11 +131,15 @@ class CodeScorer(StatefulReward):
             program.encode("utf-8")
         except UnicodeEncodeError:
             return Judgement(0.0, reason="the program is no valid text: it holds half a surrogate pair")
-        self.setup()
+        began = time.monotonic()
+        zygote = self._made()
         try:
+            zygote.start(_AGAIN_S)
             return self._judgement(program, row)
         except ZygoteLostError:
-            self.setup()  # a new one; what happens twice is not by chance
+            if time.monotonic() - began > _EARLY_S:
+                raise
+            zygote.start(_AGAIN_S)  # a new one; what happens twice is not by chance
             return self._judgement(program, row)
 
     def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:

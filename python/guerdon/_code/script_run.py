@@ -70,7 +70,8 @@ def run_script(
     Args:
         request: What its process is told.
         max_output: Bytes that it may print.
-        mode: ``"script"``, or ``"exec"`` for another program than Python's.
+        mode: ``"script"``, ``"exec"`` for another program than Python's, or ``"build"`` for one
+            that may start others.
 
     Raises:
         ZygoteLostError: It could not be run.
@@ -134,7 +135,7 @@ class _Conversation:
         except TimeoutError:
             stopped = f"it did not start within {deadline - started:.2g} s"
         finally:
-            if ended is None:
+            if ended is None and self._zygote.running:
                 ended = self._zygote.end()
         assert ended is not None  # it ended by itself, or was killed
         self._read(self._out, self._stdout, most)

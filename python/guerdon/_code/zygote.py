@@ -18,7 +18,7 @@ import signal
 import socket
 import struct
 import tempfile
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Final
 
 from guerdon._code import child
@@ -29,11 +29,12 @@ __all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES
 
 CONTROL: Final = 3
 # A request is one byte, FORK with the mode after it and four descriptors with it. An answer is a
-# struct of its kind, a number and a wait status; FAILED has a text after it.
+# struct of its kind, a number and a wait status: READY with the layers that hold after it, as JSON,
+# END with what the process reported of its own start. FAILED has only a text after it.
 FORK, KILL, CLEAR = b"F", b"K", b"C"
 ANSWER: Final = struct.Struct("<cqi")
 READY, END, FAILED = b"R", b"E", b"X"
-MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x"}
+MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x", "build": b"b"}
 _MODE_OF: Final = {byte: mode for mode, byte in MODES.items()}
 
 STANDARD: Final = (
@@ -45,14 +46,13 @@ STANDARD: Final = (
 costs."""
 
 
-def main(control: int, parent: int, fence: str, modules: list[str]) -> None:
+def main(control: int, parent: int, fence: str) -> None:
     """Serve forks until the control socket is closed.
 
     Args:
         control: The descriptor of the control socket.
         parent: The process to end with; 0 where only the socket tells of its end.
         fence: The fields of a `FenceSpec`, as JSON.
-        modules: To import beforehand.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if control != CONTROL:
@@ -63,23 +63,24 @@ def main(control: int, parent: int, fence: str, modules: list[str]) -> None:
             if parent:
                 linux.exit_with_parent(parent)
             linux.adopt_orphans()
-            for name in (*STANDARD, *modules):
+            for name in STANDARD:
                 importlib.import_module(name)
             spec = FenceSpec(**json.loads(fence))
             prepared = prepare(spec)
+            gc.collect()
+            gc.freeze()
+            holds = {name: state for name, (held, state) in prepared.layers.items() if held}
+            connection.send(ANSWER.pack(READY, os.getpid(), 0) + json.dumps(holds).encode())
+            # What fences have no folder for: programs of other languages, with this user's rights.
+            with (
+                tempfile.TemporaryDirectory(prefix="guerdon-code-")
+                if spec.execute and not prepared.folder
+                else nullcontext() as folder
+            ):
+                _ForkServer(connection, prepared, folder).serve()
         except Exception as error:
-            connection.send(FAILED + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000])
-            return
-        gc.collect()
-        gc.freeze()
-        connection.send(ANSWER.pack(READY, os.getpid(), 0))
-        # What fences have no folder for: programs of other languages, with the rights of this user.
-        with (
-            tempfile.TemporaryDirectory(prefix="guerdon-code-")
-            if spec.execute and not prepared.folder
-            else nullcontext() as folder
-        ):
-            _ForkServer(connection, prepared, folder).serve()
+            with suppress(OSError):  # the driver is gone
+                connection.send(FAILED + _described(error))
 
 
 class _ForkServer:
@@ -89,6 +90,7 @@ class _ForkServer:
         self._prepared = prepared
         self._pid = 0  # of the program's process; 0 while there is none
         self._mode = ""
+        self._mark = -1  # what its process says of its own start
         wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wake = wake
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
@@ -125,7 +127,14 @@ class _ForkServer:
         return bool(data)
 
     def _fork(self, mode: str, fds: list[int]) -> None:
-        pid = self._prepared.fork()
+        theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            pid = self._prepared.fork()
+        except OSError as error:
+            os.close(theirs)
+            os.close(mark)
+            self._control.send(FAILED + _described(error))
+            return
         if pid == 0:
             try:
                 for number, fd in enumerate(fds):  # all of them are above CONTROL
@@ -133,17 +142,23 @@ class _ForkServer:
                 signal.set_wakeup_fd(-1)
                 for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
                     signal.signal(number, signal.SIG_DFL)
-                self._prepared.enter()
-                os.closerange(CONTROL + 1, self._highest)
+                self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
+                os.closerange(CONTROL + 1, mark)
+                os.closerange(mark + 1, max(mark, self._highest))
                 if self._folder is not None:
                     os.chdir(self._folder)
-                child.run(mode)
+                child.run(mode, mark)
+            except BaseException as error:  # before anything of the program ran
+                os.write(mark, _described(error))
             finally:
                 os._exit(71)
-        self._pid, self._mode = pid, mode
+        os.close(mark)
+        self._pid, self._mode, self._mark = pid, mode, theirs
 
     def _clear_folder(self) -> None:
         self._prepared.clear_folder()
+        if self._folder is not None:
+            os.chmod(self._folder, 0o700)
         for entry in [] if self._folder is None else list(os.scandir(self._folder)):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -163,9 +178,14 @@ class _ForkServer:
         _, status, usage = os.wait4(pid, 0)
         self._pid = 0
         _sweep()
-        if self._mode != "exec":  # a compiler's output is for the next
+        if self._mode not in ("exec", "build"):  # a compiler's output is for the next
             self._clear_folder()
-        self._control.send(ANSWER.pack(END, usage.ru_maxrss, status))
+        try:
+            reported = os.read(self._mark, 4096)
+        except BlockingIOError:  # it never came to close it
+            reported = b""
+        os.close(self._mark)
+        self._control.send(ANSWER.pack(END, usage.ru_maxrss, status) + reported)
 
 
 def _children() -> list[int]:
@@ -185,6 +205,10 @@ def _sweep() -> None:
         for pid in _children():
             linux.kill(pid)
         os.waitpid(-1, 0)
+
+
+def _described(error: BaseException) -> bytes:
+    return f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000]
 
 
 def _nothing(number: int, frame: object) -> None:

@@ -21,12 +21,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from guerdon._code.child import ENTERED
 from guerdon._code.fence import FenceSpec
 from guerdon._code.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES
 
 __all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
 
 _START_S: Final = 60.0
+# While programs wait, whose time has room for no more.
+_AGAIN_S: Final = 20.0
+# For a process to come to its program. One that is killed sooner had too little time left; one that
+# took longer met a fault of this machine's.
+_ENTER_S: Final = 1.0
 # From the kill of a process to its end: what the kernel needs to free its memory.
 _END_S: Final = 20.0
 # What the interpreter must find again: where shared libraries are, as a user's shell sets it.
@@ -59,18 +65,24 @@ class Ended:
 
 
 class ProgramZygote:
-    """A zygote with these fences and modules; see the module."""
+    """A zygote with these fences; see the module.
 
-    def __init__(self, fence: FenceSpec, modules: Sequence[str] = ()) -> None:
+    Args:
+        fence: What programs may do.
+        held: Layers that must hold.
+    """
+
+    def __init__(self, fence: FenceSpec, held: Sequence[str] = ()) -> None:
         self._fence = fence
-        self._modules = list(modules)
+        self._held = tuple(held)
+        self._forked = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._owner = 0
         self._running = False
 
-    def start(self) -> None:
-        """Start it, if it does not run.
+    def start(self, seconds: float = _START_S) -> None:
+        """Start it, if it does not run, within these seconds.
 
         Raises:
             ZygoteLostError: It can't be started.
@@ -81,7 +93,7 @@ class ProgramZygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # With its parent's death the kernel ends a process when the thread ends that forked it.
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
-        given = [theirs.fileno(), parent, json.dumps(asdict(self._fence)), self._modules]
+        given = [theirs.fileno(), parent, json.dumps(asdict(self._fence))]
         where = str(Path(__file__).resolve().parents[2])
         # One hash seed for all: a program's sets have the same order in each run.
         environment = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -102,11 +114,22 @@ class ProgramZygote:
         finally:
             theirs.close()
         self._control, self._owner, self._running = ours, os.getpid(), False
-        answer = self._receive(time.monotonic() + _START_S)
-        if answer is None or answer[:1] == FAILED:
+        answer = self._receive(time.monotonic() + seconds)
+        if why := self._why_not(answer, seconds):
             self.close()
-            why = "it did not start" if answer is None else answer[1:].decode("utf-8", "replace")
             raise ZygoteLostError(f"the process that starts programs ended: {why}")
+
+    def _why_not(self, answer: bytes | None, seconds: float) -> str:
+        """Why no programs can be started after this first answer; "" if they can."""
+        if answer is None:
+            return f"it did not start within {seconds:g} s"
+        if answer[:1] == FAILED or len(answer) < ANSWER.size:
+            return answer[1:].decode("utf-8", "replace") or "it did not start"
+        holds = json.loads(answer[ANSWER.size :])
+        missing = [name for name in self._held if name not in holds]
+        if not missing:
+            return ""
+        return f"of its fences {' and '.join(missing)} held when this reward was made, and not in it"
 
     def fork(self, mode: str, descriptors: Sequence[int]) -> None:
         """A process for a program, with these descriptors as 0, 1, 2 and so on.
@@ -115,8 +138,9 @@ class ProgramZygote:
             ZygoteLostError: There is no zygote any more.
         """
         if self._running and self._owner == os.getpid() and self._control is not None:
-            self.end()  # whoever waited for it was interrupted
-        self.start()
+            with contextlib.suppress(ZygoteLostError):
+                self.end()  # whoever waited for it was interrupted
+        self.start(_AGAIN_S)
         assert self._control is not None
         try:
             socket.send_fds(self._control, [FORK + MODES[mode]], list(descriptors))
@@ -124,6 +148,7 @@ class ProgramZygote:
             self.close()
             raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
         self._running = True
+        self._forked = time.monotonic()
 
     def clear_folder(self) -> None:
         """Empty the folder of programs, for the next that is forked.
@@ -131,13 +156,18 @@ class ProgramZygote:
         Raises:
             ZygoteLostError: There is no zygote any more.
         """
-        self.start()
+        self.start(_AGAIN_S)
         assert self._control is not None
         try:
             self._control.send(CLEAR)
         except OSError as error:
             self.close()
             raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a program's process whose end was not told yet."""
+        return self._running
 
     def fileno(self) -> int:
         """Readable when the program's process has ended."""
@@ -150,7 +180,7 @@ class ProgramZygote:
         Without a deadline it is killed.
 
         Raises:
-            ZygoteLostError: The zygote ended instead.
+            ZygoteLostError: The zygote ended instead, or the process before it came to the program.
         """
         if self._control is None:
             raise ZygoteLostError("the process that starts programs ended")
@@ -163,23 +193,30 @@ class ProgramZygote:
                 return None
             self.close()
             raise ZygoteLostError(f"a program did not end within {_END_S:g} s of its kill")
-        if len(answer) != ANSWER.size:
+        if answer[:1] == FAILED or len(answer) < ANSWER.size:
             self.close()
-            raise ZygoteLostError("the process that starts programs ended")
+            why = answer[1:].decode("utf-8", "replace")
+            raise ZygoteLostError(f"the process that starts programs ended{': ' if why else ''}{why}")
         self._running = False
-        _, rss, status = ANSWER.unpack(answer)
-        return Ended(os.waitstatus_to_exitcode(status), rss * 1024)
+        _, rss, status = ANSWER.unpack_from(answer)
+        code, reported = os.waitstatus_to_exitcode(status), answer[ANSWER.size :]
+        in_time = time.monotonic() - self._forked < _ENTER_S
+        if reported != ENTERED and (reported or deadline is not None or not in_time):
+            how = reported.removeprefix(ENTERED).decode("utf-8", "replace") or f"it ended with status {code}"
+            raise ZygoteLostError(f"a program could not be started: {how}")
+        return Ended(code, rss * 1024)
 
     def close(self) -> None:
         """End it, and the program that it runs."""
         process, control = self._process, self._control
+        running, self._running = self._running, False
         self._process = self._control = None
         if control is not None:
             control.close()
         if process is None or self._owner != os.getpid():
             return
         try:
-            process.wait(_END_S if self._running else 2.0)
+            process.wait(_END_S if running else 2.0)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

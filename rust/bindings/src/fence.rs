@@ -3,10 +3,12 @@
 //!
 //! Python forks: nothing here runs between a fork and its child's `enter`.
 
+use std::ffi::CString;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use guerdon_fence::{Fence, FenceError, Layer, Rules};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -55,7 +57,7 @@ impl PyFence {
             execute,
             without,
         };
-        Ok(Self(ManuallyDrop::new(Fence::prepare(rules, unshare).map_err(exception)?)))
+        Ok(Self(ManuallyDrop::new(Fence::prepare(rules, unshare, make_fixed).map_err(exception)?)))
     }
 
     /// Whether this process has to fork, and its child to go on.
@@ -91,9 +93,9 @@ impl PyFence {
         Ok(self.0.after_fork()?)
     }
 
-    fn enter(&self, mut keep: Vec<RawFd>) -> PyResult<()> {
+    fn enter(&self, mut keep: Vec<RawFd>, alone: bool) -> PyResult<()> {
         keep.sort_unstable();
-        self.0.enter(&keep, close_others).map_err(exception)
+        self.0.enter(&keep, alone, close_others).map_err(exception)
     }
 }
 
@@ -118,6 +120,28 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     }
 }
 
+/// Has all mounts at and below `path` only be read.
+fn make_fixed(path: &Path) -> io::Result<()> {
+    const ONLY_READ: u64 = 1; // MOUNT_ATTR_RDONLY
+    const NO_SET_USER: u64 = 2; // MOUNT_ATTR_NOSUID
+    // `struct mount_attr`: what to set and to clear, how it spreads, a name space's descriptor.
+    let attributes = [ONLY_READ | NO_SET_USER, 0, 0, 0];
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    #[expect(unsafe_code, reason = "a call that no crate has yet")]
+    // SAFETY: the path and the attributes live until the call returns, and the size is theirs.
+    let set = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of_val(&attributes),
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Closes all descriptors but those in `keep`, which is sorted.
 fn close_others(keep: &[RawFd]) -> io::Result<()> {
     let mut first = 0;
@@ -130,9 +154,25 @@ fn close_others(keep: &[RawFd]) -> io::Result<()> {
     close_range(first, RawFd::MAX)
 }
 
+/// Descriptors above it are never made by a process that forks programs.
+const HIGHEST: RawFd = 4096;
+
 fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     #[expect(unsafe_code, reason = "descriptors that this process has from the one that forked it")]
     // SAFETY: the child runs only the program from here on; what owned them is never dropped.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-    if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if closed == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
+        return Err(error);
+    }
+    // Before Linux 5.9, and in containers of that age. The process that forks has few.
+    for fd in first..=last.min(HIGHEST) {
+        #[expect(unsafe_code, reason = "as above, one by one")]
+        // SAFETY: as above; a number that is not open is refused.
+        let _ = unsafe { libc::close(fd) };
+    }
+    Ok(())
 }

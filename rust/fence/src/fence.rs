@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{PidfdFlags, Signal};
 use seccompiler::BpfProgram;
 
@@ -19,6 +20,7 @@ use crate::filter::{self, Allowed};
 use crate::layer::{Layer, Layers, refused};
 use crate::namespaces::{self, ProcessNames, Unshare};
 use crate::own_folder::{self, OwnFolder};
+use crate::private_root::MakeFixed;
 use crate::rules::Rules;
 use crate::{identity, limits, private_root, signal_filter};
 
@@ -30,21 +32,33 @@ pub struct Fence {
     rules: Rules,
     layers: Layers,
     files: Option<Files>,
-    program: Option<BpfProgram>,
+    programs: Option<Programs>,
     names: Option<ProcessNames>,
     folder: Option<OwnFolder>,
     /// `None` where children keep the user of this process.
     user: Option<u32>,
     /// Whose threads those of a child count as, where it keeps its user and that is root.
     counted_as: Option<u32>,
-    memory: limits::Memory,
+    /// That children may take as their user.
+    free_user: u32,
+    /// The machine's `/proc`, until `finish`: a private root has none.
+    proc: Option<OwnedFd>,
+    memory: Option<limits::Memory>,
     tasks: Tasks,
     /// This process, to see in a child that it has not ended.
     parent: Option<OwnedFd>,
     unshare: Unshare,
+    make_fixed: MakeFixed,
     in_user_namespace: bool,
     /// No file outside the own folder can be changed, its owner and mode neither.
     fixed_files: bool,
+}
+
+/// The filters of children.
+struct Programs {
+    /// Of one that may start processes, as far as its kind may.
+    own: BpfProgram,
+    alone: BpfProgram,
 }
 
 /// What the limit of tasks is counted from.
@@ -60,7 +74,7 @@ impl Fence {
     ///
     /// Where `needs_fork` is true afterwards, the process forks, and its child goes on with
     /// `finish`; the parent only waits.
-    pub fn prepare(rules: Rules, unshare: Unshare) -> Result<Self, FenceError> {
+    pub fn prepare(rules: Rules, unshare: Unshare, make_fixed: MakeFixed) -> Result<Self, FenceError> {
         let mut layers = Layers::default();
         let files = Files::open(&rules);
         let files = if rules.leaves_out(Layer::Landlock) {
@@ -84,20 +98,25 @@ impl Fence {
             layers.held(Layer::Limits, "");
         }
         first_to_be_killed(&rules, &mut layers);
-        let memory = limits::Memory::open().map_err(|error| FenceError::System("/proc/self/statm", error))?;
+        let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = open("/proc", folder, Mode::empty()).map_err(|error| FenceError::System("/proc", error.into()))?;
+        let free_user = identity::user();
         let mut fence = Self {
             rules,
             layers,
             files,
-            program: None,
+            programs: None,
             names: None,
             folder: None,
             user: None,
             counted_as: None,
-            memory,
+            free_user,
+            proc: Some(proc),
+            memory: None,
             tasks: Tasks { shared: true, counted: None },
             parent: None,
             unshare,
+            make_fixed,
             in_user_namespace: false,
             fixed_files: false,
         };
@@ -116,7 +135,7 @@ impl Fence {
         let entered = namespaces::enter(self.unshare).and_then(|in_user_namespace| {
             self.in_user_namespace = in_user_namespace;
             let paths = self.rules.readable.iter().chain(&self.rules.writable);
-            private_root::enter(paths.map(PathBuf::as_path), Path::new(own_folder::PATH))
+            private_root::enter(paths.map(PathBuf::as_path), Path::new(own_folder::PATH), self.make_fixed)
         });
         match entered {
             Ok(fixed) => {
@@ -137,6 +156,10 @@ impl Fence {
         self.parent = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok();
         // What children with processes of their own leave behind is this process' to reap.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        if let Some(proc) = self.proc.take() {
+            let failed = |error| FenceError::System("/proc/self/statm", error);
+            self.memory = Some(limits::Memory::open(&proc).map_err(failed)?);
+        }
         self.finish_process_names();
         self.finish_user();
         self.finish_folder();
@@ -159,7 +182,8 @@ impl Fence {
         }
         let own_files_only = self.user.is_some() || self.fixed_files;
         let Rules { processes, execute, .. } = self.rules;
-        self.program = Some(filter::of_a_child(Allowed { processes, execute, own_files_only })?);
+        let program = |processes| filter::of_a_child(Allowed { processes, execute, own_files_only });
+        self.programs = Some(Programs { own: program(processes)?, alone: program(false)? });
         seccompiler::apply_filter(&filter::of_the_family()?)?;
         self.layers.held(Layer::Seccomp, "");
         Ok(())
@@ -180,7 +204,7 @@ impl Fence {
 
     fn finish_user(&mut self) {
         if !self.in_user_namespace && identity::may_change() && !self.rules.leaves_out(Layer::Limits) {
-            self.counted_as = Some(identity::user());
+            self.counted_as = Some(self.free_user);
             self.tasks.shared = false;
         }
         if self.rules.leaves_out(Layer::User) {
@@ -204,10 +228,9 @@ impl Fence {
             let reason = format!("{} is closed to other users", path.display());
             return self.layers.missing(Layer::User, reason);
         }
-        let user = identity::user();
-        self.user = Some(user);
+        self.user = Some(self.free_user);
         self.tasks.shared = false;
-        self.layers.held(Layer::User, user.to_string());
+        self.layers.held(Layer::User, self.free_user.to_string());
     }
 
     fn finish_folder(&mut self) {
@@ -263,14 +286,17 @@ impl Fence {
     }
 
     /// In the child, before anything of the program: puts up all fences. The descriptors in `keep`
-    /// (sorted) stay open; those of `self` are gone, so that it must be forgotten, never dropped.
-    pub fn enter(&self, keep: &[RawFd], close_others: CloseOthers) -> Result<(), FenceError> {
+    /// (sorted) stay open; those of `self` are gone, so that it must be forgotten, never dropped. A
+    /// child that is `alone` may start no process, though others of its kind may.
+    pub fn enter(&self, keep: &[RawFd], alone: bool, close_others: CloseOthers) -> Result<(), FenceError> {
         let failed = |step| move |error: io::Error| FenceError::System(step, error);
         // Fails where a caller has already made it a leader, which is as good.
         let _ = rustix::process::setsid();
         let place = self.folder().unwrap_or(Path::new("/"));
         if !self.rules.leaves_out(Layer::Limits) {
-            limits::set(&self.rules, &self.memory, self.tasks.limit(self.rules.tasks)).map_err(failed("setrlimit"))?;
+            let memory = self.memory.as_ref().ok_or_else(|| io::Error::other("finish was not called"));
+            let memory = memory.map_err(failed("setrlimit"))?;
+            limits::set(&self.rules, memory, self.tasks.limit(self.rules.tasks)).map_err(failed("setrlimit"))?;
         }
         match (self.user, self.counted_as) {
             (Some(user), _) => identity::become_user(user).map_err(failed("setresuid"))?,
@@ -287,7 +313,8 @@ impl Fence {
             files.restrict()?;
         }
         close_others(keep).map_err(failed("close_range"))?;
-        if let Some(program) = &self.program {
+        if let Some(programs) = &self.programs {
+            let program = if alone { &programs.alone } else { &programs.own };
             seccompiler::apply_filter(&signal_filter::of_process(std::process::id(), program))?;
         }
         Ok(())

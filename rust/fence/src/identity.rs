@@ -1,17 +1,39 @@
 //! Who a child is: another user where this process may choose one, and no capabilities.
 
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// The first of 4096 ids that no distribution gives to a user: a user per process that forks, so
-/// that limits and signals of its children meet nobody else's.
-const FIRST: u32 = 61184;
+/// The first of 2^26 ids that no distribution, systemd and container engine gives to anybody: a
+/// user per process that forks, so that limits and signals of its children meet nobody else's.
+const FIRST: u32 = 0x7000_0000;
+/// All process ids are below this power of two; the bits above it are by chance, for containers
+/// that count processes apart and users together.
+const PROCESSES: u32 = 1 << 22;
+const CHANCES: u32 = 1 << 4;
+/// Such ids again, fewer, where only small ones exist: in the user name space of a container.
+const FIRST_SMALL: u32 = 60578;
+const SMALL: u32 = 606;
 
-/// The id of the user of this process' children.
+/// An id for the user of this process' children. Reads `/proc`.
 pub(crate) fn user() -> u32 {
-    FIRST + std::process::id() % 4096
+    let process = std::process::id();
+    let chance = RandomState::new().hash_one(process) as u32 % CHANCES;
+    let id = FIRST + chance * PROCESSES + process % PROCESSES;
+    let exists = |map| fs::read_to_string(map).is_ok_and(|text| holds(&text, id));
+    if exists("/proc/self/uid_map") && exists("/proc/self/gid_map") { id } else { FIRST_SMALL + process % SMALL }
+}
+
+/// Whether a map of ids (first here, first outside, how many) holds this one.
+fn holds(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(|number| number.parse::<u32>().ok());
+        let (first, count) = (numbers.next().flatten(), numbers.nth(1).flatten());
+        matches!((first, count), (Some(first), Some(count)) if id.checked_sub(first).is_some_and(|at| at < count))
+    })
 }
 
 /// Whether this process may take another user for its children.
@@ -45,4 +67,30 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     let none = CapabilitySet::empty();
     let _ = rustix::thread::clear_ambient_capability_set();
     Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which ids exist where.
+
+    use super::*;
+
+    #[test]
+    fn maps_hold_their_own_ids() {
+        let all = "         0          0 4294967295\n";
+        let of_a_container = "0 100000 65536\n70000 300000 1\n";
+        for (id, container) in [(0, true), (FIRST, false), (FIRST_SMALL, true), (65536, false), (70000, true)] {
+            assert!(holds(all, id));
+            assert_eq!(holds(of_a_container, id), container, "{id}");
+        }
+        assert!(!holds("", 0) && !holds("0 0", 0) && !holds("none", 0));
+    }
+
+    #[test]
+    fn ids_are_in_ranges_that_are_nobodys() {
+        let id = user();
+        let last = FIRST + CHANCES * PROCESSES;
+        assert!((FIRST..last).contains(&id) || (FIRST_SMALL..FIRST_SMALL + SMALL).contains(&id));
+        assert!(last < 0x7FFE_0000 && FIRST_SMALL + SMALL <= 61184);
+    }
 }

@@ -25,4 +25,5 @@ mod signal_filter;
 pub use error::FenceError;
 pub use fence::Fence;
 pub use layer::{Layer, Layers};
+pub use private_root::MakeFixed;
 pub use rules::Rules;

@@ -3,8 +3,10 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::rules::Rules;
@@ -51,8 +53,10 @@ fn lower(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
 pub(crate) struct Memory(File);
 
 impl Memory {
-    pub(crate) fn open() -> io::Result<Self> {
-        File::open("/proc/self/statm").map(Self)
+    /// Of this process, whatever name space of processes it is in; `proc` is the folder.
+    pub(crate) fn open(proc: &OwnedFd) -> io::Result<Self> {
+        let file = openat(proc, "self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self(file.into()))
     }
 
     /// All of it, and what is private and writable.

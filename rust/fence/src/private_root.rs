@@ -28,9 +28,17 @@ struct Plan {
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
+/// The call that only a caller with `unsafe` can make: has all mounts at and below a path only be
+/// read.
+pub type MakeFixed = fn(&Path) -> io::Result<()>;
+
 /// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Whether nothing
 /// in it can be changed.
-pub(crate) fn enter<'a>(paths: impl Iterator<Item = &'a Path>, folder: &Path) -> io::Result<bool> {
+pub(crate) fn enter<'a>(
+    paths: impl Iterator<Item = &'a Path>,
+    folder: &Path,
+    make_fixed: MakeFixed,
+) -> io::Result<bool> {
     let mut plan = Plan::default();
     for path in paths {
         plan.add(path);
@@ -46,7 +54,7 @@ pub(crate) fn enter<'a>(paths: impl Iterator<Item = &'a Path>, folder: &Path) ->
     plan.make()?;
     fs::create_dir_all(folder)?;
     let old = Path::new("/").join(OLD);
-    let fixed = plan.bind(&old)?;
+    let fixed = plan.bind(&old, make_fixed)?;
     rustix::mount::unmount(&old, UnmountFlags::DETACH)?;
     fs::remove_dir(&old)?;
     rustix::mount::mount_remount("/", flags | MountFlags::RDONLY, "")?;
@@ -114,14 +122,17 @@ impl Plan {
     }
 
     /// Whether all of it can only be read.
-    fn bind(&self, old: &Path) -> io::Result<bool> {
+    fn bind(&self, old: &Path, make_fixed: MakeFixed) -> io::Result<bool> {
         let mut fixed = true;
         for path in self.bound.keys() {
             let source = old.join(path.strip_prefix("/").unwrap_or(path));
             rustix::mount::mount_bind_recursive(&source, path)?;
-            // Where the file system has flags that a user name space must keep, this is refused.
-            let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
-            fixed &= rustix::mount::mount_remount(path, flags, "").is_ok();
+            if make_fixed(path).is_err() {
+                // Before Linux 5.12: what is mounted below is as it was.
+                fixed = false;
+                let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
+                let _ = rustix::mount::mount_remount(path, flags, "");
+            }
         }
         Ok(fixed)
     }

@@ -1,18 +1,25 @@
-"""What programs could leave on the machine, and the interpreter's library, before and after."""
+"""What programs could leave on the machine, and the interpreter's library, before and after.
+
+Processes count wherever they went: while `orphans_come_here`, what outlives its parents becomes a
+child of this process.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import hashlib
 import os
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 import guerdon
 
-__all__ = ["left", "library"]
+__all__ = ["left", "library", "orphans_come_here"]
 
 # As the programs of the red team name all that they make.
 _NAME = "guerdon_red_team"
@@ -36,10 +43,34 @@ def _files() -> Iterator[Path]:
     yield from site.glob("*customize.py")
 
 
-def left() -> dict[str, object]:
+@contextlib.contextmanager
+def orphans_come_here() -> Iterator[None]:
+    """As is usual for the first process of a machine; those that end are reaped at the end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    subreaper = 36
+    before = {process.pid for process in psutil.Process().children()}
+    assert libc.prctl(subreaper, ctypes.c_ulong(1), 0, 0, 0) == 0
+    try:
+        yield
+    finally:
+        libc.prctl(subreaper, ctypes.c_ulong(0), 0, 0, 0)
+        for process in psutil.Process().children():
+            if process.pid not in before and not _runs(process):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def left() -> dict[str, Any]:
     """What can be left: processes, System V objects, files by their names."""
     return {
-        "processes": sorted(process.pid for process in psutil.Process().children(recursive=True)),
+        "processes": sorted(process.pid for process in psutil.Process().children(recursive=True) if _runs(process)),
         "objects": {name: Path(f"/proc/sysvipc/{name}").read_text() for name in ("shm", "msg", "sem")},
         "files": [
             f"{place}/{name}"

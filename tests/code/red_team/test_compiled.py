@@ -7,7 +7,6 @@ import shutil
 import pytest
 
 from guerdon import RegistrationError, code_reward
-from tests.code.red_team.left_behind import left
 from tests.code.red_team.programs.compiled import COMPILED, HONEST
 
 CASES = [{"stdin": "20 22\n", "stdout": "42\n"}, {"stdin": "40 2\n", "stdout": "42\n"}]
@@ -18,8 +17,7 @@ CASES = [{"stdin": "20 22\n", "stdout": "42\n"}, {"stdin": "40 2\n", "stdout": "
     "hostile programs in C: fork bombs, daemons, signals, sockets, sources that read secrets or never end compiling",
     sees="0 with a reason for each; honest programs between them score 1; nothing is left behind",
 )
-def test_every_compiled_program_scores_0() -> None:
-    before = left()
+def test_every_compiled_program_scores_0(untouched: None) -> None:
     try:
         reward = code_reward(language="c", timeout=3.0)
     except RegistrationError as error:
@@ -37,4 +35,3 @@ def test_every_compiled_program_scores_0() -> None:
     assert {name: one for name, one in found.items() if one[0] != 0.0 or not one[1]} == {}
     assert not any(reason.endswith(": ") for _, reason in found.values())
     assert not any("root:" in reason for _, reason in found.values())
-    assert left() == before

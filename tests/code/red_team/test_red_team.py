@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,22 +16,12 @@ from guerdon import RegistrationError, code_reward
 from tests.code.red_team import judging
 from tests.code.red_team.jail import run_in_jail, why_no_jail
 from tests.code.red_team.judging import TIMEOUT_S, direct, judge_all
-from tests.code.red_team.left_behind import left, library
+from tests.code.red_team.left_behind import left, orphans_come_here
 from tests.code.red_team.program import completion
 from tests.code.red_team.programs.shared_state import LEFT
 from tests.code.red_team.table import ALL
 
 CASES = [{"stdin": "20 22\n", "stdout": "42\n"}]
-
-
-@pytest.fixture
-def untouched() -> Iterator[None]:
-    """The machine is as it was. A program that overwrites the interpreter's library would have
-    every later test pass."""
-    before, was_left = library(), left()
-    yield
-    assert library() == before
-    assert left() == was_left
 
 
 @pytest.mark.fault(
@@ -86,6 +77,18 @@ def test_nothing_is_left_for_the_next_program(what: str, untouched: None) -> Non
             expected = ("'left", "Error") if program is leaves else ("nothing was left",)
             assert any(one in judged.reason for one in expected)
         assert reward(completions=[completion(None, "stdin")], cases=[CASES]) == [1.0]
+
+
+def test_a_process_that_outlives_its_parents_is_seen() -> None:
+    """Such as this one, in a session of its own."""
+    code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    print(os.getpid(), flush=True)\n    os.close(1)\n    time.sleep(60)"
+    with orphans_come_here():
+        before = left()
+        ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+        found = left()
+        os.kill(int(ended.stdout), signal.SIGKILL)
+        assert found["processes"] != before["processes"]
+        assert int(ended.stdout) in found["processes"]
 
 
 def test_attempts_work_where_nothing_fences_them() -> None:

@@ -46,7 +46,7 @@ COMPILED: Final[dict[str, str]] = {
     ),
     "makes_name_spaces": _attempt("unshare(CLONE_NEWUSER) == 0 || unshare(CLONE_NEWNS) == 0"),
     "leaves_its_session": _attempt(
-        "left()", "int left() { int s; if (fork() == 0) _exit(setsid() < 0); wait(&s); return s == 0; }"
+        "left()", "int left() { int s = 1; if (fork() == 0) _exit(setsid() < 0); wait(&s); return s == 0; }"
     ),
     "traces_its_parent": _attempt("ptrace(PTRACE_SEIZE, getppid(), 0, 0) == 0 || ptrace(PTRACE_TRACEME, 0, 0, 0) == 0"),
     "shares_memory": _attempt(
@@ -58,6 +58,7 @@ COMPILED: Final[dict[str, str]] = {
     "sets_user_bits": _attempt(
         "taken()", 'int taken() { return chmod("program", 04755) == 0 && setuid(0) == 0 && geteuid() == 0; }'
     ),
+    "starts_a_process": _attempt("started()", "int started() { int p = fork(); if (p == 0) _exit(0); return p > 0; }"),
     "fork_bomb": _HEAD + "int main() { for (;;) { if (fork() < 0) usleep(1000); } }",
     "grandchild": _HEAD
     + "int main() { if (fork() == 0) { signal(SIGHUP, SIG_IGN); setsid(); if (fork() == 0) { sleep(100); } _exit(0); } "

@@ -51,12 +51,14 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         "plants_a_pth_file",
         "makes a `.pth` file, which each interpreter runs when it starts",
         _SITE + "def attempt(): plant('guerdon_red_team.pth')",
+        works=True,
     ),
     attempt(
         "plants_sitecustomize",
         "makes `sitecustomize.py` and `usercustomize.py`",
         _SITE + "def attempt():\n    try: plant('usercustomize.py')\n    except OSError: plant('sitecustomize.py')",
         origin=_OVERWRITTEN,
+        works=True,
     ),
     attempt(
         "plants_bytecode",
@@ -194,6 +196,7 @@ def attempt():
         except OSError as error: last = error
     raise last
 """,
+        works=True,
     ),
     attempt(
         "devices",

@@ -189,6 +189,7 @@ def attempt():
     try: os.setsid()
     except OSError: os.setpgid(0, 0 if os.getpid() != os.getpgrp() else os.getppid() or 1)
 """,
+        works=True,
     ),
     attempt(
         "outlives_its_parent",

@@ -39,6 +39,7 @@ def attempt():
         "unix_socket",
         "makes a socket with a path in its own folder, and connects to those of services",
         "import socket\ndef attempt():\n    with socket.socket(socket.AF_UNIX) as one: one.bind('guerdon_red_team')",
+        works=True,
     ),
     attempt(
         "abstract_socket",
@@ -71,6 +72,7 @@ def attempt():
         "import socket\ndef attempt():\n    for family in (17, 38, 40, 31, 29, 44, 21, 5, 9):\n        for kind in (1, 2, 3, 5):\n"
         "            try: return socket.socket(family, kind).close()\n            except PermissionError as error: last = error\n"
         "            except OSError: pass\n    raise last",
+        works=True,
     ),
     attempt(
         "inherited_descriptors",

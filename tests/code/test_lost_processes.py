@@ -1,0 +1,139 @@
+"""What is lost before a program's verdict, by no fault of it: never a score of 0.
+
+The zygote of a reward is killed, a program's process ends before it came to the program, a compiler
+is taken away.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from guerdon import RegistrationError, code_reward
+from guerdon._code.fence import FenceSpec
+from guerdon._code.reward import CodeReward
+from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
+from tests.code.programs import CASES, INCREMENT, call, judged, judgement
+
+SLOW = "import time\ntime.sleep(1)\nprint(int(input()) + 1)"
+SLOW_CALL = "import time\ndef f(x):\n    time.sleep(1)\n    return x + 1"
+
+
+@contextmanager
+def zygotes_killed(reward: CodeReward, most: int) -> Iterator[list[int]]:
+    """As soon as a program runs, so many times; the processes that were killed."""
+    killed: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set() and len(killed) < most:
+            zygote = reward._scorer._zygote
+            process = None if zygote is None else zygote._process
+            if zygote is not None and zygote._running and process is not None and process.pid not in killed:
+                time.sleep(0.1)
+                killed.append(process.pid)
+                os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.fault("the zygote is killed while a program runs", sees="the program is run again; its score is right")
+@pytest.mark.parametrize("isolation", ["strict", "none"])
+@pytest.mark.parametrize(
+    ("program", "cases"), [(SLOW, CASES[:1]), (SLOW_CALL, [call("f", 1, expected=2)])], ids=["stdin", "calls"]
+)
+def test_a_zygote_killed_while_a_program_runs(isolation: str, program: str, cases: list[object]) -> None:
+    with judged(isolation=isolation, timeout=20.0) as reward, zygotes_killed(reward, 1) as killed:
+        assert judgement(reward, program, cases=cases).score == 1.0
+        assert len(killed) == 1
+
+
+@pytest.mark.fault("the zygote is killed again and again", sees="no score, with the reason")
+def test_a_zygote_killed_each_time_is_no_score() -> None:
+    with judged(isolation="none", timeout=20.0) as reward, zygotes_killed(reward, 2):
+        with pytest.raises(ZygoteLostError, match="process that starts programs ended"):
+            judgement(reward, SLOW, cases=CASES[:1])
+        assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
+
+
+@pytest.mark.fault("a program's process ends before it comes to the program", sees="no score, with the reason")
+@pytest.mark.parametrize("cases", [CASES, [call("f", expected=1)]], ids=["stdin", "calls"])
+def test_a_process_that_ends_before_its_program_is_no_score(cases: list[object]) -> None:
+    with judged() as reward:
+        scorer = reward._scorer
+        scorer._judging = replace(scorer._judging, fence=replace(scorer._judging.fence, memory_limit=1))
+        with pytest.raises(ZygoteLostError, match="a program could not be started: MemoryError"):
+            judgement(reward, f"{INCREMENT}\n#{' ' * (64 << 20)}", cases=cases)
+
+
+def test_a_program_sees_no_descriptor_of_its_start() -> None:
+    """It could say that it was never started, or be heard after its end."""
+    program = "import os\ndef is_open(fd):\n    try: return bool(os.fstat(fd))\n    except OSError: return False\n"
+    program += "def f(): return list(filter(is_open, range(256)))\nif __name__ == '__main__': print(f())"
+    for isolation in ("strict", "none"):
+        with judged(isolation=isolation) as reward:
+            cases: list[object] = [{"stdin": "", "stdout": "[0, 1, 2]"}, call("f", expected=[0, 1, 2, 3])]
+            found = judgement(reward, program, cases=cases)
+            assert (found.score, found.reason) == (1.0, "")
+
+
+@pytest.mark.fault(
+    "a compiler or interpreter is gone", sees="an error that names it and what to install; no score of 0"
+)
+def test_a_command_that_is_gone_is_no_score(tmp_path: Path) -> None:
+    shell = tmp_path / "shell"
+    shutil.copy2(os.path.realpath("/bin/sh"), shell)
+    options = {"language": "sh", "command": [str(shell), "{file}"], "isolation": "none"}
+    row = {"completion": "```sh\necho 2\n```", "cases": CASES[:1]}
+    with judged(**options) as reward, judged(**options) as other:
+        assert reward._scorer.judge(row).score == 1.0
+        shell.unlink()
+        with pytest.raises(ZygoteLostError, match=f"a program could not be started: FileNotFoundError.*{shell}"):
+            reward._scorer.judge(row)
+        with pytest.raises(RegistrationError, match=f"language='sh' needs '{shell}', which can't be run here: install"):
+            other._scorer.setup()
+    with pytest.raises(RegistrationError, match=r"needs .*no-such-compiler.*install it, or name it by its path"):
+        code_reward(command=["no-such-compiler"], language="any")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+def test_what_a_compiler_made_and_cannot_run_is_the_programs_fault(tmp_path: Path) -> None:
+    with judged(language="c", isolation="none", compile=["cp", "{file}", "{out}"], command=["{out}"]) as reward:
+        found = reward._scorer.judge({"completion": "```c\nno program\n```", "cases": CASES})
+        assert (found.score, found.reason.split(":")[1]) == (0.0, " exit status 127")
+
+
+@pytest.mark.fault(
+    "a layer of the fences holds where a reward was made, not in its zygote", sees="an error that names it"
+)
+def test_a_zygote_without_a_layer_that_held_is_refused() -> None:
+    zygote = ProgramZygote(FenceSpec(without=("oom",)), ["limits", "oom"])
+    try:
+        with pytest.raises(ZygoteLostError, match="of its fences oom held when this reward was made, and not in it"):
+            zygote.start()
+    finally:
+        zygote.close()
+
+
+def test_a_short_time_is_the_programs_own() -> None:
+    """Of many cases the last have little time left; that such a process did not even start is no
+    fault of the machine."""
+    with judged(isolation="none", timeout=0.3, score="share") as reward:
+        found = judgement(reward, "while True: pass", cases=CASES * 20)
+        assert found.score == 0.0
