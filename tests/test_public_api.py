@@ -38,6 +38,7 @@ PUBLIC = {
     "RewardFunction",
     "Rubric",
     "SampleResult",
+    "SandboxFusion",
     "SerializationError",
     "SnapshotError",
     "StatefulReward",
@@ -168,6 +169,10 @@ ATTRIBUTES = {
     "RewardFunction": {"name", "options", "spec"},
     "Rubric": {"columns", "name", "weights"},
     "SampleResult": {"reasons", "rewards", "status", "total"},
+    "SandboxFusion": {
+        *("api_key_env", "api_key_file", "ca_file", "ca_only", "client_cert", "client_key", "headers", "http2"),
+        *("language", "resolve", "url", "wait"),
+    },
     "StatefulReward": {"close", "setup"},
     "Status": {"ABSTAINED", "CANCELLED", "CRASHED", "ERROR", "OK", "SKIPPED", "TIMEOUT", "label"},
 }

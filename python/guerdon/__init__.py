@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from guerdon import parse, rewards
     from guerdon._cluster.ray.options import Ray
     from guerdon._code.factory import code_reward
+    from guerdon._code.sandbox_fusion import SandboxFusion
     from guerdon._native import __version__
     from guerdon._replay import ReplayResult, replay
     from guerdon._trace import Trace
@@ -77,6 +78,7 @@ __all__ = [
     "RewardFunction",
     "Rubric",
     "SampleResult",
+    "SandboxFusion",
     "SerializationError",
     "SnapshotError",
     "StatefulReward",
@@ -132,6 +134,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "ToolError": "errors",
     "__version__": "_native",
     "code_reward": "_code.factory",
+    "SandboxFusion": "_code.sandbox_fusion",
     "group_reward": "functions",
     "judge": "judges",
     "pairwise": "panels",

@@ -2,7 +2,7 @@
 
 - Of a judge: the request's words and options, how the answer is read, votes and panels; the model
   is known by its name, not by its address. Never a key.
-- A reward service is known by its address.
+- A reward service or sandbox is known by its address.
 - An option that only says how calls are made (timeouts, retries, limits, prices) changes nothing.
 """
 
@@ -81,7 +81,7 @@ def kernel_version(spec: FunctionSpec) -> bytes:
 
 def _request(plan: Plan) -> tuple[object, ...]:
     """What decides the answer to a request, and how it is read."""
-    address = plan.fleet.endpoints if plan.api == "rewards" else ()
+    address = plan.fleet.endpoints if plan.api in ("rewards", "sandbox") else ()
     read = (plan.api, plan.path, astuple(plan.parse), plan.batch_size is not None, plan.cost.keep_answers)
     return (
         plan.body,

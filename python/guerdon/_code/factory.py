@@ -17,7 +17,9 @@ from guerdon._code.fence import FenceSpec
 from guerdon._code.isolation import probe
 from guerdon._code.judgement import Score
 from guerdon._code.languages import language_of
+from guerdon._code.remote import remote_language, remote_reward
 from guerdon._code.reward import COMPLETION, CodeReward, CodeScorer, Columns, Judging
+from guerdon._code.sandbox_fusion import SandboxFusion
 from guerdon._registration import options as checked
 from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
 from guerdon._registration.conditions import RunIf, checked_run_if
@@ -54,10 +56,11 @@ def code_reward(
     extract: Extract = "last",
     modules: Sequence[str] = (),
     isolation: Literal["strict", "none"] = "strict",
+    remote: SandboxFusion | None = None,
     name: str = "code",
     total_timeout: float | None = None,
     setup_timeout: float = 300.0,
-    retries: int = 0,
+    retries: int | None = None,
     limit: Limit | None = None,
     on_failure: str | float = "nan",
     max_failure_rate: float | None = None,
@@ -108,11 +111,16 @@ def code_reward(
             without a tag is), ``"whole"``, all of the completion, or a function of its text.
         modules: Modules to import before programs run, as those that many of them need.
         isolation: ``"strict"``, or ``"none"``: programs run with the rights of this user.
+        remote: A `SandboxFusion`: programs run on that server, by requests of the http lane, behind
+            whatever fences it has. ``isolation``, ``modules``, ``command`` and ``compile`` are the
+            server's then, and ``check`` and a function as ``compare`` need this machine.
         name: In metrics, files and messages; unique in a dispatcher.
         total_timeout: Seconds for a sample, queueing included. Default: none.
         setup_timeout: Seconds for the start of a worker's zygote.
-        retries: Attempts after the first, for failures; a wrong program is none.
-        limit: ``Limit(concurrency=…)``: programs at once. Default: one a worker.
+        retries: Attempts after the first, for failures; a wrong program is none. Default: 0, with
+            ``remote`` 3, as for `guerdon.judge`.
+        limit: ``Limit(concurrency=…)``: programs at once. Default: one a worker, with ``remote`` 64
+            and fewer while the server throttles.
         on_failure: What a failed cell becomes, as for `guerdon.reward`.
         max_failure_rate: As for `guerdon.reward`.
         run_if: As for `guerdon.reward`.
@@ -126,7 +134,7 @@ def code_reward(
 
     Raises:
         RegistrationError: An option is wrong, or this machine lacks what ``isolation="strict"``
-            needs.
+            needs (not asked for with ``remote``).
 
     Examples:
         >>> adds = code_reward(isolation="none", timeout=5)
@@ -141,12 +149,17 @@ def code_reward(
         name=name,
         total_timeout=total_timeout,
         setup_timeout=setup_timeout,
-        retries=retries,
+        retries=retries or 0,
         limit=limit,
         on_failure=on_failure,
         max_failure_rate=max_failure_rate,
     )
-    made = language_of(name, language, command, compile)
+    if remote is None:
+        made = language_of(name, language, command, compile)
+    elif isinstance(remote, SandboxFusion):
+        made = remote_language(name, language, remote)
+    else:
+        raise _wrong(name, "remote", remote, "a guerdon.SandboxFusion")
     rules = JudgingRules(
         timeout=checked.seconds(name, "timeout", timeout),
         case_timeout=None if case_timeout is None else checked.seconds(name, "case_timeout", case_timeout),
@@ -173,6 +186,10 @@ def code_reward(
     )
     columns, wants = _columns(name, cases, check, entry_point, prelude)
     kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))
+    when = checked_run_if(name, run_if, otherwise)
+    if remote is not None:
+        how = (rules, spec, columns, wants, extract)
+        return remote_reward((code_reward, given), options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
     level = probe(spec)
     if made.command and isolation == "strict" and "folder" not in dict(level.held):
         raise RegistrationError(
@@ -198,7 +215,7 @@ def code_reward(
         wants=wants,
         stateful=True,
         decorated=True,
-        run_if=checked_run_if(name, run_if, otherwise),
+        run_if=when,
         pure=bool(is_pure),
         cache=kept,
     )

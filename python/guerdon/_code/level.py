@@ -44,7 +44,7 @@ class Level:
     """The fences that hold here.
 
     Attributes:
-        name: ``"strict"`` or ``"none"``.
+        name: ``"strict"``, ``"none"``, or ``"remote"``: whatever the sandbox has.
         held: The layers that hold, each with what there is to say about it.
         missing: The others, with the reason.
         acts: How many forbidden acts were tried, all in vain.
@@ -56,6 +56,8 @@ class Level:
     acts: int = 0
 
     def __str__(self) -> str:
+        if self.name == "remote":
+            return "remote: whatever the sandbox has"
         if not self.held:
             return f"{self.name}: programs have the rights of this user"
         text = f"{self.name}: {', '.join(name for name, _ in self.held)}"

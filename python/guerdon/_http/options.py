@@ -25,7 +25,7 @@ from guerdon._registration.options import Options
 from guerdon.errors import RegistrationError
 from guerdon.limits import DefaultLimit
 
-__all__ = ["build", "extra_body", "name_of", "non_empty_text"]
+__all__ = ["build", "extra_body", "name_of", "non_empty_text", "requests_plan"]
 
 # They say how the request is sent: with another value the server would read its body wrongly.
 _OWN_HEADERS = frozenset(
@@ -81,6 +81,31 @@ def build(
         RegistrationError: An option is wrong.
     """
     name = name_of(given["name"])
+    plan = requests_plan(name, given, request, address=address, usual_headers=usual_headers, **own)
+    # The options of every reward function. There is always a limit: it has the circuit breaker.
+    policy = {option: given[option] for option in _POLICY}
+    pure = same_answers if given["pure"] is None and given["cache"] is None else given["pure"]
+    limit = DefaultLimit() if given["limit"] is None else given["limit"]
+    return HttpReward((by, given), plan, Options(name=name, limit=limit, pure=pure, **policy))
+
+
+def requests_plan(
+    name: str,
+    given: Mapping[str, Any],
+    request: Mapping[str, Any],
+    *,
+    address: tuple[str, str],
+    usual_headers: Mapping[str, str] | None = None,
+    **own: Any,
+) -> Plan:
+    """How the requests of a function look, out of the options that all of them share.
+
+    Args:
+        given: Those options; the others are those of `build`.
+
+    Raises:
+        RegistrationError: An option is wrong.
+    """
     fleet = fleet_of(name, *address, given)
     pieces, fields = _pieces(name, request)
     _refuse_keys(name, request)
@@ -89,7 +114,7 @@ def build(
     tls = tls_options(name, first, given)
     headers = _with_usual(_headers(name, given["headers"], key), usual_headers or {}, key)
     warn_of_plain_keys(name, (url for url, _ in fleet.endpoints), key)
-    plan = Plan(
+    return Plan(
         fleet=fleet,
         body=pieces,
         fields=fields,
@@ -100,11 +125,6 @@ def build(
         cost=of_options(name, given["price"], given["max_cost"], given.get("keep_answers", False)),
         **own,
     )
-    # The options of every reward function. There is always a limit: it has the circuit breaker.
-    policy = {option: given[option] for option in _POLICY}
-    pure = same_answers if given["pure"] is None and given["cache"] is None else given["pure"]
-    limit = DefaultLimit() if given["limit"] is None else given["limit"]
-    return HttpReward((by, given), plan, Options(name=name, limit=limit, pure=pure, **policy))
 
 
 def extra_body(function: str, body: object) -> Mapping[str, Any]:

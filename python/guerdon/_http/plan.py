@@ -29,8 +29,8 @@ class Plan:
     Attributes:
         fleet: Where requests go.
         body: Pieces of their JSON; ``fields`` are the columns in it, by number.
-        api: ``"chat"``, ``"completions"``, ``"responses"``, ``"anthropic"``, ``"score"`` or
-            ``"rewards"``.
+        api: ``"chat"``, ``"completions"``, ``"responses"``, ``"anthropic"``, ``"score"``,
+            ``"rewards"`` or ``"sandbox"``.
         parse: How a judge's answer is read.
         path: Where the numbers of a reward model or service are; "" for the usual fields.
         batch_size: Samples that a request takes at most; None where it takes one, and not as a
@@ -82,7 +82,7 @@ class Plan:
                 hedge_share=self.fleet.hedge_share,
                 body=self.body,
                 api=self.api,
-                parse=None if self.api in ("rewards", "score") else self.parse,
+                parse=None if self.api in ("rewards", "sandbox", "score") else self.parse,
                 path=self.path,
                 headers=list(self.headers),
                 key=self.secret.read(function) if key else None,

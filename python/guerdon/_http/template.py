@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from guerdon.errors import RegistrationError
 
-__all__ = ["CONVERSATION", "Field", "template"]
+if TYPE_CHECKING:
+    from guerdon._columns import Single
+
+__all__ = ["CONVERSATION", "Field", "MadeField", "template"]
 
 # Stands for all turns of the prompt and the completion.
 CONVERSATION = "conversation"
@@ -50,6 +54,24 @@ class Field:
 
     def __str__(self) -> str:
         return f"{{{self.column}{self.rest}}}"
+
+
+@dataclass(frozen=True)
+class MadeField(Field):
+    """Texts that a function's own code makes of one or more columns."""
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Columns that it takes where they are there."""
+        return ()
+
+    def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
+        """What kind of column the engine gets, and the column.
+
+        Args:
+            values: Of its columns, and of those optional ones that are there.
+        """
+        raise NotImplementedError
 
 
 def template(text: str, function: str, argument: str) -> list[str | Field]:

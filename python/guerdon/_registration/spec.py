@@ -110,7 +110,7 @@ class FunctionSpec:
     @property
     def uses_tokens(self) -> bool:
         """Whether its requests go to language models, whose use is counted in tokens."""
-        return any(plan.api not in ("score", "rewards") for plan in self.plans)
+        return any(plan.api not in ("score", "rewards", "sandbox") for plan in self.plans)
 
     @property
     def is_engine_made(self) -> bool:
@@ -157,7 +157,7 @@ class FunctionSpec:
         limit = self.policy.limit
         if isinstance(limit, DefaultLimit) or (limit is None and self.lane == "asyncio"):
             alone = None if limit is None else limit.concurrency
-            return alone if ranks == 1 else max(1, USUAL_CONCURRENCY // ranks)
+            return alone if ranks == 1 else max(1, (alone or USUAL_CONCURRENCY) // ranks)
         return None if limit is None else limit.concurrency
 
     def config(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guerdon._columns import TEXT, Data, Single
+from guerdon._http.template import MadeField
 from guerdon._registration.spec import FunctionSpec
 from guerdon._submit.layout import Consumer, Layout, Route, Source, layout
 from guerdon._submit.token_counts import counting
@@ -83,8 +84,8 @@ class ColumnRouter:
         known = self._layout(data)
         found = set(known.sources)
         for route in known.routes:
-            fields = route.consumer.spec.text_fields or ()
-            found.update(route.available[name] for field in fields for name in field.columns)
+            for field in route.consumer.spec.text_fields or ():
+                found.update(route.available[name] for name in _columns(field, route.available))
             if route.counted is not None:
                 found.update(route.counted[0][name] for name in route.counted[1])
         if self._kept is not None:
@@ -153,6 +154,9 @@ class _BatchColumns:
         values, samples = self._given(source), self._data.samples
         if isinstance(field, kernel_columns.KernelColumn):
             return kernel_columns.texts_of(values, field, samples, always=self._is_open)
+        if isinstance(field, MadeField):
+            given = {name: self._given(available[name]) for name in _columns(field, available)}
+            return field.made(given, samples)
         others = [self._given(available[name]) for name in field.columns[1:]]
         return column_texts.texts_of(values, field, samples, function, others=others, always=self._is_open)
 
@@ -178,6 +182,12 @@ class _BatchColumns:
             return _const(values.value) if isinstance(values, Single) else values
         state = self._data.trainer_state
         return _const(state if name == "live" else snapshot(state, history=name == "whole"))
+
+
+def _columns(field: Field | KernelColumn, available: Mapping[str, Source]) -> list[str]:
+    """The columns of a field, and those optional ones that are there."""
+    optional = field.optional if isinstance(field, MadeField) else ()
+    return [*field.columns, *(name for name in optional if name in available)]
 
 
 def _const(value: object) -> Constant:

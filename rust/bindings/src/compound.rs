@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use guerdon_core::function::{OnFailure, Policy};
 use guerdon_core::limits::Limit;
-use guerdon_http::{Compound, CompoundFunction, CompoundMember, Pairwise, PairwiseScore, Reduce, Reduction, Schedule};
+use guerdon_http::{
+    CaseRules, Compound, CompoundFunction, CompoundMember, Outputs, Pairwise, PairwiseScore, Reduce, Reduction,
+    Schedule,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -39,6 +42,24 @@ impl RulesArg {
     }
 }
 
+/// How programs are judged: the rule for outputs, whether the share counts, seconds for all cases,
+/// for one and for the compiler, bytes of output.
+#[derive(FromPyObject)]
+struct CasesArg(String, bool, f64, Option<f64>, f64, usize);
+
+impl CasesArg {
+    fn rules(self) -> PyResult<CaseRules> {
+        let Self(outputs, share, timeout, case_timeout, compile_timeout, max_output) = self;
+        let outputs = match outputs.as_str() {
+            "exact" => Outputs::Exact,
+            "tokens" => Outputs::Tokens,
+            "numbers" => Outputs::Numbers,
+            other => return Err(PyValueError::new_err(format!("unknown rule '{other}'"))),
+        };
+        Ok(CaseRules { outputs, share, timeout, case_timeout, compile_timeout, max_output })
+    }
+}
+
 /// One function of the http lane with compound calls. The package has checked the values.
 #[pyclass(frozen, module = "guerdon._native", name = "CompoundConfig")]
 pub struct CompoundConfig {
@@ -49,7 +70,8 @@ pub struct CompoundConfig {
 impl CompoundConfig {
     #[new]
     #[pyo3(signature = (kind, *, members, rules, votes = 1, reduce = "mean", weights = Vec::new(), needed = 1,
-        min_agreement = None, columns = 1, schedule = "circular", rounds = None, score = "win_rate", both_orders = true))]
+        min_agreement = None, columns = 1, schedule = "circular", rounds = None, score = "win_rate", both_orders = true,
+        cases = None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         kind: &str,
@@ -65,6 +87,7 @@ impl CompoundConfig {
         rounds: Option<usize>,
         score: &str,
         both_orders: bool,
+        cases: Option<CasesArg>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| PyValueError::new_err(format!("unknown {what} '{value}'"));
         let reduce = match reduce {
@@ -94,6 +117,10 @@ impl CompoundConfig {
                     other => return Err(unknown("score", other)),
                 };
                 Compound::Pairwise(Pairwise { schedule, score, both_orders })
+            }
+            "cases" => {
+                let given = cases.ok_or_else(|| PyValueError::new_err("cases= says how programs are judged"))?;
+                Compound::Cases(given.rules()?)
             }
             other => return Err(unknown("kind of calls", other)),
         };

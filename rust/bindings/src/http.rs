@@ -80,6 +80,7 @@ impl HttpConfig {
             "completions" => ResponseParser::Judge { api: Api::Completions, parser: judge_parser()? },
             "responses" => ResponseParser::Judge { api: Api::Responses, parser: judge_parser()? },
             "anthropic" => ResponseParser::Judge { api: Api::Anthropic, parser: judge_parser()? },
+            "sandbox" => ResponseParser::Sandbox,
             "score" => ResponseParser::Score { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
             "rewards" => ResponseParser::Rewards { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
             other => return Err(wrong(format!("unknown endpoint '{other}'"))),

@@ -45,7 +45,8 @@ mod tls;
 
 pub use body::{BodyTemplate, JSON, Piece, Text};
 pub use compound::{
-    Compound, CompoundFunction, CompoundMember, CompoundSpec, Pairwise, PairwiseScore, Reduce, Reduction, Schedule,
+    CaseRules, Compound, CompoundFunction, CompoundMember, CompoundSpec, Outputs, Pairwise, PairwiseScore, Reduce,
+    Reduction, Schedule,
 };
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::{Endpoint, Key};

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::answer_stream::{AnswerStream, StreamEnd};
 use crate::connector::TransportError;
+use crate::dialect::sandbox::{self, NoRun, SandboxRun};
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetRequest, HedgePermit, Member, SendError};
 use crate::meter::Meter;
@@ -122,7 +123,7 @@ async fn exchange(
             StreamEnd::Decided(cell) => {
                 metered.answered(stream.answer.usage);
                 metered.keep(stream.answer);
-                Ok(Scores { cells: vec![cell], reasons: Vec::new() })
+                Ok(Scores { cells: vec![cell], ..Scores::default() })
             }
             StreamEnd::Whole => {
                 metered.answered(stream.answer.usage);
@@ -155,6 +156,10 @@ async fn exchange(
     }
     match stopped {
         Some(Stopped::Broken(error)) => Err(broken(&TransportError::Exchange(error))),
+        Some(Stopped::TooLong) if matches!(parser, ResponseParser::Sandbox) => {
+            metered.answered(None);
+            Ok(Scores { run: Some(SandboxRun::TOO_LONG), ..Scores::default() })
+        }
         Some(Stopped::TooLong) => Err(RequestError::invalid_response(
             endpoint,
             &format!("more than {LONGEST_RESPONSE} bytes, too long for a score"),
@@ -164,6 +169,14 @@ async fn exchange(
                 let coding = coding.to_str().unwrap_or("an unknown coding");
                 let why = format!("an answer in {}, an encoding that was not requested", quoted(coding));
                 return Err(RequestError::invalid_response(endpoint, &why));
+            }
+            if matches!(parser, ResponseParser::Sandbox) {
+                metered.answered(None);
+                let run = sandbox::read(&body).map_err(|none| match none {
+                    NoRun::Failed(why) => RequestError::server_failed(endpoint, &why),
+                    NoRun::Unreadable(why) => RequestError::invalid_response(endpoint, &why),
+                })?;
+                return Ok(Scores { run: Some(run), ..Scores::default() });
             }
             let mut scores = parser
                 .read(&body, samples, &mut metered)

@@ -85,6 +85,12 @@ impl RequestError {
         Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(200)), unsent: false }
     }
 
+    /// A success by its status that says of itself that the server failed: as a 500.
+    pub fn server_failed(endpoint: &Endpoint, why: &str) -> Self {
+        let reason = endpoint.redact(&format!("{} answered {why}", endpoint.host()));
+        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(500)), unsent: false }
+    }
+
     /// As the scheduler takes it.
     pub fn into_failure(self) -> Failure {
         let Self { reason, retryable, retry_after, answer, .. } = self;

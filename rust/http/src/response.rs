@@ -9,6 +9,7 @@ use guerdon_core::outcome::Cell;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::dialect::sandbox::SandboxRun;
 use crate::dialect::{Api, JudgeAnswer, Usage, rewards, score, statuses};
 use crate::json_path::JsonPath;
 use crate::meter::MeteredRequest;
@@ -25,15 +26,19 @@ pub enum ResponseParser {
     Score { path: Option<JsonPath> },
     /// A reward service's numbers, at the path; without one in the usual fields.
     Rewards { path: Option<JsonPath> },
+    /// What became of a program in a sandbox, which is no score yet.
+    Sandbox,
 }
 
 /// What a response held.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Scores {
     /// One a sample; of a rubric whose criteria were asked for, one a criterion.
     pub cells: Vec<Cell>,
     /// Of such a rubric why, where the judge says; else empty.
     pub reasons: Vec<Option<String>>,
+    /// Of a sandbox: what became of the program; it has no cells.
+    pub run: Option<SandboxRun>,
 }
 
 /// The tokens of an answer that is scores.
@@ -58,6 +63,8 @@ impl ResponseParser {
                 request.answered(usage(answer));
                 vec![cell(score::find(path.as_ref(), answer)?)?]
             }
+            // Read by `request`, which says what a sandbox's own failure means for its endpoint.
+            Self::Sandbox => return Err("the run of a program, which is no score".to_owned()),
             Self::Rewards { path } => {
                 let answer = json(body)?;
                 request.answered(usage(answer));
@@ -83,7 +90,7 @@ impl ResponseParser {
             let shown = quoted(&String::from_utf8_lossy(body));
             return Err(format!("{} scores for {samples} samples in {shown}", cells.len()));
         }
-        Ok(Scores { cells, reasons: Vec::new() })
+        Ok(Scores { cells, ..Scores::default() })
     }
 }
 
@@ -99,7 +106,7 @@ pub fn judged(
     let found = if parser.criteria() == Some(samples) {
         criteria(parser, &answer, body)
     } else {
-        judgment(parser, &answer, body).map(|cell| Scores { cells: vec![cell], reasons: Vec::new() })
+        judgment(parser, &answer, body).map(|cell| Scores { cells: vec![cell], ..Scores::default() })
     };
     if found.is_err()
         && let Some(text) = &answer.text
@@ -119,7 +126,7 @@ pub fn judged(
 fn criteria(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Scores, String> {
     let found = parser.read_judgments(readable(answer, answer.text(body)?))?;
     let (cells, reasons) = found.into_iter().map(|one| (one.score, one.reason)).unzip();
-    Ok(Scores { cells, reasons })
+    Ok(Scores { cells, reasons, run: None })
 }
 
 /// The score of a judge's answer, which was read from `body`.

@@ -38,6 +38,10 @@ impl About {
     }
 }
 
+/// Makes a request's body, out of what was wrong with the answer before; none where a text is not
+/// there.
+pub type MadeBody<'a> = dyn Fn(Option<&[u8]>) -> Option<Vec<u8>> + Sync + 'a;
+
 /// Asks for one unit.
 pub struct Asker<'a> {
     pub queue: &'a CompoundQueue,
@@ -83,6 +87,18 @@ impl<'a> Asker<'a> {
 
     /// Sends a member's request and reads its answer.
     pub async fn ask(&self, member: usize, about: About) -> Result<Scores, Failure> {
+        self.send(member, about, &|repair| self.body(member, about, repair)).await
+    }
+
+    /// The text of a column, of the first sample.
+    pub fn column(&self, column: usize) -> Option<String> {
+        let (share, sample) = *self.unit.samples.first()?;
+        Some(self.unit.call.0.payload(share)?.text(self.queue.function, column, sample)?.to_text())
+    }
+
+    /// Sends a request of a member, with the body that `made` makes of what was wrong with the
+    /// answer before, and reads its answer.
+    pub async fn send(&self, member: usize, about: About, made: &MadeBody<'_>) -> Result<Scores, Failure> {
         let queue = self.queue;
         let asked = queue.spec.members.get(member).ok_or_else(|| broken("there is no such member"))?;
         let (rules, permits) = (&queue.spec.rules[asked.rules], &queue.permits[asked.rules]);
@@ -96,7 +112,7 @@ impl<'a> Asker<'a> {
         let (mut attempts, mut repair) = (RequestAttempts::first(), None);
         loop {
             let mut permit = permits.acquire(tokens).await.map_err(|reason| broken(&reason))?;
-            let body = self.body(member, about, repair.as_deref()).ok_or_else(|| broken(NO_TEXTS))?;
+            let body = made(repair.as_deref()).ok_or_else(|| broken(NO_TEXTS))?;
             let used =
                 AttemptMeter { meter: Meter::new(&asked.request.tariff, queue.clock), whole: &self.meters[member] };
             let ended = {
@@ -136,10 +152,10 @@ impl<'a> Asker<'a> {
             {
                 listener(queue.function, warning, &failure.reason);
             }
-            let made = attempts.attempt();
+            let sent = attempts.attempt();
             let Some(due_ns) = attempts.next_ns(rules, &failure, excused, queue.clock.now_ns(), expires_ns) else {
-                if made > 1 {
-                    failure.reason = format!("{} (after {made} attempts)", failure.reason);
+                if sent > 1 {
+                    failure.reason = format!("{} (after {sent} attempts)", failure.reason);
                 }
                 return Err(Failure { retryable: false, ..failure });
             };
@@ -183,4 +199,4 @@ impl<'a> Asker<'a> {
     }
 }
 
-const NO_TEXTS: &str = "internal error: the texts of its request were not captured";
+pub const NO_TEXTS: &str = "internal error: the texts of its request were not captured";

@@ -3,6 +3,7 @@
 
 use guerdon_core::function::{FunctionId, Policy};
 
+use crate::compound::case_rules::CaseRules;
 use crate::compound::reduce::Reduction;
 use crate::compound::schedule::Schedule;
 use crate::fleet::RequestKey;
@@ -52,6 +53,8 @@ pub enum Compound {
     Rubric(usize),
     /// Pairs of a group.
     Pairwise(Pairwise),
+    /// A program, run once a case.
+    Cases(CaseRules),
 }
 
 /// How the samples of a group are compared.
@@ -81,7 +84,13 @@ impl Compound {
     #[must_use]
     pub fn request_key(&self, key: RequestKey) -> RequestKey {
         let alike = matches!(self, Self::Votes(..) | Self::Criteria);
-        RequestKey { group_size: if alike { key.group_size.max(2) } else { key.group_size }, ..key }
+        let group_size = match self {
+            // Programs have no prefix in common: each goes where there is room.
+            Self::Cases(_) => 1,
+            _ if alike => key.group_size.max(2),
+            _ => key.group_size,
+        };
+        RequestKey { group_size, ..key }
     }
 
     /// How many columns of a result a call fills.
@@ -90,7 +99,7 @@ impl Compound {
         match self {
             Self::Criteria => members,
             Self::Rubric(criteria) => *criteria,
-            Self::Votes(..) | Self::Panel(_) | Self::Pairwise(_) => 1,
+            Self::Votes(..) | Self::Panel(_) | Self::Pairwise(_) | Self::Cases(_) => 1,
         }
     }
 }

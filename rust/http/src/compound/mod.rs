@@ -8,11 +8,14 @@
 
 mod ask;
 mod bradley_terry;
+mod case_rules;
+mod cases;
 mod criteria;
 mod drive;
 mod early_stop;
 mod function;
 mod opinions;
+mod outputs;
 mod pairwise;
 mod panel;
 mod permits;
@@ -23,7 +26,9 @@ mod schedule;
 mod unit;
 mod votes;
 
+pub use case_rules::CaseRules;
 pub use function::{Compound, CompoundFunction, CompoundMember, CompoundSpec, Pairwise, PairwiseScore};
+pub use outputs::Outputs;
 pub use queues::{CompoundQueues, LaneParts, requests};
 pub use reduce::{Reduce, Reduction};
 pub use schedule::Schedule;

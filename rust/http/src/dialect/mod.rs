@@ -1,7 +1,8 @@
 //! The APIs that judges are asked by: how each one's answer is read. Their requests are made by
 //! `guerdon._http.dialects`, once a judge.
 //!
-//! - Whatever the API, an answer is a `JudgeAnswer`, or it is scores (`score`, `rewards`).
+//! - Whatever the API, an answer is a `JudgeAnswer`, or it is scores (`score`, `rewards`), or what
+//!   became of a program (`sandbox`).
 //! - What one API lacks is `None`; a field of a type that nobody expects counts as missing.
 //! - An answer takes about its own length in memory: only what is used of it is kept.
 
@@ -12,6 +13,7 @@ mod choices;
 mod completions;
 mod responses;
 pub(crate) mod rewards;
+pub(crate) mod sandbox;
 pub(crate) mod score;
 pub(crate) mod statuses;
 mod usage;

@@ -1,0 +1,166 @@
+"""The texts that a sandbox's requests are made of: a sample's program, and its cases.
+
+- They are made once a batch, on the caller's thread; the samples of a group share the text of their
+  cases.
+- What is wrong with one sample stands in its text: the engine answers for it, and asks nobody.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from guerdon._code import canonical, child, sandbox_calls
+from guerdon._code.cases import CallCase, Case, StdinCase, parse_cases
+from guerdon._code.decoding import decode
+from guerdon._code.encoding import EncodingError, encode
+from guerdon._code.extract import Extract, extract_program
+from guerdon._columns import Single, plain_text
+from guerdon._http.column_texts import JSON
+from guerdon._http.template import MadeField
+from guerdon.errors import DataError
+
+__all__ = ["CaseTexts", "ProgramTexts"]
+
+_LONGEST_VALUE: Final = 1 << 28
+_NO_TEXT: Final = "the program is no valid text: it holds half a surrogate pair"
+
+
+@dataclass(frozen=True)
+class ProgramTexts(MadeField):
+    """The programs of completions.
+
+    Attributes:
+        prelude: The column with code before them.
+        extract: As for `guerdon.code_reward`.
+        tags: Of the language, in lower case.
+        calls: For how long a value the functions of a program may be called; None: never.
+    """
+
+    prelude: str | None = None
+    extract: Extract = "last"
+    tags: frozenset[str] = frozenset()
+    calls: int | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that it takes."""
+        return [self.column] if self.prelude is None else [self.column, self.prelude]
+
+    def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
+        """The text of each sample."""
+        completions = _each(values[self.column], samples)
+        preludes = [None] * samples if self.prelude is None else _each(values[self.prelude], samples)
+        return JSON, [_dumped(self._one, one, before) for one, before in zip(completions, preludes, strict=True)]
+
+    def _one(self, completion: Any, prelude: object) -> dict[str, Any]:
+        program, why = extract_program(plain_text(completion, 0), self.extract, self.tags)
+        if program is None:
+            return {"fault": why}
+        before = _text(self.prelude, prelude)
+        if not _is_text(program):
+            return {"fault": _NO_TEXT}
+        if not _is_text(before):
+            raise DataError(f"column {self.prelude!r} holds half a surrogate pair, which no program can")
+        # A completion may go on in mid-line, as the body of a function that the prelude begins.
+        between = "\n" if before and not before[-1].isspace() else ""
+        made: dict[str, Any] = {"source": f"{before}{between}{program}"}
+        if self.calls is not None:
+            made["calls"] = f"{_callable_source()}answer_call({program!r}, {before!r}, {self.calls})\n"
+        return made
+
+
+@dataclass(frozen=True)
+class CaseTexts(MadeField):
+    """The cases of samples.
+
+    Attributes:
+        entry_point: The column, if it is there, with the function of cases that name none.
+        python: Programs are Python, whose functions can be called.
+        numbers: Numbers are compared by size.
+    """
+
+    entry_point: str = ""
+    python: bool = True
+    numbers: bool = False
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Columns that it takes where they are there."""
+        return (self.entry_point,)
+
+    def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
+        """The text of each sample."""
+        given = _each(values[self.column], samples)
+        names = _each(values[self.entry_point], samples) if self.entry_point in values else [None] * samples
+        # By identity, while `given` keeps the values: those of a group are one object.
+        known: dict[tuple[int, object], str] = {}
+        texts: list[object] = []
+        for value, name in zip(given, names, strict=True):
+            key = id(value), name if isinstance(name, str) else id(name)
+            text = known.get(key)
+            if text is None:
+                text = known[key] = _dumped(self._one, value, name)
+            texts.append(text)
+        return JSON, texts
+
+    def _one(self, value: object, entry_point: object) -> dict[str, Any]:
+        cases = parse_cases(value, _text(self.entry_point, entry_point) or None)
+        return {"cases": [self._case(case, place) for place, case in enumerate(cases)]}
+
+    def _case(self, case: Case, place: int) -> dict[str, Any]:
+        if isinstance(case, StdinCase):
+            if not _is_text(case.stdin) or not _is_text(case.stdout):
+                raise DataError(f"case {place} holds half a surrogate pair, which can't be sent to a sandbox")
+            return {"stdin": case.stdin, "expected": [case.stdout]}
+        if not self.python:
+            raise DataError("cases that call functions are for Python")
+        return self._call(case, place)
+
+    def _call(self, case: CallCase, place: int) -> dict[str, Any]:
+        try:
+            arguments = repr(decode(encode((case.args, case.kwargs))))
+            expected = [canonical.canonical(one, numbers=self.numbers, limit=_LONGEST_VALUE) for one in case.expected]
+        except (EncodingError, canonical.NotDataError, ValueError) as error:
+            raise DataError(f"case {place} can't be sent to a program: {error}") from None
+        call = {"fn": case.fn, "arguments": arguments, "numbers": self.numbers}
+        return {"stdin": json.dumps(call), "expected": expected, "calls": True}
+
+
+def _dumped(make: Callable[..., dict[str, Any]], *values: object) -> str:
+    try:
+        return json.dumps(make(*values))
+    except Exception as error:  # a function of the user's own may raise anything
+        return json.dumps({"error": f"{type(error).__name__}: {error}"[:1000]})
+
+
+def _each(values: Sequence[object] | Single, samples: int) -> Sequence[object]:
+    return [values.value] * samples if isinstance(values, Single) else values
+
+
+def _text(column: str | None, value: object) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise DataError(f"column {column!r}: a {type(value).__name__} is no text")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@cache
+def _callable_source() -> str:
+    """What stands before the call of a program's function."""
+    shared: tuple[Any, ...] = (child._define, child._found, child._raised)
+    constants = f"_FILE = {child._FILE!r}\n_LONGEST_MESSAGE = {child._LONGEST_MESSAGE!r}\n"
+    parts = [inspect.getsource(canonical), constants, *map(inspect.getsource, shared), inspect.getsource(sandbox_calls)]
+    future = "from __future__ import annotations\n"
+    return future + "\n".join(part.replace(future, "") for part in parts) + "\n\n"

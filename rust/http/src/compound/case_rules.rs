@@ -1,0 +1,53 @@
+//! How programs that a sandbox runs are judged, and how long each of their cases may run.
+//!
+//! The time for all cases is a program's own: what it ran, and not what it waited.
+
+use crate::compound::outputs::Outputs;
+
+/// How programs are judged.
+#[derive(Clone, Debug)]
+pub struct CaseRules {
+    pub outputs: Outputs,
+    /// The share of passed cases counts, rather than all of them.
+    pub share: bool,
+    /// Seconds for all cases.
+    pub timeout: f64,
+    /// Seconds for one; what is left where there is no such bound.
+    pub case_timeout: Option<f64>,
+    /// Seconds for the compiler.
+    pub compile_timeout: f64,
+    /// Bytes that a program may print in a case.
+    pub max_output: usize,
+}
+
+impl CaseRules {
+    /// How long the next case may run; none where no time is left.
+    pub fn seconds_for(&self, used: f64, cases_left: usize) -> Option<f64> {
+        let left = self.timeout - used;
+        #[expect(clippy::cast_precision_loss, reason = "cases of a program")]
+        let usual = if self.share { left / cases_left.max(1) as f64 } else { left };
+        (left > 0.0).then(|| self.case_timeout.map_or(usual, |most| most.min(left)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(share: bool) -> CaseRules {
+        let outputs = Outputs::Exact;
+        CaseRules { outputs, share, timeout: 10.0, case_timeout: None, compile_timeout: 30.0, max_output: 100 }
+    }
+
+    #[test]
+    fn the_time_that_is_left_is_divided_where_the_share_counts() {
+        let all = rules(false);
+        assert_eq!(all.seconds_for(4.0, 3), Some(6.0));
+        assert_eq!(all.seconds_for(10.0, 3), None);
+        let share = rules(true);
+        assert_eq!(share.seconds_for(4.0, 3), Some(2.0));
+        let bounded = CaseRules { case_timeout: Some(1.5), ..share };
+        assert_eq!(bounded.seconds_for(4.0, 3), Some(1.5));
+        assert_eq!(bounded.seconds_for(9.0, 3), Some(1.0));
+    }
+}

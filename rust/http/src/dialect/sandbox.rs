@@ -1,0 +1,206 @@
+//! Answers of code sandboxes that speak SandboxFusion's `/run_code`: what became of one run.
+//!
+//! - What a program did (it hung, crashed, did not compile) is an answer; what the sandbox could
+//!   not do is none, and says so: nobody's program is wrong because a sandbox was.
+//! - An answer that contradicts itself, or lacks what decides, is none either.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::quote::{quoted, truncated};
+use crate::raw_json::{Raw, number, object, text};
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SandboxRun {
+    pub end: RunEnd,
+    /// How long it ran, by the sandbox's clock; 0 where that does not say.
+    pub seconds: f64,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// By itself, with this status.
+    Exit(i64),
+    /// The sandbox ended it: its time was up.
+    TimeLimit,
+    /// It does not compile; `stderr` is the compiler's.
+    NotCompiled,
+    /// The same, as the compiler took too long.
+    CompilerTimeLimit,
+    /// The answer is longer than anybody reads: it printed that much.
+    TooLong,
+}
+
+/// Why an answer is none.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoRun {
+    /// The sandbox says that it failed.
+    Failed(String),
+    /// It is not in this protocol.
+    Unreadable(String),
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow, default)]
+    status: Raw<'a>,
+    #[serde(borrow, default)]
+    message: Raw<'a>,
+    #[serde(borrow, default)]
+    compile_result: Raw<'a>,
+    #[serde(borrow, default)]
+    run_result: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct CommandResult<'a> {
+    #[serde(borrow, default)]
+    status: Raw<'a>,
+    #[serde(borrow, default)]
+    execution_time: Raw<'a>,
+    #[serde(borrow, default)]
+    return_code: Raw<'a>,
+    #[serde(borrow, default)]
+    stdout: Raw<'a>,
+    #[serde(borrow, default)]
+    stderr: Raw<'a>,
+}
+
+impl SandboxRun {
+    /// One whose answer was too long to be read.
+    pub const TOO_LONG: Self =
+        Self { end: RunEnd::TooLong, seconds: 0.0, stdout: String::new(), stderr: String::new() };
+}
+
+/// The run in the body of a response.
+pub fn read(body: &[u8]) -> Result<SandboxRun, NoRun> {
+    let shown = || quoted(&String::from_utf8_lossy(body));
+    let whole: &RawValue = serde_json::from_slice(body)
+        .map_err(|error| NoRun::Unreadable(format!("invalid JSON ({error}): {}", shown())))?;
+    let unreadable = |what: &str| NoRun::Unreadable(format!("{what} in {}", shown()));
+    let answer: Answer<'_> = object(Some(whole)).ok_or_else(|| unreadable("no run of a program"))?;
+    let status = text(answer.status).ok_or_else(|| unreadable("no status"))?;
+    let (compiled, ran) =
+        (object::<CommandResult<'_>>(answer.compile_result), object::<CommandResult<'_>>(answer.run_result));
+    let broken = |step: &Option<CommandResult<'_>>| {
+        step.as_ref().is_some_and(|step| text(step.status).as_deref() == Some("Error"))
+    };
+    if status == "SandboxError" || broken(&compiled) || broken(&ran) {
+        let why = text(answer.message).filter(|why| !why.trim().is_empty());
+        let why = why.or_else(|| ran.or(compiled).and_then(|step| text(step.stderr))).unwrap_or_default();
+        return Err(NoRun::Failed(format!("SandboxError: {}", truncated(why.trim()))));
+    }
+    if status != "Success" && status != "Failed" {
+        return Err(unreadable("an unknown status"));
+    }
+    if let Some(step) = &compiled {
+        match end_of(step) {
+            Some(RunEnd::Exit(0)) => {}
+            Some(RunEnd::Exit(_)) => return Ok(step.run(RunEnd::NotCompiled)),
+            Some(_) => return Ok(step.run(RunEnd::CompilerTimeLimit)),
+            None => return Err(unreadable("no end of the compiler")),
+        }
+    }
+    let step = ran.ok_or_else(|| unreadable("no run_result"))?;
+    let end = end_of(&step).ok_or_else(|| unreadable("no end of the run"))?;
+    if (status == "Success") != (end == RunEnd::Exit(0)) {
+        return Err(unreadable("a status that contradicts its run_result"));
+    }
+    Ok(step.run(end))
+}
+
+/// How a step ended; none where the answer does not say.
+fn end_of(step: &CommandResult<'_>) -> Option<RunEnd> {
+    match text(step.status)?.as_str() {
+        "TimeLimitExceeded" => Some(RunEnd::TimeLimit),
+        "Finished" => step.return_code?.get().parse().ok().map(RunEnd::Exit),
+        _ => None,
+    }
+}
+
+impl CommandResult<'_> {
+    fn run(&self, end: RunEnd) -> SandboxRun {
+        let seconds = number(self.execution_time);
+        SandboxRun {
+            end,
+            seconds: if seconds > 0.0 { seconds } else { 0.0 },
+            stdout: text(self.stdout).unwrap_or_default(),
+            stderr: text(self.stderr).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn step(status: &str, code: &str) -> String {
+        format!(
+            r#"{{"status": "{status}", "execution_time": 0.25, "return_code": {code}, "stdout": "5\n", "stderr": "why"}}"#
+        )
+    }
+
+    fn answer(status: &str, compile: &str, run: &str) -> Result<SandboxRun, NoRun> {
+        read(format!(r#"{{"status": "{status}", "message": "", "compile_result": {compile}, "run_result": {run}, "files": {{}}}}"#).as_bytes())
+    }
+
+    fn end(status: &str, compile: &str, run: &str) -> RunEnd {
+        answer(status, compile, run).unwrap().end
+    }
+
+    #[test]
+    fn what_a_program_did_is_an_answer() {
+        let (good, bad, slow) = (step("Finished", "0"), step("Finished", "1"), step("TimeLimitExceeded", "null"));
+        let ran = answer("Success", "null", &good).unwrap();
+        assert_eq!(
+            (ran.end, ran.seconds, ran.stdout.as_str(), ran.stderr.as_str()),
+            (RunEnd::Exit(0), 0.25, "5\n", "why")
+        );
+        assert_eq!(end("Success", &good, &good), RunEnd::Exit(0));
+        assert_eq!(end("Failed", "null", &bad), RunEnd::Exit(1));
+        assert_eq!(end("Failed", "null", &step("Finished", "-9")), RunEnd::Exit(-9));
+        assert_eq!(end("Failed", "null", &slow), RunEnd::TimeLimit);
+        assert_eq!(end("Failed", &bad, "null"), RunEnd::NotCompiled);
+        assert_eq!(end("Failed", &slow, "null"), RunEnd::CompilerTimeLimit);
+    }
+
+    #[test]
+    fn what_the_sandbox_could_not_do_is_none() {
+        let failed = |answer: Result<SandboxRun, NoRun>| match answer {
+            Err(NoRun::Failed(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        let error = r#"{"status": "Error", "stderr": "no cgroup"}"#;
+        assert_eq!(failed(answer("SandboxError", "null", error)), "SandboxError: no cgroup");
+        assert_eq!(failed(answer("Failed", error, "null")), "SandboxError: no cgroup");
+        assert_eq!(failed(read(br#"{"status": "SandboxError", "message": "full"}"#)), "SandboxError: full");
+        let (good, bad) = (step("Finished", "0"), step("Finished", "1"));
+        for contradiction in [
+            answer("Success", "null", &bad),
+            answer("Failed", "null", &good),
+            answer("Success", "null", "null"),
+            answer("Success", "null", &step("Finished", "null")),
+            answer("Success", "null", &step("Gone", "0")),
+            answer("Done", "null", &good),
+            read(b"[1]"),
+            read(b"{}"),
+            read(b"<html>"),
+            read(b""),
+        ] {
+            assert!(matches!(contradiction, Err(NoRun::Unreadable(_))), "{contradiction:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(read(&body).is_err());
+        }
+    }
+}

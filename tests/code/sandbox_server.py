@@ -1,0 +1,112 @@
+"""A server that speaks SandboxFusion's `/run_code` and really runs programs: harmless ones only, as
+another user where this process may, in a folder of their own, with limits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.http.server import Server, serving
+
+_NOBODY = 65534
+
+
+def _interpreter() -> tuple[str, dict[str, Any]]:
+    """A Python that the other user may run, and that user; the own one where there is none."""
+    if os.geteuid() == 0:
+        other: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": ()}
+        for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+            with contextlib.suppress(OSError):
+                if subprocess.run([path, "-I", "-c", ""], check=False, cwd="/", **other).returncode == 0:
+                    return path, other
+    return sys.executable, {}
+
+
+_PYTHON, _OTHER = _interpreter()
+_COMMANDS = {"python": ("program.py", None, [_PYTHON, "-I", "program.py"])}
+if (_COMPILER := shutil.which("g++")) is not None:
+    _COMMANDS["cpp"] = ("program.cpp", [_COMPILER, "-o", "program", "program.cpp"], ["./program"])
+_MOST_OUTPUT = 32 << 20
+
+
+def run_code(body: dict[str, Any]) -> Any:
+    """The answer to a request."""
+    if body["language"] not in _COMMANDS:
+        return 422, {"detail": [{"loc": ["body", "language"], "msg": "Input should be 'python' or 'cpp'"}]}
+    name, compiles, command = _COMMANDS[body["language"]]
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # others may not enter that of tests
+        Path(folder, name).write_text(body["code"], "utf-8")
+        if _OTHER:
+            os.chown(folder, _NOBODY, _NOBODY)
+        compiled = None if compiles is None else _step(compiles, folder, "", body["compile_timeout"], None)
+        ran = None
+        if compiled is None or compiled["return_code"] == 0:
+            memory = body["memory_limit_MB"] << 20
+            ran = _step(command, folder, body["stdin"], body["run_timeout"], memory)
+    good = all(step is None or (step["status"] == "Finished" and step["return_code"] == 0) for step in (compiled, ran))
+    status = "Success" if good else "Failed"
+    return {"status": status, "message": "", "compile_result": compiled, "run_result": ran, "files": {}}
+
+
+def _step(command: list[str], folder: str, stdin: str, timeout: float, memory: int | None) -> dict[str, Any]:
+    def limits() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+    started = time.monotonic()
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"]},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=limits,
+        **_OTHER,
+    ) as process:
+        try:
+            out, err = process.communicate(stdin.encode(), timeout)
+            status = "Finished"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            status = "TimeLimitExceeded"
+    return {
+        "status": status,
+        "execution_time": time.monotonic() - started,
+        "return_code": process.returncode if status == "Finished" else None,
+        "stdout": out[:_MOST_OUTPUT].decode("utf-8", "replace"),
+        "stderr": err[:_MOST_OUTPUT].decode("utf-8", "replace"),
+    }
+
+
+@contextmanager
+def sandbox(faulty: Callable[[int, dict[str, Any]], Any] | None = None, port: int = 0) -> Iterator[Server]:
+    """A server that runs programs.
+
+    Args:
+        faulty: What it answers instead, by the number of the request, from 0; None where it runs
+            the program.
+    """
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        assert path == "/run_code", path
+        found = None if faulty is None else faulty(len(server.bodies) - 1, body)
+        return run_code(body) if found is None else found
+
+    with serving(answer, port=port) as server:
+        yield server

@@ -1,0 +1,397 @@
+"""Code rewards whose programs run in a sandbox elsewhere: the same scores as here, and nobody's
+program is wrong because a sandbox was."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Limit, RegistrationError, SandboxFusion, Status, code_reward, reward
+from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
+from tests.code.sandbox_server import run_code, sandbox
+from tests.http.server import Handler, Server, free_port
+
+fault = pytest.mark.fault
+SLEEP = "import time\ntime.sleep(60)"
+FUNCTIONS = """
+import sys
+def add(a, b=1):
+    print("noise")
+    return a + b
+class Solution:
+    def pair(self, x):
+        return (x, [None, {"a b": 0.5, 1: {2}}])
+class Odd:
+    __eq__ = lambda self, other: True
+def odd(): return Odd()
+def leave(): sys.exit(0)
+def deep():
+    found = []
+    for _ in range(200): found = [found]
+    return found
+"""
+
+
+def remote(server: Server | str, **options: Any) -> Any:
+    url = server if isinstance(server, str) else server.url
+    given = {"timeout": 5.0, "max_failure_rate": 1.0, **options}
+    return code_reward(remote=SandboxFusion(url, wait=given.pop("wait", 30.0)), **given)
+
+
+def scored(code: Any, programs: list[str], **columns: Any) -> Any:
+    with Dispatcher([code]) as dispatcher:
+        return dispatcher.score(completions=[block(program) for program in programs], **columns)
+
+
+def test_scores_and_reasons_are_those_of_programs_here() -> None:
+    programs = [
+        INCREMENT,
+        "pass",
+        SLEEP,
+        "import os; os._exit(0)",
+        "1/0",
+        "print(2)",
+        "print(3",
+        "input(); print(2, end='')",
+    ]
+    with sandbox() as server, judged(isolation="none", score="share", timeout=4.0) as here:
+        result = scored(remote(server, score="share", timeout=4.0), programs, cases=[CASES] * len(programs))
+        found = [judgement(here, program, cases=CASES) for program in programs]
+    assert result.rewards.ravel().tolist() == [one.score for one in found]
+    assert (result.status == Status.OK).all()
+    assert result.extra["code/passed"] == [one.passed for one in found]
+    # The place in a program's text is not in what an interpreter prints.
+    place = r" ?\([^()]*line \d+[^()]*\)"
+    assert result.extra["code/reason"] == [re.sub(place, "", one.reason) for one in found]
+    assert set(result.extra["code/isolation"]) == {"remote"}
+    sent = server.bodies[0]
+    assert sent["language"] == "python"
+    assert sent["memory_limit_MB"] == 512
+    assert 0 < sent["run_timeout"] <= 4
+    assert not any(case["stdout"] in body["stdin"] for body in server.bodies for case in CASES), (
+        "expected values stay here"
+    )
+
+
+def test_functions_are_called_as_here() -> None:
+    cases = [
+        call("add", 2, expected=3),
+        {"fn": "add", "args": [float("inf")], "kwargs": {"b": 1}, "expected": float("inf")},
+        call("pair", (1,), expected=[[1], [None, {"a b": 0.5, 1: {2}}]]),
+        call("add", 2, expected=4),
+        call("add", expected=1),
+        call("gone", expected=1),
+        call("odd", expected=None),
+        call("deep", expected=None),
+        call("leave", expected=None),
+    ]
+    broken = "raise ValueError('no')"
+    with sandbox() as server, judged(isolation="none", score="share") as here:
+        result = scored(remote(server, score="share"), [FUNCTIONS, broken], cases=[cases] * 2)
+        found = judgement(here, FUNCTIONS, cases=cases)
+    assert (result.extra["code/passed"][0], found.passed) == (3, 3)
+    reason = result.extra["code/reason"][0]
+    assert (
+        "case 3: it returned 3, expected 4; case 4: TypeError: add() missing 1 required positional argument" in reason
+    )
+    assert "case 5: the program defines no 'gone'; case 6: it returned <\"Odd\">" in reason
+    assert "case 7: what it returned is no data: the value is nested" in reason
+    assert "; and 1 more" in reason
+    assert "case 0: the program could not be loaded: ValueError: no" in result.extra["code/reason"][1]
+    assert not any("expected" in body["stdin"] for body in server.bodies)
+    assert len({body["stdin"][:32] for body in server.bodies}) == len(server.bodies), "a nonce a case"
+
+
+def test_all_must_pass_unless_the_share_counts() -> None:
+    with sandbox() as server:
+        result = scored(remote(server), [INCREMENT, "print(2)", "print(0)"], cases=[CASES] * 3)
+        assert result.rewards.ravel().tolist() == [1.0, 0.0, 0.0]
+        assert len(server.bodies) == 2 + 2 + 1, "the first failed case ends it"
+        assert result.extra["code/reason"][2] == "case 0: it printed '0\\n', expected '2\\n'"
+
+
+def test_columns_and_extraction_are_those_of_other_code_rewards() -> None:
+    starter, body = 'def half(x):\n    """Half."""\n', "    return x // 2\n"
+    with sandbox() as server:
+        whole = remote(server, prelude="starter", extract="whole")
+        with Dispatcher([whole]) as dispatcher:
+            result = dispatcher.score(
+                completions=[body, ""],
+                starter=[starter] * 2,
+                entry_point=["half"] * 2,
+                cases=['[{"args": [4], "expected": 2}]'] * 2,
+            )
+        assert result.rewards.ravel().tolist() == [1.0, 0.0]
+        assert result.extra["code/reason"][1] == "the completion is empty"
+        turns = [[{"role": "assistant", "content": block("print(5)")}]]
+        with Dispatcher([remote(server)]) as dispatcher:
+            result = dispatcher.score(completions=turns, cases=[{"inputs": ["", ""], "outputs": ["5", "5"]}])
+        assert result.rewards.item() == 1.0
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the server needs g++")
+def test_languages_are_the_sandboxs() -> None:
+    good = "#include <iostream>\nint main() { int x; std::cin >> x; std::cout << x + 1; }"
+    with sandbox() as server:
+        code = remote(server, language="cpp", memory_limit="64MiB")
+        with Dispatcher([code]) as dispatcher:
+            result = dispatcher.score(
+                completions=[block(good, "cpp"), block("int main() { return x; }", "c++"), block(INCREMENT)],
+                cases=[CASES] * 3,
+            )
+            called = dispatcher.score(completions=[block(good, "cpp")], cases=[[call("f", expected=1)]])
+        assert result.rewards.ravel().tolist() == [1.0, 0.0, 0.0]
+        assert re.match("it does not compile: .*error", result.extra["code/reason"][1])
+        assert "cases that call functions are for Python" in called.failures()[0].reason
+        with Dispatcher([remote(server, language="cobol")]) as dispatcher:
+            result = dispatcher.score(completions=[block("x", "cobol")], cases=[CASES])
+        assert "422" in result.failures()[0].reason
+        assert "'python' or 'cpp'" in result.failures()[0].reason
+        assert np.isnan(result.rewards).all()
+
+
+@fault("a row without cases, with a sandbox", sees="NaN with a reason, and no request; its neighbours have scores")
+def test_what_is_no_fault_of_a_program_is_nan() -> None:
+    rows: list[Any] = [CASES, [], "{", [{"stdin": "\ud800", "stdout": ""}], [call("f", object(), expected=1)]]
+    with sandbox() as server:
+        result = scored(remote(server), [INCREMENT] * len(rows), cases=rows)
+        assert len(server.bodies) == 2
+    assert result.rewards.ravel()[0] == 1.0
+    assert np.isnan(result.rewards.ravel()[1:]).all()
+    reasons = [failure.reason for failure in result.failures()]
+    assert all(reason.startswith("DataError: ") for reason in reasons)
+    assert "cases is empty" in reasons[0]
+    assert "half a surrogate" in reasons[2]
+    assert "case 0 can't be sent" in reasons[3]
+
+
+def broken_off(handler: Handler) -> None:
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def cut_short(handler: Handler) -> None:
+    handler.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"status": "Succ')
+    handler.wfile.flush()
+
+
+FAILED = {"status": "SandboxError", "message": "no room for another cgroup", "run_result": None}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param(
+            (500, {"detail": "oh"}),
+            "500 Internal Server Error",
+            marks=fault(
+                "a sandbox answers 500, or `SandboxError`, or what is not in its protocol",
+                sees="nothing: the case is run again; `error` and NaN with what it answered after `retries`, never 0",
+            ),
+        ),
+        pytest.param((503, {}), "503", id="503"),
+        pytest.param(FAILED, "SandboxError: no room for another cgroup", id="SandboxError"),
+        pytest.param(
+            broken_off,
+            "ConnectionError",
+            marks=fault(
+                "a sandbox breaks the connection, or its answer off in the middle",
+                sees="the same, with a `ConnectionError`",
+            ),
+        ),
+        pytest.param(cut_short, "ConnectionError", id="cut short"),
+        pytest.param([1], 'no run of a program in "[1]"', id="no object"),
+        pytest.param({"status": "Success"}, "no run_result", id="no run"),
+    ],
+)
+def test_what_a_sandbox_can_not_do_is_no_fault_of_a_program(answer: Any, reason: str) -> None:
+    with sandbox(lambda number, _: answer if number == 0 else None) as server:
+        result = scored(remote(server), [INCREMENT], cases=[CASES])
+        assert result.rewards.item() == 1.0
+        assert len(server.bodies) == 3
+        assert result.timings["code"]["retries"] == 1
+    with sandbox(lambda *_: answer) as server:
+        result = scored(remote(server, retries=1), [INCREMENT, "print(0)"], cases=[CASES] * 2)
+    assert np.isnan(result.rewards).all()
+    assert (result.status == Status.ERROR).all()
+    for failure in result.failures():
+        assert failure.reason.startswith("case 0: ")
+        assert reason in failure.reason
+        assert "attempts)" in failure.reason
+
+
+def not_json(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<html></html")
+
+
+@fault("a proxy answers for a sandbox, with a page", sees="`error` with the page's beginning, after `retries`")
+def test_an_answer_that_is_no_json() -> None:
+    with sandbox(lambda *_: not_json) as server:
+        result = scored(remote(server, retries=0), [INCREMENT], cases=[CASES])
+    assert "invalid JSON" in result.failures()[0].reason
+    assert "<html>" in result.failures()[0].reason
+
+
+def throttled(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+
+
+@fault("a sandbox throttles", sees="all scores, later: `Retry-After` is obeyed, and no retries are used up")
+def test_a_sandbox_that_throttles_is_waited_for() -> None:
+    with sandbox(lambda number, _: throttled if number < 6 else None) as server:
+        started = time.monotonic()
+        result = scored(remote(server, retries=0), [INCREMENT] * 4, cases=[CASES] * 4)
+        assert time.monotonic() - started >= 0.9
+    assert result.rewards.ravel().tolist() == [1.0] * 4
+    assert result.timings["code"]["deferrals"] == 6
+
+
+@fault(
+    "a sandbox takes a request and never answers", sees="`timeout` after the time of the case and `wait`, with retries"
+)
+def test_a_sandbox_that_never_answers() -> None:
+    end = threading.Event()
+    with sandbox(lambda number, body: (end.wait(60), (500, {}))[1] if "0" in body["code"] else None) as server:
+        result = scored(remote(server, retries=1, timeout=0.5, wait=0.5), ["print(0)", INCREMENT], cases=[CASES] * 2)
+        end.set()
+    assert result.status.ravel().tolist() == [Status.TIMEOUT, Status.OK]
+    assert result.rewards.ravel()[1] == 1.0
+    assert np.isnan(result.rewards.ravel()[0])
+    assert "(after 2 attempts)" in result.failures()[0].reason
+
+
+def test_a_sandbox_that_is_slow_costs_a_program_nothing() -> None:
+    def slow(number: int, body: dict[str, Any]) -> Any:
+        time.sleep(1.0)
+
+    with sandbox(slow) as server:
+        result = scored(remote(server, timeout=1.5), [INCREMENT], cases=[CASES])
+    assert result.rewards.item() == 1.0, "its queue is not the program's time"
+
+
+@fault("a program floods a sandbox with output", sees="0.0, a reason; its neighbours are unharmed")
+def test_output_floods_are_the_programs() -> None:
+    many, more = f"print('x' * {9 << 20})", f"print('x' * {20 << 20})"
+    with sandbox() as server:
+        result = scored(remote(server, memory_limit="1GiB"), [many, more, INCREMENT], cases=[CASES] * 3)
+    assert result.rewards.ravel().tolist() == [0.0, 0.0, 1.0]
+    assert result.extra["code/reason"][:2] == [f"case 0: it printed more than {8 << 20} bytes"] * 2
+
+
+SERVER = """
+import sys, time
+from tests.code.sandbox_server import sandbox
+with sandbox(port=int(sys.argv[1])):
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+@fault("a sandbox is killed and started again", sees="all scores: its circuit breaker opens, and closes again")
+def test_a_sandbox_that_is_started_again() -> None:
+    port = free_port()
+
+    def started() -> subprocess.Popen[bytes]:
+        root = Path(__file__).parents[2]
+        server = subprocess.Popen([sys.executable, "-c", SERVER, str(port)], stdout=subprocess.PIPE, cwd=root)
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        return server
+
+    def ended(server: subprocess.Popen[bytes]) -> None:
+        with server:
+            server.kill()
+
+    server = started()
+    try:
+        with Dispatcher([remote(f"http://127.0.0.1:{port}", limit=Limit(concurrency=2))]) as dispatcher:
+            columns: dict[str, Any] = {"completions": [block(INCREMENT)] * 12, "cases": [CASES] * 12}
+            pending = dispatcher.submit(**columns)
+            time.sleep(0.3)
+            ended(server)
+            server = started()
+            assert pending.result(timeout=100).rewards.ravel().tolist() == [1.0] * 12
+            (endpoint,) = dispatcher.endpoints("code")
+            assert endpoint.answered >= 24
+    finally:
+        ended(server)
+
+
+def test_many_programs_are_under_way_at_once() -> None:
+    most, now, lock = [0], [0], threading.Lock()
+
+    def counted(number: int, body: dict[str, Any]) -> Any:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.05)
+        with lock:
+            now[0] -= 1
+        return {"status": "Success", "run_result": {"status": "Finished", "return_code": 0, "stdout": "2"}}
+
+    with sandbox(counted) as server:
+        code = remote(server, limit=Limit(concurrency=8))
+        result = scored(code, [f"# {number}" for number in range(40)], cases=[CASES[:1]] * 40)
+    assert result.rewards.ravel().tolist() == [1.0] * 40
+    assert most[0] == 8
+
+
+def test_gates_pickles_and_caches(tmp_path: Path) -> None:
+    with sandbox() as server:
+        code = pickle.loads(
+            pickle.dumps(remote(server, cache=tmp_path / "kept", run_if={"long": "> 0"}, otherwise=-1.0))
+        )
+        long = reward(lambda text: float("print" in text), name="long", lane="thread")
+        for _ in range(2):
+            with Dispatcher([long, code], max_failure_rate=1.0) as dispatcher:
+                result = dispatcher.score(completions=[block(INCREMENT), block("pass")], cases=[CASES] * 2)
+            assert result.rewards[..., 1].ravel().tolist() == [1.0, -1.0]
+        assert len(server.bodies) == 2, "the second time nobody is asked"
+
+
+def test_only_a_dispatcher_runs_it() -> None:
+    code = remote("http://127.0.0.1:9")
+    assert repr(code) == "<code reward 'code': http://127.0.0.1:9, timeout 5 s>"
+    assert str(code.level) == "remote: whatever the sandbox has"
+    with pytest.raises(TypeError, match="only a dispatcher can run it"):
+        code(completions=[""], cases=[CASES])
+    code.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"remote": "http://x"}, "expected a guerdon.SandboxFusion"),
+        ({"remote": SandboxFusion("x")}, "is not an address"),
+        ({"remote": SandboxFusion("http://x", wait=-1)}, "wait=-1"),
+        ({"remote": SandboxFusion("http://x", headers={"authorization": "Bearer sk-1234567890abcdef"})}, "holds a key"),
+        ({"remote": SandboxFusion("http://x", language="")}, "SandboxFusion(language='')"),
+        ({"compare": lambda *_: True}, "compare= is a function"),
+        ({"check": "test"}, "give the calls as cases"),
+        ({"command": ["node", "{file}"]}, "with remote= the sandbox says how programs run"),
+        ({"isolation": "none"}, "isolation='none': with remote="),
+        ({"modules": ["numpy"]}, "modules=['numpy']: with remote="),
+        ({"language": ""}, "expected the name of a language"),
+    ],
+)
+def test_odd_options_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(problem)):
+        code_reward(**{"remote": SandboxFusion("http://127.0.0.1:9"), **options})
+
+
+def test_the_server_of_these_tests_runs_programs_apart() -> None:
+    """So that the answers above are those of real programs."""
+    asked = {"language": "python", "stdin": "", "compile_timeout": 1.0, "run_timeout": 20.0, "memory_limit_MB": 512}
+    found = run_code({**asked, "code": "import os; print(os.getcwd(), open(__file__).read()[:6])"})
+    assert found["status"] == "Success"
+    assert found["run_result"]["stdout"].endswith(" import\n")

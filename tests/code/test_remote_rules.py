@@ -1,0 +1,153 @@
+"""The verdicts on a sandbox's answers are made in the engine: they are those of the rules here, for
+whatever texts and values come."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from guerdon import Dispatcher, SandboxFusion, code_reward
+from guerdon._code.canonical import NotDataError, canonical
+from guerdon._code.compare import Compare, outputs_match, values_match
+from tests.code.programs import block
+from tests.code.test_compare import DIFFERENT, SAME
+from tests.http.server import serving
+
+RULES = ["exact", "tokens", "numbers"]
+NUMBERS = some.one_of(
+    some.floats().map(repr),
+    some.integers().map(str),
+    some.from_regex(r"[+-]?[0-9_]{0,6}[.]?[0-9_]{0,4}(e[+-]?[0-9]{1,3})?", fullmatch=True, alphabet="+-0123456789_.e"),
+    some.sampled_from(
+        ["nan", "NaN", "inf", "-Infinity", "1_0", "_1", "1__0", "0x1", "1e", "-", "007", "-0", "9" * 500]
+    ),
+)
+SPACES = some.sampled_from(
+    [" ", "\n", "\t", "  ", "\x1c", "\x1f", "\x85", "\xa0", "\u2003", "\u200b", "\r\n", "\v", "\f"]
+)
+TEXTS = some.lists(some.one_of(NUMBERS, SPACES, some.text(some.characters(codec="utf-8"), max_size=4)), max_size=6).map(
+    "".join
+)
+VALUES = some.recursive(
+    some.one_of(
+        some.none(), some.booleans(), some.integers(-3, 3), some.integers(), some.floats(), some.text(max_size=3), some.binary(max_size=2),
+        some.sampled_from([1.0, -0.0, 1e20, 10**20, 1e-7, 1 + 0j, 1 + 2j, 0.1 + 0.2, 0.3]),
+    ),
+    lambda inner: some.one_of(
+        some.lists(inner, max_size=3),
+        some.lists(inner, max_size=3).map(tuple),
+        some.dictionaries(some.one_of(some.text(max_size=2), some.integers(0, 2), some.sampled_from([1.0, (1, "a"), None])), inner, max_size=3),
+        some.sets(some.integers(0, 3), max_size=3),
+        some.frozensets(some.one_of(some.text(max_size=1), some.floats(0, 1)), max_size=3),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def echoed(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """What a program would have printed that prints what it reads."""
+    return {"status": "Success", "run_result": {"status": "Finished", "return_code": 0, "stdout": body["stdin"]}}
+
+
+def near(text: str) -> some.SearchStrategy[str]:
+    """A text, or one that is nearly the same."""
+    changed = [text, f"{text} \n", text.replace(" ", "\n"), f"0{text}", f"{text}0", text.upper(), text + "1"]
+    return some.one_of(some.sampled_from(changed), TEXTS)
+
+
+PAIRS = TEXTS.flatmap(lambda text: some.tuples(some.just(text), near(text)))
+
+
+def scoring_by(answer: Any, rule: Compare) -> Any:
+    """What scores the engine makes of cases, by a server that answers so."""
+
+    @contextmanager
+    def scoring() -> Iterator[Callable[[list[Any]], list[float]]]:
+        with serving(answer) as server:
+            code = code_reward(remote=SandboxFusion(server.url), compare=rule)
+            with Dispatcher([code]) as dispatcher:
+                yield (
+                    lambda cases: (
+                        dispatcher.score(completions=[block("pass")] * len(cases), cases=[[case] for case in cases])
+                        .rewards.ravel()
+                        .tolist()
+                    )
+                )
+
+    return scoring()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_texts_match_as_here(rule: Compare) -> None:
+    with scoring_by(echoed, rule) as found:
+
+        @settings(max_examples=10)
+        @given(some.lists(PAIRS, min_size=20, max_size=20))
+        def check(pairs: list[tuple[str, str]]) -> None:
+            # Digits of other scripts are numbers only here.
+            pairs = [pair for pair in pairs if all(one.isascii() or not one.isdecimal() for one in "".join(pair))]
+            pairs += [*SAME[str(rule)], *DIFFERENT[str(rule)]]
+            given = found([{"stdin": printed, "stdout": expected} for expected, printed in pairs])
+            wanted = [float(outputs_match(*pair, rule)) for pair in pairs]
+            assert given == wanted, differing(pairs, given, wanted)
+
+        check()
+
+
+def differing(pairs: list[Any], given: list[float], wanted: list[float]) -> list[Any]:
+    return [pair for pair, one, other in zip(pairs, given, wanted, strict=True) if one != other]
+
+
+def returned(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """What a function would have given that gives back its argument."""
+    nonce, _, request = body["stdin"].partition("\n")
+    call = json.loads(request)
+    names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
+    (value,), _ = eval(call["arguments"], {"__builtins__": {}, **names})
+    text = canonical(value, numbers=call["numbers"], limit=1 << 20, opaque=True)
+    return echoed(path, {"stdin": f"{nonce} value {text}\n"})
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_values_match_as_here(rule: Compare) -> None:
+    with scoring_by(returned, rule) as found:
+
+        @settings(max_examples=10)
+        @given(some.lists(some.tuples(VALUES, VALUES), min_size=15, max_size=15))
+        def check(values: list[tuple[Any, Any]]) -> None:
+            same = [pair for one, _ in values for pair in ((one, one), (one, as_lists(one)))]
+            pairs = [*values, *same]
+            given = found([{"fn": "f", "args": [value], "expected": expected} for expected, value in pairs])
+            wanted = [float(values_match(*pair, rule)) for pair in pairs]
+            assert given == wanted, differing(pairs, given, wanted)
+
+        check()
+
+
+def as_lists(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [as_lists(one) for one in value]
+    return value
+
+
+def test_texts_of_values() -> None:
+    value = {"b": (1.0, None), "a": [True, 0.5, "x y"], 3: b"\x01", 2.0: {2, 1}}
+    text = '( k:"a" [ 1 0.5 "x\\u0020y" ] k:"b" [ 1 null ] k:2 { k:1 k:2 } k:3 b01 )'
+    assert canonical(value, numbers=False, limit=1000) == text
+    assert canonical([1.0, 1], numbers=True, limit=1000) == "[ 1.0 1 ]"
+    assert ast.literal_eval(canonical(10**4000, numbers=False, limit=10_000)) == 10**4000
+    for odd, why in [(object(), "a object is no data"), ([[]] * 50, "too long"), ("x" * 200, "too long")]:
+        with pytest.raises(NotDataError, match=why):
+            canonical(odd, numbers=False, limit=100)
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(NotDataError, match="nested more than 100"):
+        canonical(endless, numbers=False, limit=10_000)
