@@ -116,13 +116,16 @@ fn is_stable(text: &str) -> bool {
         || text.matches("sqrt").count() != text.matches("\\sqrt{").count()
         || !follows("frac")
         || (text.contains("frac") && is_digit_behind_brace(text))
+        || text.contains(" .")
+        || text.contains("{.")
+        || text.ends_with('\\')
         || text.bytes().all(|byte| byte.is_ascii_digit() || b"-/".contains(&byte));
     // Powers of powers and factorials may be too large to parse in time.
     let is_costly = text.contains('!') || text.matches('^').count() > 4 || text.contains("^{^") || has_long_power(text);
     begins
         && !is_rewritten
         && !is_costly
-        && !text.contains(['$', '~', '"', '\'', '`', '#', '&', '@'])
+        && !text.contains(['$', '~', '"', '\'', '`', '#', '%', '&', '@'])
         && !text.contains("\\\\")
         && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
 }

@@ -49,6 +49,13 @@ fn words_and_equal_latex_are_decided() {
 }
 
 #[test]
+fn equal_latex_that_is_rewritten_is_left() {
+    for latex in ["\\frac{1}{2} .", "x .5", "\\sqrt{2}+%\\ ", "2\\sqrt{3}\\ "] {
+        assert_eq!(reward(&format!("${latex}$"), &format!("\\boxed{{{latex}}}")), Decision::Unknown, "{latex}");
+    }
+}
+
+#[test]
 fn plain_numbers_are_decided_where_any_text_counts() {
     assert_eq!(equal("She makes $<<9*2=18>>18 a day.\n#### 18", "9 * 2 = $18 a day\nA: 18"), Decision::Equal);
     assert_eq!(equal("18", "it is 19."), Decision::Different);
