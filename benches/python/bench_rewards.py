@@ -134,7 +134,7 @@ CASES: list[tuple[str, Callable[[], Any], Callable[[], Callable[..., float]], in
         lambda: lambda text: originals.tag_count(text, ["<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>"]),
         500,
     ),
-    ("cosine_length, 500 words", rewards.cosine_length, lambda: originals.cosine_length, 500),
+    ("cosine_length, 500 words", lambda: rewards.cosine_length(clamp=False), lambda: originals.cosine_length, 500),
     (
         "json_schema of 20 objects",
         lambda: rewards.json_schema("answer"),

@@ -271,6 +271,56 @@ def test_a_pair_that_takes_too_long_counts_as_different(
     helper.close()
 
 
+# Boxes that are deep, by whether math-verify finds out at once that it can't parse them.
+DEEP = {
+    True: ["({}1", "({}1)", " ({}1 ", "({}1+2"],
+    False: ["({}", "1({}", "[{}"],
+}
+
+
+def _deep(form: str, levels: int) -> str:
+    return f"The answer is \\boxed{{{form.replace('{}', form[form.index('{') - 1] * levels)}}}."
+
+
+@pytest.mark.fault(
+    "a box of hundreds of parentheses, which math-verify parses for minutes",
+    sees="0 at once, as math-verify says when its time is over",
+)
+def test_what_math_verify_can_not_parse_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    trl = pytest.importorskip("trl.rewards")
+    pytest.importorskip("math_verify")
+    answers = [_deep(form, 250) for form in DEEP[True]]
+    assert trl.accuracy_reward([[{"content": answer}] for answer in answers], ["1"] * len(answers)) == [0.0] * len(
+        answers
+    )
+    parse, compare, box = verify._loaded()
+    asked: list[str] = []
+
+    def noted(text: str, **options: object) -> object:
+        asked.append(text)
+        return parse(text, **options)
+
+    monkeypatch.setattr(verify, "_loaded", lambda: (noted, compare, box))
+    everything = [*answers, *(_deep(form, 250) for form in DEEP[False])]
+    assert [verify.score("$1$", answer, reward=True) for answer in everything] == [0.0] * len(everything)
+    assert set(asked) == {"$1$"}
+    others = [_deep("({}1", 150), "(" * 250 + "\\boxed{1}"]
+    assert [verify.score("$1$", answer, reward=True) for answer in others] == [0.0, 1.0]
+    assert asked[-1] == others[-1]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_deep_boxes_equal_no_number_to_math_verify() -> None:
+    trl = pytest.importorskip("trl.rewards")
+    pytest.importorskip("math_verify")
+    forms = [*DEEP[True], *DEEP[False], "1+({}1", "1*({}1", "({}1)/2", "1.({}", "1,({}"]
+    closed = ["1".join(("(" * 200, ")" * 200)), "[" * 200 + "1" + "]" * 200, "(" * 200 + "1" + ")+0" * 200]
+    answers = [_deep(form, 200) for form in forms] + [f"\\boxed{{{box}}}" for box in closed]
+    values = trl.accuracy_reward([[{"content": answer}] for answer in answers], ["1"] * len(answers))
+    assert values == [0.0] * len(answers)
+
+
 def _forever(text: str, gold: str, as_reward: bool) -> float | None:
     while True:
         pass

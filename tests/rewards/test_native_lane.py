@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -152,6 +153,18 @@ def test_a_search_for_keywords_ends_at_its_timeout() -> None:
             instruction_id_list=[["keywords:existence"]],
             kwargs=[[{"keywords": [keyword]}]],
         )
+    assert result.status.ravel().tolist() == [Status.TIMEOUT]
+
+
+@pytest.mark.fault(
+    "a JSON schema whose patterns take minutes on a completion",
+    sees="`timeout` at its timeout; closing does not wait for it",
+)
+def test_a_check_of_many_patterns_ends_at_its_timeout() -> None:
+    schema = {"items": {"pattern": r"^(?:(a|a)*\1b|a)"}}
+    reward = rewards.json_schema(schema=schema, timeout=0.3)
+    with Dispatcher([reward], max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(completions=[json.dumps(["a" * 17] * 100_000)])
     assert result.status.ravel().tolist() == [Status.TIMEOUT]
 
 

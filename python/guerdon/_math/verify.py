@@ -2,10 +2,12 @@
 
 - The calls and the timeouts are those of TRL's ``accuracy_reward`` and of math-verify's defaults.
 - math-verify is imported when it is first asked: who never needs it needn't have it.
+- It is not asked what it can't parse in its time: its own answer is then that they differ.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from inspect import Parameter, Signature
+from itertools import accumulate
 from keyword import iskeyword
 from typing import Any, Final
 
@@ -23,6 +26,8 @@ __all__ = ["MathSample", "accuracy", "missing", "score"]
 # Seconds, those of TRL; math-verify's own times are shorter in `parse`, where a timeout is a [].
 _PARSE_S: Final = 10
 _VERIFY_S: Final = 5
+_BOXES: Final = re.compile(r"\\boxed\{([0-9()\[\]+\-*/ ]*)\}")
+_DEEPEST: Final = 200
 
 
 def score(gold: str, answer: str, *, reward: bool) -> float | None:
@@ -43,8 +48,22 @@ def score(gold: str, answer: str, *, reward: bool) -> float | None:
         return float(verify(parsed_gold, parse(answer, parsing_timeout=parse_s), timeout_seconds=verify_s))
     if not parsed_gold:
         return None
+    if _is_beyond_parsing(answer) and gold.count("(") + gold.count("[") < _DEEPEST:
+        return 0.0
     parsed = parse(answer, extraction_config=[box], extraction_mode="first_match", parsing_timeout=parse_s)
     return float(verify(parsed_gold, parsed, timeout_seconds=verify_s))
+
+
+def _is_beyond_parsing(answer: str) -> bool:
+    """Whether the answer is a box of numbers and parentheses that are too deep.
+
+    math-verify parses thirty levels in some seconds, and each ten more take twice as long; what it
+    has no parse of equals no gold answer but the same text. What has letters or braces in it, of
+    which it leaves out some before it parses, isn't judged here.
+    """
+    boxes = _BOXES.findall(answer) if answer.count("\\boxed") == 1 else []
+    levels = accumulate(1 if one in "([" else -1 if one in ")]" else 0 for one in "".join(boxes))
+    return max(levels, default=0) >= _DEEPEST
 
 
 def missing() -> str | None:

@@ -23,6 +23,7 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import SerializationError
 from guerdon.functions import RewardFunction
+from guerdon.profile.listed import Listed
 from guerdon.profile.sample_rows import checked_rows
 from guerdon.status import Status
 
@@ -254,7 +255,7 @@ class Subject:
     def dispatcher_item(self, variant: Variant = "call", *, timeout: float | None = None) -> object:
         """The function as it is audited: in a worker process, without retries, gates and caches."""
         if self.spec.is_engine_made:
-            return self.function
+            return self.function if self.spec.run_if is None else Listed(replace(self.spec, run_if=None))
         given = self.function.options if isinstance(self.function, RewardFunction) else Options()
         options = replace(
             given,

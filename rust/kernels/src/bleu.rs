@@ -9,7 +9,7 @@ use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
 use crate::matching::{Part, best_of};
 use crate::python_text::{lower, split, strip_end};
-use crate::tokens::{COUNTED as ORDER, Numbering, ngram_counts};
+use crate::tokens::{COUNTED as ORDER, Numbering, common_ngrams};
 
 /// What stands for the logarithm of 0 in sacrebleu.
 const LOG_OF_0: f64 = -9_999_999_999.0;
@@ -41,40 +41,33 @@ impl Bleu {
         if line.contains('&') {
             line = line.replace("&quot;", "\"").replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">");
         }
-        let characters: Vec<char> = std::iter::once(' ').chain(line.chars()).chain([' ']).collect();
-        let characters = each_apart(&characters);
+        let line = each_apart(&format!(" {line} "));
         let is_digit = |one: char| one.is_ascii_digit();
         let is_mark = |one: char| matches!(one, '.' | ',');
-        let characters = pairs_apart(&characters, |one, mark| !is_digit(one) && is_mark(mark), [false, true, true]);
-        let characters = pairs_apart(&characters, |mark, one| is_mark(mark) && !is_digit(one), [true, true, false]);
-        let characters = pairs_apart(&characters, |one, dash| is_digit(one) && dash == '-', [false, true, true]);
-        characters.into_iter().collect()
+        let line = pairs_apart(&line, |one, mark| !is_digit(one) && is_mark(mark), [false, true, true]);
+        let line = pairs_apart(&line, |mark, one| is_mark(mark) && !is_digit(one), [true, true, false]);
+        pairs_apart(&line, |one, dash| is_digit(one) && dash == '-', [false, true, true])
     }
 
     fn score_of(&self, text: &str, references: &[Cow<'_, str>], stop: &dyn Stop) -> Result<f64, Fault> {
-        let mut numbering = Numbering::new();
-        let mut numbers = |text: &str| {
-            stop.check()?;
-            Ok(numbering.numbers(split(&self.tokenized(text)).map(str::to_owned)))
-        };
-        let text = numbers(text)?;
-        let references: Vec<Vec<u32>> =
-            references.iter().map(|reference| numbers(reference)).collect::<Result<_, Fault>>()?;
-        let closest = references.iter().map(Vec::len).min_by_key(|length| (length.abs_diff(text.len()), *length));
-        let wanted: Vec<_> = references
-            .iter()
-            .map(|reference| stop.check().map(|()| ngram_counts(reference)))
-            .collect::<Result<_, _>>()?;
-        let (mut correct, mut total) = ([0_usize; ORDER], [0_usize; ORDER]);
         stop.check()?;
-        for (n, counts) in ngram_counts(&text).iter().enumerate() {
-            for (ngram, count) in counts {
-                total[n] += count;
-                let most = wanted.iter().filter_map(|counts| counts[n].get(ngram)).max();
-                correct[n] += count.min(&most.copied().unwrap_or_default());
-            }
+        let text = self.tokenized(text);
+        let mut numbering = Numbering::new();
+        let found = numbering.numbers(split(&text));
+        let mut wanted = Vec::with_capacity(references.len());
+        for reference in references {
+            stop.check()?;
+            // Any number that the text lacks will do for a token that it lacks.
+            let tokens = self.tokenized(reference);
+            wanted.push(split(&tokens).map(|token| numbering.known(token).unwrap_or(u32::MAX)).collect::<Vec<u32>>());
         }
-        Ok(self.of_counts(correct, total, text.len(), closest.unwrap_or_default()))
+        let closest = wanted.iter().map(Vec::len).min_by_key(|length| (length.abs_diff(found.len()), *length));
+        let (mut correct, mut total) = ([0_usize; ORDER], [0_usize; ORDER]);
+        for (n, (correct, total)) in correct.iter_mut().zip(&mut total).enumerate() {
+            *total = found.len().saturating_sub(n);
+            *correct = common_ngrams(&found, &wanted, n + 1, stop)?;
+        }
+        Ok(self.of_counts(correct, total, found.len(), closest.unwrap_or_default()))
     }
 
     fn of_counts(&self, correct: [usize; ORDER], total: [usize; ORDER], length: usize, wanted: usize) -> f64 {
@@ -109,30 +102,25 @@ impl Bleu {
 }
 
 /// White space around each ASCII mark but `'`, `,`, `-` and `.`.
-fn each_apart(characters: &[char]) -> Vec<char> {
-    let mut apart = Vec::with_capacity(characters.len() * 2);
-    for one in characters {
-        let is_apart = matches!(one, ' '..='&' | '('..='+' | ':'..='@' | '/' | '['..='`' | '{'..='~');
-        if is_apart { apart.extend([' ', *one, ' ']) } else { apart.push(*one) }
+fn each_apart(text: &str) -> String {
+    let mut apart = String::with_capacity(text.len() * 2);
+    for one in text.chars() {
+        if matches!(one, ' '..='&' | '('..='+' | ':'..='@' | '/' | '['..='`' | '{'..='~') {
+            apart.extend([' ', one, ' ']);
+        } else {
+            apart.push(one);
+        }
     }
     apart
 }
 
 /// A space before, within and after neighbours that belong apart, as said; pairs don't overlap.
-fn pairs_apart(characters: &[char], is_apart: impl Fn(char, char) -> bool, spaces: [bool; 3]) -> Vec<char> {
-    let (mut apart, mut at) = (Vec::with_capacity(characters.len() * 2), 0);
-    while let Some(one) = characters.get(at) {
-        match characters.get(at + 1) {
-            Some(next) if is_apart(*one, *next) => {
-                let pieces = [spaces[0].then_some(' '), Some(*one), spaces[1].then_some(' '), Some(*next)];
-                apart.extend(pieces.into_iter().chain([spaces[2].then_some(' ')]).flatten());
-                at += 2;
-            }
-            _ => {
-                apart.push(*one);
-                at += 1;
-            }
-        }
+fn pairs_apart(text: &str, is_apart: impl Fn(char, char) -> bool, spaces: [bool; 3]) -> String {
+    let (mut apart, mut rest) = (String::with_capacity(text.len() * 2), text.chars().peekable());
+    while let Some(one) = rest.next() {
+        let next = rest.next_if(|next| is_apart(one, *next));
+        let [before, within, after] = spaces.map(|is_space| (is_space && next.is_some()).then_some(' '));
+        apart.extend([before, Some(one), within, next, after].into_iter().flatten());
     }
     apart
 }

@@ -4,6 +4,7 @@
 //!   makes it a wrong schema.
 //! - A schema is compiled once, and kept with the last others.
 //! - A schema that is wrong is a fault of the sample, never a 0 for the text.
+//! - A check stops between two values, however many patterns and values there are.
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::fault::{Fault, Score, Stop};
 use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
 use crate::matching::Part;
+use crate::stoppable_json::{Reading, StoppableJson};
 
 /// Schemas of a column that stay compiled.
 const KEPT: usize = 256;
@@ -22,9 +24,9 @@ const KEPT: usize = 256;
 /// What a text has to be.
 enum Schemas {
     /// The same for all.
-    One(Arc<Validator>),
+    One(Arc<Validator<StoppableJson>>),
     /// One a sample, by its text.
-    Column(Cache<String, Arc<Validator>>),
+    Column(Cache<String, Arc<Validator<StoppableJson>>>),
 }
 
 /// See the module.
@@ -45,7 +47,7 @@ impl JsonSchema {
     }
 
     /// The schema of a sample; `None` where its column has none.
-    fn schema(&self, inputs: &[Input<'_>]) -> Result<Option<Arc<Validator>>, Fault> {
+    fn schema(&self, inputs: &[Input<'_>]) -> Result<Option<Arc<Validator<StoppableJson>>>, Fault> {
         match &self.schemas {
             Schemas::One(schema) => Ok(Some(schema.clone())),
             Schemas::Column(known) => match Input::json(inputs, 1)? {
@@ -59,9 +61,9 @@ impl JsonSchema {
     }
 }
 
-fn compiled(schema: &str, formats: bool) -> Result<Arc<Validator>, String> {
+fn compiled(schema: &str, formats: bool) -> Result<Arc<Validator<StoppableJson>>, String> {
     let schema: Value = serde_json::from_str(schema).map_err(|error| format!("the schema is no JSON: {error}"))?;
-    let options = jsonschema::options().should_validate_formats(formats).offline();
+    let options = jsonschema::options_for::<StoppableJson>().should_validate_formats(formats).offline();
     options.build(&schema).map(Arc::new).map_err(|error| format!("the schema is wrong: {error}"))
 }
 
@@ -73,10 +75,13 @@ impl Kernel for JsonSchema {
         }
     }
 
-    fn score(&self, inputs: &[Input<'_>], _stop: &dyn Stop) -> Result<Score, Fault> {
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         let Some(schema) = self.schema(inputs)? else { return Ok(None) };
         let value = self.part.of(Input::text(inputs)?).and_then(|text| serde_json::from_str::<Value>(text).ok());
-        Ok(Some(f64::from(u8::from(value.is_some_and(|value| schema.is_valid(&value))))))
+        stop.check()?;
+        let reading = Reading::new(stop);
+        let is_valid = value.is_some_and(|value| schema.is_valid(Reading::value(&reading, &value)));
+        if reading.is_stopped() { Err(Fault::Stopped) } else { Ok(Some(f64::from(u8::from(is_valid)))) }
     }
 }
 
@@ -135,6 +140,51 @@ mod tests {
         let doubled =
             r##"{"anyOf": [{"items": {"$ref": "#"}, "type": "array"}, {"type": "array", "items": {"$ref": "#"}}]}"##;
         assert_eq!(score(doubled, &deep(100)), Ok(Some(0.0)));
+    }
+
+    #[test]
+    fn items_are_unique_by_value() {
+        let schema = r#"{"uniqueItems": true}"#;
+        let items = |more: &str| format!("[{}{more}]", (0..30).map(|n| format!("{n}, ")).collect::<String>());
+        for (more, expected) in [
+            ("\"0\"", 1.0),
+            ("0.0", 0.0),
+            ("-0.0", 0.0),
+            ("[], [[]], [[], []], {}", 1.0),
+            ("[[1], 2], [1, [2]]", 1.0),
+            ("{\"a\": 1, \"b\": 2}, {\"b\": 2.0, \"a\": 1}", 0.0),
+            ("{\"a\": 1, \"b\": 2}, {\"a\": 2, \"b\": 1}", 1.0),
+            ("9007199254740993, 9007199254740992", 1.0),
+            ("null, false, \"\"", 1.0),
+        ] {
+            assert_eq!(score(schema, &items(more)), Ok(Some(expected)), "{more}");
+        }
+    }
+
+    #[test]
+    fn a_check_stops_between_two_values() {
+        let table = [
+            (r#"{"items": {"pattern": "(?=a)"}}"#.to_owned(), format!("[{}\"a\"]", "\"a\", ".repeat(200))),
+            (
+                r#"{"uniqueItems": true}"#.to_owned(),
+                format!("[{}]", (0..200).map(|n| n.to_string()).collect::<Vec<_>>().join(",")),
+            ),
+            (r#"{"propertyNames": {"maxLength": 9}}"#.to_owned(), {
+                let members: Vec<String> = (0..200).map(|n| format!("\"{n}\": 1")).collect();
+                format!("{{{}}}", members.join(","))
+            }),
+        ];
+        for (schema, text) in table {
+            let kernel = JsonSchema::new(Part::default(), false, Some(&schema)).unwrap();
+            let inputs = [Input::Text(text.into())];
+            let asked = std::cell::Cell::new(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                asked.get() == 3
+            };
+            assert_eq!(kernel.score(&inputs, &stop), Err(Fault::Stopped), "{schema}");
+            assert_eq!(asked.get(), 3, "{schema}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod repetition;
 mod rouge;
 mod spec;
 mod squad;
+mod stoppable_json;
 mod tokens;
 
 pub use fault::{Fault, Score, Stop};

@@ -42,6 +42,7 @@ impl Kernel for MultipleChoice {
 
     fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         best_of(inputs, &Part::default(), |text, references| {
+            stop.check()?;
             let Some(found) = self.found(text).map(String::from) else { return Ok(0.0) };
             is_any(references, stop, |reference| reference == found)
         })

@@ -1,5 +1,6 @@
 //! Texts as numbers: equal tokens have equal numbers, counted from 0.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
@@ -27,6 +28,14 @@ impl<T: Eq + Hash> Numbering<T> {
 
     pub fn numbers(&mut self, tokens: impl IntoIterator<Item = T>) -> Vec<u32> {
         tokens.into_iter().map(|token| self.number(token)).collect()
+    }
+
+    /// The number of a token, if it came before.
+    pub fn known<K: Eq + Hash + ?Sized>(&self, token: &K) -> Option<u32>
+    where
+        T: Borrow<K>,
+    {
+        self.known.get(token).copied()
     }
 
     /// How many different ones there were.
@@ -66,19 +75,33 @@ fn distinct<T: Eq + Hash>(
 /// and compare.
 pub const COUNTED: usize = 4;
 
-/// Of n-grams of one length: how often each stands there.
-pub type NgramCounts = HashMap<u128, usize, RandomState>;
+/// How often an n-gram stands in a text, in the reference in hand, and in the one that has most.
+#[derive(Default)]
+struct Count {
+    found: usize,
+    here: usize,
+    most: usize,
+}
 
-/// How often each n-gram stands there, by its length less one.
-pub fn ngram_counts(tokens: &[u32]) -> [NgramCounts; COUNTED] {
-    std::array::from_fn(|shorter| {
-        let ngrams = tokens.windows(shorter + 1);
-        let mut counts = HashMap::with_capacity_and_hasher(ngrams.len(), RandomState::new());
-        for ngram in ngrams {
-            *counts.entry(packed(ngram)).or_default() += 1;
+/// How many n-grams of a text are in a reference, each as often as in the one that has most. What
+/// is kept at a time is the text's n-grams of one length, however many references there are.
+pub fn common_ngrams(text: &[u32], references: &[Vec<u32>], n: usize, stop: &dyn Stop) -> Result<usize, Fault> {
+    stop.check()?;
+    let mut counts: HashMap<u128, Count, RandomState> = HashMap::default();
+    text.windows(n).for_each(|ngram| counts.entry(packed(ngram)).or_default().found += 1);
+    for reference in references {
+        stop.check()?;
+        for ngram in reference.windows(n) {
+            if let Some(count) = counts.get_mut(&packed(ngram)) {
+                count.here += 1;
+            }
         }
-        counts
-    })
+        for count in counts.values_mut() {
+            count.most = count.most.max(count.here);
+            count.here = 0;
+        }
+    }
+    Ok(counts.values().map(|count| count.found.min(count.most)).sum())
 }
 
 /// An n-gram as one number.
