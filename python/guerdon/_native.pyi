@@ -261,6 +261,7 @@ class MonitorConfig:
         address: str | None,
         fleets: Sequence[tuple[str, int, int, str]],
         judges: Sequence[tuple[bool, bool, bool]],
+        isolations: Sequence[tuple[str, str, str, str]],
     ) -> MonitorConfig:
         """See `guerdon._monitor.settings`.
 
@@ -270,6 +271,7 @@ class MonitorConfig:
             fleets: Name, function, member, and what was added to its addresses.
             judges: Of each function: whether it sends requests, whether these use tokens, and
             whether they have a price.
+            isolations: Of each code reward: its name, the level, the layers that hold, the others.
 
         Raises:
             ValueError: `address` is none.

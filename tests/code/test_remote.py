@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,14 @@ def test_languages_are_the_sandboxs() -> None:
 
 @fault("a row without cases, with a sandbox", sees="NaN with a reason, and no request; its neighbours have scores")
 def test_what_is_no_fault_of_a_program_is_nan() -> None:
-    rows: list[Any] = [CASES, [], "{", [{"stdin": "\ud800", "stdout": ""}], [call("f", object(), expected=1)]]
+    rows: list[Any] = [
+        CASES,
+        [],
+        "{",
+        [{"stdin": "\ud800", "stdout": ""}],
+        [call("f", object(), expected=1)],
+        [call("f", deque([1]), expected=1)],
+    ]
     with sandbox() as server:
         result = scored(remote(server), [INCREMENT] * len(rows), cases=rows)
         assert len(server.bodies) == 2

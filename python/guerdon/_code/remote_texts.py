@@ -124,6 +124,7 @@ class CaseTexts(MadeField):
     def _call(self, case: CallCase, place: int) -> dict[str, Any]:
         try:
             arguments = repr(decode(encode((case.args, case.kwargs))))
+            canonical.canonical([case.args, case.kwargs], numbers=False, limit=_LONGEST_VALUE)
             expected = [canonical.canonical(one, numbers=self.numbers, limit=_LONGEST_VALUE) for one in case.expected]
         except (EncodingError, canonical.NotDataError, ValueError) as error:
             raise DataError(f"case {place} can't be sent to a program: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from guerdon import _launcher
@@ -16,6 +16,7 @@ from guerdon._monitor.sockets import NoSocketError, new_socket
 from guerdon.endpoints import fleets_of
 
 if TYPE_CHECKING:
+    from guerdon._code.level import Level
     from guerdon._native import Engine, MonitorConfig
     from guerdon._registration.spec import FunctionSpec
 
@@ -43,10 +44,17 @@ class Monitor:
             except (OSError, UnicodeError) as error:  # a name that is none, to the resolver
                 self._address_problem = str(error)
         close_in_children()
-        self.config = _config(specs, path, address)
+        self._levels = {spec.name: level for spec in specs if (level := _level(spec)) is not None}
+        self.config = _config(specs, path, address, self._levels)
 
     def report(self, engine: Engine) -> None:
-        """Says once where the metrics are, or why they are not."""
+        """Says once what holds the programs of code rewards, where the metrics are, or why they are
+        not."""
+        if self._levels and _launcher.local_rank() == 0:
+            import logging  # not by `import guerdon`
+
+            for name, level in self._levels.items():
+                logging.getLogger("guerdon").info("%s: isolation of programs: %s", name, level)
         if self._given is None:
             return
         address, problem = engine.metrics_address()
@@ -68,7 +76,15 @@ class Monitor:
         return served
 
 
-def _config(specs: Sequence[FunctionSpec], path: str | None, address: str | None) -> MonitorConfig:
+def _level(spec: FunctionSpec) -> Level | None:
+    """The level that holds for the programs of a code reward; None of other functions."""
+    # What is not the user's has this attribute only there.
+    return getattr(spec.item, "level", None) if spec.is_engine_made else None
+
+
+def _config(
+    specs: Sequence[FunctionSpec], path: str | None, address: str | None, levels: Mapping[str, Level]
+) -> MonitorConfig:
     from guerdon._native import MonitorConfig
 
     fleets = [
@@ -85,6 +101,15 @@ def _config(specs: Sequence[FunctionSpec], path: str | None, address: str | None
         address=address,
         fleets=fleets,
         judges=[_requests(spec) for spec in specs],
+        isolations=[
+            (
+                name,
+                level.name,
+                ",".join(layer for layer, _ in level.held),
+                ",".join(layer for layer, _ in level.missing),
+            )
+            for name, level in levels.items()
+        ],
     )
 
 

@@ -20,8 +20,8 @@ use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_journal::Journal;
 use guerdon_monitor::{
-    Cache, Call, Endpoint, FAMILIES, Function, Identity, Listen, Node, Sample, Server, Snapshot, Source, State,
-    Tallies, Worker, metrics, samples,
+    Cache, Call, Endpoint, FAMILIES, Function, Identity, Isolation, Listen, Node, Sample, Server, Snapshot, Source,
+    State, Tallies, Worker, metrics, samples,
 };
 use guerdon_native::NativeLane;
 use guerdon_process::WorkerSnapshot;
@@ -52,12 +52,14 @@ pub struct MonitorConfig {
     /// Of each function: whether it sends requests, whether these use tokens, and whether they have
     /// a price.
     judges: Vec<(bool, bool, bool)>,
+    /// Of each code reward: its name, the level that holds, the layers that do, and the others.
+    isolations: Vec<(String, String, String, String)>,
 }
 
 #[pymethods]
 impl MonitorConfig {
     #[new]
-    #[pyo3(signature = (*, rank, host, python, program, socket, address, fleets, judges))]
+    #[pyo3(signature = (*, rank, host, python, program, socket, address, fleets, judges, isolations))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         rank: u32,
@@ -68,10 +70,11 @@ impl MonitorConfig {
         address: Option<String>,
         fleets: Vec<(String, usize, usize, String)>,
         judges: Vec<(bool, bool, bool)>,
+        isolations: Vec<(String, String, String, String)>,
     ) -> PyResult<Self> {
         let wrong = |text: &str| PyValueError::new_err(format!("{text:?} is no address with a port"));
         let address = address.map(|text| text.parse().map_err(|_| wrong(&text))).transpose()?;
-        Ok(Self { rank, host, python, program, socket, address, fleets, judges })
+        Ok(Self { rank, host, python, program, socket, address, fleets, judges, isolations })
     }
 }
 
@@ -197,9 +200,16 @@ impl EngineView {
             })
         });
         let nodes = shown.remote.map(|remote| remote.nodes()).unwrap_or_default().into_iter().map(node);
+        let isolations = self.config.isolations.iter().cloned().map(|(function, level, layers, missing)| Isolation {
+            function,
+            level,
+            layers,
+            missing,
+        });
         Snapshot {
             functions: functions.collect(),
             endpoints: endpoints.collect(),
+            isolations: isolations.collect(),
             nodes: nodes.collect(),
             stats: shown.stats(),
         }

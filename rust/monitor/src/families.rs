@@ -45,6 +45,11 @@ const NODE: &[&str] = &["node"];
 const ENDPOINT: &[&str] = &["function", "endpoint"];
 
 pub const BUILD: Family = gauge("guerdon_build_info", &["version", "python"], "1, with the versions as labels");
+pub const CODE_ISOLATION: Family = gauge(
+    "guerdon_code_isolation_info",
+    &["function", "level", "layers", "missing"],
+    "1, with what holds the programs of a code reward as labels",
+);
 pub const STARTED: Family = gauge("guerdon_start_time_seconds", &[], "When the engine started, as Unix time");
 pub const CALLS: Family =
     counter("guerdon_calls_total", &["function", "status"], "Outcomes, one for each sample, by function and status");
@@ -119,6 +124,7 @@ pub const NODES_LOST: Family = counter("guerdon_nodes_lost_total", &[], "Nodes t
 /// All of them, in the order in which they are shown.
 pub const FAMILIES: &[Family] = &[
     BUILD,
+    CODE_ISOLATION,
     STARTED,
     CALLS,
     RUN,

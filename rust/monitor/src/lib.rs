@@ -19,6 +19,8 @@ mod text;
 pub use families::{FAMILIES, Family, Kind};
 pub use pages::{metrics, samples};
 pub use server::{Listen, NotServed, Server};
-pub use snapshot::{Cache, Call, Endpoint, Function, Identity, Node, Percentiles, Snapshot, Source, State, Worker};
+pub use snapshot::{
+    Cache, Call, Endpoint, Function, Identity, Isolation, Node, Percentiles, Snapshot, Source, State, Worker,
+};
 pub use tallies::{Tallies, Tally};
 pub use text::Sample;

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::families::{self, FAMILIES};
 use crate::histogram::Histogram;
-use crate::snapshot::{Cache, Call, Endpoint, Identity, Node, Percentiles, Snapshot, State, Worker, unix_seconds};
+use crate::snapshot::{
+    Cache, Call, Endpoint, Identity, Isolation, Node, Percentiles, Snapshot, State, Worker, unix_seconds,
+};
 use crate::tallies::{STATUSES, Tallies, Tally};
 use crate::text::{Number, Sample, Sink, Text, seconds};
 
@@ -53,6 +55,9 @@ fn fill(text: &mut impl Sink, identity: &Identity, snapshot: &Snapshot, tallies:
     for family in FAMILIES {
         match *family {
             families::BUILD => text.family(family, [([identity.version, &identity.python], 1_u64)]),
+            families::CODE_ISOLATION => {
+                text.family(family, snapshot.isolations.iter().map(|one| (one.labels(), 1_u64)));
+            }
             families::STARTED => text.family(family, [([], unix_seconds(identity.started))]),
             families::CALLS => {
                 let by_status = named().flat_map(|(name, tally)| {
@@ -237,6 +242,12 @@ pub fn state(identity: &Identity, snapshot: &Snapshot, tallies: &Tallies, state:
 fn percentiles(histogram: &Histogram) -> Percentiles {
     let at = |percent| histogram.percentile_ns(percent).map(seconds);
     Percentiles { p50: at(50), p90: at(90), p99: at(99) }
+}
+
+impl Isolation {
+    fn labels(&self) -> [&str; 4] {
+        [&self.function, &self.level, &self.layers, &self.missing]
+    }
 }
 
 impl Endpoint {

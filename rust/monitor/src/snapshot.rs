@@ -47,6 +47,8 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
 pub struct Snapshot {
     pub functions: Vec<Function>,
     pub endpoints: Vec<Endpoint>,
+    /// Of code rewards.
+    pub isolations: Vec<Isolation>,
     /// Of an engine whose calls run on nodes.
     pub nodes: Vec<Node>,
     /// By name: as `Dispatcher.stats` has them.
@@ -96,6 +98,16 @@ pub struct Endpoint {
     pub answered: u64,
     pub failed: u64,
     pub p50_s: Option<f64>,
+}
+
+/// What holds the programs of a code reward.
+#[derive(Clone, Debug)]
+pub struct Isolation {
+    pub function: String,
+    pub level: String,
+    /// Names with commas between them.
+    pub layers: String,
+    pub missing: String,
 }
 
 /// A node that calls run on.
