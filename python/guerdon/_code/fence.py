@@ -18,12 +18,16 @@ import sysconfig
 from dataclasses import dataclass
 from typing import Final, Literal, NoReturn
 
+from guerdon._code.cgroup import NoGroupError, ProgramGroup
 from guerdon._native import Fence
 from guerdon._worker.linux import exit_with_parent, no_core_dumps, prefer_to_die
 
 __all__ = ["LAYERS", "FenceSpec", "Prepared", "prepare"]
 
-LAYERS: Final = ("landlock", "seccomp", "limits", "user", "capabilities", "pid", "namespaces", "folder", "oom")
+LAYERS: Final = (
+    *("landlock", "seccomp", "limits", "user", "capabilities", "pid", "namespaces", "folder", "oom"),
+    *("cgroup",),
+)
 """What the fences are made of, as `Prepared.layers` names it."""
 
 # What programs may read besides the interpreter: shared libraries, time zones, what says how many
@@ -33,6 +37,8 @@ _READABLE: Final = (
     *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/alternatives", "/proc/cpuinfo", "/proc/meminfo"),
     *("/sys/devices/system/cpu", "/dev/urandom", "/dev/random", "/dev/zero"),
 )
+# Of a program's process itself, and one that is forked to see whether it may.
+_OWN_TASKS: Final = 4
 _WRITABLE: Final = ("/dev/null",)
 # All that children have in their environment: a pool of threads for each core is none of a small
 # program's, and more than it may have.
@@ -89,6 +95,8 @@ class Prepared:
         self._fence = fence
         self._reason = reason  # why there are no name spaces
         self._parent = os.getpid()
+        self._group: ProgramGroup | None = None
+        self._no_group = ""
 
     @property
     def layers(self) -> dict[str, tuple[bool, str]]:
@@ -98,7 +106,46 @@ class Prepared:
         layers = {name: (holds, text) for name, holds, text in self._fence.layers()}
         if self._reason:
             layers["namespaces"] = (False, self._reason)
+        held = self._group is not None
+        layers["cgroup"] = (held, "memory and tasks of all processes together" if held else self._no_group)
         return layers
+
+    def group(self, made: ProgramGroup | None, reason: str) -> None:
+        """Have children be in a cgroup, if they can; else there is a reason why not."""
+        self._group, self._no_group = made, reason
+        if made is None or self._joined():
+            return
+        made.close()
+        self._group, self._no_group = None, "processes can't be moved into a cgroup of their own"
+
+    def _joined(self) -> bool:
+        """Whether a child comes into the group."""
+        assert self._group is not None
+        pid = self.fork()
+        if pid == 0:
+            try:
+                self._group.join()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        return os.waitpid(pid, 0)[1] == 0
+
+    def limit_group(self) -> None:
+        """Bound what children have together: each may have pages of this process anew."""
+        if self._group is not None:
+            own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            self._group.limit(self._spec.memory_limit + self._spec.writable_bytes + own)
+
+    def kill_group(self) -> None:
+        """End all children and what they started, where they are in a cgroup."""
+        if self._group is not None:
+            self._group.kill()
+
+    def close(self) -> None:
+        """Leave nothing of it on the machine; no child may run."""
+        if self._group is not None:
+            self._group.close()
+            self._group = None
 
     @property
     def folder(self) -> str | None:
@@ -132,6 +179,8 @@ class Prepared:
             alone: It may start no process, though others of this zygote may.
         """
         if self._fence is not None:
+            if self._group is not None:
+                self._group.join()
             self._fence.enter(list(keep), alone)
         else:
             self._enter_unfenced()
@@ -151,9 +200,21 @@ def prepare(spec: FenceSpec) -> Prepared:
     # For all children; before a library of a module reads it.
     os.environ.clear()
     os.environ.update(_ONE_THREAD)
+    group, reason = _group_of(spec)  # a private root has no cgroups
     prepared = _prepared(spec)
+    prepared.group(group, reason)
     _import(spec.modules, prepared)
+    prepared.limit_group()
     return prepared
+
+
+def _group_of(spec: FenceSpec) -> tuple[ProgramGroup | None, str]:
+    if spec.isolation == "none" or "cgroup" in spec.without:
+        return None, "left out for a test"
+    try:
+        return ProgramGroup.make(spec.tasks + _OWN_TASKS), ""
+    except NoGroupError as error:
+        return None, str(error)
 
 
 def _prepared(spec: FenceSpec) -> Prepared:
@@ -179,8 +240,9 @@ def _import(modules: tuple[str, ...], prepared: Prepared) -> None:
         try:
             importlib.import_module(name)
         except Exception as error:
+            why = "".join(str(error).strip().splitlines()[-1:])  # after a page of advice
             raise RuntimeError(
-                f"modules={name!r} can't be imported where programs run: {type(error).__name__}: {error}"
+                f"modules={name!r} can't be imported where programs run: {type(error).__name__}: {why}"
             ) from error
     for name in places:
         os.environ.pop(name, None)
@@ -232,7 +294,7 @@ def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
         folder_files=spec.writable_files,
         processes=spec.processes,
         execute=spec.execute,
-        without=list(without),
+        without=[name for name in without if name != "cgroup"],
     )
 
 

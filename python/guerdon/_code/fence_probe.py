@@ -168,6 +168,7 @@ def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
     finally:
         os.kill(sibling, signal.SIGKILL)
         os.waitpid(sibling, 0)
+        prepared.close()
     return {"layers": prepared.layers, "acts": acts}
 
 

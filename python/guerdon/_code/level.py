@@ -25,6 +25,7 @@ _DO: Final = {
     "pid": "allow user name spaces",
     "namespaces": "allow user name spaces",
     "folder": "allow user name spaces",
+    "cgroup": "run where this user may make cgroups of version 2 with the controllers memory and pids",
     "oom": "let /proc/self/oom_score_adj be written",
 }
 

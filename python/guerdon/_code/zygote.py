@@ -18,7 +18,7 @@ import signal
 import socket
 import struct
 import tempfile
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Final
 
 from guerdon._code import child
@@ -58,7 +58,7 @@ def main(control: int, parent: int, fence: str) -> None:
     if control != CONTROL:
         os.dup2(control, CONTROL)
         os.close(control)
-    with socket.socket(fileno=CONTROL) as connection:
+    with ExitStack() as stack, socket.socket(fileno=CONTROL) as connection:
         try:
             if parent:
                 linux.exit_with_parent(parent)
@@ -67,6 +67,7 @@ def main(control: int, parent: int, fence: str) -> None:
                 importlib.import_module(name)
             spec = FenceSpec(**json.loads(fence))
             prepared = prepare(spec)
+            stack.callback(prepared.close)
             gc.collect()
             gc.freeze()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
@@ -168,6 +169,7 @@ class _ForkServer:
     def _kill(self) -> None:
         if self._pid:
             linux.kill(self._pid)
+            self._prepared.kill_group()
 
     def _reap(self) -> None:
         """Report the program's end, once nothing of it is left."""
@@ -175,6 +177,7 @@ class _ForkServer:
         if not pid or not linux.has_ended(pid):
             return  # what it started, and lost, is reaped with it
         linux.kill(pid)  # its group; the number is still its own
+        self._prepared.kill_group()
         _, status, usage = os.wait4(pid, 0)
         self._pid = 0
         _sweep()

@@ -1,0 +1,161 @@
+"""`ProgramGroup`: the cgroup (version 2) of a zygote's programs, where this user may make one.
+
+- It bounds the memory and the tasks of all processes of a program together, and ends them at once.
+- Nothing of the machine's own groups is changed: a group is made beside this process' own, or
+  below it, where the controllers are there already, and removed at the end. One that was left, as
+  its zygote was killed, is removed by the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import Final
+
+__all__ = ["NoGroupError", "ProgramGroup"]
+
+_ROOT: Final = "/sys/fs/cgroup"
+_NEEDED: Final = frozenset({"memory", "pids"})
+_NAME: Final = "guerdon-programs-"
+# The group's own kill is newer than the rest of it.
+_FILES: Final = ("cgroup.procs", "cgroup.kill", "memory.max")
+# Another zygote may take a group that is only half made for one that was left.
+_TRIES: Final = 5
+
+
+class NoGroupError(Exception):
+    """There is no group to be had here, and why."""
+
+
+class ProgramGroup:
+    """A group for one program after the other; `make` makes it.
+
+    Held by descriptors: behind the fences its files have no names.
+    """
+
+    def __init__(self, parent: int, name: str, held: int, files: tuple[int, ...]) -> None:
+        self._parent = parent
+        self._name = name
+        self._held = held  # locked while the group is in use
+        self._join, self._kill, self._memory = files
+
+    @classmethod
+    def make(cls, tasks: int) -> ProgramGroup:
+        """Make it.
+
+        Args:
+            tasks: Threads and processes that all of it may have together.
+
+        Raises:
+            NoGroupError: It can't be made.
+        """
+        own = _own().strip("/")
+        here = os.path.join(_ROOT, own)
+        refused = "no cgroup of version 2 with the controllers memory and pids"
+        for parent in (os.path.dirname(here), here) if own else (here,):
+            if not set(_read(os.path.join(parent, "cgroup.subtree_control")).split()) >= _NEEDED:
+                continue
+            for _ in range(_TRIES):
+                try:
+                    _remove_left(parent)
+                    return cls._made(parent, tasks)
+                except OSError as error:
+                    refused = str(error)
+        raise NoGroupError(refused)
+
+    @classmethod
+    def _made(cls, parent: str, tasks: int) -> ProgramGroup:
+        name = f"{_NAME}{os.getpid()}-{os.urandom(4).hex()}"
+        path = os.path.join(parent, name)
+        _make(path)
+        fds: list[int] = []
+        try:
+            fds.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            fcntl.flock(fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for file, value in {"pids.max": tasks, "memory.oom.group": 1}.items():
+                _write(os.path.join(path, file), value)
+            with contextlib.suppress(OSError):  # where there is no swap
+                _write(os.path.join(path, "memory.swap.max"), 0)
+            fds += [os.open(os.path.join(path, file), os.O_WRONLY | os.O_CLOEXEC) for file in _FILES]
+            fds.append(os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError:
+            for fd in fds:
+                os.close(fd)
+            _remove(path)
+            raise
+        held, *files, folder = fds
+        return cls(folder, name, held, tuple(files))
+
+    def limit(self, memory: int) -> None:
+        """Bound the memory of all processes together, the files of their folder with it.
+
+        Raises:
+            OSError: It can't be bounded.
+        """
+        os.write(self._memory, str(memory).encode())
+
+    def join(self) -> None:
+        """Have this process, and all that it starts, be in the group.
+
+        Raises:
+            OSError: It may not.
+        """
+        os.write(self._join, b"0")
+
+    def kill(self) -> None:
+        """End all that is in it."""
+        os.write(self._kill, b"1")
+
+    def close(self) -> None:
+        """Remove it; what is in it is ended before."""
+        with contextlib.suppress(OSError):
+            self.kill()
+        _remove(self._name, self._parent)
+        for fd in (self._join, self._kill, self._memory, self._held, self._parent):
+            os.close(fd)
+
+
+def _own() -> str:
+    """The group of this process in the one tree of version 2; "" for its root."""
+    for line in _read("/proc/self/cgroup").splitlines():
+        number, _, path = line.split(":", 2)
+        if number == "0":
+            return path
+    return ""
+
+
+def _remove_left(parent: str) -> None:
+    """Remove groups that no zygote holds any more."""
+    for name in os.listdir(parent):
+        if not name.startswith(_NAME):
+            continue
+        with contextlib.suppress(OSError):
+            fd = os.open(os.path.join(parent, name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(os.path.join(parent, name))
+            finally:
+                os.close(fd)
+
+
+def _make(path: str) -> None:
+    os.mkdir(path)
+
+
+def _remove(path: str, folder: int | None = None) -> None:
+    with contextlib.suppress(OSError):  # something in it is still ending: the next one removes it
+        os.rmdir(path, dir_fd=folder)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _write(path: str, value: int) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(str(value))

@@ -1,0 +1,145 @@
+"""The cgroup of programs, on a folder that looks like one: what is written, and what is removed.
+
+A machine whose real groups may be written to is not needed; what the kernel does is not seen here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from guerdon._code import cgroup
+from guerdon._code.cgroup import NoGroupError, ProgramGroup
+
+FILES = ("cgroup.procs", "cgroup.kill", "memory.max", "memory.oom.group", "memory.swap.max", "pids.max")
+
+
+def make_folder(path: str) -> None:
+    """As the kernel does for a new group."""
+    os.makedirs(path)
+    for name in FILES:
+        Path(path, name).touch()
+
+
+def remove_folder(path: str, folder: int | None = None) -> None:
+    shutil.rmtree(path if folder is None else f"/proc/self/fd/{folder}/{path}")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of groups with this process in one at the second level."""
+    (tmp_path / "user" / "own").mkdir(parents=True)
+    for place in ("", "user", "user/own"):
+        (tmp_path / place / "cgroup.subtree_control").write_text("")
+    monkeypatch.setattr(cgroup, "_ROOT", str(tmp_path))
+    monkeypatch.setattr(cgroup, "_own", lambda: "/user/own")
+    monkeypatch.setattr(cgroup, "_remove", remove_folder)
+    monkeypatch.setattr(cgroup, "_make", make_folder)
+    return tmp_path
+
+
+def refuse(path: str) -> None:
+    raise PermissionError(13, "Permission denied", path)
+
+
+def groups(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.startswith("guerdon-programs-"))
+
+
+@pytest.mark.parametrize("place", ["user", "user/own"])
+def test_it_is_made_where_the_controllers_are(tree: Path, place: str) -> None:
+    (tree / place / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    made = ProgramGroup.make(68)
+    made.limit(512 << 20)
+    (group,) = groups(tree / place)
+    written = {name: (group / name).read_text() for name in FILES}
+    assert written == {
+        "cgroup.procs": "",
+        "cgroup.kill": "",
+        "memory.max": str(512 << 20),
+        "memory.oom.group": "1",
+        "memory.swap.max": "0",
+        "pids.max": "68",
+    }
+    made.join()
+    made.kill()
+    assert (group / "cgroup.procs").read_text() == "0"
+    assert (group / "cgroup.kill").read_text() == "1"
+    made.close()
+    assert groups(tree / place) == []
+
+
+@pytest.mark.fault("a zygote is killed, so that its cgroup is left", sees="the next zygote removes it; others stay")
+def test_what_was_left_is_removed_and_what_is_in_use_is_not(tree: Path) -> None:
+    (tree / "user" / "cgroup.subtree_control").write_text("memory pids")
+    make_folder(str(tree / "user" / "guerdon-programs-1-00"))
+    make_folder(str(tree / "user" / "another"))
+    first = ProgramGroup.make(8)
+    second = ProgramGroup.make(8)
+    assert len(groups(tree / "user")) == 2
+    assert (tree / "user" / "another").exists()
+    first.close()
+    second.close()
+    assert groups(tree / "user") == []
+
+
+@pytest.mark.fault("no cgroup may be made for programs", sees="a level without that layer, and why; programs run")
+@pytest.mark.parametrize(
+    ("controllers", "mkdir", "reason"),
+    [
+        ("cpu pids", make_folder, "no cgroup of version 2 with the controllers memory and pids"),
+        ("memory pids", refuse, "Permission denied"),
+        ("memory pids", lambda path: os.makedirs(path), "No such file or directory: .*cgroup.procs"),
+    ],
+)
+def test_where_there_is_none_it_says_why(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, controllers: str, mkdir: Callable[[str], None], reason: str
+) -> None:
+    (tree / "user" / "cgroup.subtree_control").write_text(controllers)
+    monkeypatch.setattr(cgroup, "_make", mkdir)
+    with pytest.raises(NoGroupError, match=reason):
+        ProgramGroup.make(8)
+    assert groups(tree / "user") == []
+
+
+def test_children_are_in_it_and_it_is_bounded_once_modules_are_there(tree: Path) -> None:
+    (tree / "user" / "cgroup.subtree_control").write_text("memory pids")
+    code = f"""
+        import os
+        from guerdon._code import cgroup
+        from guerdon._code.fence import FenceSpec, prepare
+        from tests.code.test_cgroup import groups, make_folder, remove_folder
+        from pathlib import Path
+        cgroup._ROOT, cgroup._own = {str(tree)!r}, lambda: "/user/own"
+        cgroup._make, cgroup._remove = make_folder, remove_folder
+        prepared = prepare(FenceSpec(without=("namespaces", "pid")))
+        assert prepared.layers["cgroup"] == (True, "memory and tasks of all processes together")
+        (group,) = groups(Path({str(tree / "user")!r}))
+        assert (group / "cgroup.procs").read_text() == "0", "the child that tried it"
+        pid = prepared.fork()
+        if pid == 0:
+            prepared.enter((0, 1, 2))
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        prepared.kill_group()
+        read = {{name: (group / name).read_text() for name in ("cgroup.procs", "cgroup.kill", "pids.max", "memory.max")}}
+        assert int(read.pop("memory.max")) > (512 + 64) << 20
+        assert read == {{"cgroup.procs": "00", "cgroup.kill": "1", "pids.max": "68"}}, read
+        prepared.close()
+        assert not group.exists()
+        """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
