@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -29,6 +31,60 @@ def share() -> Iterator[CodeReward]:
 def test_a_right_program_scores_one(every: CodeReward) -> None:
     found = judgement(every, INCREMENT, cases=CASES)
     assert (found.score, found.passed, found.cases, found.reason) == (1.0, 2, 2, "")
+
+
+THREADS = """
+import threading
+go = threading.Event()
+threads = [threading.Thread(target=go.wait) for _ in range(32)]
+for thread in threads:
+    thread.start()
+go.set()
+print(int(input()) + 1)
+"""
+LAST_WORDS = """
+class Last:
+    def __del__(self):
+        print(self.value)
+
+last = Last()
+last.value = int(input()) + 1
+"""
+
+
+@pytest.mark.parametrize("program", [THREADS, LAST_WORDS], ids=["threads", "__del__"])
+def test_what_a_right_program_may_do_scores_one(every: CodeReward, program: str) -> None:
+    found = judgement(every, program, cases=CASES)
+    assert (found.score, found.reason) == (1.0, "")
+
+
+def test_a_module_that_prints_as_it_is_imported_prints_in_no_program() -> None:
+    with judged(modules=["this"]) as reward:
+        found = judgement(reward, INCREMENT, cases=CASES)
+    assert (found.score, found.reason) == (1.0, "")
+
+
+ALARMED = """
+import signal
+signal.signal(signal.SIGALRM, lambda *_: print(int(input()) + 1))
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+signal.pause()
+"""
+CALLER = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from guerdon import code_reward
+print(code_reward()(completions=["```python\\n" + sys.argv[1] + "```"], cases=[[{"stdin": "1\\n", "stdout": "2\\n"}]]))
+"""
+
+
+@pytest.mark.fault(
+    "the trainer ignores SIGCHLD and holds back SIGALRM", sees="nothing: programs start with no signal held back"
+)
+def test_signals_of_the_caller_are_not_those_of_programs() -> None:
+    run = subprocess.run([sys.executable, "-c", CALLER, ALARMED], capture_output=True, text=True, timeout=120)
+    assert run.stdout.strip() == "[1.0]", run.stderr
 
 
 @pytest.fixture(scope="module")

@@ -121,10 +121,10 @@ def _script(request: dict[str, Any]) -> int:
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
     atexit._run_exitfuncs()
+    main.__dict__.clear()  # files that it left open write what they hold
     for stream in (sys.stdout, sys.__stdout__):
         with contextlib.suppress(Exception):  # closed, or put there by the program
             stream.flush()  # type: ignore[union-attr]
-    main.__dict__.clear()  # files that it left open write what they hold
     return status
 
 

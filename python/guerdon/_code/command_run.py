@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from guerdon._code.fence import ONE_ARENA
 from guerdon._code.languages import Language
 from guerdon._code.script_run import ScriptRun, run_script
 from guerdon._code.zygote_process import ProgramZygote
@@ -17,7 +18,13 @@ __all__ = ["COMPILE_S", "CommandProgram"]
 
 COMPILE_S: Final = 30.0
 _MOST_MESSAGES: Final = 1 << 20
-_ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": ".", "TMPDIR": ".", "LANG": "C.UTF-8"}
+_ENVIRONMENT: Final = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": ".",
+    "TMPDIR": ".",
+    "LANG": "C.UTF-8",
+    **ONE_ARENA,
+}
 
 
 class CommandProgram:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -22,7 +23,7 @@ from guerdon._code.cgroup import NoGroupError, ProgramGroup
 from guerdon._native import Fence
 from guerdon._worker.linux import exit_with_parent, no_core_dumps, prefer_to_die
 
-__all__ = ["LAYERS", "FenceSpec", "Prepared", "prepare"]
+__all__ = ["LAYERS", "ONE_ARENA", "FenceSpec", "Prepared", "prepare"]
 
 LAYERS: Final = (
     *("landlock", "seccomp", "limits", "user", "capabilities", "pid", "namespaces", "folder", "oom"),
@@ -40,6 +41,10 @@ _READABLE: Final = (
 # Of a program's process itself, and one that is forked to see whether it may.
 _OWN_TASKS: Final = 4
 _WRITABLE: Final = ("/dev/null",)
+ONE_ARENA: Final = {"MALLOC_ARENA_MAX": "1"}
+"""The C library would reserve 64 MiB of address space for each of some threads, of `memory_limit`;
+it reads this as a program starts."""
+
 # All that children have in their environment: a pool of threads for each core is none of a small
 # program's, and more than it may have.
 _ONE_THREAD: Final = dict.fromkeys(
@@ -238,7 +243,8 @@ def _import(modules: tuple[str, ...], prepared: Prepared) -> None:
     os.environ.update(places)
     for name in modules:
         try:
-            importlib.import_module(name)
+            with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+                importlib.import_module(name)
         except Exception as error:
             why = "".join(str(error).strip().splitlines()[-1:])  # after a page of advice
             raise RuntimeError(

@@ -26,7 +26,7 @@ from typing import Any, Final
 from guerdon._code.acts import ACTS, Missing, Targets
 from guerdon._code.fence import FenceSpec, Prepared, prepare
 from guerdon._code.level import Attempt
-from guerdon._worker.linux import exit_with_parent
+from guerdon._worker.linux import exit_with_parent, reset_signals
 
 __all__ = ["ProbeError", "Tried", "attempts", "main"]
 
@@ -87,6 +87,7 @@ def attempts(spec: FenceSpec, setup: str = "") -> Tried:
 
 def main(spec: str) -> None:
     """In the probe's process: prints the answer."""
+    reset_signals()
     given = json.loads(spec)
     with _targets(FenceSpec(**given)) as targets:
         pid = os.fork()

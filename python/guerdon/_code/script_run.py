@@ -50,7 +50,8 @@ class ScriptRun:
         if status < 0:
             return f"it was ended by {signal_name(-status)}"
         lines = self.stderr.decode("utf-8", "replace").strip().split("\n")
-        last = lines[-1].strip()[:300]
+        # Node says its version last.
+        last = next((line for line in reversed(lines) if "Error" in line), lines[-1]).strip()[:300]
         return "" if status == 0 else f"exit status {status}{': ' if last else ''}{last}"
 
 

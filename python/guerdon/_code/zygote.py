@@ -54,6 +54,7 @@ def main(control: int, parent: int, fence: str) -> None:
         parent: The process to end with; 0 where only the socket tells of its end.
         fence: The fields of a `FenceSpec`, as JSON.
     """
+    linux.reset_signals()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if control != CONTROL:
         os.dup2(control, CONTROL)
@@ -68,6 +69,8 @@ def main(control: int, parent: int, fence: str) -> None:
             spec = FenceSpec(**json.loads(fence))
             prepared = prepare(spec)
             stack.callback(prepared.close)
+            if spec.modules:
+                linux.flush_c_stdout()  # else each program would print what a module did
             gc.collect()
             gc.freeze()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}

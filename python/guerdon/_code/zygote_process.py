@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from guerdon._code.child import ENTERED
-from guerdon._code.fence import FenceSpec
+from guerdon._code.fence import ONE_ARENA, FenceSpec
 from guerdon._code.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES
 
 __all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
@@ -96,7 +96,7 @@ class ProgramZygote:
         given = [theirs.fileno(), parent, json.dumps(asdict(self._fence))]
         where = str(Path(__file__).resolve().parents[2])
         # One hash seed for all: a program's sets have the same order in each run.
-        environment = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1", **ONE_ARENA}
         environment |= {name: os.environ[name] for name in _KEPT if name in os.environ}
         try:
             self._process = subprocess.Popen(

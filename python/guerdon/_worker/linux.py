@@ -82,6 +82,15 @@ def exit_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
         os._exit(1)
 
 
+def reset_signals() -> None:
+    """No signal is held back, and none is ignored but what Python ignores itself: a process that is
+    started has from its parent what it ignored and held back."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def to_high_descriptor(fd: int) -> int:
     """Moves a descriptor to a high number, which user code that closes and opens files won't
     reuse."""
