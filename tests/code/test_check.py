@@ -217,3 +217,66 @@ def test_a_function_of_the_users_own() -> None:
         judgement(reward, ADD, entry_point="add")
     with judged(check=lambda candidate: candidate.function("other")() == 1) as reward:
         assert judgement(reward, "def other(): return 1", entry_point="add").score == 1.0
+
+
+SOLUTION = "class Solution:\n    def add(self, a, b):\n        return a + b"
+POINT = (
+    "class Point:\n    def __init__(self, x):\n        self.x = x\n\n    def double(self):\n        return 2 * self.x"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "test"),
+    [
+        (SOLUTION, "assert Solution().add(1, 2) == 3"),
+        (SOLUTION, "def check(candidate):\n    assert Solution().add(1, b=2) == 3"),
+        (ADD, "assert add(1, 2) == 3\nassert math.isclose(add(1, 2), 3)\nassert re.match('3', str(add(1, 2)))"),
+        (ADD, "def ask(xs: List[int]) -> Optional[int]:\n    return add(*xs)\nassert ask([1, 2]) == 3"),
+        (
+            ADD,
+            "assert add('A', 'b').lower() == 'ab'\nwords = add(['a'], ['b'])\nwords.sort()\nassert words == ['a', 'b']",
+        ),
+        (ADD, "from functools import reduce\nfor f in [add]:\n    assert reduce(f, [1, 2, 3]) == 6"),
+        (ADD, ["class Twice:\n    def of(self, x):\n        return 2 * x", "assert add(1, 1) == Twice().of(1)"]),
+    ],
+    ids=["method", "method in check", "modules", "typing", "data", "passed on", "class of the tests"],
+)
+def test_what_tests_may_ask(tested: CodeReward, program: str, test: object) -> None:
+    found = run(tested, program, test)
+    assert (found.score, found.reason) == (1.0, "")
+
+
+@pytest.mark.fault(
+    "tests of a dataset ask for more than calls and data: a constant, an exception or an object's attribute of the program",
+    sees="NaN, DataError with the line, whatever the program gives; never 0.0",
+)
+@pytest.mark.parametrize(
+    ("test", "reason"),
+    [
+        ("assert add(1, 2) == N + 1", "check takes 'N' for a value, in: assert add(1, 2) == N + 1"),
+        ("try:\n    add(1, 2)\nexcept TooLarge:\n    pass", "check takes 'TooLarge' for a value, in: except TooLarge:"),
+        ("assert Point(1).x == 1", "check asks what 'Point' returned for 'x', in: assert Point(1).x == 1"),
+        ("p = Point(2)\nassert p.double() == 4", "check asks what the program returned for 'double'"),
+        ("assert isinstance(add(1, 2), Point)", "check takes 'Point' for a value"),
+        ("assert np.allclose(add(1, 2), 3)", "check takes 'np' for a value"),
+        ("class Mine(Point):\n    pass\nassert add(1, 2) == 3", "check takes 'Point' for a value"),
+        ("assert " + "(" * 250 + "add(1, 2)" + ")" * 250, "check is no Python code"),
+    ],
+    ids=["constant", "exception", "attribute", "method", "type", "module", "base", "deep"],
+)
+def test_what_does_not_cross_over_is_no_fault_of_the_program(tested: CodeReward, test: str, reason: str) -> None:
+    for program in (ADD + "\nN = 2\nclass TooLarge(Exception): pass\n" + POINT, "x = 1"):
+        with pytest.raises(DataError) as raised:
+            run(tested, program, test)
+        assert reason in str(raised.value)
+
+
+def test_names_of_a_prelude_are_no_functions_of_the_program(tested: CodeReward) -> None:
+    test = "assert add(1, 2) == THREE\nassert Twice().of(1) == 2"
+    starter = "THREE = 3\nclass Twice:\n    def of(self, x):\n        return 2 * x\n"
+    assert run(tested, ADD, test, starter=starter).score == 1.0
+
+
+def test_other_functions_of_the_program_beside_the_entry_point(tested: CodeReward) -> None:
+    program = ADD + "\n\ndef twice(x):\n    return 2 * x"
+    assert run(tested, program, "assert add(1, 1) == twice(1)", "add").score == 1.0

@@ -8,15 +8,14 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
 from types import CodeType
 from typing import Any, Final
 
 from guerdon._code.calls import CallAnswer
+from guerdon._code.check_code import FILE, check_code, defined_by
 from guerdon._code.compare import shown
 from guerdon._code.encoding import EncodingError, Opaque
 from guerdon.errors import DataError
@@ -25,7 +24,6 @@ __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 
 Caller = Callable[[str, list[Any], dict[str, Any]], CallAnswer]
 """Calls a function of the program."""
-_FILE: Final = "<check>"
 # Raised by a proxy they would steer the tests, not fail them.
 _NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 
@@ -109,8 +107,8 @@ def run_tests(
 
     Args:
         texts: Python code, each text a case of its own.
-        entry_point: The candidate's name. Without it each name that the tests use and nothing
-            defines is a function of the program.
+        entry_point: The candidate's name; without it, the first by name of the functions that the
+            tests use and nothing defines.
         prelude: Code whose names the tests may use.
         begin: Called before each text, with how many are left.
         to_end: Whether texts after a failed one are run.
@@ -118,22 +116,27 @@ def run_tests(
     Raises:
         DataError: The tests are no tests.
     """
-    used = {name for text in texts for name in _compiled(text)[1]}
     state = State()
     namespace: dict[str, Any] = {"__name__": "check"}
     _run_prelude(prelude, namespace)
-    names = [entry_point] if entry_point else sorted(used - set(namespace))
+    known = frozenset(namespace).union(*map(defined_by, texts))
+    codes = [check_code(text, known) for text in texts]
+    names = sorted({name for code in codes for name in code.functions} - {entry_point})
+    if entry_point:
+        names.insert(0, entry_point)
     if not names:
         raise DataError(
             "check: the tests use no function that the program could define; name it in the column entry_point"
         )
     proxies = {name: Candidate(name, call, state) for name in names}
+    for code in codes:
+        namespace.update(code.others)
     namespace.update(proxies, candidate=proxies[names[0]])
     faults = []
-    for place, text in enumerate(texts):
+    for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
         begin(len(texts) - place)
         state.stopped = ""
-        fault = _run_text(text, namespace, proxies[names[0]], state)
+        fault = _run_text(text, code.code, namespace, proxies[names[0]], state)
         if state.calls:
             faults.append(fault)
         if fault and not to_end:
@@ -176,8 +179,7 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
     return score
 
 
-def _run_text(text: str, namespace: dict[str, Any], candidate: Candidate, state: State) -> str:
-    code, _ = _compiled(text)
+def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, state: State) -> str:
     namespace.pop("check", None)  # of the text before
     try:
         exec(code, namespace)
@@ -202,7 +204,7 @@ def _fault(error: BaseException, state: State, text: str | None) -> str:
     line = None
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == _FILE:
+        if trace.tb_frame.f_code.co_filename == FILE:
             line = trace.tb_lineno
         trace = trace.tb_next
     if text is not None and line is not None:
@@ -235,30 +237,6 @@ def _holds_opaque(value: object) -> bool:
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return any(map(_holds_opaque, value))
     return isinstance(value, Opaque)
-
-
-@lru_cache(maxsize=512)
-def _compiled(text: str) -> tuple[CodeType, frozenset[str]]:
-    """Test code, and the names that it uses without defining them."""
-    try:
-        tree = ast.parse(text, _FILE)
-        code = compile(tree, _FILE, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise DataError(f"check is no Python code: {error}") from None
-    used: set[str] = set()
-    defined = set(vars(builtins)) | {"__name__", "check", "candidate"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            defined.add(node.name)
-        elif isinstance(node, ast.arg):
-            defined.add(node.arg)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            defined.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            defined.add(node.name)
-    return code, frozenset(used - defined)
 
 
 def _exception(name: str, text: str, fault: str) -> Exception:

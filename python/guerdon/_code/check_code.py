@@ -1,0 +1,207 @@
+"""What test code asks of a program, decided from its text alone: a program can't change it.
+
+- A name that nothing defines is a function of the program, where the tests call it or pass it on.
+- ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it.
+- A standard module or a name of ``typing`` that the tests forgot to import is that one.
+- Any other use of such a name is an error of the tests: no object of a program crosses over.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Final
+
+from guerdon.errors import DataError
+
+__all__ = ["FILE", "CheckCode", "check_code", "defined_by"]
+
+FILE: Final = "<check>"
+MODULES: Final = frozenset(
+    (
+        *(
+            "bisect",
+            "collections",
+            "copy",
+            "datetime",
+            "decimal",
+            "fractions",
+            "functools",
+            "heapq",
+            "itertools",
+            "json",
+        ),
+        *("math", "operator", "random", "re", "statistics", "string"),
+    )
+)
+_TYPES: Final = frozenset(typing.__all__)
+_GIVEN: Final = frozenset({*vars(builtins), "__name__", "check", "candidate"})
+_DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None))
+_ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
+_TYPE_CHECKS: Final = ("isinstance", "issubclass")
+
+
+@dataclass(frozen=True)
+class CheckCode:
+    """Test code, ready to run.
+
+    Attributes:
+        functions: Of the program: ``"add"``, or ``"Solution.add"``.
+        others: What stands for the names that nobody imported.
+    """
+
+    code: CodeType
+    functions: frozenset[str]
+    others: dict[str, Any]
+
+
+@lru_cache(maxsize=512)
+def defined_by(text: str) -> frozenset[str]:
+    """The names that test code defines.
+
+    Raises:
+        DataError: It is no Python code.
+    """
+    return frozenset(_defined(_parsed(text)))
+
+
+@lru_cache(maxsize=512)
+def check_code(text: str, known: frozenset[str]) -> CheckCode:
+    """Test code with what it asks of the program.
+
+    Args:
+        known: Names that are defined elsewhere.
+
+    Raises:
+        DataError: It is no Python code, or asks for more than calls and their data.
+    """
+    tree = _parsed(text)
+    known = known | _defined(tree) | _GIVEN
+    methods = _Methods(known)
+    names = _Names(text, known)
+    try:
+        tree = ast.fix_missing_locations(methods.visit(tree))
+        names.look(tree)
+        code = compile(tree, FILE, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise DataError(f"check is no Python code: {error}") from None
+    return CheckCode(code, frozenset(methods.found | names.functions), names.others)
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text, FILE)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise DataError(f"check is no Python code: {error}") from None
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            names.add(node.rest)
+    return names
+
+
+class _Methods(ast.NodeTransformer):
+    """``X().method`` becomes a name, ``X.method``, where nothing defines ``X``."""
+
+    def __init__(self, known: frozenset[str]) -> None:
+        self.known = known
+        self.found: set[str] = set()
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(value=ast.Call(func=ast.Name(id=made), args=[], keywords=[]), attr=attr):
+                if made not in self.known:
+                    name = f"{made}.{attr}"
+                    self.found.add(name)
+                    node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+        return node
+
+
+class _Names:
+    """How the names are used that nothing defines."""
+
+    def __init__(self, text: str, known: frozenset[str]) -> None:
+        self.lines = text.split("\n")
+        self.known = known
+        self.functions: set[str] = set()
+        self.others: dict[str, Any] = {}
+        self.made: set[str] = set()
+
+    def look(self, tree: ast.Module) -> None:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call(func=ast.Name(id=made))):
+                    if made not in self.known:
+                        self.made.add(target)
+        for node in ast.walk(tree):
+            for field, child in _children(node):
+                if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child.id not in self.known:
+                    self._used(child, node, field)
+            if isinstance(node, ast.Attribute):
+                self._attribute(node)
+
+    def _used(self, name: ast.Name, by: ast.AST, field: str) -> None:
+        if isinstance(by, ast.Attribute) and name.id in MODULES:
+            self.others[name.id] = importlib.import_module(name.id)
+        elif name.id in _TYPES and not (isinstance(by, ast.Call) and field == "func"):
+            self.others[name.id] = getattr(typing, name.id)
+        elif self._is_of_a_function(by, field):
+            self.functions.add(name.id)
+        else:
+            raise self._wrong(name, f"takes {name.id!r} for a value")
+
+    @staticmethod
+    def _is_of_a_function(by: ast.AST, field: str) -> bool:
+        match by:
+            case ast.Call(func=ast.Name(id=called)) if field == "args":
+                return called not in _TYPE_CHECKS
+            case ast.Call() | ast.keyword() | ast.List() | ast.Tuple() | ast.Dict() | ast.Expr() | ast.Return():
+                return True
+            case ast.Lambda() | ast.IfExp():
+                return field != "test"
+            case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
+                return field == "value"
+            case ast.Attribute(attr=attr):
+                return attr in ("__name__", "__qualname__")
+        return False
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        match node.value:
+            case ast.Call(func=ast.Name(id=made)) if made not in self.known and node.attr not in _ATTRIBUTES:
+                raise self._wrong(node, f"asks what {made!r} returned for {node.attr!r}")
+            case ast.Name(id=name) if name in self.made and node.attr not in _ATTRIBUTES:
+                raise self._wrong(node, f"asks what the program returned for {node.attr!r}")
+
+    def _wrong(self, node: ast.expr, what: str) -> DataError:
+        line = self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
+        return DataError(
+            f"check {what}, in: {line}: only calls and plain data cross over from a program. Define or import in the tests, or "
+            "in prelude=, what is not the program's; where the program prints what is asked for, use cases"
+        )
+
+
+def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    for field, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield field, child
