@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
 
 import numpy as np
 import pytest
 
 from guerdon import DataError
-from guerdon._code.cases import CallCase, StdinCase, parse_cases
+from guerdon._code.cases import CallCase, StdinCase, function_name, parse_cases
 
 
 def test_own_shapes() -> None:
@@ -24,6 +26,67 @@ def test_own_shapes() -> None:
     # Arrow has one type a field: values of several are JSON, and missing ones None.
     filled = {"stdin": None, "stdout": None, "fn": "f", "args": '[1, "a"]', "kwargs": None, "expected": 3}
     assert parse_cases(np.array([filled], dtype=object)) == [CallCase("f", [1, "a"], (3,))]
+
+
+def test_what_arrow_filled_in_is_not_there() -> None:
+    case = {"fn": "f", "args": [None], "kwargs": {"x": 1, "y": None}, "expected": None}
+    assert parse_cases([case]) == [CallCase("f", [None], (None,), {"x": 1})]
+    # None that was written is None: in JSON nothing is filled in.
+    written = {**case, "kwargs": json.dumps(case["kwargs"])}
+    for value in (json.dumps([case]), [written]):
+        assert parse_cases(value) == [CallCase("f", [None], (None,), {"x": 1, "y": None})]
+
+
+def test_a_list_for_each_field() -> None:
+    both = [StdinCase("1", "2"), StdinCase("3", "4")]
+    # As of code_contests, and of Arrow's lists of structs.
+    assert parse_cases({"input": ["1", "3"], "output": ["2", "4"]}) == both
+    assert parse_cases({"stdin": np.array(["1", "3"]), "stdout": np.array(["2", "4"]), "fn": None}) == both
+    assert parse_cases(json.dumps({"stdin": ["1", "3"], "stdout": ["2", "4"]})) == both
+    calls = {"fn": ["f", "g"], "args": [[1], [2]], "expected": [3, 4]}
+    assert parse_cases(calls) == [CallCase("f", [1], (3,)), CallCase("g", [2], (4,))]
+    assert parse_cases({"fn": "f", "args": [[1], [2]], "expected": [3, 4]}) == [CallCase("f", [[1], [2]], ([3, 4],))]
+
+
+def test_keys_of_json_are_texts_and_may_mean_integers() -> None:
+    assert parse_cases([{"fn": "f", "expected": {"2": 2}}]) == [CallCase("f", [], ({"2": 2}, {2: 2}))]
+    nested = parse_cases('{"inputs": [[{"1": 2}]], "outputs": [[{"-1": {"0": 1}}]], "fn_name": "f"}')
+    assert nested[0].args == [{1: 2}]  # type: ignore[union-attr]
+    assert {-1: {0: 1}} in nested[0].expected  # type: ignore[union-attr]
+    assert {"-1": {"0": 1}} in nested[0].expected  # type: ignore[union-attr]
+    for other in ({"a": 1, "2": 2}, {"01": 1}, {2: 2}, {}):
+        assert parse_cases([{"fn": "f", "expected": other}]) == [CallCase("f", [], (other,))]
+
+
+def test_numbers_of_numpy_are_builtin_ones_also_in_tuples() -> None:
+    given = {"fn": "f", "args": [(np.int64(1), {np.int64(2): np.array([3.0])})], "expected": (np.bool_(True),)}
+    (case,) = parse_cases([given])
+    assert case == CallCase("f", [(1, {2: [3.0]})], ((True,),))
+    assert type(case.args[0][0]) is int  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("f", "f"),
+        (" f\n", "f"),
+        ("Solution.twoSum", "Solution.twoSum"),
+        ("Solution().twoSum", "Solution.twoSum"),
+        ("größe", "größe"),
+    ],
+)
+def test_names_of_functions(given: str, name: str) -> None:
+    assert function_name(given) == name
+    assert parse_cases([{"args": [], "expected": 1}], given) == [CallCase(name, [], (1,))]
+    assert parse_cases([{"fn": given, "expected": 1}]) == [CallCase(name, [], (1,))]
+
+
+@pytest.mark.parametrize("given", ["f()", "f(x)", "a.b.c", "a b", ".f", "f.", "2f", "lambda: 1", "()", "f; g"])
+def test_what_is_no_name_is_refused(given: str) -> None:
+    with pytest.raises(DataError, match="is not the name of a function"):
+        function_name(given)
+    # Cases that call nothing have no use for it.
+    assert parse_cases([{"stdout": "a"}], given) == [StdinCase("", "a")]
 
 
 def test_apps() -> None:
@@ -55,7 +118,24 @@ def test_live_code_bench() -> None:
         ([{"stdin": "a"}], "case 0 has stdin"),
         ([{"stdin": 1, "stdout": "a"}], "no text"),
         ([{"args": [1], "expected": 1}], "names no function"),
-        ([{"fn": "f", "args": 1, "expected": 1}], "args is a list"),
+        ([{"fn": "f", "args": 1, "expected": 1}], "arguments of a call are a list, not 1"),
+        ([{"fn": "f", "kwargs": [], "expected": 1}], "kwargs is a dict"),
+        ([{"fn": "f", "kwargs": {1: 2}, "expected": 1}], "kwargs is a dict with the names"),
+        ([{"fn": "f()", "expected": 1}], r"'f\(\)' is not the name of a function"),
+        ([{"fn": 3, "expected": 1}], "names no function"),
+        ([{"fn": "f", "expected": datetime.date(2024, 1, 1)}], "case 0: no program can return .*: a date is no data"),
+        ([{"fn": "f", "expected": [object()]}], "a object is no data"),
+        ([{"fn": "f", "expected": Decimal("0.1")}], "a Decimal is no data"),
+        ([{"stdin": "", "stdout": "\ud800"}], "half a surrogate pair"),
+        ({"inputs": "12", "outputs": "24"}, "of one length"),
+        ({"inputs": ["abc"], "outputs": ["abc"], "fn_name": "f"}, "arguments of a call are a list, not 'abc'"),
+        ({"inputs": [1], "outputs": [1], "fn_name": "f"}, "arguments of a call are a list, not 1"),
+        ({"input": ["1", "2"], "output": ["1"]}, "cases is a dict of input, output, which are not all lists"),
+        ({"input": "1", "output": ["1"]}, "which are not all lists of one length"),
+        ({"input": [], "output": []}, "cases is empty"),
+        ("[" * 100_000, "nested too deeply"),
+        ([{"fn": "f", "expected": "[" * 100_000, "args": "[" * 100_000}], "nested too deeply"),
+        (json.dumps(json.dumps([{"stdout": "a"}])), "JSON of a text: read it with json.loads once"),
         ([{"fn": "f", "args": "{", "expected": 1}], "not JSON"),
         ([{"fn": "f", "args": [1]}], "case 0 has fn, args"),
         ({"inputs": ["1"], "outputs": []}, "of one length"),

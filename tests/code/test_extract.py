@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guerdon._code.extract import Extract, blocks_of, extract_program
+from guerdon._code.languages import LANGUAGES
 
 TAGS = frozenset({"python", "py"})
 
@@ -18,13 +19,31 @@ TAGS = frozenset({"python", "py"})
         ("```\na\n```", "a\n"),
         ("~~~python\na\n~~~", "a\n"),
         ("````python\n```\na\n````", "```\na\n"),
-        ("  ```python\n  a\n  ```", "  a\n"),
+        ("  ```python\n  a\n  ```", "a\n"),
+        ("1. First:\n\n    ```python\n    if a:\n        b\n    ```\n", "if a:\n    b\n"),
+        ("- ```python\n  a\n  ```", "a\n"),
+        ("\t```python\n\tif a:\n\t\tb\n\t```", "if a:\n    b\n"),
+        ("  ```python\nif a:\n  b\n  ```", "if a:\n  b\n"),
+        ("   ```python\n   s = '''\nx\n   '''\n   ```", "s = '''\nx\n'''\n"),
+        (
+            "```python\ndef f():\n    '''\n    ```py\n    x\n    ```\n    '''\n```",
+            "def f():\n    '''\n    ```py\n    x\n    ```\n    '''\n",
+        ),
         ("```python\r\na\r\n```\r\n", "a\r\n"),
         ("```python title='x'\na\n```", "a\n"),
         ("```{python}\na\n```", "a\n"),
         ("```python\na\n```\n```cpp\nint b;\n```", "a\n"),
         ("```python\na\n```\nOutput:\n```\n3\n```", "a\n"),
         ("```\na\n```\n```\nb\n```", "b\n"),
+        ("<think>\n```python\nfoo(\n</think>\n```python\na\n```", "a\n"),
+        ("```\nfoo(\n```python\na\n```", "a\n"),
+        ("```python\n'''\n- ```\n'''\n```", "'''\n- ```\n'''\n"),
+        ("````python\n```text\na\n````", "```text\na\n"),
+        ("```python\na\n``` done", "a\n"),
+        ("```python\na```", "a\n"),
+        ("```python\na```\ntext\n```cpp\nb\n```", "a\n"),
+        ("\ufeff```python\n\ufeffa\n```", "a\n"),
+        ("```python\na\n```\n```pycon\n>>> f(1)\n```", "a\n"),
         ("```python\n```", "\n"),
         ("```python\na\n```\n```python\ncut off", "a\n"),
         ("text ```python a``` text\n```python\nb\n```", "b\n"),
@@ -41,7 +60,6 @@ def test_the_last_block_of_the_language(text: str, program: str) -> None:
         ("", "last", "no code block"),
         ("print(1)", "last", "no code block"),
         ("```python\ncut off", "last", "no code block"),
-        ("    ```python\n    indented\n    ```", "last", "no code block"),
         ("```cpp\nint a;\n```\n```js\n1\n```", "last", "no code block in this language, only: cpp, js"),
         (" \n", "whole", "the completion is empty"),
         ("x", lambda text: None, "the function extract= found no program"),
@@ -52,13 +70,62 @@ def test_without_a_program_there_is_a_reason(text: str, how: Extract, reason: st
     assert extract_program(text, how, TAGS) == (None, reason)
 
 
+@pytest.mark.parametrize(
+    "info",
+    [
+        *["python:main.py", "python,title", "python{1,3}", "python3", "python3.12", "py3", "python2", "PYTHON"],
+        *["{.python}", "{python, echo=FALSE}", " python", "python title='a'", "language-python"],
+    ],
+)
+def test_what_stands_behind_the_language_is_no_part_of_it(info: str) -> None:
+    assert extract_program(f"```{info}\na\n```", "last", TAGS) == ("a\n", "")
+
+
+@pytest.mark.parametrize(
+    ("language", "tags"),
+    [
+        ("python", ["ipython", "ipython3", "Python3"]),
+        ("cpp", ["c++17", "cpp20", "C++"]),
+        ("c", ["c99", "C"]),
+        ("javascript", ["mjs", "cjs", "es6", "nodejs"]),
+    ],
+)
+def test_languages_have_tags_of_their_versions(language: str, tags: list[str]) -> None:
+    for tag in tags:
+        assert extract_program(f"```{tag}\na\n```", "last", LANGUAGES[language].tags) == ("a\n", "")
+    for other in ("pycon", "c#", "cpython", "objective-c", "json"):
+        assert extract_program(f"```{other}\na\n```", "last", LANGUAGES[language].tags)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("    return 1\n", "    return 1\n"),
+        ("Here:\n```python\na\n```\nIt works.", "a\n"),
+        ("Here:\n```python\na\n```\n```json\n{}\n```\n", "a\n"),
+        ("    return 1\n```\nIt works.", "    return 1\n"),
+        ("```python\n    return 1\n", "    return 1\n"),
+        (
+            "    '''\n    ```\n    x\n    ```\n    '''\n    return 1",
+            "    '''\n    ```\n    x\n    ```\n    '''\n    return 1",
+        ),
+        ("\ufeffa", "a"),
+    ],
+)
+def test_the_whole_completion_or_its_block(text: str, program: str) -> None:
+    assert extract_program(text, "whole", TAGS) == (program, "")
+
+
 def test_first_whole_and_by_function() -> None:
     text = "```python\na\n```\n```python\nb\n```"
     assert extract_program(text, "first", TAGS) == ("a\n", "")
-    assert extract_program(text, "whole", TAGS) == (text, "")
+    assert extract_program(text, "whole", TAGS) == ("b\n", "")
     assert extract_program(text, lambda given: given[:3], TAGS) == ("```", "")
 
 
 def test_many_fences_take_linear_time() -> None:
     assert len(blocks_of("```python\na\n```\n" * 20_000)) == 20_000
     assert blocks_of("`" * 500_000 + "\n" + "```a" * 100_000) == []
+    assert blocks_of("```a\nb\n" * 100_000) == []
+    assert blocks_of(("- " + " " * 1000 + "x\n") * 1000) == []
+    assert len(blocks_of(" " * 100_000 + "```\n" + (" " * 100_000 + "a\n") * 10 + "```")) == 1

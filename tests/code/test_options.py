@@ -22,6 +22,10 @@ from tests.code.programs import CASES, INCREMENT, block, judged
         ({"check": lambda: 1}, "first parameter is the candidate"),
         ({"entry_point": None}, "entry_point=None"),
         ({"prelude": 1}, "prelude=1"),
+        ({"cases": "completions"}, "cases='completions': expected a column of the dataset"),
+        ({"prelude": "completion"}, "prelude='completion': expected a column of the dataset"),
+        ({"prelude": "prompt"}, "prelude='prompt': expected a column of the dataset"),
+        ({"entry_point": "completion_ids"}, "entry_point='completion_ids': expected a column of the dataset"),
         ({"language": "cobol"}, "language='cobol'"),
         ({"timeout": 0}, "timeout=0"),
         ({"timeout": float("inf")}, "timeout=inf"),
@@ -44,6 +48,14 @@ from tests.code.programs import CASES, INCREMENT, block, judged
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match=message.replace("(", r"\(")):
         code_reward(**{"isolation": "none", **options})
+
+
+@pytest.mark.fault("tests taken from what the model wrote", sees="RegistrationError: a column of the dataset")
+@pytest.mark.parametrize("column", ["completion", "completions", "text", "completion_ids", "prompt", "prompts"])
+def test_what_a_model_writes_is_never_run_on_the_trusted_side(column: str) -> None:
+    for option in ("check", "prelude", "cases", "entry_point"):
+        with pytest.raises(RegistrationError, match="are the trainer's and the model's"):
+            code_reward(isolation="none", **{option: column})
 
 
 def test_no_isolation_is_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
@@ -88,6 +100,27 @@ def test_rows_at_fault_have_no_score(caplog: pytest.LogCaptureFixture) -> None:
     with judged() as reward, caplog.at_level(logging.WARNING, "guerdon"):
         assert reward(completions=[block(INCREMENT)] * 2, cases=[[], CASES]) == [None, 1.0]
     assert "code: sample 0 has no score: cases is empty" in caplog.text
+
+
+def test_the_function_as_datasets_name_it(caplog: pytest.LogCaptureFixture) -> None:
+    method = block("class Solution:\n    def twice(self, x):\n        return 2 * x")
+    function = block("def twice(x):\n    return 2 * x")
+    # LeetCodeDataset's, blanks around it, LiveCodeBench's metadata; what pandas has for none.
+    names = ["Solution().twice", " twice ", '{"func_name": "twice"}', float("nan"), None]
+    with judged() as reward:
+        cases = [[{"args": [2], "expected": 4}]] * 3 + [[{"fn": "twice", "args": [2], "expected": 4}]] * 2
+        completions = [method, function, method, function, function]
+        assert reward(completions=completions, cases=cases, entry_point=names) == [1.0] * 5
+        with caplog.at_level(logging.WARNING, "guerdon"):
+            assert reward(completions=[function], cases=cases[:1], entry_point=["twice(x)"]) == [None]
+            assert reward(completions=[function], cases=cases[:1], entry_point=["{twice"]) == [None]
+    assert "'twice(x)' is not the name of a function" in caplog.text
+    assert "'{twice' is no name of a function, nor JSON" in caplog.text
+    test = "\ufeffdef check(candidate):\n    assert candidate(x=2) == 4\n"
+    with judged(check="test") as reward:
+        assert reward(completions=[method] * 2, test=[test] * 2, entry_point=names[:1] + names[2:3]) == [1.0] * 2
+    with judged(check=lambda candidate: candidate(2) == 4) as reward:
+        assert reward(completions=[method, function], entry_point=names[:2]) == [1.0] * 2
 
 
 def test_it_pickles_as_its_arguments() -> None:

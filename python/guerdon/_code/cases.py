@@ -1,7 +1,8 @@
 """The cases of a row, from the shapes in which datasets have them.
 
 - ``{"stdin", "stdout"}``, and ``{"fn", "args", "kwargs", "expected"}``, in a list; or such a list
-  as JSON text. Fields that are None are as not there: Arrow fills structs up so.
+  as JSON text; or a dict with a list for each field. None is as not there, but in JSON text: Arrow
+  fills structs up so.
 - APPS's and TACO's ``{"inputs", "outputs", "fn_name"}``, LiveCodeBench's
   ``{"input", "output", "testtype"}``.
 - What is none of these is the dataset's fault: a `DataError`, never a program that fails.
@@ -10,18 +11,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from guerdon._code.encoding import EncodingError, encode
 from guerdon.errors import DataError
 
-__all__ = ["CallCase", "Case", "StdinCase", "parse_cases"]
+__all__ = ["CallCase", "Case", "StdinCase", "function_name", "parse_cases"]
 
-_EXPECTED = (
+_EXPECTED: Final = (
     'expected {"stdin": …, "stdout": …} or {"fn": …, "args": […], "expected": …}, APPS\'s {"inputs", "outputs"} or '
     'LiveCodeBench\'s {"input", "output"}'
 )
+# A list in one of them is a list of cases: no case has a list there.
+_NO_LISTS: Final = ("fn", "stdout", "output")
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True)
@@ -59,61 +65,127 @@ def parse_cases(value: Any, entry_point: str | None = None) -> list[Case]:
     Raises:
         DataError: It holds no cases, or what is none.
     """
-    value = _plain(value)
-    if isinstance(value, str):
+    try:
+        value = _plain(value)
+        parser = _Parser(entry_point, is_json=isinstance(value, str))
+        return parser.cases(_parsed(value, "cases is a text that") if isinstance(value, str) else value)
+    except RecursionError:
+        raise DataError("cases: a value is nested too deeply") from None
+
+
+def function_name(value: str) -> str:
+    """The name of a function, or ``Class.method``, also given as ``Class().method``.
+
+    Raises:
+        DataError: It is none.
+    """
+    name = value.strip().replace("().", ".")
+    parts = name.split(".")
+    if len(parts) <= 2 and all(map(str.isidentifier, parts)):
+        return name
+    raise DataError(
+        f"{value[:80]!r} is not the name of a function: expected 'name', 'Class.method' or 'Class().method'"
+    )
+
+
+class _Parser:
+    """Reads the cases of one row.
+
+    Args:
+        is_json: Whether they were JSON text, in which None was written and not filled in.
+    """
+
+    def __init__(self, entry_point: str | None, *, is_json: bool) -> None:
+        self._entry_point = entry_point
+        self._is_json = is_json
+
+    def cases(self, value: Any) -> list[Case]:
+        if isinstance(value, Mapping):
+            if value.get("inputs") is not None:
+                cases = self._of_apps(value)
+            elif any(isinstance(value.get(field), (list, tuple)) for field in _NO_LISTS):
+                cases = [self._case(one, place) for place, one in enumerate(_rows(value))]
+            else:
+                cases = [self._case(value, 0)]
+        elif isinstance(value, (list, tuple)):
+            cases = [self._case(one, place) for place, one in enumerate(value)]
+        elif self._is_json and isinstance(value, str):
+            raise DataError("cases is JSON of a text: read it with json.loads once, and give what that returns")
+        else:
+            raise DataError(f"cases is a {type(value).__name__}: {_EXPECTED}, in a list")
+        if not cases:
+            raise DataError("cases is empty: a program can't be judged without one")
+        return cases
+
+    def _case(self, value: Any, place: int) -> Case:
+        if not isinstance(value, Mapping):
+            raise DataError(f"case {place} is a {type(value).__name__}: {_EXPECTED}")
+        given = {key: one for key, one in value.items() if one is not None}
+        if "testtype" in given and "input" in given and "output" in given:
+            if given["testtype"] != "functional":
+                return StdinCase(_text(given["input"], place), _printed(given["output"], place))
+            args = [_json(line, place) for line in str(given["input"]).split("\n") if line.strip()]
+            return self._call(given.get("fn"), args, {}, [_json(given["output"], place)], place)
+        if "stdout" in given or "output" in given:
+            stdin = given.get("stdin", given.get("input", ""))
+            return StdinCase(_text(stdin, place), _printed(given.get("stdout", given.get("output")), place))
+        if "expected" in value and ("args" in given or "kwargs" in given or "fn" in given):
+            args, kwargs = given.get("args", []), given.get("kwargs", {})
+            filled = not self._is_json and not isinstance(kwargs, str)
+            args = _json(args, place) if isinstance(args, str) else args
+            kwargs = _json(kwargs, place) if isinstance(kwargs, str) else kwargs
+            if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+                raise DataError(f"case {place}: kwargs is a dict with the names of arguments, not {kwargs!r:.80}")
+            kwargs = {name: one for name, one in kwargs.items() if one is not None or not filled}
+            return self._call(given.get("fn"), args, kwargs, [value["expected"]], place)
+        raise DataError(f"case {place} has {', '.join(map(str, given)) or 'nothing'}: {_EXPECTED}")
+
+    def _of_apps(self, value: Mapping[str, Any]) -> list[Case]:
+        inputs, outputs = value["inputs"], value.get("outputs")
+        if (
+            not isinstance(inputs, (list, tuple))
+            or not isinstance(outputs, (list, tuple))
+            or len(inputs) != len(outputs)
+        ):
+            raise DataError('cases: "inputs" and "outputs" are lists of one length')
+        name = value.get("fn_name")
+        if name is None:
+            return [
+                StdinCase(_joined(one, place), _printed(_joined(other, place), place))
+                for place, (one, other) in enumerate(zip(inputs, outputs, strict=True))
+            ]
+        cases: list[Case] = []
+        for place, (args, output) in enumerate(zip(inputs, outputs, strict=True)):
+            if isinstance(args, (list, tuple)):
+                # As APPS's own harness does: JSON has no other keys than texts.
+                args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
+            # APPS wraps some outputs in a list, and not others.
+            wrapped = isinstance(output, (list, tuple)) and len(output) == 1
+            cases.append(self._call(name, args, {}, [output, output[0]] if wrapped else [output], place))
+        return cases
+
+    def _call(self, name: Any, args: Any, kwargs: dict[str, Any], expected: list[Any], place: int) -> CallCase:
+        if not isinstance(args, (list, tuple)):
+            raise DataError(f"case {place}: the arguments of a call are a list, not {args!r:.80}")
+        name = self._entry_point if name is None else name
+        if not isinstance(name, str) or not name.strip():
+            raise DataError(f'case {place} names no function: give it "fn", or the row an entry point')
         try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise DataError(f"cases is a text that is not JSON: {error}") from None
-    if isinstance(value, Mapping):
-        cases = _of_lists(value, entry_point) if value.get("inputs") is not None else [_case(value, entry_point, 0)]
-    elif isinstance(value, (list, tuple)):
-        cases = [_case(one, entry_point, place) for place, one in enumerate(value)]
-    else:
-        raise DataError(f"cases is a {type(value).__name__}: {_EXPECTED}, in a list")
-    if not cases:
-        raise DataError("cases is empty: a program can't be judged without one")
-    return cases
+            encode(expected)
+        except EncodingError as error:
+            raise DataError(f"case {place}: no program can return what is expected: {error}") from None
+        # JSON has no other keys than texts, and Arrow neither.
+        also = [found for one in expected if (found := _with_integer_keys(one)) is not one and found != one]
+        return CallCase(function_name(name), list(args), (*expected, *also), kwargs)
 
 
-def _case(value: Any, entry_point: str | None, place: int) -> Case:
-    if not isinstance(value, Mapping):
-        raise DataError(f"case {place} is a {type(value).__name__}: {_EXPECTED}")
-    given = {key: one for key, one in value.items() if one is not None}
-    if "testtype" in given and "input" in given and "output" in given:
-        if given["testtype"] != "functional":
-            return StdinCase(_text(given["input"], place), _text(given["output"], place))
-        args = [_json(line, place) for line in str(given["input"]).split("\n") if line.strip()]
-        return CallCase(_name(given.get("fn", entry_point), place), args, (_json(given["output"], place),))
-    if "stdout" in given or "output" in given:
-        stdin = given.get("stdin", given.get("input", ""))
-        return StdinCase(_text(stdin, place), _text(given.get("stdout", given.get("output")), place))
-    if "expected" in value and ("args" in given or "kwargs" in given or "fn" in given):
-        args, kwargs = given.get("args", []), given.get("kwargs", {})
-        args = _json(args, place) if isinstance(args, str) else args
-        kwargs = _json(kwargs, place) if isinstance(kwargs, str) else kwargs
-        if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
-            raise DataError(f"case {place}: args is a list and kwargs a dict, not {type(args).__name__}")
-        return CallCase(_name(given.get("fn", entry_point), place), list(args), (value["expected"],), dict(kwargs))
-    raise DataError(f"case {place} has {', '.join(map(str, given)) or 'nothing'}: {_EXPECTED}")
-
-
-def _of_lists(value: Mapping[str, Any], entry_point: str | None) -> list[Case]:
-    inputs, outputs = value["inputs"], value.get("outputs")
-    if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
-        raise DataError('cases: "inputs" and "outputs" are lists of one length')
-    name = value.get("fn_name")
-    if name is None:
-        return [
-            StdinCase(_joined(one, place), _joined(other, place))
-            for place, (one, other) in enumerate(zip(inputs, outputs, strict=True))
-        ]
-    cases: list[Case] = []
-    for place, (args, output) in enumerate(zip(inputs, outputs, strict=True)):
-        # APPS wraps some outputs in a list, and not others.
-        wrapped = isinstance(output, list) and len(output) == 1
-        cases.append(CallCase(_name(name, place), list(args), (output, output[0]) if wrapped else (output,)))
-    return cases
+def _rows(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases of a dict of lists, one a field."""
+    lists = {key: one for key, one in value.items() if one is not None}
+    lengths = {len(one) if isinstance(one, (list, tuple)) else -1 for one in lists.values()}
+    if lengths != {max(lengths)}:
+        raise DataError(f"cases is a dict of {', '.join(map(str, lists))}, which are not all lists of one length")
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
 def _joined(value: Any, place: int) -> str:
@@ -126,25 +198,50 @@ def _text(value: Any, place: int) -> str:
     raise DataError(f"case {place}: a {type(value).__name__} is no text to read or print")
 
 
-def _name(value: Any, place: int) -> str:
-    if isinstance(value, str) and value:
-        return value
-    raise DataError(f'case {place} names no function: give it "fn", or the row an entry point')
+def _printed(value: Any, place: int) -> str:
+    text = _text(value, place)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(f"case {place}: no program can print {text[:80]!r}: it holds half a surrogate pair") from None
+    return text
 
 
 def _json(text: Any, place: int) -> Any:
+    return _parsed(text, f"case {place}: {str(text)[:80]!r}")
+
+
+def _parsed(text: Any, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, TypeError) as error:
-        raise DataError(f"case {place}: {str(text)[:80]!r} is not JSON: {error}") from None
+        raise DataError(f"{what} is not JSON: {error}") from None
+
+
+def _with_integer_keys(value: Any) -> Any:
+    """The value, with integers for the keys of its dicts that are integers as texts."""
+    if isinstance(value, dict):
+        return _integer_keys({key: _with_integer_keys(one) for key, one in value.items()})
+    if isinstance(value, (list, tuple)):
+        inside = map(_with_integer_keys, value)
+        return list(inside) if isinstance(value, list) else tuple(inside)
+    return value
+
+
+def _integer_keys(value: dict[Any, Any]) -> dict[Any, Any]:
+    if value and all(isinstance(key, str) and _INTEGER.fullmatch(key) for key in value):
+        return {int(key): one for key, one in value.items()}
+    return value
 
 
 def _plain(value: Any) -> Any:
-    """Arrays, as Arrow's readers make them, as lists; also inside."""
+    """Arrays and numbers of NumPy, as Arrow's readers make them, as builtin ones; also inside."""
     if hasattr(value, "tolist") and not isinstance(value, (str, bytes)):
         value = value.tolist()
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {_plain(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_plain(one) for one in value]
+    if type(value) is tuple:
+        return tuple(map(_plain, value))
     return value

@@ -36,6 +36,8 @@ __all__ = ["code_reward"]
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
 _LEAST_MEMORY: Final = 64 << 20
+# A column of tests is run on the trusted side: it must never be what a model wrote.
+_NO_COLUMNS: Final = ("completion", "completions", "completion_ids", "text", "prompt", "prompts")
 
 
 def code_reward(
@@ -80,13 +82,15 @@ def code_reward(
 
     Args:
         cases: The column with a list of cases a row: ``{"stdin": …, "stdout": …}`` or ``{"fn": …,
-            "args": […], "kwargs": {…}, "expected": …}``, or such a list as JSON.
+            "args": […], "kwargs": {…}, "expected": …}``, or such a list as JSON. No column may be
+            what the model wrote, or the prompt: tests are run on the trusted side.
         check: Instead of cases, the column with tests: Python code, HumanEval's ``check`` or
             asserts, or a list of them, each a case. Or a function ``check(candidate, …)`` whose
             other parameters name columns; it returns True or False, a number from 0 to 1, or
             nothing, and fails a program by an exception. Both run on the trusted side, with a proxy
             of the program's function.
-        entry_point: The column, if there is one, with the name of the function that is tested.
+        entry_point: The column, if there is one, with the name of the function that is tested:
+            ``name``, ``Class.method`` or ``Class().method``.
         prelude: The column with code to which the program belongs: HumanEval's prompt. Its names
             are there for the program and the tests.
         language: ``"python"``, ``"cpp"``, ``"c"`` or ``"javascript"``; or any other, with
@@ -108,7 +112,8 @@ def code_reward(
             what came, on the trusted side.
         score: ``"all"``: 1 if all cases pass, else 0. ``"share"``: the share that passes.
         extract: Where the program is: ``"last"`` or ``"first"`` fenced block of the language (one
-            without a tag is), ``"whole"``, all of the completion, or a function of its text.
+            without a tag is), ``"whole"``, all of the completion where it has no such block, or a
+            function of its text.
         modules: Modules to import before programs run, as those that many of them need.
         isolation: ``"strict"``, or ``"none"``: programs run with the rights of this user.
         remote: A `SandboxFusion`: programs run on that server, by requests of the http lane, behind
@@ -255,6 +260,10 @@ def _columns(name: str, cases: object, check: object, entry_point: object, prelu
 
 
 def _column(name: str, option: str, value: object) -> str:
+    if isinstance(value, str) and value in _NO_COLUMNS:
+        raise _wrong(
+            name, option, value, f"a column of the dataset: {', '.join(_NO_COLUMNS)} are the trainer's and the model's"
+        )
     if isinstance(value, str) and value:
         return value
     raise _wrong(name, option, value, "the name of a column")

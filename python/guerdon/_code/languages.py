@@ -28,7 +28,7 @@ class Language:
 
     Attributes:
         name: As the option names it.
-        tags: Of fenced blocks in it, in lower case.
+        tags: Of fenced blocks in it, in lower case, without the digits of versions.
         suffix: Of a program's file.
         command: What runs it; none for Python, which the zygote runs itself.
         compile: What compiles it first, if anything does.
@@ -106,7 +106,7 @@ class Language:
 
 
 LANGUAGES: Final = {
-    PYTHON: Language(PYTHON, frozenset({"python", "py", "python3", "python2", "pycon"})),
+    PYTHON: Language(PYTHON, frozenset({"python", "py", "ipython"})),
     "cpp": Language(
         "cpp",
         frozenset({"cpp", "c++", "cc", "cxx"}),
@@ -126,7 +126,7 @@ LANGUAGES: Final = {
     # V8 reserves address space for its heaps.
     "javascript": Language(
         "javascript",
-        frozenset({"javascript", "js", "node"}),
+        frozenset({"javascript", "js", "mjs", "cjs", "node", "nodejs", "es"}),
         ".js",
         ("node", "{file}"),
         least_memory=1 << 30,

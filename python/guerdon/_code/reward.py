@@ -8,6 +8,7 @@ list.
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._code.cases import parse_cases
+from guerdon._code.cases import function_name, parse_cases
 from guerdon._code.driver import Driver, JudgingRules
 from guerdon._code.encoding import EncodingError
 from guerdon._code.extract import Extract, extract_program
@@ -36,6 +37,7 @@ COMPLETION: Final = "completion"
 # time; else the call fails, and what retries calls may try again.
 _EARLY_S: Final = 5.0
 _AGAIN_S: Final = 20.0
+_BOM: Final = "\ufeff"
 _SINGULAR: Final = {COMPLETIONS: COMPLETION, PROMPTS: "prompt"}
 
 
@@ -147,13 +149,16 @@ class CodeScorer(StatefulReward):
         assert self._zygote is not None
         driver = Driver(self._zygote, judging.rules)
         prelude = _text(row, columns.prelude) or ""
-        entry_point = _text(row, columns.entry_point)
+        entry_point = _entry_point(row, columns.entry_point)
         try:
             if judging.check is not None:
                 given = {name: row[name] for name in columns.row if name in row}
-                return driver.judge_by(judging.check, program, prelude, entry_point or "", given)
+                return driver.judge_by(
+                    judging.check, program, prelude, function_name(entry_point) if entry_point else "", given
+                )
             if columns.tests is not None:
-                return driver.judge_tests(program, prelude, _tests(row, columns.tests), entry_point)
+                name = function_name(entry_point) if entry_point else None
+                return driver.judge_tests(program, prelude, _tests(row, columns.tests), name)
             assert columns.cases is not None
             return driver.judge_cases(program, prelude, parse_cases(row[columns.cases], entry_point))
         except EncodingError as error:
@@ -162,9 +167,27 @@ class CodeScorer(StatefulReward):
 
 def _text(row: Mapping[str, Any], column: str | None) -> str | None:
     value = None if column is None else row.get(column)
-    if value is None or isinstance(value, str):
-        return value or None
+    if isinstance(value, str):
+        return value.removeprefix(_BOM) or None
+    # pandas has NaN, or its own NA, where there is nothing.
+    if value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType":
+        return None
     raise DataError(f"column {column!r}: a {type(value).__name__} is no text")
+
+
+def _entry_point(row: Mapping[str, Any], column: str | None) -> str | None:
+    """The function that is tested, as the row names it."""
+    text = (_text(row, column) or "").strip()
+    if not text.startswith("{"):
+        return text or None
+    # LiveCodeBench's metadata.
+    try:
+        name = json.loads(text).get("func_name")
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"column {column!r}: {text[:80]!r} is no name of a function, nor JSON: {error}") from None
+    if name is None or isinstance(name, str):
+        return name
+    raise DataError(f'column {column!r}: "func_name" is a {type(name).__name__}, not the name of a function')
 
 
 def _tests(row: Mapping[str, Any], column: str) -> str | list[str]:
@@ -172,9 +195,9 @@ def _tests(row: Mapping[str, Any], column: str) -> str | list[str]:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, str) and value.strip():
-        return value
+        return value.removeprefix(_BOM)
     if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
-        return list(value)
+        return [one.removeprefix(_BOM) for one in value]
     raise DataError(f"column {column!r} holds no tests: Python code, or a list of texts with it, not {value!r:.80}")
 
 
