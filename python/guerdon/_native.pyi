@@ -144,7 +144,7 @@ class CompoundConfig:
         rounds: int | None = None,
         score: str = "win_rate",
         both_orders: bool = True,
-        cases: tuple[str, bool, float, float | None, float, int] | None = None,
+        cases: tuple[str, bool, float, float | None, float, int, str] | None = None,
     ) -> CompoundConfig:
         """See `guerdon._http.compound`.
 
@@ -152,7 +152,8 @@ class CompoundConfig:
             members: Name, requests, which of the rules they obey, columns of the second sample.
             rules: Timeout in seconds, retries, requests in flight, limit.
             cases: Of programs: the rule for outputs, whether the share of cases counts, seconds for
-                all cases, for one and for the compiler, bytes of output.
+                all cases, for one and for the compiler, bytes of output, what stands before a
+                program whose functions are called.
 
         Raises:
             ValueError: A word or a number can't be.

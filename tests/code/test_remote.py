@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, RegistrationError, SandboxFusion, Status, code_reward, reward
+from guerdon import Dispatcher, Limit, RegistrationError, SandboxFusion, Status, code_reward, read_journal, reward
 from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
 from tests.code.sandbox_server import run_code, sandbox
 from tests.http.server import Handler, Server, free_port
+from tests.monitor import reading
 
 fault = pytest.mark.fault
 SLEEP = "import time\ntime.sleep(60)"
@@ -365,6 +366,23 @@ def test_gates_pickles_and_caches(tmp_path: Path) -> None:
                 result = dispatcher.score(completions=[block(INCREMENT), block("pass")], cases=[CASES] * 2)
             assert result.rewards[..., 1].ravel().tolist() == [1.0, -1.0]
         assert len(server.bodies) == 2, "the second time nobody is asked"
+
+
+def test_streams_and_whole_addresses(tmp_path: Path) -> None:
+    with sandbox() as server:
+        code = remote(f"{server.url}/run_code")
+        with Dispatcher([code], journal=tmp_path, metrics_port=0) as dispatcher:
+            batch = dispatcher.stream(num_generations=2)
+            batch.add(completions=[block(INCREMENT), "no program"], cases=[CASES] * 2)
+            batch.add(completions=[block("print(0)"), block(INCREMENT)], cases=[CASES] * 2, entry_point=["f"] * 2)
+            batch.finish()
+            result = batch.result(timeout=60)
+            counted = reading.series(reading.families(reading.text(dispatcher)))
+    assert result.rewards.ravel().tolist() == [1.0, 0.0, 0.0, 1.0]
+    of_function = frozenset({("function", "code"), ("rank", "0")})
+    assert counted["guerdon_judge_requests_total", of_function] == len(server.bodies) == 5
+    assert not any(name.startswith("guerdon_judge_tokens") for name, _ in counted)
+    assert sorted(read_journal(tmp_path)["reward"].to_pylist()) == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_only_a_dispatcher_runs_it() -> None:

@@ -18,7 +18,7 @@ from guerdon._code.driver import JudgingRules
 from guerdon._code.fence import FenceSpec
 from guerdon._code.languages import LANGUAGES, PYTHON, Language
 from guerdon._code.level import Level
-from guerdon._code.remote_texts import CaseTexts, ProgramTexts
+from guerdon._code.remote_texts import CaseTexts, ProgramTexts, callers
 from guerdon._code.reward import COMPLETION, CodeReward, Columns
 from guerdon._code.sandbox_fusion import SandboxFusion
 from guerdon._registration import options as checked
@@ -115,7 +115,15 @@ def remote_reward(
             columns.cases, entry_point=columns.entry_point or "", python=python, numbers=rules.compare == "numbers"
         ),
     )
-    cases = (rules.compare, rules.score == "share", rules.timeout, rules.case_timeout, COMPILE_S, rules.max_output)
+    cases = (
+        rules.compare,
+        rules.score == "share",
+        rules.timeout,
+        rules.case_timeout,
+        COMPILE_S,
+        rules.max_output,
+        callers(),
+    )
     spec = FunctionSpec(
         name=name,
         item=None,

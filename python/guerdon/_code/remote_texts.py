@@ -24,7 +24,7 @@ from guerdon._http.column_texts import JSON
 from guerdon._http.template import MadeField
 from guerdon.errors import DataError
 
-__all__ = ["CaseTexts", "ProgramTexts"]
+__all__ = ["CaseTexts", "ProgramTexts", "callers"]
 
 _LONGEST_VALUE: Final = 1 << 28
 _NO_TEXT: Final = "the program is no valid text: it holds half a surrogate pair"
@@ -70,7 +70,7 @@ class ProgramTexts(MadeField):
         between = "\n" if before and not before[-1].isspace() else ""
         made: dict[str, Any] = {"source": f"{before}{between}{program}"}
         if self.calls is not None:
-            made["calls"] = f"{_callable_source()}answer_call({program!r}, {before!r}, {self.calls})\n"
+            made["calls"] = f"answer_call({program!r}, {before!r}, {self.calls})\n"
         return made
 
 
@@ -158,10 +158,11 @@ def _is_text(text: str) -> bool:
 
 
 @cache
-def _callable_source() -> str:
-    """What stands before the call of a program's function."""
+def callers() -> str:
+    """What stands before the line that calls a program's function: the beginning of a string of
+    JSON."""
     shared: tuple[Any, ...] = (child._define, child._found, child._raised)
     constants = f"_FILE = {child._FILE!r}\n_LONGEST_MESSAGE = {child._LONGEST_MESSAGE!r}\n"
     parts = [inspect.getsource(canonical), constants, *map(inspect.getsource, shared), inspect.getsource(sandbox_calls)]
     future = "from __future__ import annotations\n"
-    return future + "\n".join(part.replace(future, "") for part in parts) + "\n\n"
+    return json.dumps(future + "\n".join(part.replace(future, "") for part in parts) + "\n\n")[:-1]

@@ -43,20 +43,21 @@ impl RulesArg {
 }
 
 /// How programs are judged: the rule for outputs, whether the share counts, seconds for all cases,
-/// for one and for the compiler, bytes of output.
+/// for one and for the compiler, bytes of output, what stands before a program whose functions are
+/// called.
 #[derive(FromPyObject)]
-struct CasesArg(String, bool, f64, Option<f64>, f64, usize);
+struct CasesArg(String, bool, f64, Option<f64>, f64, usize, String);
 
 impl CasesArg {
     fn rules(self) -> PyResult<CaseRules> {
-        let Self(outputs, share, timeout, case_timeout, compile_timeout, max_output) = self;
+        let Self(outputs, share, timeout, case_timeout, compile_timeout, max_output, callers) = self;
         let outputs = match outputs.as_str() {
             "exact" => Outputs::Exact,
             "tokens" => Outputs::Tokens,
             "numbers" => Outputs::Numbers,
             other => return Err(PyValueError::new_err(format!("unknown rule '{other}'"))),
         };
-        Ok(CaseRules { outputs, share, timeout, case_timeout, compile_timeout, max_output })
+        Ok(CaseRules { outputs, share, timeout, case_timeout, compile_timeout, max_output, callers })
     }
 }
 

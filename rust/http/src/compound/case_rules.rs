@@ -18,6 +18,9 @@ pub struct CaseRules {
     pub compile_timeout: f64,
     /// Bytes that a program may print in a case.
     pub max_output: usize,
+    /// What stands before a program where a case calls its functions, as the beginning of a string
+    /// of JSON.
+    pub callers: String,
 }
 
 impl CaseRules {
@@ -36,7 +39,15 @@ mod tests {
 
     fn rules(share: bool) -> CaseRules {
         let outputs = Outputs::Exact;
-        CaseRules { outputs, share, timeout: 10.0, case_timeout: None, compile_timeout: 30.0, max_output: 100 }
+        CaseRules {
+            outputs,
+            share,
+            timeout: 10.0,
+            case_timeout: None,
+            compile_timeout: 30.0,
+            max_output: 100,
+            callers: String::new(),
+        }
     }
 
     #[test]

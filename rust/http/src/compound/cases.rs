@@ -26,7 +26,7 @@ struct Program<'a> {
     /// For cases that read and print.
     #[serde(borrow, default)]
     source: Option<&'a RawValue>,
-    /// For cases that call its functions: what does so, with the program in it.
+    /// For cases that call its functions: the line that does so, with the program in it.
     #[serde(borrow, default)]
     calls: Option<&'a RawValue>,
     /// It is the completion's fault.
@@ -136,9 +136,10 @@ async fn run(
     // A call's nonce is the first line of what is read.
     let stdin = nonce.as_ref().map(|nonce| format!("\"{nonce}\\n{}", &case.stdin.get()[1..]));
     let stdin = stdin.as_deref().unwrap_or_else(|| case.stdin.get());
+    let source = if case.calls { format!("{}{}", rules.callers, &source.get()[1..]) } else { source.get().to_owned() };
     let limit = format!("{seconds:.3}");
     let column = |column: usize| {
-        let json = *[source.get(), stdin, &limit].get(column)?;
+        let json = *[&*source, stdin, &limit].get(column)?;
         Some(Text { raw: RawText { kind: TextKind::Ascii, bytes: json.as_bytes() }, json: true })
     };
     let member = asker.queue.spec.members.first().ok_or_else(|| broken(NO_TEXTS))?;
@@ -270,7 +271,15 @@ mod tests {
     use super::*;
 
     fn rules(outputs: Outputs, share: bool) -> CaseRules {
-        CaseRules { outputs, share, timeout: 10.0, case_timeout: None, compile_timeout: 30.0, max_output: 100 }
+        CaseRules {
+            outputs,
+            share,
+            timeout: 10.0,
+            case_timeout: None,
+            compile_timeout: 30.0,
+            max_output: 100,
+            callers: String::new(),
+        }
     }
 
     #[test]
