@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -150,3 +152,30 @@ def test_a_module_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) -
     with judged(modules=["no_such_module"], isolation="none") as reward, caplog.at_level(logging.WARNING, "guerdon"):
         assert reward(completions=[block(INCREMENT)], cases=[CASES]) == [None]
     assert "No module named 'no_such_module'" in caplog.text
+
+
+FORKED = """
+import os, threading, time
+from guerdon import code_reward
+
+if __name__ == "__main__":
+    reward = code_reward(isolation="none", timeout=20)
+    slow = "```python\\nimport time\\ntime.sleep(2)\\nprint(1)\\n```"
+    cases = [[{"stdin": "", "stdout": "1"}]]
+    other = threading.Thread(target=reward, kwargs={"completions": [slow], "cases": cases})
+    other.start()
+    time.sleep(1)
+    if os.fork() == 0:
+        print(reward(completions=["```python\\nprint(1)\\n```"], cases=cases), flush=True)
+        reward.close()
+        os._exit(0)
+    os.wait()
+    other.join()
+    reward.close()
+"""
+
+
+@pytest.mark.fault("a process forks while another of its threads scores programs", sees="nothing: the child scores too")
+def test_a_forked_process_scores_while_a_thread_of_its_parent_does() -> None:
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=100)
+    assert run.stdout.strip() == "[1.0]", run.stderr

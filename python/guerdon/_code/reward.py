@@ -9,6 +9,7 @@ list.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -228,6 +229,7 @@ class CodeReward:
         self._scorer = scorer
         # The zygote runs one program at a time, whatever threads call.
         self._lock = threading.Lock()
+        self._owner = os.getpid()
 
     @property
     def name(self) -> str:
@@ -252,7 +254,7 @@ class CodeReward:
                 f"Its columns: {', '.join(data.dataset) or 'none'}."
             )
         scores: list[float | None] = []
-        with self._lock:
+        with self._own_lock():
             for sample in range(data.samples):
                 row: dict[str, object] = {}
                 for name in self.spec.wants.named:
@@ -271,9 +273,15 @@ class CodeReward:
             logging.getLogger("guerdon").warning("%s: sample %d has no score: %s", self.name, sample, error)
             return None
 
+    def _own_lock(self) -> threading.Lock:
+        """In a process that was forked, another one: a thread that is not there may hold that."""
+        if self._owner != os.getpid():
+            self._owner, self._lock = os.getpid(), threading.Lock()
+        return self._lock
+
     def close(self) -> None:
         """End what the calls of this object started; the next call starts it again."""
-        with self._lock:
+        with self._own_lock():
             self._scorer.close()
 
     def __reduce__(self) -> Any:
