@@ -19,6 +19,7 @@ from guerdon._registration.callables import code_mentions
 from guerdon.errors import DataError
 from guerdon.profile.forms import (
     FORMS,
+    PROGRAM_FORMS,
     Form,
     answer_column,
     fields,
@@ -60,6 +61,7 @@ class Calibration:
     Attributes:
         column: The column of answers; None without one.
         asks: Whether the function names it, or takes any column and uses this one.
+        programs: Whether completions are programs.
         answers: By row; rows without a reference are missing.
         missing: Rows whose reference is missing or empty.
         form: The best form; None where no form told right from wrong.
@@ -83,7 +85,9 @@ class Calibration:
         if self.column is not None:
             self._read_answers(self.column)
         self.asks = bool(self.answers or self.missing) and self._asked()
-        if self.answers and self.asks:
+        # Programs are judged by cases: what stands in for the reference is a program that is right.
+        self.programs = subject.spec.lane == "code"
+        if self.answers and (self.asks or self.programs):
             self._calibrate()
 
     @cached_property
@@ -177,7 +181,7 @@ class Calibration:
         if template is not None:
             forms: tuple[Form, ...] = (self._own_form(template),)
         else:
-            forms = FORMS
+            forms = PROGRAM_FORMS if self.programs else FORMS
         pilot = list(self.answers)[:PILOT]
         trials = {form.name: self._tried(form, pilot) for form in forms}
         self.form = _best(forms, trials)

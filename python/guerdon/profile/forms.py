@@ -15,7 +15,17 @@ from typing import Any, Final
 
 from guerdon.errors import DataError
 
-__all__ = ["ANSWER_COLUMNS", "FORMS", "Form", "answer_column", "as_number", "fill", "final_answer", "wrong_answer"]
+__all__ = [
+    "ANSWER_COLUMNS",
+    "FORMS",
+    "PROGRAM_FORMS",
+    "Form",
+    "answer_column",
+    "as_number",
+    "fill",
+    "final_answer",
+    "wrong_answer",
+]
 
 ANSWER_COLUMNS: Final = (
     *("answer", "solution", "ground_truth", "reference", "target", "gold", "label", "final_answer", "expected"),
@@ -84,6 +94,8 @@ FORMS: Final = (
 _HASHES: Final = re.compile(r"####\s*(.+?)\s*$", re.DOTALL)
 _FIELD: Final = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 _NUMBER: Final = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+
+PROGRAM_FORMS: Final = (Form("as given", "{reference}"), Form("fenced", "```python\n{reference}\n```"))
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:

@@ -16,7 +16,7 @@ __all__ = ["CHECK"]
 
 def _run(subject: Subject) -> Iterator[Finding]:
     calibration = calibrated(subject)
-    if not calibration.asks:
+    if not calibration.asks and not (calibration.programs and calibration.answers):
         return
     if not calibration.answers:
         yield Finding(

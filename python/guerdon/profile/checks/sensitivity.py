@@ -41,6 +41,8 @@ _ANSWER_CHANGES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
 
 def _run(subject: Subject) -> Iterator[Finding]:
     calibration = calibrated(subject)
+    if calibration.programs:  # a changed letter makes another program
+        return
     rows = spread(calibration.usable, ROWS)
     if not rows:
         return
