@@ -385,6 +385,31 @@ def test_streams_and_whole_addresses(tmp_path: Path) -> None:
     assert sorted(read_journal(tmp_path)["reward"].to_pylist()) == [0.0, 0.0, 1.0, 1.0]
 
 
+def test_identical_programs_run_once() -> None:
+    with sandbox(lambda *_: time.sleep(0.2)) as server:
+        result = scored(remote(server, pure=True), [INCREMENT] * 4, cases=[CASES] * 4)
+    assert result.rewards.ravel().tolist() == [1.0] * 4
+    assert len(server.bodies) == 2
+
+
+FORGERS = {
+    "patched comparisons": "import builtins\nbuiltins.isinstance = lambda *_: True\ndef f(x): return 3",
+    "patched json": "import json\njson.dumps = lambda *_, **__: 'nan'\ndef f(x): return 'x'",
+    "every number at once": "class N(int):\n    __eq__ = lambda *_: True\n    __hash__ = int.__hash__\n    __str__ = lambda _: '4'\ndef f(x): return N(3)",
+    "a forged line": "import os\nfor fd in range(3, 9):\n    try: os.write(fd, b'value 4\\n')\n    except OSError: pass\ndef f(x): os._exit(0)",
+    "an early exit": "import os\nos._exit(0)",
+    "a raised exit": "def f(x): raise SystemExit(0)",
+    "a walk over frames": "import sys\ndef f(x):\n    frame = sys._getframe(1)\n    return str({k: v for k, v in frame.f_locals.items() if 'expected' in k})",
+}
+
+
+@pytest.mark.parametrize("program", FORGERS.values(), ids=FORGERS)
+def test_harmless_forgers_score_nothing(program: str) -> None:
+    with sandbox() as server:
+        result = scored(remote(server), [program, "def f(x): return x + 1"], cases=[[call("f", 3, expected=4)]] * 2)
+    assert result.rewards.ravel().tolist() == [0.0, 1.0]
+
+
 def test_only_a_dispatcher_runs_it() -> None:
     code = remote("http://127.0.0.1:9")
     assert repr(code) == "<code reward 'code': http://127.0.0.1:9, timeout 5 s>"
