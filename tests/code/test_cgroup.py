@@ -28,8 +28,9 @@ def make_folder(path: str) -> None:
         Path(path, name).touch()
 
 
-def remove_folder(path: str, folder: int | None = None) -> None:
+def remove_folder(path: str, folder: int | None = None) -> bool:
     shutil.rmtree(path if folder is None else f"/proc/self/fd/{folder}/{path}")
+    return True
 
 
 @pytest.fixture
@@ -143,3 +144,53 @@ def test_children_are_in_it_and_it_is_bounded_once_modules_are_there(tree: Path)
         timeout=60,
     )
     assert run.returncode == 0, run.stderr
+
+
+def _mounted() -> str | None:
+    """Where groups of version 2 are that this user may make one in, whatever controllers it has."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        place = before.split()[4]
+        if after.startswith("cgroup2 ") and os.access(place, os.W_OK) and Path(place, "cgroup.procs").exists():
+            return place
+    return None
+
+
+@pytest.mark.skipif(_mounted() is None, reason="no group of version 2 may be made here")
+@pytest.mark.fault("a program leaves processes behind, where it is in a cgroup", sees="they end with it")
+def test_a_real_group_without_controllers_holds_and_ends_all_processes() -> None:
+    """What they bound is not seen here: it takes the controllers."""
+    code = f"""
+        import os, time
+        from guerdon._code import cgroup
+        from guerdon._code.fence import FenceSpec, prepare
+        cgroup._ROOT, cgroup._own, cgroup._NEEDED = {_mounted()!r}, lambda: "", frozenset()
+        cgroup._FILES = ("cgroup.procs", "cgroup.kill", "cgroup.max.depth")
+        cgroup._write = lambda path, value: None
+        left = os.path.join(cgroup._ROOT, f"guerdon-programs-left-{{os.getpid()}}")
+        os.mkdir(left)
+        prepared = prepare(FenceSpec(processes=True, without=("pid",)))
+        assert prepared.layers["cgroup"][0], prepared.layers["cgroup"]
+        theirs, ours = os.pipe()
+        pid = prepared.fork()
+        if pid == 0:
+            prepared.enter((0, 1, 2, ours))
+            os.fork()
+            os.fork()
+            os.write(ours, b"x")
+            time.sleep(100)
+        os.close(ours)
+        started = 0
+        while started < 4:
+            started += len(os.read(theirs, 4))
+        prepared.kill_group()
+        assert os.read(theirs, 1) == b"", "the end of the last of them"
+        assert os.waitpid(pid, 0)[1] == 9
+        prepared.close()
+        print(left, flush=True)
+        """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    left = Path(run.stdout.strip())
+    assert not left.exists()
+    assert not list(left.parent.glob("guerdon-programs-*"))

@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import time
 from typing import Final
 
 __all__ = ["NoGroupError", "ProgramGroup"]
@@ -20,6 +22,8 @@ _NEEDED: Final = frozenset({"memory", "pids"})
 _NAME: Final = "guerdon-programs-"
 # The group's own kill is newer than the rest of it.
 _FILES: Final = ("cgroup.procs", "cgroup.kill", "memory.max")
+# For what was killed to end; a group that is not empty then is removed by the next zygote.
+_END_S: Final = 1.0
 # Another zygote may take a group that is only half made for one that was left.
 _TRIES: Final = 5
 
@@ -111,7 +115,9 @@ class ProgramGroup:
         """Remove it; what is in it is ended before."""
         with contextlib.suppress(OSError):
             self.kill()
-        _remove(self._name, self._parent)
+        deadline = time.monotonic() + _END_S
+        while not _remove(self._name, self._parent) and time.monotonic() < deadline:
+            time.sleep(0.002)
         for fd in (self._join, self._kill, self._memory, self._held, self._parent):
             os.close(fd)
 
@@ -143,9 +149,13 @@ def _make(path: str) -> None:
     os.mkdir(path)
 
 
-def _remove(path: str, folder: int | None = None) -> None:
-    with contextlib.suppress(OSError):  # something in it is still ending: the next one removes it
+def _remove(path: str, folder: int | None = None) -> bool:
+    """False where something in it is still ending."""
+    try:
         os.rmdir(path, dir_fd=folder)
+    except OSError as error:
+        return error.errno != errno.EBUSY
+    return True
 
 
 def _read(path: str) -> str:
