@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use memchr::{memchr, memchr2};
 use serde::Deserialize;
 
 use crate::fault::{Fault, Score, Stop};
@@ -42,11 +43,11 @@ impl Bleu {
             line = line.replace("&quot;", "\"").replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">");
         }
         let line = each_apart(&format!(" {line} "));
+        let marks = |text: &[u8]| memchr2(b'.', b',', text);
         let is_digit = |one: char| one.is_ascii_digit();
-        let is_mark = |one: char| matches!(one, '.' | ',');
-        let line = pairs_apart(&line, |one, mark| !is_digit(one) && is_mark(mark), [false, true, true]);
-        let line = pairs_apart(&line, |mark, one| is_mark(mark) && !is_digit(one), [true, true, false]);
-        pairs_apart(&line, |one, dash| is_digit(one) && dash == '-', [false, true, true])
+        let line = second_apart(&line, marks, |one| !is_digit(one));
+        let line = first_apart(&line, marks, |one| !is_digit(one));
+        second_apart(&line, |text| memchr(b'-', text), is_digit)
     }
 
     fn score_of(&self, text: &str, references: &[Cow<'_, str>], stop: &dyn Stop) -> Result<f64, Fault> {
@@ -103,26 +104,50 @@ impl Bleu {
 
 /// White space around each ASCII mark but `'`, `,`, `-` and `.`.
 fn each_apart(text: &str) -> String {
-    let mut apart = String::with_capacity(text.len() * 2);
-    for one in text.chars() {
-        if matches!(one, ' '..='&' | '('..='+' | ':'..='@' | '/' | '['..='`' | '{'..='~') {
-            apart.extend([' ', one, ' ']);
-        } else {
-            apart.push(one);
+    let (mut apart, mut from) = (String::with_capacity(text.len() * 2), 0);
+    for (at, one) in text.bytes().enumerate() {
+        if matches!(one, b' '..=b'&' | b'('..=b'+' | b':'..=b'@' | b'/' | b'['..=b'`' | b'{'..=b'~') {
+            apart.push_str(&text[from..at]);
+            apart.extend([' ', char::from(one), ' ']);
+            from = at + 1;
         }
     }
-    apart
+    apart + &text[from..]
 }
 
-/// A space before, within and after neighbours that belong apart, as said; pairs don't overlap.
-fn pairs_apart(text: &str, is_apart: impl Fn(char, char) -> bool, spaces: [bool; 3]) -> String {
-    let (mut apart, mut rest) = (String::with_capacity(text.len() * 2), text.chars().peekable());
-    while let Some(one) = rest.next() {
-        let next = rest.next_if(|next| is_apart(one, *next));
-        let [before, within, after] = spaces.map(|is_space| (is_space && next.is_some()).then_some(' '));
-        apart.extend([before, Some(one), within, next, after].into_iter().flatten());
+/// White space around each mark that `find` finds behind a character that it belongs apart from. A
+/// character is of one such pair only.
+fn second_apart(text: &str, find: impl Fn(&[u8]) -> Option<usize>, is_apart: impl Fn(char) -> bool) -> String {
+    let (mut apart, mut from, mut at) = (String::with_capacity(text.len() * 2), 0, 0);
+    while let Some(found) = find(&text.as_bytes()[at..]) {
+        let mark = at + found;
+        apart.push_str(&text[from..mark]);
+        at = mark + 1;
+        if text[from..mark].chars().next_back().is_some_and(&is_apart) {
+            apart.extend([" ", &text[mark..at], " "]);
+            from = at;
+        } else {
+            from = mark;
+        }
     }
-    apart
+    apart + &text[from..]
+}
+
+/// White space around each mark that `find` finds before a character that it belongs apart from,
+/// likewise.
+fn first_apart(text: &str, find: impl Fn(&[u8]) -> Option<usize>, is_apart: impl Fn(char) -> bool) -> String {
+    let (mut apart, mut from, mut at) = (String::with_capacity(text.len() * 2), 0, 0);
+    while let Some(found) = find(&text.as_bytes()[at..]) {
+        let mark = at + found;
+        at = mark + 1;
+        if let Some(next) = text[at..].chars().next().filter(|next| is_apart(*next)) {
+            apart.extend([&text[from..mark], " ", &text[mark..at], " "]);
+            apart.push(next);
+            at += next.len_utf8();
+            from = at;
+        }
+    }
+    apart + &text[from..]
 }
 
 impl Kernel for Bleu {

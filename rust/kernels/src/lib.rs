@@ -3,7 +3,7 @@
 //! - A kernel gives what its original gives (docs/rewards.md names it), for every input.
 //! - What a kernel can't decide is no number: it abstains, or says what is wrong with the input.
 //! - Work that is more than linear in the input asks whether it should stop, every millisecond or
-//!   so.
+//!   so; that of JSON schemas between two values, all other between two passes over a text.
 //! - Nothing here knows of Python, batches or lanes; text that Python would split, fold or classify
 //!   goes through `python_text`.
 #![forbid(unsafe_code)]

@@ -1,5 +1,7 @@
 //! Multiple choice: the letter after the first "Answer:".
 
+use memchr::memchr2_iter;
+
 use crate::fault::{Fault, Score, Stop};
 use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
@@ -16,7 +18,8 @@ pub struct MultipleChoice {
 impl MultipleChoice {
     fn found(&self, text: &str) -> Option<char> {
         let is_blank = |one: char| matches!(one, ' ' | '\t');
-        text.char_indices().find_map(|(at, _)| {
+        // No other letter counts as an A.
+        memchr2_iter(b'a', b'A', text.as_bytes()).find_map(|at| {
             let mut rest = text[at..].chars();
             let is_word =
                 "answer".chars().all(|letter| rest.next().is_some_and(|one| is_letter_ignoring_case(one, letter)));

@@ -7,13 +7,16 @@ use crate::fault::{Fault, Score, Stop};
 use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
 use crate::matching::{Part, best_of, is_any};
-use crate::python_text::{is_punctuation, is_word, lower, split};
+use crate::python_text::{is_punctuation, is_space, is_word, lower, split};
 use crate::tokens::{Numbering, common_tokens};
 
 const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
 /// A text without what makes no difference, its words with one space between.
 fn normalized(text: &str) -> String {
+    if text.is_ascii() {
+        return normalized_ascii(text);
+    }
     let plain: String = lower(text).chars().filter(|one| !is_punctuation(*one)).collect();
     let (mut kept, mut rest) = (String::with_capacity(plain.len()), plain.as_str());
     while let Some(start) = rest.find(is_word) {
@@ -25,6 +28,36 @@ fn normalized(text: &str) -> String {
     }
     kept.push_str(rest);
     split(&kept).collect::<Vec<_>>().join(" ")
+}
+
+/// The same in one pass, of ASCII.
+fn normalized_ascii(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len() + 1);
+    let space = |kept: &mut String| {
+        if !kept.is_empty() && !kept.ends_with(' ') {
+            kept.push(' ');
+        }
+    };
+    // Where the letters and digits behind the last other character begin.
+    let mut start = 0;
+    for one in text.chars().chain([' ']) {
+        if one.is_ascii_alphanumeric() {
+            kept.push(one.to_ascii_lowercase());
+        } else if !is_punctuation(one) {
+            if ARTICLES.contains(&&kept[start..]) {
+                kept.truncate(start);
+                space(&mut kept);
+            }
+            if is_space(one) {
+                space(&mut kept);
+            } else {
+                kept.push(one);
+            }
+            start = kept.len();
+        }
+    }
+    kept.truncate(kept.trim_end_matches(' ').len());
+    kept
 }
 
 /// 1 where a reference is the answer.
@@ -99,9 +132,13 @@ mod tests {
             ("théâtre the’ athe", "théâtre ’ athe"),
             ("a\u{300} b", "\u{300} b"),
             ("A_the", "athe"),
+            ("x\0the\0the y\x7fa", "x\0 \0 y\x7f"),
+            ("a\0 the", "\0"),
         ];
         for (text, expected) in table {
             assert_eq!(normalized(text), expected, "{text:?}");
+            // What has other characters too goes another way.
+            assert_eq!(normalized(&format!("{text} \u{3b1}")), format!("{expected} \u{3b1}").trim_start(), "{text:?}");
         }
     }
 

@@ -78,16 +78,17 @@ pub const COUNTED: usize = 4;
 /// How often an n-gram stands in a text, in the reference in hand, and in the one that has most.
 #[derive(Default)]
 struct Count {
-    found: usize,
-    here: usize,
-    most: usize,
+    found: u32,
+    here: u32,
+    most: u32,
 }
 
 /// How many n-grams of a text are in a reference, each as often as in the one that has most. What
 /// is kept at a time is the text's n-grams of one length, however many references there are.
 pub fn common_ngrams(text: &[u32], references: &[Vec<u32>], n: usize, stop: &dyn Stop) -> Result<usize, Fault> {
     stop.check()?;
-    let mut counts: HashMap<u128, Count, RandomState> = HashMap::default();
+    let keys = RandomState::new();
+    let mut counts: HashMap<u128, Count, _> = HashMap::with_capacity_and_hasher(text.len(), keys);
     text.windows(n).for_each(|ngram| counts.entry(packed(ngram)).or_default().found += 1);
     for reference in references {
         stop.check()?;
@@ -101,7 +102,7 @@ pub fn common_ngrams(text: &[u32], references: &[Vec<u32>], n: usize, stop: &dyn
             count.here = 0;
         }
     }
-    Ok(counts.values().map(|count| count.found.min(count.most)).sum())
+    Ok(counts.values().map(|count| count.found.min(count.most) as usize).sum())
 }
 
 /// An n-gram as one number.
