@@ -368,6 +368,22 @@ def test_gates_pickles_and_caches(tmp_path: Path) -> None:
         assert len(server.bodies) == 2, "the second time nobody is asked"
 
 
+@fault(
+    "a sandbox's interpreter ends before it comes to the program",
+    sees="NaN, `error` with its exit status; what the program ends is its own fault",
+)
+def test_what_ends_before_the_program_is_no_fault_of_it() -> None:
+    died = {"status": "Finished", "return_code": 1, "stdout": "", "stderr": "Fatal Python error: no codec"}
+    answer = {"status": "Failed", "message": "", "run_result": died}
+    with sandbox(lambda _, body: answer if "doomed" in body["code"] else None) as server:
+        programs = ["def doomed(x): return x", "import os\nos._exit(1)", "def f(x): return x"]
+        result = scored(remote(server), programs, cases=[[call("f", 3, expected=3)]] * 3)
+    assert np.isnan(result.rewards.ravel()[0])
+    assert result.rewards.ravel()[1:].tolist() == [0.0, 1.0]
+    assert "did not come to the program: exit status 1: Fatal Python error" in result.failures()[0].reason
+    assert result.extra["code/reason"][1] == "case 0: its process ended with exit status 1"
+
+
 def test_streams_and_whole_addresses(tmp_path: Path) -> None:
     with sandbox() as server:
         code = remote(f"{server.url}/run_code")

@@ -113,7 +113,7 @@ def returned(path: str, body: dict[str, Any]) -> dict[str, Any]:
     names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
     (value,), _ = eval(call["arguments"], {"__builtins__": {}, **names})
     text = canonical(value, numbers=call["numbers"], limit=1 << 20, opaque=True)
-    return echoed(path, {"stdin": f"{nonce} value {text}\n"})
+    return echoed(path, {"stdin": f"{nonce} ready\n{nonce} value {text}\n"})
 
 
 @pytest.mark.parametrize("rule", RULES)

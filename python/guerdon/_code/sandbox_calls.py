@@ -2,8 +2,8 @@
 
 - It is sent as source, behind `canonical` and some functions of `child`: it imports the standard
   library alone, and works on Python 3.8.
-- It reads a nonce, and the call, before the program is defined; that finds its standard streams at
-  the null device.
+- It reads a nonce, and the call, and says that it did, before the program is defined; that finds
+  its standard streams at the null device.
 - No expected value is here. A program can write an answer itself: a value, which is then compared.
 """
 
@@ -36,6 +36,8 @@ def answer_call(source: str, prelude: str, limit: int) -> None:
         while left:
             left = left[os.write(out, left) :]
         os._exit(0)
+
+    os.write(out, (nonce + " ready\n").encode("ascii"))
 
     def fault(error: BaseException, before: str = "") -> None:
         name, text = _raised(error)

@@ -146,6 +146,11 @@ async fn run(
     let body = |_: Option<&[u8]>| member.request.body.fill(&[()], |place, ()| column(place));
     let answer = asker.send(0, About::one(asker.unit.samples[0]), &body).await?;
     let ran = answer.run.ok_or_else(|| broken(NO_TEXTS))?;
+    if let Some(nonce) = &nonce
+        && !came_to_program(nonce, &ran)
+    {
+        return Err(broken(&lost_before(&ran)));
+    }
     // What a sandbox takes to stop a program is not the program's.
     let took = if ran.end == RunEnd::TimeLimit { seconds } else { ran.seconds.min(seconds) };
     Ok((case_end(rules, case, nonce.as_deref(), &ran, seconds), took))
@@ -176,7 +181,22 @@ fn case_end(rules: &CaseRules, case: &Case<'_>, nonce: Option<&str>, ran: &Sandb
     CaseEnd::Fault(fault)
 }
 
-/// What a call gave: on the one line that begins with its nonce.
+/// Whether a process that makes a call said that it had come to its program: what ended it before
+/// is no fault of that.
+fn came_to_program(nonce: &str, ran: &SandboxRun) -> bool {
+    ran.end == RunEnd::TooLong
+        || ran.stdout.split('\n').any(|line| line.strip_prefix(nonce).is_some_and(|rest| rest.trim() == "ready"))
+}
+
+fn lost_before(ran: &SandboxRun) -> String {
+    let how = match ran.end {
+        RunEnd::Exit(status) => exit_fault(status, &ran.stderr),
+        _ => "its time was up".to_owned(),
+    };
+    printable(&format!("the sandbox did not come to the program: {how}"))
+}
+
+/// What a call gave: on the last line that begins with its nonce.
 fn returned(rules: &CaseRules, expected: &[String], nonce: &str, status: i64, stdout: &str) -> CaseEnd {
     let line = stdout.rsplit('\n').find_map(|line| line.strip_prefix(nonce));
     let answer = line.filter(|_| status == 0).and_then(|line| line.trim().split_once(' '));
@@ -294,6 +314,19 @@ mod tests {
         assert_eq!(brief(12.34), "12");
         assert_eq!(brief(0.5), "0.5");
         assert_eq!(brief(10.0), "10");
+    }
+
+    #[test]
+    fn what_ends_before_the_program_is_no_fault_of_it() {
+        let ran =
+            |end, stdout: &str| SandboxRun { end, seconds: 0.0, stdout: stdout.to_owned(), stderr: "no".to_owned() };
+        assert!(came_to_program("n1", &ran(RunEnd::Exit(1), "n1 ready\n")));
+        assert!(came_to_program("n1", &ran(RunEnd::Exit(0), "\nn1 ready\r\n\nn1 value 1\n")));
+        assert!(!came_to_program("n1", &ran(RunEnd::Exit(1), "n2 ready\nready\n")));
+        assert!(!came_to_program("n1", &ran(RunEnd::TimeLimit, "")));
+        let why = lost_before(&ran(RunEnd::Exit(1), ""));
+        assert_eq!(why, "the sandbox did not come to the program: exit status 1: no");
+        assert!(lost_before(&ran(RunEnd::TimeLimit, "")).ends_with("its time was up"));
     }
 
     #[test]
