@@ -55,6 +55,17 @@ def test_any_command() -> None:
         ]
 
 
+def test_names_of_files_within_parts_of_a_command() -> None:
+    with judged(language="sh", command=["sh", "-c", ". {file}"]) as reward:
+        assert reward(completions=[block(SHELL, "sh")], cases=[CASES]) == [1]
+    copied = {"command": ["sh", "{out}"], "compile": ["sh", "-c", "cp {file} {out}"]}
+    with judged(language="sh", **copied) as reward:
+        assert reward(completions=[block(SHELL, "sh")], cases=[CASES]) == [1]
+    # What a compiler makes may have a name of its own.
+    with judged(language="sh", command=["sh", "other"], compile=["cp", "{file}", "other"]) as reward:
+        assert reward(completions=[block(SHELL, "sh")], cases=[CASES]) == [1]
+
+
 @needs("g++")
 def test_without_fences() -> None:
     with judged(language="cpp", isolation="none") as reward:
@@ -73,6 +84,12 @@ def test_functions_are_for_python() -> None:
         ({"language": "sh", "command": "sh {file}"}, "a list of texts"),
         ({"language": "sh", "command": []}, "a list of texts"),
         ({"compile": ["gcc"]}, "command= too"),
+        ({"language": "x", "command": ["cat"]}, r"command=\['cat'\]: expected {file}"),
+        ({"language": "x", "command": ["{out}"]}, "expected compile= too, which makes {out}"),
+        ({"language": "x", "command": ["sh", "-c", "exec {out}"]}, "expected compile= too"),
+        ({"language": "x", "command": ["{out}"], "compile": ["{out}"]}, "expected a compiler and {file}"),
+        ({"language": "x", "command": ["{out}"], "compile": ["{out}", "{file}"]}, "expected a compiler and {file}"),
+        ({"language": "x", "command": ["{out}"], "compile": ["sh"]}, "expected a compiler and {file}"),
         ({"language": "x", "command": ["no-such-program", "{file}"]}, "not on this machine's PATH"),
         ({"language": "sh", "command": ["sh", "{file}"], "check": "test"}, "only the functions of Python"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import subprocess
@@ -11,7 +12,17 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, RegistrationError, code_reward
-from tests.code.programs import CASES, INCREMENT, block, judged
+from guerdon._code.remote_texts import CaseTexts
+from tests.code.programs import CASES, INCREMENT, block, judged, judgement
+
+
+async def waits(candidate: object, other: object = None) -> bool:
+    return True
+
+
+class Waits:
+    async def __call__(self, candidate: object) -> bool:
+        return True
 
 
 @pytest.mark.fault("code reward with a wrong option", sees="RegistrationError that names the option")
@@ -29,7 +40,16 @@ from tests.code.programs import CASES, INCREMENT, block, judged
         ({"prelude": "prompt"}, "prelude='prompt': expected a column of the dataset"),
         ({"entry_point": "completion_ids"}, "entry_point='completion_ids': expected a column of the dataset"),
         ({"language": "cobol"}, "language='cobol'"),
+        ({"check": int}, "check=<class 'int'>: expected a function with named parameters"),
+        ({"check": waits}, "expected a plain function: no event loop runs here"),
+        ({"check": Waits()}, "expected a plain function"),
+        ({"compare": waits}, "expected a plain function"),
+        ({"extract": waits}, "expected a plain function"),
         ({"timeout": 0}, "timeout=0"),
+        ({"timeout": 3e6}, r"timeout=3000000.0: expected at most 1e\+06 s"),
+        ({"case_timeout": 3e6}, r"case_timeout=3000000.0: expected at most 1e\+06 s"),
+        ({"memory_limit": 2**70}, "memory_limit=1180591620717411303424"),
+        ({"max_output": 2**70}, "max_output=1180591620717411303424"),
         ({"timeout": float("inf")}, "timeout=inf"),
         ({"case_timeout": -1}, "case_timeout=-1"),
         ({"memory_limit": "1 MB"}, "memory_limit='1 MB'"),
@@ -118,6 +138,12 @@ def test_the_function_as_datasets_name_it(caplog: pytest.LogCaptureFixture) -> N
             assert reward(completions=[function], cases=cases[:1], entry_point=["{twice"]) == [None]
     assert "'twice(x)' is not the name of a function" in caplog.text
     assert "'{twice' is no name of a function, nor JSON" in caplog.text
+    texts = CaseTexts("cases", entry_point="entry_point")
+    _, sent = texts.made({"cases": cases[:4], "entry_point": names[:4]}, 4)
+    assert [json.loads(json.loads(str(one))["cases"][0]["stdin"])["fn"] for one in sent] == [
+        "Solution.twice",
+        *["twice"] * 3,
+    ]
     test = "\ufeffdef check(candidate):\n    assert candidate(x=2) == 4\n"
     with judged(check="test") as reward:
         assert reward(completions=[method] * 2, test=[test] * 2, entry_point=names[:1] + names[2:3]) == [1.0] * 2
@@ -179,3 +205,17 @@ if __name__ == "__main__":
 def test_a_forked_process_scores_while_a_thread_of_its_parent_does() -> None:
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=100)
     assert run.stdout.strip() == "[1.0]", run.stderr
+
+
+def test_what_is_no_text_equals_none() -> None:
+    program = "import sys\nsys.stdout.buffer.write(bytes([0xff]))"
+    with judged(compare="tokens") as reward:
+        found = judgement(reward, program, cases=[{"stdin": "", "stdout": "\ufffd"}])
+        assert (found.score, found.reason) == (0.0, r"case 0: it printed '\udcff', expected '�'")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_program() -> None:
+    with judged() as reward:
+        assert judgement(reward, f"\ufeff{INCREMENT}", cases=CASES).score == 1.0
+    with judged(extract=lambda text: text) as reward:
+        assert reward(completions=[f"\ufeff{INCREMENT}"], cases=[CASES]) == [1.0]

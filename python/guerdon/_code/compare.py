@@ -23,6 +23,9 @@ _ABSOLUTE: Final = 1e-9
 # A float takes at most some 330 characters; reading a longer number costs more than linear time.
 _LONGEST_NUMBER: Final = 400
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+# Narrower than what `float` reads: 1_0, and digits of other scripts, are no output of numbers.
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NO_FINITE: Final = re.compile(r"[+-]?(?:inf(?:inity)?|nan)", re.IGNORECASE)
 _SHOWN: Final = 80
 
 
@@ -92,10 +95,16 @@ def _same_token(one: str, other: str) -> bool:
         return False
     if _INTEGER.fullmatch(one) and _INTEGER.fullmatch(other):
         return int(one) == int(other)
-    try:
-        return _close(float(one), float(other))
-    except ValueError:
-        return False
+    numbers = _float(one), _float(other)
+    return numbers[0] is not None and numbers[1] is not None and _close(numbers[0], numbers[1])
+
+
+def _float(token: str) -> float | None:
+    """The number that a text is; None where it is none, or no float holds it."""
+    if _NUMBER.fullmatch(token):
+        number = float(token)
+        return number if math.isfinite(number) else None
+    return float(token) if _NO_FINITE.fullmatch(token) else None
 
 
 def _close(one: float, other: float) -> bool:

@@ -149,7 +149,8 @@ class Driver:
             ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
             if ended.fault:
                 return ended.fault
-            printed = ended.stdout.decode("utf-8", "replace")
+            # No expected text equals what is not UTF-8.
+            printed = ended.stdout.decode("utf-8", "surrogateescape")
             if _passed(outputs_match, case.stdout, printed, rules.compare):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"

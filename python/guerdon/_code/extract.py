@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final, Literal, NamedTuple
 
+from guerdon._code.row_texts import BOM
+
 __all__ = ["Block", "Extract", "blocks_of", "extract_program"]
 
 Extract = Literal["last", "first", "whole"] | Callable[[str], str | None]
@@ -24,7 +26,6 @@ _TAG: Final = re.compile(r"[\s{.]*(?:language-)?([\w+#-]*)")
 # More is a block of its own within the program's text, as in a docstring.
 _DEEPER: Final = 4
 _TAB: Final = 4
-_BOM: Final = "\ufeff"
 
 
 class Block(NamedTuple):
@@ -86,17 +87,21 @@ def extract_program(text: str, how: Extract, tags: Collection[str]) -> tuple[str
     """
     if callable(how):
         found = how(text)
-        return (found, "") if isinstance(found, str) else (None, "the function extract= found no program")
-    text = text.removeprefix(_BOM)
+        return (
+            (found.removeprefix(BOM), "")
+            if isinstance(found, str)
+            else (None, "the function extract= found no program")
+        )
+    text = text.removeprefix(BOM)
     blocks = blocks_of(text)
     if how == "whole":
         # A deeper one belongs to a program without fences: to its docstring, say.
         outer = _own([block for block in blocks if block.indentation < _DEEPER], tags)
         program = outer[-1].text if outer else _without_fences(text)
-        return (program.removeprefix(_BOM), "") if program.strip() else (None, "the completion is empty")
+        return (program.removeprefix(BOM), "") if program.strip() else (None, "the completion is empty")
     own = _own(blocks, tags)
     if own:
-        return own[-1 if how == "last" else 0].text.removeprefix(_BOM), ""
+        return own[-1 if how == "last" else 0].text.removeprefix(BOM), ""
     if blocks:
         shown = ", ".join(sorted({block.tag[:40] for block in blocks}))
         return None, f"no code block in this language, only: {shown}"

@@ -36,6 +36,9 @@ __all__ = ["code_reward"]
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
 _LEAST_MEMORY: Final = 64 << 20
+# What the system's calls take: milliseconds in 31 bits, bytes in 63.
+_LONGEST_S: Final = 1e6
+_MOST_BYTES: Final = 1 << 62
 # A column of tests is run on the trusted side: it must never be what a model wrote.
 _NO_COLUMNS: Final = ("completion", "completions", "completion_ids", "text", "prompt", "prompts")
 
@@ -105,7 +108,7 @@ def code_reward(
             functions is no case: it has half of what is left.
         memory_limit: Memory of a program's process, in bytes or as a text like ``"512MiB"``; of
             JavaScript's at least 1 GiB.
-        max_output: What it may print, or return, in a case.
+        max_output: What it may print, on standard output and error together, or return, in a case.
         compare: When an output is right. ``"exact"``: but for white space at the ends of lines and
             of the text, tuples as lists. ``"tokens"``: but for any white space. ``"numbers"``:
             tokens, and numbers but for 1e-6 of their value. Or a function of what was expected and
@@ -166,16 +169,18 @@ def code_reward(
     else:
         raise _wrong(name, "remote", remote, "a guerdon.SandboxFusion")
     rules = JudgingRules(
-        timeout=checked.seconds(name, "timeout", timeout),
-        case_timeout=None if case_timeout is None else checked.seconds(name, "case_timeout", case_timeout),
-        compare=compare if callable(compare) else _one_of(name, "compare", compare, RULES),
+        timeout=_seconds(name, "timeout", timeout),
+        case_timeout=None if case_timeout is None else _seconds(name, "case_timeout", case_timeout),
+        compare=_called(name, "compare", compare) if callable(compare) else _one_of(name, "compare", compare, RULES),
         score=_one_of(name, "score", score, ("all", "share")),
         max_output=_size(name, "max_output", max_output, 1),
         language=made,
     )
     if made.command and check is not None:
         raise _wrong(name, "check", check, "cases: only the functions of Python programs can be called")
-    if not callable(extract):
+    if callable(extract):
+        _called(name, "extract", extract)
+    else:
         _one_of(name, "extract", extract, ("last", "first", "whole"))
     given_modules: object = modules
     if not isinstance(given_modules, (list, tuple)) or not all(one and isinstance(one, str) for one in given_modules):
@@ -236,7 +241,12 @@ def _columns(name: str, cases: object, check: object, entry_point: object, prelu
     optional: list[str] = []
     row: list[str] = []
     if callable(check):
-        parameters = [one for one in inspect.signature(check).parameters.values() if one.kind is not one.VAR_KEYWORD]
+        _called(name, "check", check)
+        try:
+            signature = inspect.signature(check)
+        except ValueError:  # of a builtin, whose parameters have no names
+            raise _wrong(name, "check", check, "a function with named parameters, the first the candidate") from None
+        parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
         if not parameters:
             raise _wrong(name, "check", check, "a function whose first parameter is the candidate")
         for one in parameters[1:]:
@@ -269,6 +279,20 @@ def _column(name: str, option: str, value: object) -> str:
     raise _wrong(name, option, value, "the name of a column")
 
 
+def _called(name: str, option: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which is no coroutine function: a coroutine that nobody waits for is true."""
+    if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
+        raise _wrong(name, option, function, "a plain function: no event loop runs here")
+    return function
+
+
+def _seconds(name: str, option: str, value: object) -> float:
+    found: float = checked.seconds(name, option, value)
+    if found > _LONGEST_S:
+        raise _wrong(name, option, value, f"at most {_LONGEST_S:.0e} s")
+    return found
+
+
 def _one_of(name: str, option: str, value: Any, known: Sequence[str]) -> Any:
     if value in known:
         return value
@@ -277,7 +301,7 @@ def _one_of(name: str, option: str, value: Any, known: Sequence[str]) -> Any:
 
 def _size(name: str, option: str, value: object, least: int) -> int:
     size = as_bytes(value)
-    if size is None or size < least:
+    if size is None or not least <= size <= _MOST_BYTES:
         raise _wrong(name, option, value, f"{EXPECTED_BYTES}, at least {least} bytes")
     return size
 

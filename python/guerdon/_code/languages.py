@@ -53,8 +53,7 @@ class Language:
 
     def filled(self, command: tuple[str, ...]) -> list[str]:
         """A command with the names of files."""
-        names = {"{file}": f"./{self.file}", "{out}": f"./{_FILE}"}
-        return [names.get(part, part) for part in command]
+        return [part.replace("{file}", f"./{self.file}").replace("{out}", f"./{_FILE}") for part in command]
 
     def found(self, reward: str) -> Language:
         """The language with the paths of what it runs.
@@ -156,6 +155,7 @@ def language_of(
         return known.found(reward)
     _check(reward, "command", command)
     _check(reward, "compile", compiled_by)
+    _check_names(reward, command, compiled_by)
     tags = known.tags if known is not None and name != PYTHON else frozenset({name.lower()})
     suffix = known.suffix if known is not None else f".{name.lower()}" if name.isalnum() else ""
     made = Language(
@@ -169,6 +169,17 @@ def _check(reward: str, option: str, given: object) -> None:
         return
     if not isinstance(given, (list, tuple)) or not given or not all(part and isinstance(part, str) for part in given):
         raise _wrong(reward, option, given, 'a list of texts, as in ["node", "{file}"]')
+
+
+def _check_names(reward: str, command: Sequence[str], compiled_by: Sequence[str] | None) -> None:
+    """Refuses commands that can't run the program, whatever it is."""
+    run, built = " ".join(command), " ".join(compiled_by or ())
+    if compiled_by is not None and ("{file}" not in built or "{out}" in compiled_by[0]):
+        raise _wrong(reward, "compile", compiled_by, "a compiler and {file}, as in ['gcc', '-o', '{out}', '{file}']")
+    if compiled_by is None and "{out}" in run:
+        raise _wrong(reward, "command", command, "compile= too, which makes {out}")
+    if compiled_by is None and "{file}" not in run:
+        raise _wrong(reward, "command", command, "{file}, the program's file, in it, as in ['node', '{file}']")
 
 
 def _wrong(reward: str, option: str, value: object, expected: str) -> RegistrationError:

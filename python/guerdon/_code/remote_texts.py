@@ -19,6 +19,7 @@ from guerdon._code.cases import CallCase, Case, StdinCase, parse_cases
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.extract import Extract, extract_program
+from guerdon._code.row_texts import entry_point_of, text_of
 from guerdon._columns import Single, plain_text
 from guerdon._http.column_texts import JSON
 from guerdon._http.template import MadeField
@@ -61,7 +62,7 @@ class ProgramTexts(MadeField):
         program, why = extract_program(plain_text(completion, 0), self.extract, self.tags)
         if program is None:
             return {"fault": why}
-        before = _text(self.prelude, prelude)
+        before = text_of(self.prelude, prelude)
         if not _is_text(program):
             return {"fault": _NO_TEXT}
         if not _is_text(before):
@@ -109,7 +110,7 @@ class CaseTexts(MadeField):
         return JSON, texts
 
     def _one(self, value: object, entry_point: object) -> dict[str, Any]:
-        cases = parse_cases(value, _text(self.entry_point, entry_point) or None)
+        cases = parse_cases(value, entry_point_of(self.entry_point, entry_point))
         return {"cases": [self._case(case, place) for place, case in enumerate(cases)]}
 
     def _case(self, case: Case, place: int) -> dict[str, Any]:
@@ -141,12 +142,6 @@ def _dumped(make: Callable[..., dict[str, Any]], *values: object) -> str:
 
 def _each(values: Sequence[object] | Single, samples: int) -> Sequence[object]:
     return [values.value] * samples if isinstance(values, Single) else values
-
-
-def _text(column: str | None, value: object) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    raise DataError(f"column {column!r}: a {type(value).__name__} is no text")
 
 
 def _is_text(text: str) -> bool:

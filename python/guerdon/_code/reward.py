@@ -8,7 +8,6 @@ list.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -25,6 +24,7 @@ from guerdon._code.fence import FenceSpec
 from guerdon._code.isolation import probe
 from guerdon._code.judgement import Judgement
 from guerdon._code.level import Level
+from guerdon._code.row_texts import BOM, entry_point_of, text_of
 from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
 from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
 from guerdon._registration.spec import FunctionSpec
@@ -38,7 +38,6 @@ COMPLETION: Final = "completion"
 # time; else the call fails, and what retries calls may try again.
 _EARLY_S: Final = 5.0
 _AGAIN_S: Final = 20.0
-_BOM: Final = "\ufeff"
 _SINGULAR: Final = {COMPLETIONS: COMPLETION, PROMPTS: "prompt"}
 
 
@@ -149,8 +148,8 @@ class CodeScorer(StatefulReward):
         judging, columns = self._judging, self._judging.columns
         assert self._zygote is not None
         driver = Driver(self._zygote, judging.rules)
-        prelude = _text(row, columns.prelude) or ""
-        entry_point = _entry_point(row, columns.entry_point)
+        prelude = text_of(columns.prelude, _given(row, columns.prelude))
+        entry_point = entry_point_of(columns.entry_point, _given(row, columns.entry_point))
         try:
             if judging.check is not None:
                 given = {name: row[name] for name in columns.row if name in row}
@@ -166,29 +165,8 @@ class CodeScorer(StatefulReward):
             raise DataError(f"a case can't be sent to a program: {error}") from None
 
 
-def _text(row: Mapping[str, Any], column: str | None) -> str | None:
-    value = None if column is None else row.get(column)
-    if isinstance(value, str):
-        return value.removeprefix(_BOM) or None
-    # pandas has NaN, or its own NA, where there is nothing.
-    if value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType":
-        return None
-    raise DataError(f"column {column!r}: a {type(value).__name__} is no text")
-
-
-def _entry_point(row: Mapping[str, Any], column: str | None) -> str | None:
-    """The function that is tested, as the row names it."""
-    text = (_text(row, column) or "").strip()
-    if not text.startswith("{"):
-        return text or None
-    # LiveCodeBench's metadata.
-    try:
-        name = json.loads(text).get("func_name")
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"column {column!r}: {text[:80]!r} is no name of a function, nor JSON: {error}") from None
-    if name is None or isinstance(name, str):
-        return name
-    raise DataError(f'column {column!r}: "func_name" is a {type(name).__name__}, not the name of a function')
+def _given(row: Mapping[str, Any], column: str | None) -> object:
+    return None if column is None else row.get(column)
 
 
 def _tests(row: Mapping[str, Any], column: str) -> str | list[str]:
@@ -196,9 +174,9 @@ def _tests(row: Mapping[str, Any], column: str) -> str | list[str]:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, str) and value.strip():
-        return value.removeprefix(_BOM)
+        return value.removeprefix(BOM)
     if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
-        return [one.removeprefix(_BOM) for one in value]
+        return [one.removeprefix(BOM) for one in value]
     raise DataError(f"column {column!r} holds no tests: Python code, or a list of texts with it, not {value!r:.80}")
 
 
