@@ -112,6 +112,26 @@ def test_a_command_that_is_gone_is_no_score(tmp_path: Path) -> None:
         code_reward(command=["no-such-compiler"], language="any")
 
 
+@pytest.mark.fault("a program closes or removes its folder before its next case", sees="a score, as for any program")
+@pytest.mark.parametrize("isolation", ["strict", "none"])
+@pytest.mark.parametrize("act", ["chmod 0 .", "rm -f ./*; rmdir ../$(basename $PWD)"])
+def test_a_program_can_not_choose_to_have_no_score(isolation: str, act: str) -> None:
+    program = f"```sh\n{act} 2>/dev/null\necho 2\n```"
+    try:
+        reward = code_reward(language="sh", command=["sh", "{file}"], isolation=isolation)
+    except RegistrationError as error:
+        pytest.skip(str(error))
+    try:
+        found = reward._scorer.judge({"completion": program, "cases": [{"stdin": "", "stdout": "2"}] * 3})
+        assert found.score == (1.0 if act == "chmod 0 ." else 0.0)
+        honest = reward._scorer.judge(
+            {"completion": "```sh\nls\n```", "cases": [{"stdin": "", "stdout": "program.sh"}]}
+        )
+        assert (honest.score, honest.reason) == (1.0, "")
+    finally:
+        reward.close()
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
 def test_what_a_compiler_made_and_cannot_run_is_the_programs_fault(tmp_path: Path) -> None:
     with judged(language="c", isolation="none", compile=["cp", "{file}", "{out}"], command=["{out}"]) as reward:

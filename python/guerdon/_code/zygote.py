@@ -131,6 +131,9 @@ class _ForkServer:
         return bool(data)
 
     def _fork(self, mode: str, fds: list[int]) -> None:
+        if self._folder is not None:  # which an earlier run of the program may have closed
+            os.makedirs(self._folder, exist_ok=True)
+            os.chmod(self._folder, 0o700)
         theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             pid = self._prepared.fork()
@@ -162,6 +165,7 @@ class _ForkServer:
     def _clear_folder(self) -> None:
         self._prepared.clear_folder()
         if self._folder is not None:
+            os.makedirs(self._folder, exist_ok=True)
             os.chmod(self._folder, 0o700)
         for entry in [] if self._folder is None else list(os.scandir(self._folder)):
             if entry.is_dir(follow_symlinks=False):

@@ -277,6 +277,7 @@ impl Fence {
     /// To be called before each fork of a child, on the thread that forks.
     pub fn before_fork(&mut self) -> io::Result<()> {
         self.tasks.count();
+        self.folder.as_ref().map_or(Ok(()), OwnFolder::open_up)?;
         self.names.as_ref().map_or(Ok(()), ProcessNames::begin)
     }
 

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -16,6 +16,7 @@ use crate::rules::Rules;
 
 /// Where it is, in the private root.
 pub(crate) const PATH: &str = "/own";
+const MODE: u32 = 0o700;
 
 pub(crate) struct OwnFolder {
     options: CString,
@@ -63,7 +64,7 @@ impl OwnFolder {
     /// Mounts it; `user` is to own it.
     pub(crate) fn new(rules: &Rules, user: u32, group: u32) -> io::Result<Self> {
         let options = format!(
-            "mode=0700,size={},nr_inodes={},uid={user},gid={group}",
+            "mode={MODE:o},size={},nr_inodes={},uid={user},gid={group}",
             rules.folder_size,
             rules.folder_files.max(1) + 1, // the folder itself counts
         );
@@ -80,6 +81,14 @@ impl OwnFolder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Open to its user, whom an earlier run of the same program may have shut out.
+    pub(crate) fn open_up(&self) -> io::Result<()> {
+        if fs::metadata(&self.path)?.mode() & MODE != MODE {
+            fs::set_permissions(&self.path, fs::Permissions::from_mode(MODE))?;
+        }
+        Ok(())
     }
 
     /// As it was mounted again, and whether that took a new one. Where nothing was done to it, this
@@ -103,8 +112,6 @@ fn mount(path: &Path, flags: MountFlags, options: &CStr) -> io::Result<State> {
 #[cfg(test)]
 mod tests {
     //! What counts as a change of a folder; nothing is mounted.
-
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
