@@ -10,7 +10,7 @@ use crate::input::{Input, InputForm};
 use crate::kernel::Kernel;
 use crate::matching::{Part, best_of};
 use crate::python_text::{lower, split, strip_end};
-use crate::tokens::{COUNTED as ORDER, Numbering, common_ngrams};
+use crate::tokens::{ABSENT, COUNTED as ORDER, Numbering, common_ngrams};
 
 /// What stands for the logarithm of 0 in sacrebleu.
 const LOG_OF_0: f64 = -9_999_999_999.0;
@@ -58,16 +58,12 @@ impl Bleu {
         let mut wanted = Vec::with_capacity(references.len());
         for reference in references {
             stop.check()?;
-            // Any number that the text lacks will do for a token that it lacks.
             let tokens = self.tokenized(reference);
-            wanted.push(split(&tokens).map(|token| numbering.known(token).unwrap_or(u32::MAX)).collect::<Vec<u32>>());
+            wanted.push(split(&tokens).map(|token| numbering.known(token).unwrap_or(ABSENT)).collect::<Vec<u32>>());
         }
         let closest = wanted.iter().map(Vec::len).min_by_key(|length| (length.abs_diff(found.len()), *length));
-        let (mut correct, mut total) = ([0_usize; ORDER], [0_usize; ORDER]);
-        for (n, (correct, total)) in correct.iter_mut().zip(&mut total).enumerate() {
-            *total = found.len().saturating_sub(n);
-            *correct = common_ngrams(&found, &wanted, n + 1, stop)?;
-        }
+        let total = std::array::from_fn(|shorter| found.len().saturating_sub(shorter));
+        let correct = common_ngrams(&found, &wanted, numbering.len(), stop)?;
         Ok(self.of_counts(correct, total, found.len(), closest.unwrap_or_default()))
     }
 

@@ -75,34 +75,61 @@ fn distinct<T: Eq + Hash>(
 /// and compare.
 pub const COUNTED: usize = 4;
 
-/// How often an n-gram stands in a text, in the reference in hand, and in the one that has most.
-#[derive(Default)]
-struct Count {
-    found: u32,
-    here: u32,
-    most: u32,
+/// The number of a token, or of an n-gram, that a text lacks.
+pub const ABSENT: u32 = u32::MAX;
+
+/// How many n-grams of a text are in a reference, each as often as in the one that has most, by
+/// their length less one. `distinct`: how many different tokens the text has. What is kept at a
+/// time is of one length.
+pub fn common_ngrams(
+    text: &[u32],
+    references: &[Vec<u32>],
+    mut distinct: usize,
+    stop: &dyn Stop,
+) -> Result<[usize; COUNTED], Fault> {
+    let (mut found, mut wanted) = (text.to_vec(), references.to_vec());
+    let mut common = [0; COUNTED];
+    for (n, common) in common.iter_mut().enumerate() {
+        stop.check()?;
+        if n > 0 {
+            // An n-gram is a shorter one, by its number, and a token.
+            let mut known: HashMap<u64, u32, _> = HashMap::with_capacity_and_hasher(found.len(), RandomState::new());
+            found = longer(&found, &text[n.min(text.len())..], |ngram| {
+                #[expect(clippy::cast_possible_truncation, reason = "there are fewer than tokens")]
+                let next = known.len() as u32;
+                *known.entry(ngram).or_insert(next)
+            });
+            for (ids, tokens) in wanted.iter_mut().zip(references) {
+                stop.check()?;
+                let tokens = &tokens[n.min(tokens.len())..];
+                *ids = longer(ids, tokens, |ngram| known.get(&ngram).copied().unwrap_or(ABSENT));
+            }
+            distinct = known.len();
+        }
+        let mut most = vec![0_u32; distinct];
+        for ids in &wanted {
+            stop.check()?;
+            most.iter_mut().zip(counts(ids, distinct)).for_each(|(most, count)| *most = count.max(*most));
+        }
+        *common = counts(&found, distinct).zip(most).map(|(count, most)| count.min(most) as usize).sum();
+    }
+    Ok(common)
 }
 
-/// How many n-grams of a text are in a reference, each as often as in the one that has most. What
-/// is kept at a time is the text's n-grams of one length, however many references there are.
-pub fn common_ngrams(text: &[u32], references: &[Vec<u32>], n: usize, stop: &dyn Stop) -> Result<usize, Fault> {
-    stop.check()?;
-    let keys = RandomState::new();
-    let mut counts: HashMap<u128, Count, _> = HashMap::with_capacity_and_hasher(text.len(), keys);
-    text.windows(n).for_each(|ngram| counts.entry(packed(ngram)).or_default().found += 1);
-    for reference in references {
-        stop.check()?;
-        for ngram in reference.windows(n) {
-            if let Some(count) = counts.get_mut(&packed(ngram)) {
-                count.here += 1;
-            }
-        }
-        for count in counts.values_mut() {
-            count.most = count.most.max(count.here);
-            count.here = 0;
-        }
-    }
-    Ok(counts.values().map(|count| count.found.min(count.most) as usize).sum())
+/// N-grams that are one token longer, by their numbers: `tokens` are those behind them.
+fn longer(shorter: &[u32], tokens: &[u32], mut number: impl FnMut(u64) -> u32) -> Vec<u32> {
+    let longer = shorter.iter().zip(tokens).map(|(ngram, token)| match (*ngram, *token) {
+        (ABSENT, _) | (_, ABSENT) => ABSENT,
+        (ngram, token) => number(u64::from(ngram) << 32 | u64::from(token)),
+    });
+    longer.collect()
+}
+
+/// How often each number stands there.
+fn counts(ids: &[u32], distinct: usize) -> impl Iterator<Item = u32> {
+    let mut counts = vec![0; distinct];
+    ids.iter().filter(|id| **id != ABSENT).for_each(|id| counts[*id as usize] += 1);
+    counts.into_iter()
 }
 
 /// An n-gram as one number.
