@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ pytest.importorskip("verl")
 
 import ray
 
-from tests.verl import rewards
+from tests.verl import code_rewards, rewards
 from tests.verl.cluster import ray_cluster
 from tests.verl.verl_setup import make_config, make_data, make_model, reward_loop, scores_of
 
@@ -97,3 +98,35 @@ def test_groups_over_both_workers(made: Any, model: Path, tokenizer: Any) -> Non
     }
     answers = ray.get([asked[index] for index in range(len(TEXTS))], timeout=300)
     assert [answer["reward_score"] for answer in answers] == RANKS
+
+
+def test_programs_are_judged_by_the_ground_truth_that_verls_code_data_has(
+    made: Any, model: Path, tokenizer: Any
+) -> None:
+    """``inputs`` and ``outputs`` as JSON; a program that ends itself or hangs is wrong, and a
+    ground truth that holds no cases is no fault of the program."""
+    manager = made(
+        make_config(
+            model,
+            f"+reward.reward_kwargs.dispatcher={code_rewards.__file__}:dispatcher",
+            "+reward.reward_kwargs.failed_reward=-1",
+        )
+    )
+    truth = json.dumps({"inputs": ["1\n", "41\n"], "outputs": ["2\n", "42\n"]})
+    programs = {
+        "print(int(input())+1)": 1.0,
+        "print(2)": 0.5,
+        "while 1: pass": 0.0,
+        "import os; os._exit(0)": 0.0,
+        "print(2": 0.0,
+        "": 0.0,
+        "print(1+int(input()))": -1.0,
+    }
+    given = [{"style": "rule", "ground_truth": "42" if score < 0 else truth} for score in programs.values()]
+    data = make_data(tokenizer, list(programs), reward_model=given)
+    batch = manager.compute_rm_score(data)
+    assert scores_of(batch) == list(programs.values())
+    extra = batch.non_tensor_batch
+    assert extra["guerdon_status"].tolist() == ["code:ok"] * 6 + ["code:error"]
+    assert "SyntaxError" in extra["code/reason"][4]
+    assert extra["code/isolation"][0] == extra["code/isolation"][2]
