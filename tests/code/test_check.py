@@ -280,3 +280,45 @@ def test_names_of_a_prelude_are_no_functions_of_the_program(tested: CodeReward) 
 def test_other_functions_of_the_program_beside_the_entry_point(tested: CodeReward) -> None:
     program = ADD + "\n\ndef twice(x):\n    return 2 * x"
     assert run(tested, program, "assert add(1, 1) == twice(1)", "add").score == 1.0
+
+
+TEXT = "def text():\n    return ' ab'\ndef number():\n    return 3"
+ANYTHING = (
+    "class Any:\n    def __getattr__(self, name):\n        return lambda *_, **__: True\ndef text():\n    return Any()"
+)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert text().strip().startswith('a')",
+        "assert text().strip() == 'ab'\nassert text().strip().upper().split() == ['AB']",
+        "assert number().bit_length() == 2 and text().strip().isalpha()",
+        "from math import *\nassert number() < pi",
+        "from collections import *\nassert Counter(text()).most_common(1) == [(' ', 1)]",
+    ],
+    ids=["startswith", "chain", "number", "star of math", "star of collections"],
+)
+def test_methods_of_data_are_called_here(tested: CodeReward, test: str) -> None:
+    right = run(tested, TEXT, test)
+    assert (right.score, right.reason) == (1.0, "")
+    for entry_point in (None, "text"):
+        assert run(tested, ANYTHING + "\nnumber = text", test, entry_point).score == 0.0
+
+
+def test_methods_of_what_solution_returned_are_called_here(tested: CodeReward) -> None:
+    test = "assert Solution().text().strip() == 'ab'"
+    assert run(tested, "class Solution:\n    def text(self):\n        return ' ab'", test).score == 1.0
+
+
+@pytest.mark.parametrize("depth", [97, 98, 99, 100, 101])
+def test_a_value_that_can_t_be_sent_back_is_the_programs_fault(tested: CodeReward, depth: int) -> None:
+    program = f"def deep(x):\n    for _ in range({depth}):\n        x = [x]\n    return x\ndef flat(x):\n    return 1"
+    assert run(tested, program, "assert flat([[deep(1)]]) == 2").score == 0.0
+
+
+def test_a_score_below_0_counts_as_0() -> None:
+    with judged(check=lambda candidate: 1 - abs(candidate(3) - 9), entry_point="name") as reward:
+        assert judgement(reward, "def f(x): return x * x", name="f").score == 1.0
+        found = judgement(reward, "def f(x): return 5", name="f")
+    assert (found.score, found.reason) == (0.0, "check returned -3, which counts as 0")

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections import deque
 from collections.abc import Callable
 from types import CodeType
@@ -17,7 +18,7 @@ from typing import Any, Final
 from guerdon._code.calls import CallAnswer
 from guerdon._code.check_code import FILE, check_code, defined_by
 from guerdon._code.compare import shown
-from guerdon._code.encoding import EncodingError, Opaque
+from guerdon._code.encoding import BoundError, EncodingError, Opaque
 from guerdon.errors import DataError
 
 __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
@@ -58,6 +59,8 @@ class Candidate:
         except EncodingError as error:
             if any(map(_holds_opaque, [*args, *kwargs.values()])):
                 raise CandidateError("it returned what is no data, and the tests pass that on") from None
+            if isinstance(error, BoundError) and state.calls:  # it may be of what it returned
+                raise CandidateError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
             raise DataError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
         state.calls += 1
         if not answer.fault:
@@ -173,7 +176,9 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
     try:
         score = float(result)
     except (TypeError, ValueError, OverflowError):
-        score = -1.0
+        score = math.nan
+    if state.calls and -math.inf < score < 0.0:  # as `1 - abs(candidate(2) - 4)` can be
+        return f"check returned {shown(result)}, which counts as 0"
     if not 0.0 <= score <= 1.0:
         raise DataError(f"check returned {shown(result)}: return True or False, a number from 0 to 1, or None for True")
     return score

@@ -1,7 +1,8 @@
 """What test code asks of a program, decided from its text alone: a program can't change it.
 
 - A name that nothing defines is a function of the program, where the tests call it or pass it on.
-- ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it.
+- ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it. A
+  method that data have is called here, on data: ``name().upper()``.
 - A standard module or a name of ``typing`` that the tests forgot to import is that one.
 - Any other use of such a name is an error of the tests: no object of a program crosses over.
 """
@@ -12,7 +13,9 @@ import ast
 import builtins
 import importlib
 import typing
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -42,7 +45,7 @@ MODULES: Final = frozenset(
 )
 _TYPES: Final = frozenset(typing.__all__)
 _GIVEN: Final = frozenset({*vars(builtins), "__name__", "check", "candidate"})
-_DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None))
+_DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
 
@@ -89,6 +92,8 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         tree = ast.fix_missing_locations(methods.visit(tree))
         names.look(tree)
         code = compile(tree, FILE, "exec", dont_inherit=True)
+    except DataError:
+        raise
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
     return CheckCode(code, frozenset(methods.found | names.functions), names.others)
@@ -110,6 +115,9 @@ def _defined(tree: ast.Module) -> set[str]:
             names.add(node.name)
         elif isinstance(node, ast.arg):
             names.add(node.arg)
+        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            with suppress(Exception):  # as it will fail where the tests run
+                names.update(dir(importlib.import_module(node.module or "")))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
         elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
@@ -130,7 +138,8 @@ class _Methods(ast.NodeTransformer):
         self.generic_visit(node)
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id=made), args=[], keywords=[]), attr=attr):
-                if made not in self.known:
+                is_object = made[:1].isupper() or attr not in _ATTRIBUTES
+                if is_object and "." not in made and made not in self.known:
                     name = f"{made}.{attr}"
                     self.found.add(name)
                     node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)

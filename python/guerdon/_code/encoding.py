@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "EncodingError", "Opaque", "encode"]
+__all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "BoundError", "EncodingError", "Opaque", "encode"]
 
 MAX_DEPTH: Final = 100
 # Arithmetic with an integer is not linear in it: tests that square one take a second with this.
@@ -30,6 +30,10 @@ _LONGEST: Final = (1 << 32) - 1
 
 class EncodingError(ValueError):
     """A value that can't be sent, or bytes that are none."""
+
+
+class BoundError(EncodingError):
+    """The value is too large or too deep."""
 
 
 class Opaque:
@@ -70,15 +74,15 @@ def encode(value: object, limit: int = _LONGEST, *, opaque: bool = False) -> byt
     out = bytearray()
     _write(value, out, _Bounds(limit, opaque), 0)
     if len(out) > limit:
-        raise EncodingError(f"the value takes more than {limit} bytes")
+        raise BoundError(f"the value takes more than {limit} bytes")
     return bytes(out)
 
 
 def _write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if len(out) > bounds.limit:
-        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+        raise BoundError(f"the value takes more than {bounds.limit} bytes")
     if depth > MAX_DEPTH:
-        raise EncodingError(f"the value is nested more than {MAX_DEPTH} levels deep")
+        raise BoundError(f"the value is nested more than {MAX_DEPTH} levels deep")
     kind = type(value)
     writer = _WRITERS.get(kind) or next((found for base, found in _WRITERS.items() if issubclass(kind, base)), None)
     if writer is not None:
@@ -112,7 +116,7 @@ def _nearest(value: Any, kind: type, *, arrays: bool) -> Any:
 
 def _sized(tag: bytes, data: bytes, out: bytearray) -> None:
     if len(data) > _LONGEST:
-        raise EncodingError("the value is too large")
+        raise BoundError("the value is too large")
     out += tag
     out += _LENGTH.pack(len(data))
     out += data
@@ -129,7 +133,7 @@ def _write_bool(value: bool, out: bytearray, bounds: _Bounds, depth: int) -> Non
 def _write_int(value: int, out: bytearray, bounds: _Bounds, depth: int) -> None:
     bits = int.bit_length(value)
     if bits // 8 > bounds.limit:
-        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+        raise BoundError(f"the value takes more than {bounds.limit} bytes")
     if bits // 8 >= MAX_INT_BYTES:
         raise EncodingError(f"an integer takes more than {MAX_INT_BYTES} bytes")
     _sized(b"i", int.to_bytes(value, bits // 8 + 1, "little", signed=True), out)
@@ -148,13 +152,13 @@ def _write_complex(value: complex, out: bytearray, bounds: _Bounds, depth: int) 
 
 def _write_str(value: str, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if str.__len__(value) > bounds.limit:
-        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+        raise BoundError(f"the value takes more than {bounds.limit} bytes")
     _sized(b"s", str.encode(value, "utf-8", "surrogatepass"), out)
 
 
 def _write_bytes(value: bytes, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if bytes.__len__(value) > bounds.limit:
-        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+        raise BoundError(f"the value takes more than {bounds.limit} bytes")
     _sized(b"b", bytes.__getitem__(value, slice(None)), out)
 
 
@@ -176,7 +180,7 @@ def _write_range(value: range, out: bytearray, bounds: _Bounds, depth: int) -> N
 
 def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
     if count > min(bounds.limit, _LONGEST):
-        raise EncodingError(f"the value takes more than {bounds.limit} bytes")
+        raise BoundError(f"the value takes more than {bounds.limit} bytes")
     out += tag
     out += _LENGTH.pack(count)
     for item in items:

@@ -206,10 +206,15 @@ def prepare(spec: FenceSpec) -> Prepared:
     os.environ.clear()
     os.environ.update(_ONE_THREAD)
     group, reason = _group_of(spec)  # a private root has no cgroups
-    prepared = _prepared(spec)
-    prepared.group(group, reason)
-    _import(spec.modules, prepared)
-    prepared.limit_group()
+    try:
+        prepared = _prepared(spec)
+        prepared.group(group, reason)
+        _import(spec.modules, prepared)
+        prepared.limit_group()
+    except BaseException:
+        if group is not None:
+            group.close()
+        raise
     return prepared
 
 
