@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._code.encoding import EncodingError, encode
+from guerdon._code.arguments import pack
+from guerdon._code.encoding import EncodingError
 from guerdon.errors import DataError
 
 __all__ = ["CallCase", "Case", "StdinCase", "function_name", "parse_cases"]
@@ -27,6 +28,8 @@ _EXPECTED: Final = (
 )
 # A list in one of them is a list of cases: no case has a list there.
 _NO_LISTS: Final = ("fn", "stdout", "output")
+# Lists of them are long, and hold nothing to look for.
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
@@ -171,7 +174,7 @@ class _Parser:
         if not isinstance(name, str) or not name.strip():
             raise DataError(f'case {place} names no function: give it "fn", or the row an entry point')
         try:
-            encode(expected)
+            pack(expected)
         except EncodingError as error:
             raise DataError(f"case {place}: no program can return what is expected: {error}") from None
         # JSON has no other keys than texts, and Arrow neither.
@@ -223,6 +226,8 @@ def _with_integer_keys(value: Any) -> Any:
     if isinstance(value, dict):
         return _integer_keys({key: _with_integer_keys(one) for key, one in value.items()})
     if isinstance(value, (list, tuple)):
+        if set(map(type, value)) <= _SCALARS:
+            return value
         inside = map(_with_integer_keys, value)
         return list(inside) if isinstance(value, list) else tuple(inside)
     return value
@@ -240,6 +245,8 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, dict):
         return {_plain(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)) and set(map(type, value)) <= _SCALARS:
+        return value
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if type(value) is tuple:
