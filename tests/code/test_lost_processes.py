@@ -109,7 +109,7 @@ def test_a_command_that_is_gone_is_no_score(tmp_path: Path) -> None:
         with pytest.raises(RegistrationError, match=f"language='sh' needs '{shell}', which can't be run here: install"):
             other._scorer.setup()
     with pytest.raises(RegistrationError, match=r"needs .*no-such-compiler.*install it, or name it by its path"):
-        code_reward(command=["no-such-compiler"], language="any")
+        code_reward(command=["no-such-compiler", "{file}"], language="any")
 
 
 @pytest.mark.fault("a program closes or removes its folder before its next case", sees="a score, as for any program")
