@@ -89,9 +89,17 @@ def _step(command: list[str], folder: str, stdin: str, timeout: float, memory: i
         "status": status,
         "execution_time": time.monotonic() - started,
         "return_code": process.returncode if status == "Finished" else None,
-        "stdout": out[:_MOST_OUTPUT].decode("utf-8", "replace"),
-        "stderr": err[:_MOST_OUTPUT].decode("utf-8", "replace"),
+        "stdout": _decoded(out[:_MOST_OUTPUT]),
+        "stderr": _decoded(err[:_MOST_OUTPUT]),
     }
+
+
+def _decoded(output: bytes) -> str:
+    """As SandboxFusion does: one byte that is no UTF-8 takes all others along."""
+    try:
+        return output.decode()
+    except UnicodeDecodeError as error:
+        return f"[DecodeError] {error}"
 
 
 @contextmanager

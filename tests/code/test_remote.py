@@ -100,6 +100,15 @@ def test_functions_are_called_as_here() -> None:
     assert len({body["stdin"][:32] for body in server.bodies}) == len(server.bodies), "a nonce a case"
 
 
+def test_arguments_arrive_as_they_are() -> None:
+    inf, nan = float("inf"), float("nan")
+    values = [complex(0, inf), complex(nan, -inf), complex(-inf, nan), -inf, {1}, frozenset({(1, "a")}), set(), b"\x00"]
+    cases = [call("text", value, expected=repr(value)) for value in values]
+    with sandbox() as server:
+        result = scored(remote(server, score="share"), ["text = repr"], cases=[cases])
+    assert result.extra["code/reason"] == [""]
+
+
 def test_all_must_pass_unless_the_share_counts() -> None:
     with sandbox() as server:
         result = scored(remote(server), [INCREMENT, "print(2)", "print(0)"], cases=[CASES] * 3)

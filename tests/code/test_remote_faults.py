@@ -188,3 +188,47 @@ def test_what_ends_before_the_program_is_no_fault_of_it() -> None:
     assert result.rewards.ravel()[1:].tolist() == [0.0, 1.0]
     assert "did not come to the program: exit status 1: Fatal Python error" in result.failures()[0].reason
     assert result.extra["code/reason"][1] == "case 0: its process ended with exit status 1"
+
+
+@fault(
+    "a program uses its time up, and its next case ends before an interpreter begins",
+    sees="that case is not passed; where no case took that time it is the sandbox's fault, and NaN",
+)
+@pytest.mark.parametrize(
+    ("options", "score"), [({}, 0.0), ({"score": "share", "case_timeout": 1.96}, 0.5)], ids=["all", "share"]
+)
+def test_no_program_runs_out_of_time_for_nan(options: dict[str, Any], score: float) -> None:
+    def answer(number: int, body: dict[str, Any]) -> Any:
+        if number == 0:
+            nonce = body["stdin"].partition("\n")[0]
+            text = f"{nonce} ready\n{nonce} value 1\n"
+            ran = {"status": "Finished", "execution_time": 1.95, "return_code": 0, "stdout": text}
+            return {"status": "Success", "message": "", "run_result": ran}
+        limits.append(body["run_timeout"])
+        return {"status": "Failed", "message": "", "run_result": {"status": "TimeLimitExceeded", "stdout": ""}}
+
+    limits: list[float] = []
+    cases = [call("f", 1, expected=1), call("f", 2, expected=2)]
+    with sandbox(answer) as server:
+        result = scored(remote(server, timeout=2.0, **options), ["def f(x): return x"], cases=[cases])
+        assert limits == [0.05]
+        assert result.rewards.item() == score
+        assert result.extra["code/reason"] == ["case 1: no answer within 0.05 s"]
+        late = scored(remote(server, timeout=0.5, **options), ["def f(x): return x"], cases=[cases])
+    assert np.isnan(late.rewards).all()
+    assert "did not come to the program: its time was up" in late.failures()[0].reason
+
+
+@fault("a program prints a byte that is no UTF-8, which takes all it printed", sees="0.0, a reason; never NaN")
+def test_no_program_drops_its_output_for_nan() -> None:
+    erasing = """
+import os
+for fd in range(3, 9):
+    try: os.write(fd, b"\\xff")
+    except OSError: pass
+def f(x): return x
+"""
+    with sandbox() as server:
+        result = scored(remote(server), [erasing, "def f(x): return x"], cases=[[call("f", 3, expected=3)]] * 2)
+    assert result.rewards.ravel().tolist() == [0.0, 1.0]
+    assert "[DecodeError]" in result.extra["code/reason"][0]

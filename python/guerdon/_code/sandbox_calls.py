@@ -2,8 +2,8 @@
 
 - It is sent as source, behind `canonical` and some functions of `child`: it imports the standard
   library alone, and works on Python 3.8.
-- It reads a nonce, and the call, and says that it did, before the program is defined; that finds
-  its standard streams at the null device.
+- It reads a nonce, and the call, and says that it did, before the program is defined: what fails
+  until then is no fault of the program. That finds its standard streams at the null device.
 - No expected value is here. A program can write an answer itself: a value, which is then compared.
 """
 
@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from guerdon._code.canonical import canonical
@@ -21,11 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_call"]
 
+# What stands in the `repr` of plain values, beside literals.
+_KNOWN = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "nanj": complex(0.0, float("nan")),
+    "infj": complex(0.0, float("inf")),
+    "set": set,
+    "frozenset": frozenset,
+}
+
 
 def answer_call(source: str, prelude: str, limit: int) -> None:
     """Answer the one call that standard input holds; never returns."""
     nonce, _, request = sys.stdin.read().partition("\n")
     call = json.loads(request)
+    args, kwargs = eval(call["arguments"], {"__builtins__": {}, **_KNOWN})
     out = os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -49,8 +60,6 @@ def answer_call(source: str, prelude: str, limit: int) -> None:
         _define(prelude, source, module)
     except BaseException as error:
         fault(error, "the program could not be loaded: ")
-    known: dict[str, Any] = {"nan": float("nan"), "inf": float("inf"), "set": set, "frozenset": frozenset}
-    args, kwargs = eval(call["arguments"], {"__builtins__": {}, **known})
     try:
         function = _found(module, call["fn"])
         if function is None:

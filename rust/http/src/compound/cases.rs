@@ -2,7 +2,7 @@
 //!
 //! - What is expected stays here: a request has the program and what it reads.
 //! - What the program did fails the case; what the sandbox could not do fails the call, and no
-//!   program is wrong by it.
+//!   program is wrong by it. No program can choose that its call fails.
 //! - The time for all cases counts what they ran, by the sandbox's clock: waiting there is no
 //!   fault of a program.
 
@@ -59,6 +59,14 @@ struct Case<'a> {
     calls: bool,
 }
 
+/// How long a case may run.
+#[derive(Clone, Copy)]
+struct CaseTime {
+    seconds: f64,
+    /// The program's other cases left it less than an interpreter may take to begin.
+    shortened: bool,
+}
+
 /// What a run says of its case.
 enum CaseEnd {
     Passed,
@@ -73,6 +81,10 @@ const PROGRAM: usize = 0;
 const CASES: usize = 1;
 /// More than these the reason only counts.
 const MOST_REASONS: usize = 5;
+/// What an interpreter may take to come to its program.
+const ENTER_SECONDS: f64 = 1.0;
+/// How a sandbox begins what it has in the place of an output that is no UTF-8.
+const UNDECODED: &str = "[DecodeError]";
 const TIME_IS_UP: &str = "the time for all cases was up";
 
 /// Runs the cases until the score stands.
@@ -92,21 +104,25 @@ pub async fn ask(asker: &Asker<'_>, rules: &CaseRules) -> (Result<Cells, Failure
     }
     let count = cases.cases.len();
     let (mut faults, mut used) = (Vec::new(), 0.0);
+    let at_first = rules.seconds_for(used, count).unwrap_or_default();
     for (place, case) in cases.cases.iter().enumerate() {
         let source = if case.calls { program.calls } else { program.source };
         let Some(source) = source else { return (Err(broken(NO_TEXTS)), Report::default()) };
         let end = match rules.seconds_for(used, count - place) {
             None => CaseEnd::Fault(TIME_IS_UP.to_owned()),
-            Some(seconds) => match run(asker, rules, source, case, seconds).await {
-                Ok((end, ran)) => {
-                    used += ran;
-                    end
+            Some(seconds) => {
+                let time = CaseTime { seconds, shortened: seconds < at_first.min(ENTER_SECONDS) };
+                match run(asker, rules, source, case, time).await {
+                    Ok((end, ran)) => {
+                        used += ran;
+                        end
+                    }
+                    Err(failure) => {
+                        let reason = format!("case {place}: {}", failure.reason);
+                        return (Err(Failure { reason, ..failure }), Report::default());
+                    }
                 }
-                Err(failure) => {
-                    let reason = format!("case {place}: {}", failure.reason);
-                    return (Err(Failure { reason, ..failure }), Report::default());
-                }
-            },
+            }
         };
         match end {
             CaseEnd::Passed => faults.push(String::new()),
@@ -130,8 +146,9 @@ async fn run(
     rules: &CaseRules,
     source: &RawValue,
     case: &Case<'_>,
-    seconds: f64,
+    time: CaseTime,
 ) -> Result<(CaseEnd, f64), Failure> {
+    let seconds = time.seconds;
     let nonce = case.calls.then(|| format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
     // A call's nonce is the first line of what is read.
     let stdin = nonce.as_ref().map(|nonce| format!("\"{nonce}\\n{}", &case.stdin.get()[1..]));
@@ -146,9 +163,7 @@ async fn run(
     let body = |_: Option<&[u8]>| member.request.body.fill(&[()], |place, ()| column(place));
     let answer = asker.send(0, About::one(asker.unit.samples[0]), &body).await?;
     let ran = answer.run.ok_or_else(|| broken(NO_TEXTS))?;
-    if let Some(nonce) = &nonce
-        && !came_to_program(nonce, &ran)
-    {
+    if case.calls && !came_to_program(&ran, time) {
         return Err(broken(&lost_before(&ran)));
     }
     // What a sandbox takes to stop a program is not the program's.
@@ -181,11 +196,14 @@ fn case_end(rules: &CaseRules, case: &Case<'_>, nonce: Option<&str>, ran: &Sandb
     CaseEnd::Fault(fault)
 }
 
-/// Whether a process that makes a call said that it had come to its program: what ended it before
-/// is no fault of that.
-fn came_to_program(nonce: &str, ran: &SandboxRun) -> bool {
-    ran.end == RunEnd::TooLong
-        || ran.stdout.split('\n').any(|line| line.strip_prefix(nonce).is_some_and(|rest| rest.trim() == "ready"))
+/// Whether a process that makes a call came to its program: what ended it before is no fault of
+/// that.
+///
+/// - It says so, on its first line; but a sandbox drops all lines for a byte that is no UTF-8, and
+///   has only a complaint in their place: whatever it has counts.
+/// - One whose other cases left it no time for that has itself to blame.
+fn came_to_program(ran: &SandboxRun, time: CaseTime) -> bool {
+    ran.end == RunEnd::TooLong || (ran.end == RunEnd::TimeLimit && time.shortened) || !ran.stdout.trim().is_empty()
 }
 
 fn lost_before(ran: &SandboxRun) -> String {
@@ -209,6 +227,7 @@ fn returned(rules: &CaseRules, expected: &[String], nonce: &str, status: i64, st
             format!("it returned {}, expected {wanted}", cut(value, 80))
         }
         Some(("fault", why)) => serde_json::from_str(why).unwrap_or_else(|_| "what it returned is no data".to_owned()),
+        _ if stdout.starts_with(UNDECODED) => format!("it printed no text: {}", shown(stdout)),
         _ if status < 0 => format!("its process ended by {}", signal_name(-status)),
         _ => format!("its process ended with exit status {status}"),
     };
@@ -320,10 +339,14 @@ mod tests {
     fn what_ends_before_the_program_is_no_fault_of_it() {
         let ran =
             |end, stdout: &str| SandboxRun { end, seconds: 0.0, stdout: stdout.to_owned(), stderr: "no".to_owned() };
-        assert!(came_to_program("n1", &ran(RunEnd::Exit(1), "n1 ready\n")));
-        assert!(came_to_program("n1", &ran(RunEnd::Exit(0), "\nn1 ready\r\n\nn1 value 1\n")));
-        assert!(!came_to_program("n1", &ran(RunEnd::Exit(1), "n2 ready\nready\n")));
-        assert!(!came_to_program("n1", &ran(RunEnd::TimeLimit, "")));
+        let (whole, rest) = (CaseTime { seconds: 2.0, shortened: false }, CaseTime { seconds: 0.05, shortened: true });
+        assert!(came_to_program(&ran(RunEnd::Exit(1), "n1 ready\n"), whole));
+        assert!(came_to_program(&ran(RunEnd::Exit(0), "[DecodeError] 'utf-8' codec can't decode"), whole));
+        assert!(came_to_program(&ran(RunEnd::TooLong, ""), whole));
+        assert!(!came_to_program(&ran(RunEnd::Exit(1), "\n"), whole));
+        assert!(!came_to_program(&ran(RunEnd::TimeLimit, ""), whole));
+        assert!(came_to_program(&ran(RunEnd::TimeLimit, ""), rest));
+        assert!(!came_to_program(&ran(RunEnd::Exit(1), ""), rest));
         let why = lost_before(&ran(RunEnd::Exit(1), ""));
         assert_eq!(why, "the sandbox did not come to the program: exit status 1: no");
         assert!(lost_before(&ran(RunEnd::TimeLimit, "")).ends_with("its time was up"));
@@ -345,5 +368,6 @@ mod tests {
         assert_eq!(fault(0, "n1 value 2\n"), "it returned 2, expected [ 1 ]");
         assert_eq!(fault(0, "n1 fault \"ValueError: x\"\n"), "ValueError: x");
         assert_eq!(fault(0, "n1 fault x\n"), "what it returned is no data");
+        assert_eq!(fault(0, "[DecodeError] 0xff"), "it printed no text: '[DecodeError] 0xff'");
     }
 }
