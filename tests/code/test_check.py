@@ -189,6 +189,18 @@ def test_what_is_no_data_and_is_passed_on_is_the_programs_fault(tested: CodeRewa
     assert "it returned what is no data, and the tests pass that on" in found.reason
 
 
+@pytest.mark.parametrize("inner", ["[]", "range(3)", "{1: b''}", "1 << 8_000_000"])
+def test_whatever_a_program_returned_can_be_passed_on(inner: str, tested: CodeReward) -> None:
+    program = (
+        f"def encode(x):\n    value = {inner}\n    for _ in range(98): value = [value]\n    return value\n"
+        "def decode(x, y): return 0"
+    )
+    found = run(tested, program, "assert decode({'a': [encode('x')]}, range(3)) == 'x'")
+    assert (found.score, found.passed, found.cases) == (0.0, 0, 1)
+    large = "def encode(x): return 1 << 8_300_000\ndef decode(x, y): return 0"
+    assert run(tested, large, "assert decode(encode('x') ** 2, range(3)) == 'x'").score == 0.0
+
+
 def test_tests_that_exit_because_of_a_value_fail(tested: CodeReward) -> None:
     test = "import sys\nif add(1, 1) != 2:\n    sys.exit('wrong')"
     assert (

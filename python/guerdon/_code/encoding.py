@@ -135,7 +135,7 @@ def _write_int(value: int, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if bits // 8 > bounds.limit:
         raise BoundError(f"the value takes more than {bounds.limit} bytes")
     if bits // 8 >= MAX_INT_BYTES:
-        raise EncodingError(f"an integer takes more than {MAX_INT_BYTES} bytes")
+        raise BoundError(f"an integer takes more than {MAX_INT_BYTES} bytes")
     _sized(b"i", int.to_bytes(value, bits // 8 + 1, "little", signed=True), out)
 
 
