@@ -8,12 +8,13 @@ It prints what share of a step the trainer waited for rewards.
     trl vllm-serve --model Qwen/Qwen2.5-0.5B-Instruct & # on another GPU
     python examples/gpu_grpo.py --model Qwen/Qwen2.5-0.5B-Instruct --vllm server --pipeline all
     python examples/gpu_grpo.py --compare off,one_step  # one run per mode, then a table
+    python examples/gpu_grpo.py --vllm none             # a GPU without vLLM: transformers generates
     python examples/gpu_grpo.py --cpu                   # no GPU, no vLLM: shows only that it runs
 
 The task is sums of two numbers. Two rewards: `right`, in worker processes with a timeout, and
 `judge`, which waits one to four seconds as a judging model would. The model made here has random
 weights and a tokenizer of characters: it shows speed, and that training runs, not how well a real
-model learns. Untested on a GPU: only --cpu has been run.
+model learns. Run on one H100 with `--vllm none` (benches/README.md); with vLLM it is untested.
 """
 
 from __future__ import annotations
@@ -99,8 +100,12 @@ def train(options: argparse.Namespace, folder: Path) -> dict[str, float]:
             self.ends.append(time.perf_counter())
 
     ends = Ends()
-    vllm = {"use_vllm": True, "vllm_mode": options.vllm, "vllm_gpu_memory_utilization": 0.3}
-    device = {"use_cpu": True, "bf16": False} if options.cpu else {"bf16": True, **vllm}
+    if options.cpu:
+        device = {"use_cpu": True, "bf16": False}
+    elif options.vllm == "none":
+        device = {"bf16": True}
+    else:
+        device = {"bf16": True, "use_vllm": True, "vllm_mode": options.vllm, "vllm_gpu_memory_utilization": 0.3}
     with Dispatcher([right, judge], weights=[1.0, 0.2]) as dispatcher:
         trainer = GRPOTrainer(
             model=options.model or make_model(folder / "model", layers=2 if options.cpu else 12),
@@ -144,7 +149,7 @@ def main() -> None:
     parser.add_argument("--model", help="a name or folder; by default one is made on the spot")
     parser.add_argument("--pipeline", choices=PRESETS, default="one_step")
     parser.add_argument("--compare", help="several of them, with commas: each in a process of its own, then a table")
-    parser.add_argument("--vllm", choices=("colocate", "server"), default="colocate")
+    parser.add_argument("--vllm", choices=("colocate", "server", "none"), default="colocate")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=16, help="completions of a micro-step; a step has four of these")
     parser.add_argument("--tokens", type=int, default=128, help="of a completion, at most")

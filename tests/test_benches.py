@@ -34,6 +34,7 @@ BENCHES = {
     "bench_diagnostics": "asyncio or http",
     "bench_first_reward": "not torch",
     "bench_code": "",
+    "bench_cores": "",
     "bench_report": "",
     "bench_rewards": "",
     "bench_shared_engine": "",
