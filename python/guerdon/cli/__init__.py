@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from guerdon.cli.exit_codes import BROKEN_PIPE, DISK_FULL, INTERRUPTED, USAGE
+from guerdon.cli.standard_streams import make_usable
 from guerdon.cli.terminal_text import printable
 from guerdon.cli.termination import ended_by_signals
 from guerdon.errors import GuerdonError
@@ -33,19 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    parser = _parser()
+    make_usable()
     try:
-        options, unknown = parser.parse_known_args(arguments)
-        if unknown:  # the command's own error: it shows its options
-            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    except SystemExit as ended:  # argparse printed the error or the help
-        return ended.code if isinstance(ended.code, int) else USAGE
-    if options.run is None:
-        parser.print_help(sys.stderr)
-        return USAGE
-    try:
+        options = _options(arguments)
         with ended_by_signals():
-            code: int = options.run(options)
+            code: int = options if isinstance(options, int) else options.run(options)
         sys.stdout.flush()  # here, so that a closed pipe is handled and not printed at exit
         return code
     except BrokenPipeError:
@@ -65,6 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GuerdonError as error:
         print(f"guerdon: {printable(str(error), keep=_LINES)}", file=sys.stderr)
         return USAGE
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace | int:
+    """The command with its options, or the exit code where there is nothing to run."""
+    parser = _parser()
+    try:
+        options, unknown = parser.parse_known_args(arguments)
+        if unknown:  # the command's own error: it shows its options
+            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    except SystemExit as ended:  # argparse printed the error or the help
+        return ended.code if isinstance(ended.code, int) else USAGE
+    if options.run is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
