@@ -94,6 +94,20 @@ def test_a_file_adds_probes_and_replaces_those_with_its_ids(tmp_path: Path) -> N
             "severity is wrong",
         ),
         ('{"version": 1, "probes": [{"id": "a", "about": "b", "template": 3}]}', "text is wrong"),
+        ("[" * 100_000, "are not JSON"),
+        *(
+            (json.dumps({"version": 1, "probes": [{"id": "a", "about": "b", "template": "c", **wrong}]}), message)
+            for wrong, message in [
+                ({"needs": None}, "needs is wrong"),
+                ({"needs": 5}, "needs is wrong"),
+                ({"needs": "strict"}, "needs is wrong"),
+                ({"id": ""}, "id is wrong"),
+                ({"template": "{times:99999999999:x}"}, "template makes more than 1,000,000 characters"),
+                ({"answer": "{times:600000:x}{times:600000:y}"}, "answer makes more than"),
+                ({"answer": "{times:" + "9" * 5000 + ":x}"}, "answer makes more than"),
+            ]
+        ),
+        (json.dumps({"version": 1, "probes": [{"id": "a", "about": "b", "template": "c"}] * 2}), "'a' is there twice"),
     ],
 )
 def test_what_a_file_may_not_hold(text: str, message: str, tmp_path: Path) -> None:

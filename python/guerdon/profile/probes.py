@@ -28,6 +28,8 @@ __all__ = ["VERSION", "Probe", "completion_of", "default_probes", "load_probes"]
 
 VERSION: Final = 1
 NEEDS: Final = ("strict", "reasoning", "number")
+LONGEST: Final = 1_000_000
+"""Characters that ``{times:…}`` may make."""
 LIST: Final = 7
 """Answers in a list of many."""
 
@@ -272,11 +274,16 @@ _WITHOUT_ANSWER: Final = ("prompt", "filler")
 def _parsed(text: str, name: str) -> tuple[Probe, ...]:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"probes {name!r} are not JSON: {error}.") from None
     if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("probes"), list):
         raise DataError(f'probes {name!r}: expected {{"version": {VERSION}, "probes": […]}}.')
-    return tuple(_probe(item, f"{name!r}, probe {number}") for number, item in enumerate(found["probes"], 1))
+    probes = tuple(_probe(item, f"{name!r}, probe {number}") for number, item in enumerate(found["probes"], 1))
+    ids = [probe.id for probe in probes]
+    twice = next((each for each in ids if ids.count(each) > 1), None)
+    if twice is not None:
+        raise DataError(f"probes {name!r}: the id {twice!r} is there twice. Give each probe its own.")
+    return probes
 
 
 def _probe(item: Any, where: str) -> Probe:
@@ -285,17 +292,30 @@ def _probe(item: Any, where: str) -> Probe:
         raise DataError(
             f"probes {where}: expected an object with id, about, template, and of {', '.join(sorted(known))} what else there is."
         )
-    needs = tuple(item.get("needs", ()))
+    needs = item.get("needs", [])
     checks = {
+        "id": bool(item["id"]),
         "expect": item.get("expect", "reject") in ("reject", "survive"),
         "severity": item.get("severity", "error") in SEVERITIES,
-        "needs": all(need in NEEDS for need in needs),
+        "needs": isinstance(needs, list) and all(need in NEEDS for need in needs),
         "text": all(isinstance(item.get(key, ""), str) for key in known - {"needs"}),
     }
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
         raise DataError(
             f"probes {where}: {', '.join(wrong)} is wrong; expect is reject or survive, severity one of "
-            f"{', '.join(SEVERITIES)}, needs of {', '.join(NEEDS)}, all else text."
+            f"{', '.join(SEVERITIES)}, needs a list of {', '.join(NEEDS)}, all else text, the id not empty."
         )
-    return Probe(**{**item, "needs": needs})
+    for key in ("template", "answer"):
+        if _made(item.get(key, "")) > LONGEST:
+            raise DataError(
+                f"probes {where}: {key} makes more than {LONGEST:,} characters with {{times:…}}, which no model writes."
+            )
+    return Probe(**{**item, "needs": tuple(needs)})
+
+
+def _made(template: str) -> int:
+    """Characters that ``{times:…}`` makes in it."""
+    found = [(match[1], len(match[2])) for match in _PLACE.finditer(template) if match[1]]
+    # A number of thousands of digits can't even be read.
+    return sum(length * (int(times) if len(times) <= len(str(LONGEST)) else LONGEST + 1) for times, length in found)
