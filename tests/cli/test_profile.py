@@ -297,7 +297,18 @@ def test_the_time_limit_holds(guerdon: Command, tmp_path: Path, rows: Path) -> N
     start = time.monotonic()
     ended = guerdon("profile", write_rewards(tmp_path, slow), rows, "--function", "slow", "--time-limit", 4)
     assert time.monotonic() - start < 60
-    assert "Cut short by the time limit of 4 s" in " ".join(ended.out.split())
+    words = " ".join(ended.out.split())
+    assert "Cut short by the time limit of 4 s" in words
+    assert re.search(r"warning \[unchecked\] Time was up before these checks had ended: .*survival", words)
+    assert ended.code == 1, "what was not checked is not clean"
+
+
+def test_a_page_that_the_disk_has_no_room_for_costs_that_alone(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+    file = write_rewards(tmp_path, SOUND)
+    ended = guerdon("profile", file, rows, "--json", "--rows", 2, "--time-limit", 1, "--html", "/proc/page.html")
+    assert ended.code == 2
+    assert "--html '/proc/page.html' can't be written" in ended.err
+    assert set(json.loads(ended.out)["functions"]) == {"exact"}
 
 
 @pytest.mark.parametrize(
@@ -312,6 +323,7 @@ def test_the_time_limit_holds(guerdon: Command, tmp_path: Path, rows: Path) -> N
         (("--completion-field", "generation"), "no row of"),
         (("--reference", "plain text"), "names no column in braces"),
         (("-n", "5"), "not a multiple of 5"),
+        (("--prompts", "99999", "--generations", "9999"), "its time is predicted for at most 1,000,000"),
     ],
 )
 def test_wrong_options(guerdon: Command, tmp_path: Path, rows: Path, options: tuple[str, ...], message: str) -> None:

@@ -201,3 +201,17 @@ def test_rare_slow_rows_count_as_often_as_in_the_data() -> None:
     times = FunctionTimes("rare", "process", "sample", [0.0] * 31, failed=[1.0])
     found = predict([times], prompts=8, generations=8, workers=1, cores=1)
     assert (found.low, found.high) == pytest.approx((2.0, 2.0), rel=0.05)
+
+
+def test_of_a_large_step_a_part_is_simulated() -> None:
+    times = [
+        FunctionTimes("sample", "process", "sample", [0.01, 0.02, 0.03], cpu=0.5),
+        FunctionTimes("group", "process", "group", [0.04]),
+        FunctionTimes("batch", "thread", "batch", [1.0], rows=64),
+    ]
+    small, large = (predict(times, prompts=count, generations=8, workers=2, cores=2) for count in (500, 100_000))
+    assert large.seconds == pytest.approx(200 * small.seconds, rel=0.02)
+    assert large.alone == {name: pytest.approx(200 * seconds, rel=0.02) for name, seconds in small.alone.items()}
+    start = time.perf_counter()
+    predict(times, prompts=100_000, generations=8, workers=2, cores=2)
+    assert time.perf_counter() - start < 60

@@ -170,16 +170,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _finish(found: Profile, options: argparse.Namespace, show: Any) -> int:
-    """Writes the results; the exit code."""
+    """Shows the results, then writes the page: a disk that is full costs that alone; the exit
+    code."""
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        show(found)
     if options.html is not None:
         from guerdon.cli.output_file import write_page
         from guerdon.cli.profile_page import page
 
         write_page("--html", options.html, page(found, options.rewards, options.data))
-    if options.json:
-        print(json.dumps(found.to_dict(), indent=2))
-    else:
-        show(found)
     if found.cut_short == "interrupted":
         print("guerdon: interrupted: what is known so far is above", file=sys.stderr)
         return INTERRUPTED

@@ -2,6 +2,7 @@
 
 - It is that of workers which are there already: the first step also starts them and imports.
 - The times of the rows stand for those of the step, in random orders: the median of several.
+- Of a large step a part is simulated: the whole takes as much longer as it has more prompts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ __all__ = ["FunctionTimes", "StepPrediction", "predict"]
 
 _ORDERS: Final = 5
 _MANY_CALLS: Final = 20_000
+_MOST_SAMPLES: Final = 10_000
 _THREADS: Final = 8
 _IN_WORKERS: Final = ("process", "code")
 # What the engine adds to a call, and to a batch.
@@ -83,11 +85,13 @@ def predict(
         cores: That the trainer and its workers may use.
     """
     timed = [function for function in functions if function.seconds or function.failed]
+    part = min(prompts, max(1, _MOST_SAMPLES // generations))
 
     def runs(chosen: Sequence[FunctionTimes], orders: int) -> list[float]:
-        return [_step(chosen, prompts, generations, workers, cores, seed) for seed in range(orders)]
+        times = [_step(chosen, part, generations, workers, cores, seed) for seed in range(orders)]
+        return [seconds * prompts / part for seconds in times]
 
-    calls = prompts * generations * max(1, len(timed))
+    calls = part * generations * max(1, len(timed))
     orders = 1 if calls > _MANY_CALLS else _ORDERS
     times = runs(timed, orders)
     alone = {function.name: statistics.median(runs([function], orders)) for function in timed}

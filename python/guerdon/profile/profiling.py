@@ -15,7 +15,7 @@ from typing import Any, Final
 from guerdon._cpu_count import usable_cores
 from guerdon._registration.spec import FunctionSpec
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import GuerdonError
+from guerdon.errors import DataError, GuerdonError
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import calibrated
 from guerdon.profile.check import Check
@@ -36,6 +36,8 @@ from guerdon.profile.subject import Row
 __all__ = ["Work", "profile"]
 
 TIME_LIMIT_S: Final = 300.0
+MOST_COMPLETIONS: Final = 1_000_000
+"""Of a step whose time is predicted."""
 _MEASURING: Final = 0.4
 _LEAST_MEASURING_S: Final = 10.0
 
@@ -93,7 +95,8 @@ def profile(
 
     Raises:
         RegistrationError: The list can't be a dispatcher's.
-        DataError: There are no rows, or they lack a column that a function asks for.
+        DataError: There are no rows, they lack a column that a function asks for, or the step has
+            more than a million completions.
 
     Examples:
         >>> from guerdon import reward
@@ -104,6 +107,10 @@ def profile(
         'process'
     """
     rows = checked_rows(rows)
+    if prompts * generations > MOST_COMPLETIONS:
+        raise DataError(
+            f"A step of {prompts} prompts × {generations} completions: its time is predicted for at most {MOST_COMPLETIONS:,}."
+        )
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
     wanted = {only} if isinstance(only, str) else None if only is None else set(only)
     units = [unit for unit in units_of(dispatcher._specs) if wanted is None or wanted & {each.name for each in unit}]
@@ -166,6 +173,21 @@ class _Profiling:
                 self._function(unit[0], deadline)
         except OutOfTime:
             self.found.functions[unit[0].name].cut_short = "time limit"
+        if not is_judge(unit[0]):
+            self._unchecked(self.found.functions[unit[0].name])
+
+    def _unchecked(self, mine: FunctionProfile) -> None:
+        """What nobody had the time to check is not clean."""
+        missing = [check.id for check in self.checks if check.id not in mine.checks]
+        if missing and mine.cut_short is not None:
+            mine.findings.append(
+                Finding(
+                    "unchecked",
+                    "warning",
+                    f"Time was up before these checks had ended: {', '.join(missing)}. Allow more (--time-limit), or take fewer "
+                    "rows (--rows).",
+                )
+            )
 
     def _next(self, name: str, what: str) -> None:
         self.progress(Work(name, what, self.done, self.total))
