@@ -322,8 +322,11 @@ class Link:
             ConnectionError: There will be nothing any more.
         """
 
-    def deliver(self, message: bytes | bytearray | memoryview | NDArray[np.uint8]) -> None:
-        """A message of the other end has come; it is copied."""
+    def take_pieces(self, timeout: float, size: int, *, linger: float = 0.0, enough: int = 0) -> list[bytes] | None:
+        """The same, cut in pieces of `size` bytes at most."""
+
+    def deliver(self, *pieces: bytes | bytearray | memoryview | NDArray[np.uint8]) -> None:
+        """A message of the other end has come, in pieces; it is copied."""
 
     def lost(self, reason: str, *, innocent: bool = False) -> None:
         """The connection is gone; only the first time counts.

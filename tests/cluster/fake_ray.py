@@ -157,7 +157,7 @@ class FakeLink:
     def closed(self) -> bool:
         return self.reason is not None
 
-    def take(self, timeout: float, *, linger: float = 0.0, enough: int = 0) -> bytes | None:
+    def take_pieces(self, timeout: float, size: int, *, linger: float = 0.0, enough: int = 0) -> list[bytes] | None:
         """The next message; all of them hurry."""
         self.patience.append(timeout)
         try:
@@ -167,7 +167,7 @@ class FakeLink:
         if message is None:
             self.outgoing.put(None)
             raise ConnectionError(self.reason or "closed")
-        return message
+        return [message[start : start + size] for start in range(0, len(message), size)]
 
     def deliver(self, message: object) -> None:
         self.received.append(message)

@@ -13,6 +13,9 @@ from guerdon._cluster.engine_setup import EngineSetup
 from guerdon._engine import EngineHandle
 from guerdon._native import Engine, Link
 
+PIECE = 1000
+"""Bytes: messages come in several pieces."""
+
 
 class InMemoryCluster:
     """Nodes ``a``, ``b``, … with so many workers each; a `guerdon._cluster.plan.Cluster`."""
@@ -51,15 +54,16 @@ class InMemoryCluster:
     def _pump(self, name: str, source: Link, target: Link) -> None:
         while True:
             try:
-                message = source.take(1.0)
+                pieces = source.take_pieces(1.0, PIECE)
             except ConnectionError as error:
                 target.lost(str(error))
                 return
-            if message is not None:
-                self.bytes += len(message)
+            if pieces is not None:
+                self.bytes += sum(map(len, pieces))
+                assert all(len(piece) == PIECE for piece in pieces[:-1])
                 time.sleep(self._delay)
                 self._delivering[name].wait()
-                target.deliver(message)
+                target.deliver(*pieces)
 
     def stop_delivery(self, name: str) -> None:
         """Messages from and to a node stay where they are."""

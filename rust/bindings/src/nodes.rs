@@ -43,6 +43,23 @@ impl PyLink {
     pub const fn link(&self) -> &Arc<Link> {
         &self.0
     }
+
+    fn next(&self, py: Python<'_>, timeout: f64, linger: f64, enough: usize) -> PyResult<Option<Vec<u8>>> {
+        let pace = Pace { linger: Duration::try_from_secs_f64(linger.max(0.0)).unwrap_or(Duration::MAX), enough };
+        let end = gil::end_of(Some(timeout));
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(std::time::Instant::now()));
+            let wait = left.unwrap_or(LONGEST_TAKE).min(LONGEST_TAKE);
+            match gil::detached(py, || self.0.take(wait, pace)) {
+                Taken::Message(message) => return Ok(Some(message)),
+                Taken::Closed(reason) => {
+                    return Err(PyConnectionError::new_err(reason.unwrap_or_else(|| "the link is closed".to_owned())));
+                }
+                Taken::Empty if left.is_some_and(|left| left <= wait) => return Ok(None),
+                Taken::Empty => py.check_signals()?,
+            }
+        }
+    }
 }
 
 #[pymethods]
@@ -58,25 +75,34 @@ impl PyLink {
         linger: f64,
         enough: usize,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let pace = Pace { linger: Duration::try_from_secs_f64(linger.max(0.0)).unwrap_or(Duration::MAX), enough };
-        let end = gil::end_of(Some(timeout));
-        loop {
-            let left = end.map(|end| end.saturating_duration_since(std::time::Instant::now()));
-            let wait = left.unwrap_or(LONGEST_TAKE).min(LONGEST_TAKE);
-            match gil::detached(py, || self.0.take(wait, pace)) {
-                Taken::Message(message) => return Ok(Some(PyBytes::new(py, &message))),
-                Taken::Closed(reason) => {
-                    return Err(PyConnectionError::new_err(reason.unwrap_or_else(|| "the link is closed".to_owned())));
-                }
-                Taken::Empty if left.is_some_and(|left| left <= wait) => return Ok(None),
-                Taken::Empty => py.check_signals()?,
-            }
-        }
+        let message = self.next(py, timeout, linger, enough)?;
+        Ok(message.map(|message| PyBytes::new(py, &message)))
     }
 
-    /// A message of the other end has come: anything with contiguous bytes.
-    fn deliver(&self, py: Python<'_>, message: PyBuffer<u8>) -> PyResult<()> {
-        let message = message.to_vec(py)?;
+    /// The same, cut in pieces of `size` bytes at most.
+    #[pyo3(signature = (timeout, size, *, linger = 0.0, enough = 0))]
+    fn take_pieces<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: f64,
+        size: usize,
+        linger: f64,
+        enough: usize,
+    ) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
+        let message = self.next(py, timeout, linger, enough)?;
+        Ok(message.map(|message| message.chunks(size.max(1)).map(|piece| PyBytes::new(py, piece)).collect()))
+    }
+
+    /// A message of the other end has come, in pieces: anything with contiguous bytes.
+    #[pyo3(signature = (*pieces))]
+    fn deliver(&self, py: Python<'_>, pieces: Vec<PyBuffer<u8>>) -> PyResult<()> {
+        let mut message = vec![0; pieces.iter().map(|piece| piece.len_bytes()).sum()];
+        let mut rest = message.as_mut_slice();
+        for piece in &pieces {
+            let (here, behind) = rest.split_at_mut(piece.len_bytes());
+            piece.copy_to_slice(py, here)?;
+            rest = behind;
+        }
         gil::detached(py, || self.0.deliver(message));
         Ok(())
     }

@@ -12,7 +12,7 @@ use guerdon_core::outcome::Times;
 use parking_lot::RwLock;
 
 use crate::agent_output::AgentOutput;
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, WORTH_NS};
 use crate::link::Link;
 use crate::wire::{AgentStats, Digest, to_driver};
 
@@ -45,6 +45,8 @@ struct SessionLink {
     frames: AtomicUsize,
     /// How long calls ran since a frame ended last, whichever they are of.
     ran_ns: AtomicU64,
+    /// Of frames that have ended since a report went at once.
+    unreported_ns: AtomicU64,
     backlog: Backlog,
 }
 
@@ -53,13 +55,21 @@ impl SessionLink {
         self.ran_ns.fetch_add(times.run_ns, Ordering::Relaxed);
     }
 
-    /// A frame has ended; whether its driver is to know at once, since workers may run dry.
+    /// A frame has ended; whether its driver is to know at once: a worker has nothing any more, or
+    /// may run dry and the frame is worth a message of its own.
     fn ended(&self, workers: usize) -> bool {
         let ran_ns = self.ran_ns.swap(0, Ordering::Relaxed);
         if ran_ns > 0 {
             self.backlog.frame_ran(ran_ns);
         }
-        self.frames.fetch_sub(1, Ordering::AcqRel) <= self.backlog.few(workers)
+        let unreported_ns = self.unreported_ns.fetch_add(ran_ns, Ordering::Relaxed).saturating_add(ran_ns);
+        let frames = self.frames.fetch_sub(1, Ordering::AcqRel);
+        let worth = ran_ns == 0 || unreported_ns >= WORTH_NS;
+        let at_once = frames <= workers || (worth && frames <= self.backlog.few(workers));
+        if at_once {
+            self.unreported_ns.store(0, Ordering::Relaxed);
+        }
+        at_once
     }
 }
 
@@ -100,8 +110,14 @@ impl Sessions {
     }
 
     pub(crate) fn add(&self, session: u64, link: Arc<Link>) {
-        let (frames, ran_ns, backlog) = (AtomicUsize::new(0), AtomicU64::new(0), Backlog::default());
-        self.links.write().insert(session, SessionLink { link, frames, ran_ns, backlog });
+        let began = SessionLink {
+            link,
+            frames: AtomicUsize::new(0),
+            ran_ns: AtomicU64::new(0),
+            unreported_ns: AtomicU64::new(0),
+            backlog: Backlog::default(),
+        };
+        self.links.write().insert(session, began);
     }
 
     pub(crate) fn remove(&self, session: u64) {
@@ -133,8 +149,28 @@ pub(crate) struct AgentState {
 
 #[cfg(test)]
 mod tests {
+    use guerdon_core::frame_runner::EndedCell;
+    use guerdon_core::outcome::Cell;
+
     use super::*;
     use crate::link::{Pace, Taken};
+
+    #[test]
+    fn short_frames_are_reported_together() {
+        let (sessions, link) = (Sessions::new(1), Link::new("driver"));
+        sessions.add(1, link.clone());
+        (0..10).for_each(|_| sessions.frame_came(1));
+        // Of 0.3 ms each: some are reported as 1 ms is over, and the last at once.
+        let reports = |frame| {
+            let times = Times { started_ns: 1, run_ns: 300_000 };
+            sessions.tell(1, frame, FrameEvent::Cells(vec![EndedCell { call: 0, cell: Cell::Value(1.0), times }]));
+            sessions.tell(1, frame, FrameEvent::Ended);
+            let never = Pace { linger: Duration::MAX, enough: usize::MAX };
+            link.take(Duration::ZERO, never) != Taken::Empty
+        };
+        let at_once: Vec<u64> = (0..10).filter(|frame| reports(*frame)).collect();
+        assert_eq!(at_once, [3, 7, 9]);
+    }
 
     #[test]
     fn what_ends_is_reported_at_once_where_workers_may_run_dry() {

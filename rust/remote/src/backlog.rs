@@ -20,8 +20,9 @@ const FEW_NS: u64 = 15_000_000;
 const LINGER_NS: u64 = 10_000_000;
 /// How long it takes to ask for a frame and to send it, beside round trips.
 const MOVE_NS: u64 = 6_000_000;
-/// Shorter frames move only to workers that have nothing: sending them again costs as much.
-const WORTH_NS: u64 = 1_000_000;
+/// Shorter frames move only to workers that have nothing: sending them again costs as much, and
+/// reporting each of them does.
+pub(crate) const WORTH_NS: u64 = 1_000_000;
 
 /// See the module. Written by the node's session, and `claimed` by `balance` too; an agent has one
 /// for each driver.

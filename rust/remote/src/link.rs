@@ -17,6 +17,11 @@ use tokio::time::{Instant, timeout_at};
 
 /// A message is closed once it has so many bytes.
 const MESSAGE_BYTES: usize = 1 << 20;
+/// One that has so many will have more: it gets its room at once, instead of being copied as it
+/// grows.
+const GROWN_BYTES: usize = 64 << 10;
+/// Room for a message and for the item that closes it.
+const ROOM_BYTES: usize = MESSAGE_BYTES + (256 << 10);
 /// Who waits for enough to send looks again as so much has come.
 const LOOK_BYTES: usize = 16 << 10;
 /// The most bytes that may wait to be read.
@@ -268,6 +273,9 @@ impl Link {
             }
             let Some(message) = state.outgoing.back_mut() else { return false };
             let before = message.len();
+            if before >= GROWN_BYTES && message.capacity() < ROOM_BYTES {
+                message.reserve_exact(ROOM_BYTES - before);
+            }
             write(message);
             // A thread that waits for more need not look at each item.
             first || hurries || before / LOOK_BYTES != message.len() / LOOK_BYTES
@@ -317,6 +325,20 @@ mod tests {
         link.write(|out| out.push(2));
         let Taken::Message(first) = link.take(Duration::ZERO, Pace::AT_ONCE) else { panic!() };
         assert_eq!((first.len(), link.take(Duration::ZERO, Pace::AT_ONCE)), (MESSAGE_BYTES, Taken::Message(vec![2])));
+    }
+
+    #[test]
+    fn a_message_that_grows_is_not_copied_as_it_does() {
+        let link = Link::new("n");
+        link.write(|out| out.resize(GROWN_BYTES, 1));
+        link.write(|out| out.push(2));
+        let place = |link: &Link| link.state.lock().outgoing[0].as_ptr() as usize;
+        let before = place(&link);
+        (0..15).for_each(|_| link.write(|out| out.resize(out.len() + GROWN_BYTES, 3)));
+        assert_eq!(place(&link), before);
+        let few = Link::new("n");
+        few.write(|out| out.push(1));
+        assert!(few.state.lock().outgoing[0].capacity() < GROWN_BYTES);
     }
 
     #[test]

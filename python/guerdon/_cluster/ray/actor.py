@@ -92,7 +92,7 @@ class AgentActor:
             return f"message {number} came in place of {self._next}"
         self._next += 1
         if pieces:
-            link.deliver(b"".join(pieces))
+            link.deliver(*pieces)
         return None
 
     def stream(self, session: int) -> Iterator[Any]:

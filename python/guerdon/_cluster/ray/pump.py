@@ -15,7 +15,7 @@ import contextlib
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._cluster.ray.reasons import is_death, is_preempted, reason_of
@@ -97,15 +97,16 @@ class Pump:
         number = 0
         while not self._link.closed:
             if under_way:
-                message = self._link.take(_BESIDE_S, linger=math.inf, enough=_ENOUGH)
+                pieces = self._link.take_pieces(_BESIDE_S, _PIECE, linger=math.inf, enough=_ENOUGH)
             else:
-                message = self._link.take(_IDLE_S, linger=_LINGER_S, enough=_ENOUGH)
-            if message is not None or not under_way:
-                under_way.append(deliver.remote(self._session, number, *_pieces(message)))
+                pieces = self._link.take_pieces(_IDLE_S, _PIECE, linger=_LINGER_S, enough=_ENOUGH)
+            if pieces is not None or not under_way:
+                # Without any it says that there is nothing to say.
+                under_way.append(deliver.remote(self._session, number, *(pieces or ())))
                 number += 1
                 if len(under_way) < DEPTH:
                     continue
-            del message
+            del pieces
             _expect_open(_got(under_way.popleft()))
 
     def _receive(self) -> None:
@@ -116,12 +117,6 @@ class Pump:
             message = ray.get(reference)
             _expect_open(message)
             self._link.deliver(message)
-
-
-def _pieces(message: bytes | None) -> Iterator[bytes]:
-    """None where there is nothing to say."""
-    view = memoryview(b"" if message is None else message)
-    return (bytes(view[start : start + _PIECE]) for start in range(0, len(view), _PIECE))
 
 
 def _got(reference: Any) -> Any:
