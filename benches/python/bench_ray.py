@@ -9,6 +9,7 @@ stand for calls that compute: there are two cores.
 
 from __future__ import annotations
 
+import heapq
 import os
 import random
 import statistics
@@ -170,6 +171,19 @@ def test_three_nodes_beside_one(benchmark: Any, tables: Any, nodes: int) -> None
     tables.add(WAITING, f"{nodes} node{'s' * (nodes > 1)}", cells, "≥ 2.8 times" * (nodes > 1))
 
 
+def bound(seconds: list[float]) -> float:
+    """The least time that these calls can take."""
+    return max(sum(seconds) / sum(CPUS.values()), max(seconds))
+
+
+def one_queue(seconds: list[float]) -> float:
+    """How long they take where each worker has the next of them at once, in their order."""
+    free = [0.0] * sum(CPUS.values())
+    for one in seconds:
+        heapq.heapreplace(free, free[0] + one)
+    return max(free)
+
+
 @pytest.fixture(scope="module")
 def unequal() -> Iterator[Dispatcher]:
     with Dispatcher([reward(waits)], cluster=Ray()) as dispatcher:
@@ -182,15 +196,22 @@ def test_makespan_over_unequal_nodes(benchmark: Any, tables: Any, unequal: Dispa
     draw = random.Random(seed)
     samples = 60 if benchmark.disabled else 600
     seconds = [min(0.002 + 0.004 * draw.paretovariate(1.5), 1.0) for _ in range(samples)]
-    bound = max(sum(seconds) / sum(CPUS.values()), max(seconds))
     unequal.score(completions=TEXTS[:60], seconds=[0.001] * 60)
-    benchmark.pedantic(
-        lambda: unequal.score(completions=TEXTS[:samples], seconds=seconds),
-        rounds=1 if benchmark.disabled else 3,
-    )
+    ran: list[list[float]] = []
+
+    def turn() -> None:
+        ran.append(unequal.score(completions=TEXTS[:samples], seconds=seconds).run_s.ravel().tolist())
+
+    benchmark.pedantic(turn, rounds=1 if benchmark.disabled else 5)
     if benchmark.disabled:
         return
-    times = benchmark.stats.stats.data
-    tables.add(
-        MAKESPAN, f"seed {seed}", {"best": min(times) / bound, "median": statistics.median(times) / bound}, "≤ 1.05"
-    )
+    # By what was asked for, and by what the calls took: they wake up late on a busy machine.
+    asked = [time / bound(seconds) for time in benchmark.stats.stats.data]
+    took = [time / bound(calls) for time, calls in zip(benchmark.stats.stats.data, ran, strict=True)]
+    cells = {
+        "best": min(took),
+        "median": statistics.median(took),
+        "one queue": one_queue(seconds) / bound(seconds),
+        "best, of the times asked for": min(asked),
+    }
+    tables.add(MAKESPAN, f"seed {seed}", cells, "≤ 1.05")
