@@ -24,6 +24,7 @@ from guerdon import Dispatcher, Status, rewards
 from guerdon._math import helper, verify
 from guerdon._native import math_decision
 from guerdon.errors import DataError, RegistrationError
+from tests.rewards.math_forms import forms
 from tests.rewards.math_pairs import KINDS, pairs, soup
 from tests.shared_data import gsm8k_solutions
 
@@ -100,6 +101,23 @@ def test_generated_pairs_are_decided_as_math_verify_does(question: str) -> None:
     assert odd == []
     # every kind is decided now and then, or the test says nothing of it
     assert {kind for kind, count in counts.items() if count["decided"]} == set(KINDS)
+
+
+@pytest.mark.parametrize("question", ["reward", "equal"])
+def test_texts_of_many_forms_are_decided_as_math_verify_does(question: str) -> None:
+    odd, counts = disagreements(forms(4000, 7, question), question)
+    assert odd == []
+    assert all(count["decided"] for count in counts.values())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("question", ["reward", "equal"])
+def test_many_texts_of_many_forms_are_decided_as_math_verify_does(question: str) -> None:
+    odd, counts = disagreements(forms(300_000, 8, question), question)
+    for kind, count in counts.items():
+        print(f"{question} {kind}: {count['decided'] / count.total():.0%} of {count.total()} decided")
+    assert odd == []
 
 
 def _soup_is_decided_as_math_verify_does(count: int, seed: int) -> None:

@@ -54,6 +54,13 @@ fn compared(gold: &Number, answer: &Number, strict: bool) -> Option<Decision> {
     let difference =
         gold.numerator.checked_mul(answer_below)?.checked_sub(answer.numerator.checked_mul(gold_below)?)?;
     let is_rough = gold.rough || answer.rough;
+    // The same digits are the same text there, which is equal with the percent sign left out.
+    let is_same_text = gold.form == answer.form
+        && gold.percent != answer.percent
+        && gold.numerator.checked_mul(answer.denominator)? == answer.numerator.checked_mul(gold.denominator)?;
+    if is_same_text && !strict {
+        return None;
+    }
     if difference == 0 {
         return (!is_rough).then_some(Decision::Equal);
     }

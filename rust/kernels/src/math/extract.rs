@@ -22,14 +22,14 @@ const BOX: &[u8] = b"\\boxed";
 /// With math-verify's defaults: LaTeX or a number, anywhere.
 pub fn found_by_default(text: &str) -> Found<'_> {
     let bytes = text.as_bytes();
-    if word_answer(bytes).is_some() {
+    if word_answer(bytes).is_some() || has_unreadable_number(text) {
         return Found::Unknown;
     }
     if memmem::find(bytes, BOX).is_some() {
         return of(boxed(text));
     }
     if let Some(inside) = enclosed(text) {
-        return of(latex::read(inside));
+        return of(latex::read(inside).filter(|_| !ends_behind_unit(inside)));
     }
     if text.starts_with("\\frac{") || text.starts_with("-\\frac{") {
         // Outside of LaTeX a fraction of integers counts, alone among commands.
@@ -126,6 +126,18 @@ fn enclosed(text: &str) -> Option<&str> {
         return (is_one && !inside.is_empty()).then_some(inside);
     }
     None
+}
+
+/// Whether blanks end LaTeX with words in it: a unit before them stays a factor there.
+fn ends_behind_unit(latex: &str) -> bool {
+    latex.ends_with([' ', '\t']) && ["\\text", "\\mbox", "\\math"].iter().any(|words| latex.contains(words))
+}
+
+/// Whether there is a number at which all reading of the text fails: `-05`, or of another script.
+fn has_unreadable_number(text: &str) -> bool {
+    let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    memmem::find_iter(text.as_bytes(), b"-0").any(|at| is_digit(at + 2))
+        || (!text.is_ascii() && text.chars().any(|one| !one.is_ascii() && one.is_numeric()))
 }
 
 /// Whether there is a sign that can begin LaTeX.

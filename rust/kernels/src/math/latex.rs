@@ -29,7 +29,9 @@ fn number(text: &str) -> Option<Number> {
     let text = text.strip_prefix("\\$").unwrap_or(text).trim_start_matches(' ');
     if let Some(text) = text.strip_suffix('%') {
         let text = text.strip_suffix('\\').unwrap_or(text).trim_end_matches(' ');
-        return Number::decimal(text, true).map(Number::in_percent);
+        // 1,800 % is two numbers there, and a 0 before other digits is not always read.
+        let is_plain = !text.contains(',') && !is_padded_with_zeros(text);
+        return Number::decimal(text, true).filter(|_| is_plain).map(Number::in_percent);
     }
     let text = without_unit(text);
     if let Some(number) = Number::decimal(text, true) {
@@ -38,6 +40,11 @@ fn number(text: &str) -> Option<Number> {
     let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
     let number = fraction(text)?;
     Some(if negative { number.negated() } else { number })
+}
+
+fn is_padded_with_zeros(number: &str) -> bool {
+    let digits = number.trim_start_matches(['-', '+']);
+    digits.starts_with('0') && digits.as_bytes().get(1).is_some_and(u8::is_ascii_digit)
 }
 
 fn without_unit(text: &str) -> &str {

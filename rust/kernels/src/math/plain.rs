@@ -25,7 +25,9 @@ pub fn last_number(text: &str) -> Option<Number> {
         return None;
     }
     if let Some((above, below)) = token.split_once('/') {
-        let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        // Python has no integer with a 0 before its digits.
+        let is_digits =
+            |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && (part.len() < 2 || !part.starts_with('0'));
         let above_digits = above.strip_prefix('-').unwrap_or(above);
         let is_certain = is_digits(above_digits) && is_digits(below) && behind.is_empty() && !percent;
         // A currency before an expression is no beginning of one.

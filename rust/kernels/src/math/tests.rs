@@ -56,6 +56,36 @@ fn equal_latex_that_is_rewritten_is_left() {
 }
 
 #[test]
+fn what_is_the_same_text_but_for_a_percent_sign_is_left() {
+    for (gold, answer) in [("18.0%", "18.0"), ("-0.09", "-0.09%"), ("4782526.4782526%", "4782526.4782526")] {
+        assert_eq!(equal(gold, answer), Decision::Unknown, "{gold} {answer}");
+        assert_eq!(decide(Question::Equal, gold, answer, true), Decision::Different, "{gold} {answer}");
+    }
+    assert_eq!(equal("18.0%", "18.5"), Decision::Different);
+    assert_eq!(equal("18.0%", "0.180"), Decision::Equal);
+}
+
+#[test]
+fn numbers_that_are_read_otherwise_are_left() {
+    for latex in ["1,800\\%", "2,210 %", "00252 %", "-018\\%"] {
+        assert_eq!(reward("$5$", &format!("\\boxed{{{latex}}}")), Decision::Unknown, "{latex}");
+    }
+    for plain in ["-001", "x = -010", "18/012", "$\\boxed{or}$ of -05", "５ so $\\boxed{or}$"] {
+        assert_eq!(equal(plain, "5"), Decision::Unknown, "{plain}");
+        assert_eq!(equal("5", plain), Decision::Unknown, "{plain}");
+    }
+}
+
+#[test]
+fn a_unit_before_blanks_is_left() {
+    for unit in ["\\text{ cm}", "\\mbox{ ft}", "\\mathrm{ kg}", "\\textbf{ cm}"] {
+        assert_eq!(reward(&format!("$ 5{unit} $"), &format!("\\boxed{{5{unit}}}")), Decision::Unknown, "{unit}");
+    }
+    assert_eq!(reward("$ 5\\text{ cm}$", "\\boxed{5\\text{ cm} }"), Decision::Equal);
+    assert_eq!(reward("$ 5 $", "\\boxed{ 5 }"), Decision::Equal);
+}
+
+#[test]
 fn plain_numbers_are_decided_where_any_text_counts() {
     assert_eq!(equal("She makes $<<9*2=18>>18 a day.\n#### 18", "9 * 2 = $18 a day\nA: 18"), Decision::Equal);
     assert_eq!(equal("18", "it is 19."), Decision::Different);
