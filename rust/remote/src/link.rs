@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_grows_is_not_copied_as_it_does() {
+    fn a_long_message_is_not_copied_as_it_is_written() {
         let link = Link::new("n");
         link.write(|out| out.resize(GROWN_BYTES, 1));
         link.write(|out| out.push(2));
