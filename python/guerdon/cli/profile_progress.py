@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from guerdon.cli.progress_bar import bar
+from guerdon.cli.progress_bar import bar, fitting
 from guerdon.cli.terminal_text import printable
 from guerdon.errors import GuerdonWarning
 
@@ -35,8 +35,9 @@ class ProfileProgress:
         """What comes next."""
         if self._shown:
             share = plan.done / max(1, plan.total)
-            line = f"{bar(share, plain=self._plain)} {plan.done}/{plan.total}  {plan.function}: {plan.what}"
-            self._stream.write(f"\r{line[:100]}\x1b[K")
+            what = printable(f"{plan.function}: {plan.what}")
+            line = f"{bar(share, plain=self._plain)} {plan.done}/{plan.total}  {what}"
+            self._stream.write(f"\r{fitting(line, self._stream)}\x1b[K")
             self._stream.flush()
 
     def announce(self, plan: JudgePlan) -> None:

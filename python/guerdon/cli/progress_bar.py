@@ -1,11 +1,16 @@
-"""The progress bar: one line on stderr, redrawn at most ten times a second."""
+"""The progress bar: one line on stderr, redrawn at most ten times a second.
+
+A line is never as wide as the terminal: one that wraps could not be drawn over.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from typing import TextIO
 
-__all__ = ["ProgressBar", "bar"]
+__all__ = ["ProgressBar", "bar", "fitting"]
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 28
@@ -38,7 +43,7 @@ class ProgressBar:
         now = time.monotonic()
         if self._stream is not None and (now - self._drawn >= _INTERVAL_S or self._done == self._total):
             self._drawn = now
-            self._stream.write("\r" + self._line(now - self._start) + "\x1b[K")
+            self._stream.write("\r" + fitting(self._line(now - self._start), self._stream) + "\x1b[K")
             self._stream.flush()
 
     def clear(self) -> None:
@@ -52,6 +57,16 @@ class ProgressBar:
         rate = self._done / elapsed if elapsed > 0 else 0.0
         left = _clock((self._total - self._done) / rate) if rate else "--:--"
         return f"{bar(share, plain=self._plain)} {self._done}/{self._total} samples  {rate:,.0f}/s  {left} left"
+
+
+def fitting(line: str, stream: TextIO) -> str:
+    """What of the line fits into the terminal of `stream`: its end, where the figures are."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    room = max(1, (columns or shutil.get_terminal_size((80, 24)).columns) - 1)
+    return line if len(line) <= room else line[-room:]
 
 
 def bar(share: float, *, plain: bool) -> str:

@@ -1,0 +1,52 @@
+"""A progress bar is one line of the terminal, however narrow that is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+
+from guerdon.cli.profile_progress import ProfileProgress
+from guerdon.cli.progress_bar import ProgressBar
+from guerdon.profile.profiling import Work
+
+
+@pytest.fixture
+def narrow() -> Iterator[tuple[int, TextIO]]:
+    """What a terminal of 20 columns shows, and the stream that it is."""
+    shown, end = os.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+    with os.fdopen(end, "w", encoding="utf-8") as stream:
+        yield shown, stream
+    os.close(shown)
+
+
+def lines(shown: int) -> list[str]:
+    """Each as it was drawn over the one before."""
+    text = os.read(shown, 1 << 16).decode()
+    assert "\n" not in text
+    return [line.removesuffix("\x1b[K") for line in text.split("\r")[1:]]
+
+
+def test_samples_are_counted_in_one_line(narrow: tuple[int, TextIO]) -> None:
+    shown, stream = narrow
+    progress = ProgressBar(stream, 1000)
+    progress.add(1000)
+    (line,) = lines(shown)
+    assert len(line) < 20
+    assert line.endswith(" left")
+
+
+def test_a_profile_shows_what_comes_next_in_one_line(narrow: tuple[int, TextIO]) -> None:
+    shown, stream = narrow
+    progress = ProfileProgress(stream, shown=True)
+    progress.show(Work("a_function_with_a_long_name", "survival", 3, 15))
+    progress.show(Work("\x1b[31mred", "times", 4, 15))
+    long, odd = lines(shown)
+    assert (len(long), long.endswith("long_name: survival")) == (19, True)
+    assert "\x1b" not in odd
