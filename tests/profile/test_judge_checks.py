@@ -13,7 +13,7 @@ from guerdon import Dispatcher, judge, pairwise, panel
 from guerdon.cli.profile_words import judge_lines
 from guerdon.profile import judge_batches
 from guerdon.profile.function_profile import FunctionProfile
-from guerdon.profile.judge_checks import JudgeFacts, check_judge
+from guerdon.profile.judge_checks import JudgeFacts, _changed, check_judge, longer, wordier
 from guerdon.profile.judge_plan import plan_judge, units_of
 from guerdon.profile.judge_statistics import shift_of, sign_test
 from guerdon.profile.sample_rows import SampleRows
@@ -49,6 +49,53 @@ def test_a_judge_without_bias_is_clean() -> None:
     assert facts.findings == []
     assert requests == 5 * 20
     assert facts.facts["flips"] == {"rows": 20, "share": 0.0, "spread_share_of_range": 0.0}
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        pytest.param(lambda text: [{"role": "assistant", "content": text}], id="messages"),
+        pytest.param(
+            lambda text: [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": text[:9]}, {"type": "text", "text": text[9:]}],
+                }
+            ],
+            id="parts",
+        ),
+    ],
+)
+def test_conversations_are_padded_in_their_text(of: Callable[[str], Any]) -> None:
+    """A bracket or quote of the message around it would be part of the answer."""
+    seen: list[str] = []
+
+    def rate(text: str) -> float:
+        seen.append(text)
+        return quality(text)
+
+    with serving(rating(rate)) as server:
+        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", temperature=None)
+        rows = SampleRows(completions=[of(text) for text in ROWS.completions])
+        found = check_judge([asked.spec], rows, 20, None, 60.0)["judge"]
+    assert found.findings == []
+    assert {form(text) for text in ROWS.completions for form in (longer, wordier)} <= {
+        text.removeprefix("Rate: ") for text in seen
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "changed"),
+    [
+        (None, "!"),
+        ([{"type": "image"}, {"type": "text", "text": "a"}], [{"type": "image"}, {"type": "text", "text": "a!"}]),
+        ([], [{"type": "text", "text": "!"}]),
+    ],
+)
+def test_what_is_no_text_of_a_message_stays(content: Any, changed: Any) -> None:
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": content}]
+    assert _changed(messages, lambda text: text + "!") == [messages[0], {"role": "assistant", "content": changed}]
+    assert _changed(7, lambda text: text + "!") == "7!"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,7 +8,7 @@ more for the place in which it sees one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -273,10 +273,20 @@ def _pairs(rows: SampleRows, wanted: int) -> list[tuple[int, int]]:
 
 def _changed(completion: Any, form: Callable[[str], str]) -> Any:
     """A completion with another text, of a conversation the last message's."""
-    if isinstance(completion, str):
-        return form(completion)
+    if not (isinstance(completion, (list, tuple)) and completion and isinstance(completion[-1], Mapping)):
+        return form(completion if isinstance(completion, str) else str(completion))
     last = completion[-1]
-    return [*completion[:-1], {**last, "content": form(str(last.get("content") or ""))}]
+    return [*completion[:-1], {**last, "content": _changed_content(last.get("content"), form)}]
+
+
+def _changed_content(content: Any, form: Callable[[str], str]) -> Any:
+    """Of parts, the text of all as one, behind the others (images)."""
+    if not isinstance(content, (list, tuple)):
+        return form("" if content is None else str(content))
+    is_text = [isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content]
+    text = "".join(part["text"] for part, text in zip(content, is_text, strict=True) if text)
+    others = [part for part, text in zip(content, is_text, strict=True) if not text]
+    return [*others, {"type": "text", "text": form(text)}]
 
 
 def _used(facts: JudgeFacts, results: Sequence[Any], own: Sequence[Any], name: str, samples: int) -> None:
