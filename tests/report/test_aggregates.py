@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +18,10 @@ from guerdon._journal.parts import find_parts
 from guerdon._journal.selection import Selection
 from guerdon._journal_report import survey as survey_module
 from guerdon._journal_report.aggregates import aggregates
+from guerdon._journal_report.html import render
 from guerdon._journal_report.summary import summarise
 from guerdon._journal_report.tally import TimeBins
+from guerdon.errors import DataError
 from tests.journal_files import row, table, training, write_journal, write_open_part, write_part
 
 pd = pytest.importorskip("pandas")
@@ -265,6 +268,39 @@ def test_a_damaged_part_is_left_out_and_named(tmp_path: Path) -> None:
     assert found["rows"] == 1
     [note] = found["notes"]
     assert damaged.name in note
+
+
+def without_column(path: Path, name: str) -> Path:
+    """The pages of a column become zeros."""
+    content, metadata = path.read_bytes(), pq.read_metadata(path)
+    for group in range(metadata.num_row_groups):
+        columns = [metadata.row_group(group).column(place) for place in range(metadata.num_columns)]
+        chunk = next(each for each in columns if each.path_in_schema == name)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        content = content[:start] + bytes(chunk.total_compressed_size) + content[start + chunk.total_compressed_size :]
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.fault(
+    "pages of a column that only the figures need are damaged", sees="the other rows, and a note that names the file"
+)
+def test_a_function_whose_rows_are_damaged_has_none(tmp_path: Path) -> None:
+    write_part(tmp_path, table([row()]))
+    damaged = without_column(write_part(tmp_path, table([row(function="other")]), part=1), "run_s")
+    found = figures(tmp_path)
+    assert found["rows"] == 1
+    assert (found["functions"]["other"]["rows"], found["functions"]["other"]["failed_share"]) == (0, None)
+    [note] = found["notes"]
+    assert damaged.name in note
+    page = render(summarise(find_parts(tmp_path)), found, "1")
+    assert "other" in page
+
+
+def test_a_journal_of_which_no_row_can_be_read_is_refused(tmp_path: Path) -> None:
+    damaged = without_column(write_part(tmp_path, table([row()])), "run_s")
+    with pytest.raises(DataError, match=f"no row of the journal .* can be read.*{damaged.name}"):
+        figures(tmp_path)
 
 
 def test_runs_are_chosen(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from guerdon._journal_report.summary import Summary
 from guerdon._journal_report.tally import TimeBins
 from guerdon._result.crash_text import without_worker_frames
 
-__all__ = ["aggregates", "function_name", "number", "panel_pairs", "place_fields"]
+__all__ = ["aggregates", "function_name", "number", "panel_pairs", "place_fields", "ratio"]
 
 SCHEMA: Final = 1
 _PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -90,7 +90,7 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "max": number(tally.most[place].max()),
         "weight": number(tally.weights[place]),
         "status": {label: int(count) for label, count in zip(STATUSES, status, strict=True) if count},
-        "failed_share": number(failed / rows),
+        "failed_share": ratio(failed, rows),  # of rows that a damaged file has lost, none
         "retries": int(tally.retries[place].sum()),
         "histogram": _histogram(summary, place),
         "versions": _versions(summary, place),

@@ -6,6 +6,7 @@ from html import escape
 from typing import Any, Final
 
 from guerdon._html_frame.frame import fill, render_page
+from guerdon._journal_report.aggregates import ratio
 from guerdon._journal_report.findings import findings, seconds
 from guerdon._journal_report.page_data import fitted, page_data
 from guerdon._journal_report.summary import Summary
@@ -107,7 +108,7 @@ def _rows(figures: dict[str, Any]) -> str:
             _number(each["std"]),
             _share(each["zero_spread_share"]),
             _share(each["failed_share"]),
-            _share(none / each["rows"]),
+            _share(ratio(none, each["rows"])),
             *(
                 seconds(value) if value else "–"
                 for value in (each["run_s"]["p50"], each["run_s"]["p99"], each["queue_s"]["p50"])

@@ -25,6 +25,7 @@ from guerdon._journal_report.rows import NAMES, NO_STEP, STATUSES, Rows, codes, 
 from guerdon._journal_report.slowest import Slowest
 from guerdon._journal_report.survey import JournalSurvey, survey
 from guerdon._journal_report.tally import Tally
+from guerdon.errors import DataError
 
 __all__ = ["Summary", "summarise"]
 
@@ -67,7 +68,7 @@ def summarise(
         progress: Called with the rows that were counted and their number.
 
     Raises:
-        DataError: There are no rows, or none of the selection.
+        DataError: There are no rows, none of the selection, or none that can be read.
     """
     journal.check_some()
     known = survey(journal, selection or Selection())
@@ -100,6 +101,8 @@ def summarise(
         done += len(rows)
         if progress is not None:
             progress(min(done, known.rows), known.rows)
+    if not done:
+        raise DataError(f"no row of the journal {journal.folder!r} can be read.{journal.described_notes()}")
     summary.groups.finish()
     return summary
 
