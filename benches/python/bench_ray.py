@@ -15,9 +15,10 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import psutil
 import pytest
 
 from guerdon import Dispatcher, Ray, reward
@@ -123,6 +124,16 @@ def carried() -> Iterator[Run]:
         ray.kill(actor)
 
 
+def cpu_seconds() -> float:
+    """CPU time of this process and of all that it started, Ray's processes among them."""
+    total = 0.0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
 CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
     ("guerdon, process lane of this machine", dispatched, 30, ""),
     ("guerdon, three Ray nodes", lambda: dispatched(cluster=Ray(cpus_per_node=1)), 30, "≤ 10 more than the local lane"),
@@ -141,7 +152,9 @@ def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
     with start() as run:
         for _ in range(1 if benchmark.disabled else 3):
             run(texts)
+        before = cpu_seconds()
         result = benchmark.pedantic(run, args=(texts,), rounds=rounds)
+        spent = cpu_seconds() - before
     assert len(result) == len(texts)
     if benchmark.disabled:
         return
@@ -149,6 +162,7 @@ def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
     cells = {which: seconds * 1e6 / SAMPLES for which, seconds in times.items()}
     known = tables.rows.get(OVERHEAD)
     cells["median over the local lane"] = cells["median"] - (known[0].cells["median"] if known else cells["median"])
+    cells["CPU time"] = spent * 1e6 / SAMPLES / rounds
     tables.add(OVERHEAD, name, cells, target)
 
 

@@ -17,9 +17,9 @@ use tokio::time::{Instant, timeout_at};
 
 /// A message is closed once it has so many bytes.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// One that has so many will have more: it gets its room at once, instead of being copied as it
-/// grows.
-const GROWN_BYTES: usize = 64 << 10;
+/// One that has so many will have more: it gets its room at once, instead of being copied as more
+/// comes.
+const LARGE_BYTES: usize = 64 << 10;
 /// Room for a message and for the item that closes it.
 const ROOM_BYTES: usize = MESSAGE_BYTES + (256 << 10);
 /// Who waits for enough to send looks again as so much has come.
@@ -273,7 +273,7 @@ impl Link {
             }
             let Some(message) = state.outgoing.back_mut() else { return false };
             let before = message.len();
-            if before >= GROWN_BYTES && message.capacity() < ROOM_BYTES {
+            if before >= LARGE_BYTES && message.capacity() < ROOM_BYTES {
                 message.reserve_exact(ROOM_BYTES - before);
             }
             write(message);
@@ -328,17 +328,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_not_copied_as_it_is_written() {
+    fn a_large_message_gets_its_room_at_once() {
         let link = Link::new("n");
-        link.write(|out| out.resize(GROWN_BYTES, 1));
+        link.write(|out| out.resize(LARGE_BYTES, 1));
         link.write(|out| out.push(2));
         let place = |link: &Link| link.state.lock().outgoing[0].as_ptr() as usize;
         let before = place(&link);
-        (0..15).for_each(|_| link.write(|out| out.resize(out.len() + GROWN_BYTES, 3)));
+        (0..15).for_each(|_| link.write(|out| out.resize(out.len() + LARGE_BYTES, 3)));
         assert_eq!(place(&link), before);
         let few = Link::new("n");
         few.write(|out| out.push(1));
-        assert!(few.state.lock().outgoing[0].capacity() < GROWN_BYTES);
+        assert!(few.state.lock().outgoing[0].capacity() < LARGE_BYTES);
     }
 
     #[test]
