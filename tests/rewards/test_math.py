@@ -232,12 +232,13 @@ def test_values_are_those_of_trl() -> None:
 
 def test_another_column_by_name_and_none_abstains() -> None:
     reward = rewards.math_reward("ground_truth", name="right")
-    assert reward(completions=["\\boxed{4}"] * 2, ground_truth=["4", None]) == [1.0, None]
+    golds = ["4", None, np.nan, np.float32("nan"), np.str_("4")]
+    assert reward(completions=["\\boxed{4}"] * 5, ground_truth=golds) == [1.0, None, None, None, 1.0]
     copy = pickle.loads(pickle.dumps(reward))
     assert (copy.name, repr(copy)) == ("right", repr(reward))
     with Dispatcher([copy], max_failure_rate=1.0) as dispatcher:
-        result = dispatcher.score(completions=["\\boxed{4}"] * 3, ground_truth=["4", None, 4])
-    assert result.status.ravel().tolist() == [Status.OK, Status.ABSTAINED, Status.ERROR]
+        result = dispatcher.score(completions=["\\boxed{4}"] * 4, ground_truth=["4", None, 4, np.nan])
+    assert result.status.ravel().tolist() == [Status.OK, Status.ABSTAINED, Status.ERROR, Status.ABSTAINED]
     assert "the gold answer is a int" in result.failures()[0].reason
 
 

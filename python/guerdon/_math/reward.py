@@ -12,7 +12,7 @@ from typing import Any
 
 from guerdon._columns import Single, collect
 from guerdon._math.helper import ask
-from guerdon._math.verify import MathSample
+from guerdon._math.verify import MathSample, is_missing
 from guerdon._native import math_decision
 from guerdon._registration import options as checked
 from guerdon._registration.conditions import checked_run_if
@@ -101,13 +101,14 @@ class MathReward:
         scores: list[float | None] = []
         left: list[tuple[int, str, str]] = []
         for sample, (gold, answer) in enumerate(zip(golds, data.texts, strict=True)):
-            if gold is not None and not isinstance(gold, str):
+            without = is_missing(gold)
+            if not without and not isinstance(gold, str):
                 kind = type(gold).__name__
                 raise DataError(
                     f"reward function {self.name!r}: sample {sample}: the gold answer is a {kind}, no text."
                 )
             text, strict = str(answer), self._sample.strict
-            decision = "no gold" if gold is None else math_decision(gold, text, reward=True, strict=strict)
+            decision = "no gold" if without else math_decision(str(gold), text, reward=True, strict=strict)
             if decision is None:
                 left.append((sample, str(gold), text))
             scores.append(None if decision is None or decision == "no gold" else float(decision))

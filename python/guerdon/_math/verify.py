@@ -17,11 +17,12 @@ from importlib.util import find_spec
 from inspect import Parameter, Signature
 from itertools import accumulate
 from keyword import iskeyword
+from numbers import Number
 from typing import Any, Final
 
 from guerdon._native import math_decision
 
-__all__ = ["MathSample", "accuracy", "missing", "score"]
+__all__ = ["MathSample", "accuracy", "is_missing", "missing", "score"]
 
 # Seconds, those of TRL; math-verify's own times are shorter in `parse`, where a timeout is a [].
 _PARSE_S: Final = 10
@@ -93,13 +94,18 @@ def _loaded() -> tuple[Any, Any, Any]:
     return parse, verify, box
 
 
+def is_missing(gold: object) -> bool:
+    """Whether there is no gold answer: None, or the NaN of a table's empty cell."""
+    return gold is None or (isinstance(gold, Number) and bool(gold != gold))
+
+
 def accuracy(gold: object, answer: str, *, strict: bool) -> float | None:
     """The reward of one sample: decided natively, else by math-verify.
 
     Raises:
         TypeError: The gold answer is no text.
     """
-    if gold is None:
+    if is_missing(gold):
         return None
     if not isinstance(gold, str):
         raise TypeError(f"the gold answer is a {type(gold).__name__}, not a text: give str(…) of it")

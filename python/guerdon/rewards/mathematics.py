@@ -29,8 +29,8 @@ def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
     Args:
         gold: The right answer: ``"18"``, ``r"$\frac{1}{2}$"``, or a text that ends in it.
         answer: What it is compared with, in the same forms.
-        strict: Where math-verify is lax, what is right: 9 % is not 9, 0.3333333 is not 1/3, the
-            letter ``A`` is not ``a``. It holds for pairs that are decided natively.
+        strict: Where math-verify is lax, what is right: 9 % is not 9, nor 18.5 % 18.5, 0.3333333 is
+            not 1/3, the letter ``A`` is not ``a``. It holds for pairs that are decided natively.
 
     Raises:
         ImportError: The pair needs math-verify, which is not installed.
@@ -59,7 +59,8 @@ def math_reward(column: str = "solution", *, strict: bool = False, **options: Un
     Source: TRL 1.16, ``trl.rewards.accuracy_reward``, with its timeouts; math-verify 0.9.
 
     Args:
-        column: The gold answers, a text a sample; None abstains. verl calls it ``ground_truth``.
+        column: The gold answers, a text a sample; None and NaN abstain, other values are an
+            ``error``. verl calls it ``ground_truth``.
         strict: As for `math_equal`.
         options: Those of `guerdon.reward` that `KernelOptions` names.
 

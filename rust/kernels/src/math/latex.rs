@@ -28,8 +28,10 @@ pub fn read(text: &str) -> Option<Value<'_>> {
 fn number(text: &str) -> Option<Number> {
     let text = text.strip_prefix("\\$").unwrap_or(text).trim_start_matches(' ');
     if let Some(text) = text.strip_suffix('%') {
-        let text = text.strip_suffix('\\').unwrap_or(text).trim_end_matches(' ');
-        // 1,800 % is two numbers there, and a 0 before other digits is not always read.
+        let text = text.strip_suffix('\\').unwrap_or(text);
+        let text = text.strip_suffix(' ').unwrap_or(text);
+        // 1,800 % is two numbers there, and a 0 before other digits is not always read, nor are two
+        // blanks.
         let is_plain = !text.contains(',') && !is_padded_with_zeros(text);
         return Number::decimal(text, true).filter(|_| is_plain).map(Number::in_percent);
     }

@@ -38,7 +38,8 @@ impl Number {
     pub fn decimal(text: &str, plus: bool) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, text.get(1..)?),
-            b'+' if plus => (false, text.get(1..)?),
+            // A sign before commas makes a list there.
+            b'+' if plus && !text.contains(',') => (false, text.get(1..)?),
             _ => (false, text),
         };
         let (whole, fraction) = rest.split_once('.').map_or((rest, None), |(whole, rest)| (whole, Some(rest)));

@@ -67,7 +67,7 @@ fn what_is_the_same_text_but_for_a_percent_sign_is_left() {
 
 #[test]
 fn numbers_that_are_read_otherwise_are_left() {
-    for latex in ["1,800\\%", "2,210 %", "00252 %", "-018\\%"] {
+    for latex in ["1,800\\%", "2,210 %", "00252 %", "-018\\%", "160.1  \\%", "+1,234"] {
         assert_eq!(reward("$5$", &format!("\\boxed{{{latex}}}")), Decision::Unknown, "{latex}");
     }
     for plain in ["-001", "x = -010", "18/012", "$\\boxed{or}$ of -05", "５ so $\\boxed{or}$"] {
