@@ -1,6 +1,7 @@
 """The cgroup of programs, on a folder that looks like one: what is written, and what is removed.
 
-A machine whose real groups may be written to is not needed; what the kernel does is not seen here.
+A machine whose real groups may be written to is not needed; what the kernel does is seen in
+`test_kernel_cgroup.py`.
 """
 
 from __future__ import annotations
@@ -110,6 +111,21 @@ def test_where_there_is_none_it_says_why(
     assert groups(tree / "user") == []
 
 
+@pytest.mark.parametrize(
+    ("places", "reason"),
+    [
+        (("user",), r"not handed down by \S+/user/cgroup.subtree_control: it must name '\+memory \+pids'"),
+        (("user/own",), r"not handed down by \S+/user/own/cgroup.subtree_control: it must name"),
+        (("user", "user/own"), r"by \S+/user/cgroup.subtree_control or \S+/user/own/cgroup.subtree_control: one of"),
+    ],
+)
+def test_controllers_that_are_not_handed_down_are_reported(tree: Path, places: tuple[str, ...], reason: str) -> None:
+    for place in places:
+        (tree / place / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids\n")
+    with pytest.raises(NoGroupError, match=reason):
+        ProgramGroup.make(8)
+
+
 def test_children_are_in_it_and_it_is_bounded_once_modules_are_there(tree: Path) -> None:
     (tree / "user" / "cgroup.subtree_control").write_text("memory pids")
     code = f"""
@@ -123,7 +139,8 @@ def test_children_are_in_it_and_it_is_bounded_once_modules_are_there(tree: Path)
         prepared = prepare(FenceSpec(without=("namespaces", "pid")))
         assert prepared.layers["cgroup"] == (True, "memory and tasks of all processes together")
         (group,) = groups(Path({str(tree / "user")!r}))
-        assert (group / "cgroup.procs").read_text() == "0", "the child that tried it"
+        joined = (group / "cgroup.procs").read_text()
+        assert set(joined) == {{"0"}}, "children that tried it"
         pid = prepared.fork()
         if pid == 0:
             prepared.enter((0, 1, 2))
@@ -132,7 +149,7 @@ def test_children_are_in_it_and_it_is_bounded_once_modules_are_there(tree: Path)
         prepared.kill_group()
         read = {{name: (group / name).read_text() for name in ("cgroup.procs", "cgroup.kill", "pids.max", "memory.max")}}
         assert int(read.pop("memory.max")) > (512 + 64) << 20
-        assert read == {{"cgroup.procs": "00", "cgroup.kill": "1", "pids.max": "68"}}, read
+        assert read == {{"cgroup.procs": joined + "0", "cgroup.kill": "1", "pids.max": "68"}}, read
         prepared.close()
         assert not group.exists()
         """
@@ -159,7 +176,7 @@ def _mounted() -> str | None:
 @pytest.mark.skipif(_mounted() is None, reason="no group of version 2 may be made here")
 @pytest.mark.fault("a program leaves processes behind, where it is in a cgroup", sees="they end with it")
 def test_a_real_group_without_controllers_holds_and_ends_all_processes() -> None:
-    """What they bound is not seen here: it takes the controllers."""
+    """What they bound takes the controllers: `test_kernel_cgroup.py`."""
     code = f"""
         import os, time
         from guerdon._code import cgroup

@@ -56,9 +56,10 @@ class ProgramGroup:
         """
         own = _own().strip("/")
         here = os.path.join(_ROOT, own)
-        refused = "no cgroup of version 2 with the controllers memory and pids"
-        for parent in (os.path.dirname(here), here) if own else (here,):
-            if not set(_read(os.path.join(parent, "cgroup.subtree_control")).split()) >= _NEEDED:
+        places = (os.path.dirname(here), here) if own else (here,)
+        refused = _why_none(places)
+        for parent in places:
+            if not _has(parent, "cgroup.subtree_control"):
                 continue
             for _ in range(_TRIES):
                 try:
@@ -120,6 +121,20 @@ class ProgramGroup:
             time.sleep(0.002)
         for fd in (self._join, self._kill, self._memory, self._held, self._parent):
             os.close(fd)
+
+
+def _has(group: str, file: str) -> bool:
+    """Whether this file of a group names the controllers that are needed."""
+    return set(_read(os.path.join(group, file)).split()) >= _NEEDED
+
+
+def _why_none(places: tuple[str, ...]) -> str:
+    """Why no group with the controllers can be made in these, where none can."""
+    found = [f"{group}/cgroup.subtree_control" for group in places if _has(group, "cgroup.controllers")]
+    if not found:
+        return "no cgroup of version 2 with the controllers memory and pids"
+    one = "one of them" if len(found) > 1 else "it"
+    return f"controllers are not handed down by {' or '.join(found)}: {one} must name '+memory +pids'"
 
 
 def _own() -> str:
