@@ -17,12 +17,12 @@ import shutil
 import signal
 import socket
 import struct
-import tempfile
 from contextlib import ExitStack, nullcontext, suppress
 from typing import Final
 
 from guerdon._code import child
 from guerdon._code.fence import FenceSpec, Prepared, prepare
+from guerdon._code.unfenced_folder import unfenced_folder
 from guerdon._worker import linux
 
 __all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "main"]
@@ -76,11 +76,7 @@ def main(control: int, parent: int, fence: str) -> None:
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
             connection.send(ANSWER.pack(READY, os.getpid(), 0) + json.dumps(holds).encode())
             # What fences have no folder for: programs of other languages, with this user's rights.
-            with (
-                tempfile.TemporaryDirectory(prefix="guerdon-code-")
-                if spec.execute and not prepared.folder
-                else nullcontext() as folder
-            ):
+            with unfenced_folder() if spec.execute and not prepared.folder else nullcontext() as folder:
                 _ForkServer(connection, prepared, folder).serve()
         except Exception as error:
             with suppress(OSError):  # the driver is gone
