@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from guerdon import DataError, RegistrationError, code_reward
+from guerdon._code.readable_tools import beside
+from guerdon._code.unfenced_folder import unfenced_folder
 from tests.code.programs import CASES, block, judged
 
 CPP = "#include <iostream>\nint main() { int n; std::cin >> n; std::cout << n + 1 << std::endl; }"
@@ -97,3 +103,100 @@ def test_functions_are_for_python() -> None:
 def test_wrong_languages_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         code_reward(isolation="none", **options)
+
+
+def test_an_executable_opens_its_own_folder_and_what_is_installed_with_it(tmp_path: Path) -> None:
+    for name in ("bin", "lib", "include", "share", "src", "x86_64-conda-linux-gnu", "secrets"):
+        (tmp_path / "prefix" / name).mkdir(parents=True)
+    tool = tmp_path / "prefix" / "bin" / "tool"
+    tool.write_text("")
+    (tmp_path / "tool").symlink_to(tool)
+    opened = ("bin", "include", "lib", "share", "x86_64-conda-linux-gnu")
+    assert sorted(beside(str(tmp_path / "tool"))) == [str(tmp_path / "prefix" / name) for name in opened]
+    other = tmp_path / "project" / "tools" / "tool"
+    other.parent.mkdir(parents=True)
+    other.write_text("")
+    assert beside(str(other)) == [str(other.parent)]
+    # A tree of Go, or a JDK, is all the tool's.
+    (tmp_path / "prefix" / "pkg" / "tool").mkdir(parents=True)
+    assert sorted(beside(str(tool))) == [str(tmp_path / "prefix"), str(tmp_path / "prefix" / "bin")]
+
+
+def test_of_a_folder_with_much_else_in_it_only_the_executable_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    for name in ("bin", "lib", ".local/bin", ".local/lib", ".local/share", "work/here"):
+        (home / name).mkdir(parents=True)
+    tools = [home / name for name in ("tool", "bin/tool", ".local/bin/tool", "work/tool")]
+    for tool in tools:
+        tool.write_text("")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home / "work" / "here")
+    assert beside(str(tools[0])) == [str(tools[0])], "a home"
+    assert beside(str(tools[1])) == [str(home / "bin")], "the folder above is a home"
+    assert beside(str(tools[2])) == [str(home / ".local/bin"), str(home / ".local/lib")], "not its keys"
+    assert beside(str(tools[3])) == [str(tools[3])], "what this process works in"
+    assert beside("/no-such-executable") == ["/no-such-executable"], "the root"
+    monkeypatch.undo()
+    with tempfile.NamedTemporaryFile(dir="/tmp") as file:
+        assert beside(file.name) == [file.name], "temporary files of everybody"
+
+
+@pytest.mark.parametrize("place", ["/tmp", "project/tools"])
+def test_a_tool_of_ones_own_runs_and_shows_nothing_else(tmp_path: Path, place: str) -> None:
+    """As a user that programs are not, in no folder that is closed to others."""
+    with contextlib.ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
+        base.chmod(0o755)
+        folder = Path(place) if place == "/tmp" else base / place
+        folder.mkdir(parents=True, exist_ok=True)
+        (base / "secret").write_text("secret")
+        fd, tool = tempfile.mkstemp(dir=folder)
+        stack.callback(os.unlink, tool)
+        with open(fd, "wb") as file:
+            file.write(Path("/bin/sh").read_bytes())
+        os.chmod(tool, 0o755)
+        program = f"cat {base}/secret 2>/dev/null\nls /tmp {base} 2>/dev/null | grep -c secret\n{SHELL}"
+        with judged(language="sh", command=[tool, "{file}"]) as reward:
+            cases = [{"stdin": "1\n", "stdout": "0\n2\n"}]
+            found = reward._scorer.judge({"completion": block(program, "sh"), "cases": cases})
+            assert (found.score, found.reason) == (1.0, "")
+
+
+@pytest.mark.fault(
+    "a zygote without fences is killed, so that its folder is left", sees="the next one removes it; others stay"
+)
+def test_folders_that_were_left_are_removed_and_those_in_use_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "guerdon-code-run-left" / "own"
+    left.mkdir(parents=True)
+    (left / "program.sh").write_text("")
+    (tmp_path / "another").mkdir()
+    with unfenced_folder() as first, unfenced_folder() as second:
+        os.mkdir(first)
+        Path(first, "program.sh").write_text("")
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {"another", *(Path(one).parent.name for one in (first, second))}
+    assert [path.name for path in tmp_path.iterdir()] == ["another"]
+
+
+def test_a_killed_zygote_leaves_nothing_for_long() -> None:
+    def folders(process: Any) -> set[str]:
+        fds = Path(f"/proc/{process.pid}/fd")
+        return {path for path in map(os.readlink, fds.iterdir()) if "/guerdon-code-run-" in path}
+
+    with judged(language="sh", command=["sh", "{file}"], isolation="none") as reward:
+        assert reward(completions=[block(SHELL, "sh")], cases=[CASES]) == [1]
+        process = reward._scorer._zygote._process
+        (left,) = folders(process)
+        process.kill()
+        process.wait()
+        assert os.path.isdir(left)
+        assert reward(completions=[block(SHELL, "sh")], cases=[CASES]) == [1]
+        (used,) = folders(reward._scorer._zygote._process)
+        assert os.path.isdir(used)
+        assert not os.path.exists(left)
+    assert not os.path.exists(used)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from guerdon._code.readable_tools import beside
 from guerdon.errors import RegistrationError
 
 __all__ = ["LANGUAGES", "PYTHON", "Language", "language_of"]
@@ -35,6 +36,7 @@ class Language:
         least_memory: What its run time reserves before it uses it, in bytes.
         starts_processes: Whether a program may start others; its compiler always may.
         needs: What to install for it, in words.
+        hello: A program that is right and prints "hello"; none of a language that is not known.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Language:
     least_memory: int = 0
     starts_processes: bool = False
     needs: str = ""
+    hello: str = ""
 
     @property
     def file(self) -> str:
@@ -99,9 +102,9 @@ class Language:
 
     @property
     def readable(self) -> tuple[str, ...]:
-        """Folders that what it runs may need, beside those of the system."""
+        """Folders and files that what it runs may need, beside those of the system."""
         executables = [command[0] for command in (self.command, self.compile) if command and command[0] != "{out}"]
-        return tuple(dict.fromkeys(os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in executables))
+        return tuple(dict.fromkeys(needed for path in executables for needed in beside(path)))
 
 
 LANGUAGES: Final = {
@@ -113,6 +116,8 @@ LANGUAGES: Final = {
         ("{out}",),
         ("g++", "-O2", "-std=c++17", "-pipe", "-o", "{out}", "{file}"),
         needs="GCC's C++ compiler (the package g++ of Debian, gcc-c++ of Fedora)",
+        hello="#include <algorithm>\n#include <iostream>\n#include <string>\n#include <vector>\n"
+        'int main() { std::vector<std::string> all{"hello"}; std::sort(all.begin(), all.end()); std::cout << all[0] << std::endl; }',
     ),
     "c": Language(
         "c",
@@ -121,6 +126,7 @@ LANGUAGES: Final = {
         ("{out}",),
         ("gcc", "-O2", "-pipe", "-o", "{out}", "{file}", "-lm"),
         needs="GCC and the C library's headers (the packages gcc and libc6-dev of Debian, gcc of Fedora)",
+        hello='#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts("hello"); return 0; }',
     ),
     # V8 reserves address space for its heaps.
     "javascript": Language(
@@ -130,6 +136,7 @@ LANGUAGES: Final = {
         ("node", "{file}"),
         least_memory=1 << 30,
         needs="Node.js (the package nodejs of most distributions)",
+        hello="console.log('hello');",
     ),
 }
 
@@ -159,7 +166,13 @@ def language_of(
     tags = known.tags if known is not None and name != PYTHON else frozenset({name.lower()})
     suffix = known.suffix if known is not None else f".{name.lower()}" if name.isalnum() else ""
     made = Language(
-        name, tags, suffix or ".txt", tuple(command), tuple(compiled_by or ()), starts_processes=command[0] != "{out}"
+        name,
+        tags,
+        suffix or ".txt",
+        tuple(command),
+        tuple(compiled_by or ()),
+        starts_processes=command[0] != "{out}",
+        hello=known.hello if known is not None and name != PYTHON else "",
     )
     return made.found(reward)
 

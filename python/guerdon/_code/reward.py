@@ -25,6 +25,7 @@ from guerdon._code.isolation import probe
 from guerdon._code.judgement import Judgement
 from guerdon._code.level import Level
 from guerdon._code.row_texts import BOM, entry_point_of, text_of
+from guerdon._code.toolchain import check_toolchain
 from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
 from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
 from guerdon._registration.spec import FunctionSpec
@@ -84,19 +85,28 @@ class CodeScorer(StatefulReward):
     def __init__(self, judging: Judging) -> None:
         self._judging = judging
         self._zygote: ProgramZygote | None = None
+        self._checked = False  # whether its language works here
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_judging": self._judging, "_zygote": None}
+        return {"_judging": self._judging, "_zygote": None, "_checked": False}
 
     def setup(self) -> None:
         """Start the zygote.
 
         Raises:
             RegistrationError: This machine is another, and lacks what ``"strict"`` needs; or a
-                compiler is not there.
+                compiler is not there, or does not work.
             ZygoteLostError: It can't be started.
         """
-        self._made().start()
+        zygote = self._made()
+        zygote.start()
+        self._check(zygote)
+
+    def _check(self, zygote: ProgramZygote) -> None:
+        """Once, with the first start."""
+        if not self._checked:
+            check_toolchain(zygote, self._judging.rules.language)
+            self._checked = True
 
     def _made(self) -> ProgramZygote:
         if self._zygote is None:
@@ -137,11 +147,13 @@ class CodeScorer(StatefulReward):
         zygote = self._made()
         try:
             zygote.start(_AGAIN_S)
+            self._check(zygote)
             return self._judgement(program, row)
         except ZygoteLostError:
             if time.monotonic() - began > _EARLY_S:
                 raise
             zygote.start(_AGAIN_S)  # a new one; what happens twice is not by chance
+            self._check(zygote)
             return self._judgement(program, row)
 
     def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:

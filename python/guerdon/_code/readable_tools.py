@@ -1,0 +1,73 @@
+"""What of the machine's files the executables of a language may need: a compiler its headers and
+libraries, and no folder that holds much else.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterator
+from typing import Final
+
+__all__ = ["beside"]
+
+# In the folder above one called "bin": what programs are installed with.
+_INSTALLED: Final = ("lib", "lib32", "lib64", "libexec", "include", "share")
+# A compiler for one machine has its own: x86_64-conda-linux-gnu.
+_TARGET: Final = re.compile(r"[a-z0-9_]+-[a-z0-9_]+-linux-(gnu|musl)[a-z0-9]*")
+# A tree that is one tool's alone, by what is in it: of the JDK, and of Go.
+_OWN_TREE: Final = ("lib/modules", "pkg/tool")
+# Where each package has a folder of its own, and its libraries lie in those of others.
+_STORES: Final = ("/nix/store", "/gnu/store")
+
+
+def beside(executable: str) -> list[str]:
+    """Paths that it may need: its own folder, and where that is called ``bin``, the libraries and
+    headers in the folder above. Only itself where its folder is also for other things: the root, a
+    home folder, one for temporary files, one that this process works in."""
+    path = os.path.realpath(executable)
+    found = [store for store in _STORES if path.startswith(f"{store}/")]
+    folder = os.path.dirname(path)
+    if _is_wide(folder):
+        return [*found, path]
+    found.append(folder)
+    above = os.path.dirname(folder)
+    if os.path.basename(folder) == "bin" and not _is_wide(above):
+        found += _installed(above)
+    return found
+
+
+def _installed(prefix: str) -> Iterator[str]:
+    if any(os.path.exists(os.path.join(prefix, one)) for one in _OWN_TREE):
+        yield prefix
+        return
+    for name in sorted(os.listdir(prefix)):
+        # In a home's .local/share the desktop has its keys.
+        if (name in _INSTALLED and (name != "share" or os.path.basename(prefix) != ".local")) or _TARGET.fullmatch(
+            name
+        ):
+            yield os.path.join(prefix, name)
+
+
+def _is_wide(folder: str) -> bool:
+    """Whether much else is in it than an executable and what that needs."""
+    if folder == "/" or folder in _homes():
+        return True
+    working = os.path.realpath(os.getcwd())
+    if working == folder or working.startswith(f"{folder}/"):
+        return True
+    try:
+        return bool(os.stat(folder).st_mode & stat.S_ISVTX)
+    except OSError:
+        return True
+
+
+def _homes() -> set[str]:
+    """Home folders, the folders that hold them among these."""
+    homes = {os.path.realpath(os.path.expanduser("~")), "/home", "/root"}
+    homes |= {
+        os.path.realpath(one.pw_dir) for one in pwd.getpwall() if one.pw_uid == os.geteuid() or one.pw_uid >= 1000
+    }
+    return homes
