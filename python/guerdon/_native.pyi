@@ -46,6 +46,7 @@ class Fence:
         cls,
         *,
         readable: Sequence[str],
+        libraries: Sequence[str],
         writable: Sequence[str],
         memory: int,
         cpu_seconds: int,
@@ -72,6 +73,12 @@ class Fence:
 
     def clear_folder(self) -> None:
         """Makes it as it was mounted, and empty; no child may run."""
+
+    def shares_tasks(self) -> bool:
+        """Whether the kernel counts tasks of others as those of children."""
+
+    def leave_room_for_tasks(self, unseen: int) -> None:
+        """Lets children have so many more: those of others that are not seen here."""
 
     def before_fork(self) -> None: ...
     def after_fork(self) -> None:

@@ -9,17 +9,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
-import importlib.util
 import os
 import resource
-import site
-import sys
-import sysconfig
+import time
 from dataclasses import dataclass
 from typing import Final, Literal, NoReturn
 
 from guerdon._code.cgroup import NoGroupError, ProgramGroup
+from guerdon._code.readable import SYSTEM, interpreter, packages, places_of
+from guerdon._code.tasks import ANY_NUMBER, SHORTAGE, most_others, starts_a_thread
 from guerdon._native import Fence
 from guerdon._worker.linux import exit_with_parent, no_core_dumps, prefer_to_die
 
@@ -31,13 +31,8 @@ LAYERS: Final = (
 )
 """What the fences are made of, as `Prepared.layers` names it."""
 
-# What programs may read besides the interpreter: shared libraries, time zones, what says how many
-# cores there are. A path that does not exist is passed over.
-_READABLE: Final = (
-    *("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf"),
-    *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/alternatives", "/proc/cpuinfo", "/proc/meminfo"),
-    *("/sys/devices/system/cpu", "/dev/urandom", "/dev/random", "/dev/zero"),
-)
+# Seconds after which others may have come that the kernel counts with programs.
+_ROOM_S: Final = 1.0
 # Of a program's process itself, and one that is forked to see whether it may.
 _OWN_TASKS: Final = 4
 _WRITABLE: Final = ("/dev/null",)
@@ -102,6 +97,7 @@ class Prepared:
         self._parent = os.getpid()
         self._group: ProgramGroup | None = None
         self._no_group = ""
+        self._room_tried = 0.0  # when it was last seen that threads start
 
     @property
     def layers(self) -> dict[str, tuple[bool, str]]:
@@ -164,7 +160,49 @@ class Prepared:
             self._fence.clear_folder()
 
     def fork(self) -> int:
-        """As `os.fork`; the child is the first process of a name space where that is allowed."""
+        """As `os.fork`; the child is the first process of a name space where that is allowed.
+
+        Raises:
+            OSError: It can't be forked, or could start no thread.
+        """
+        if self._fence is not None and self._fence.shares_tasks() and time.monotonic() - self._room_tried > _ROOM_S:
+            self.make_room_for_tasks()
+        return self._fork()
+
+    def make_room_for_tasks(self) -> None:
+        """See that a program may have as many threads as its limit says, whoever else the kernel
+        counts with it, and leave room for those.
+
+        Raises:
+            OSError: There is none.
+        """
+        if self._fence is None or "limits" in self._spec.without:
+            return
+        if self._group is not None and self._fence.shares_tasks():
+            self._fence.leave_room_for_tasks(ANY_NUMBER)  # the group bounds them
+        elif (others := most_others(self._starts_a_thread)) is None:
+            raise OSError(errno.EAGAIN, SHORTAGE)
+        elif others:
+            self._fence.leave_room_for_tasks(others)
+        self._room_tried = time.monotonic()
+
+    def _starts_a_thread(self, others: int) -> bool:
+        """Whether one starts at the limit of a child, with room for so many tasks of others."""
+        assert self._fence is not None
+        self._fence.leave_room_for_tasks(others)
+        pid = self._fork()
+        if pid == 0:
+            try:
+                self.enter((0, 1, 2))
+                os._exit(0 if starts_a_thread(self._spec.tasks) else 1)
+            finally:
+                os._exit(2)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code not in (0, 1):
+            raise OSError(errno.EAGAIN, f"a child could not be fenced: it ended with {code}")
+        return code == 0
+
+    def _fork(self) -> int:
         if self._fence is None:
             return os.fork()
         self._fence.before_fork()
@@ -211,6 +249,7 @@ def prepare(spec: FenceSpec) -> Prepared:
         prepared.group(group, reason)
         _import(spec.modules, prepared)
         prepared.limit_group()
+        prepared.make_room_for_tasks()
     except BaseException:
         if group is not None:
             group.close()
@@ -260,19 +299,6 @@ def _import(modules: tuple[str, ...], prepared: Prepared) -> None:
     prepared.clear_folder()
 
 
-def _places_of(modules: tuple[str, ...]) -> list[str]:
-    """Folders and files of modules, which need not be the interpreter's."""
-    places: list[str] = []
-    for name in dict.fromkeys(name.partition(".")[0] for name in modules):
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError):
-            continue  # its import says why
-        if spec is not None:
-            places += spec.submodule_search_locations or ([spec.origin] if spec.has_location and spec.origin else [])
-    return places
-
-
 def _why_no_namespaces(spec: FenceSpec) -> str:
     """Tried in a process that ends at once: what is half made of them can't be undone."""
     theirs, ours = os.pipe()
@@ -294,7 +320,8 @@ def _why_no_namespaces(spec: FenceSpec) -> str:
 
 def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
     return Fence(
-        readable=[*_interpreter(), *_READABLE, *spec.readable, *_places_of(spec.modules)],
+        readable=[*interpreter(), *SYSTEM, *spec.readable, *places_of(spec.modules)],
+        libraries=packages(),
         writable=list(_WRITABLE),
         memory=spec.memory_limit,
         cpu_seconds=spec.cpu_seconds,
@@ -307,14 +334,6 @@ def _fence(spec: FenceSpec, without: tuple[str, ...]) -> Fence:
         execute=spec.execute,
         without=[name for name in without if name != "cgroup"],
     )
-
-
-def _interpreter() -> list[str]:
-    """Where its modules and libraries are."""
-    paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
-    paths += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    paths += [path for path in site.getsitepackages() if os.path.isdir(path)]
-    return list(dict.fromkeys(os.path.abspath(path) for path in paths if path))
 
 
 def _go_on_in_a_child() -> None:

@@ -1,4 +1,5 @@
-"""Tries every forbidden act in a fenced child, in a process of its own: never in the trainer.
+"""Tries every forbidden act in a fenced child, and what honest programs do, in a process of its
+own: never in the trainer.
 
 - `attempts` starts that process; what runs in it begins at `main`.
 - The process that acts are tried on keeps out of the fences; the one that prepares them is its
@@ -25,6 +26,7 @@ from typing import Any, Final
 
 from guerdon._code.acts import ACTS, Missing, Targets
 from guerdon._code.fence import FenceSpec, Prepared, prepare
+from guerdon._code.honest import shortcomings
 from guerdon._code.level import Attempt
 from guerdon._worker.linux import exit_with_parent, reset_signals
 
@@ -45,10 +47,12 @@ class ProbeError(RuntimeError):
 
 @dataclass(frozen=True)
 class Tried:
-    """All acts, and of each layer whether it holds and what there is to say about it."""
+    """All acts, of each layer whether it holds and what there is to say about it, and what an
+    honest program can't do."""
 
     layers: dict[str, tuple[bool, str]]
     acts: tuple[Attempt, ...]
+    shortcomings: tuple[str, ...] = ()
 
 
 def attempts(spec: FenceSpec, setup: str = "") -> Tried:
@@ -82,7 +86,7 @@ def attempts(spec: FenceSpec, setup: str = "") -> Tried:
         Attempt(act.name, act.layers, outcome, detail)
         for act, (outcome, detail) in zip(ACTS, answer["acts"], strict=True)
     ]
-    return Tried(layers, tuple(acts))
+    return Tried(layers, tuple(acts), tuple(map(str, answer["shortcomings"])))
 
 
 def main(spec: str) -> None:
@@ -162,15 +166,17 @@ def _in_home(home: str) -> str | None:
 
 def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
     prepared = prepare(spec)
+    lacking = shortcomings(prepared, spec)
     sibling = _start_sibling(prepared)
     targets = replace(targets, zygote=os.getpid(), sibling=sibling, own=prepared.folder)
+    layers = prepared.layers
     try:
         acts = [_try(prepared, number, targets) for number in range(len(ACTS))]
     finally:
         os.kill(sibling, signal.SIGKILL)
         os.waitpid(sibling, 0)
         prepared.close()
-    return {"layers": prepared.layers, "acts": acts}
+    return {"layers": layers, "acts": acts, "shortcomings": lacking}
 
 
 def _start_sibling(prepared: Prepared) -> int:

@@ -20,7 +20,8 @@ def probe(spec: FenceSpec) -> Level:
     """The level that holds on this machine.
 
     Raises:
-        RegistrationError: Something forbidden succeeded under ``"strict"``, or could not be tried.
+        RegistrationError: Something forbidden succeeded under ``"strict"``, could not be tried, or
+            honest programs can't do their work there.
     """
     if spec.isolation == "none":
         return Level("none")
@@ -28,4 +29,9 @@ def probe(spec: FenceSpec) -> Level:
         found = attempts(spec)
     except ProbeError as error:
         raise RegistrationError(f'code_reward: isolation="strict" could not be tried here: {error}') from error
-    return checked_level(found.layers, found.acts)
+    level = checked_level(found.layers, found.acts)
+    if found.shortcomings:
+        raise RegistrationError(
+            f'code_reward: isolation="strict" keeps honest programs from their work here: none can {found.shortcomings[0]}'
+        )
+    return level

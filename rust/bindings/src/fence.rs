@@ -24,12 +24,13 @@ pub struct PyFence(ManuallyDrop<Fence>);
 impl PyFence {
     #[new]
     #[pyo3(signature = (
-        *, readable, writable, memory, cpu_seconds, file_size, open_files, tasks, folder_size, folder_files,
+        *, readable, libraries, writable, memory, cpu_seconds, file_size, open_files, tasks, folder_size, folder_files,
         processes, execute, without,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         readable: Vec<PathBuf>,
+        libraries: Vec<PathBuf>,
         writable: Vec<PathBuf>,
         memory: u64,
         cpu_seconds: u64,
@@ -45,6 +46,7 @@ impl PyFence {
         let without = without.iter().map(|name| layer(name)).collect::<PyResult<_>>()?;
         let rules = Rules {
             readable,
+            libraries,
             writable,
             memory,
             cpu_seconds,
@@ -83,6 +85,14 @@ impl PyFence {
 
     fn clear_folder(&mut self) -> PyResult<()> {
         self.0.clear_folder().map_err(exception)
+    }
+
+    fn shares_tasks(&self) -> bool {
+        self.0.shares_tasks()
+    }
+
+    fn leave_room_for_tasks(&mut self, unseen: u64) {
+        self.0.leave_room_for_tasks(unseen);
     }
 
     fn before_fork(&mut self) -> PyResult<()> {

@@ -194,8 +194,15 @@ pub(crate) const PRCTL_OPTIONS: &[u32] = &[
     libc::PR_SET_DUMPABLE as u32,
 ];
 
-/// `fcntl`: signals of a descriptor to another process.
-pub(crate) const FCNTL_COMMANDS: &[u32] = &[libc::F_SETOWN as u32, 15 /* F_SETOWN_EX */];
+/// `fcntl`: signals of a descriptor to another process; leases of files and notices of changes in
+/// folders, for which it is enough to read them.
+pub(crate) const FCNTL_COMMANDS: &[u32] =
+    &[libc::F_SETOWN as u32, 15 /* F_SETOWN_EX */, libc::F_SETLEASE as u32, libc::F_NOTIFY as u32];
+
+/// Locks whole files that one may only read, until it is undone. A compiler's are on its own files,
+/// and so are those by `fcntl`, of databases too: to lock others out there takes a file that may be
+/// written.
+pub(crate) const WHOLE_FILE_LOCKS: c_long = libc::SYS_flock;
 
 /// `ioctl`: input of a terminal, owners of a descriptor's signals, attributes of a file, which a
 /// descriptor for reading is enough for.

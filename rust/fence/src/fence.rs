@@ -7,7 +7,6 @@ use std::fs;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
@@ -17,11 +16,13 @@ use seccompiler::BpfProgram;
 use crate::error::FenceError;
 use crate::files::Files;
 use crate::filter::{self, Allowed};
+use crate::identity::FreeUser;
 use crate::layer::{Layer, Layers, refused};
 use crate::namespaces::{self, ProcessNames, Unshare};
 use crate::own_folder::{self, OwnFolder};
 use crate::private_root::MakeFixed;
 use crate::rules::Rules;
+use crate::tasks::{self, Tasks};
 use crate::{identity, limits, private_root, signal_filter};
 
 /// Closes all descriptors but these, which are sorted; the caller's, since it takes `unsafe`.
@@ -40,9 +41,11 @@ pub struct Fence {
     /// Whose threads those of a child count as, where it keeps its user and that is root.
     counted_as: Option<u32>,
     /// That children may take as their user.
-    free_user: u32,
+    free_user: FreeUser,
     /// The machine's `/proc`, until `finish`: a private root has none.
     proc: Option<OwnedFd>,
+    /// The size of a page, in bytes.
+    page: u64,
     memory: Option<limits::Memory>,
     tasks: Tasks,
     /// This process, to see in a child that it has not ended.
@@ -61,13 +64,6 @@ struct Programs {
     alone: BpfProgram,
 }
 
-/// What the limit of tasks is counted from.
-struct Tasks {
-    /// Whether others share the count: the threads of the user are then counted now and then.
-    shared: bool,
-    counted: Option<(Instant, u64)>,
-}
-
 impl Fence {
     /// Compiles and opens what children need, and enters name spaces where that is allowed. To be
     /// called on the only thread of a process that does nothing but fork.
@@ -75,6 +71,8 @@ impl Fence {
     /// Where `needs_fork` is true afterwards, the process forks, and its child goes on with
     /// `finish`; the parent only waits.
     pub fn prepare(rules: Rules, unshare: Unshare, make_fixed: MakeFixed) -> Result<Self, FenceError> {
+        // Whatever the caller's was: what is made here is for children, of another user perhaps.
+        rustix::process::umask(Mode::from_raw_mode(0o022));
         let mut layers = Layers::default();
         let files = Files::open(&rules);
         let files = if rules.leaves_out(Layer::Landlock) {
@@ -100,7 +98,7 @@ impl Fence {
         first_to_be_killed(&rules, &mut layers);
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = open("/proc", folder, Mode::empty()).map_err(|error| FenceError::System("/proc", error.into()))?;
-        let free_user = identity::user();
+        let free_user = FreeUser::choose();
         let mut fence = Self {
             rules,
             layers,
@@ -112,8 +110,9 @@ impl Fence {
             counted_as: None,
             free_user,
             proc: Some(proc),
+            page: rustix::param::page_size() as u64,
             memory: None,
-            tasks: Tasks { shared: true, counted: None },
+            tasks: Tasks::of_children_alone(),
             parent: None,
             unshare,
             make_fixed,
@@ -156,12 +155,16 @@ impl Fence {
         self.parent = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok();
         // What children with processes of their own leave behind is this process' to reap.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        if let Some(proc) = self.proc.take() {
+        let proc = self.proc.take();
+        if let Some(proc) = &proc {
             let failed = |error| FenceError::System("/proc/self/statm", error);
-            self.memory = Some(limits::Memory::open(&proc).map_err(failed)?);
+            self.memory = Some(limits::Memory::open(proc, self.page).map_err(failed)?);
         }
         self.finish_process_names();
         self.finish_user();
+        if let (Some(proc), Some(user)) = (proc, self.shared_user()) {
+            self.tasks = Tasks::of_user(proc, user);
+        }
         self.finish_folder();
         if let Some(files) = &mut self.files {
             files.make(self.folder.as_ref().map(OwnFolder::path))?;
@@ -204,15 +207,12 @@ impl Fence {
 
     fn finish_user(&mut self) {
         if !self.in_user_namespace && identity::may_change() && !self.rules.leaves_out(Layer::Limits) {
-            self.counted_as = Some(self.free_user);
-            self.tasks.shared = false;
+            self.counted_as = Some(self.free_user.id);
         }
         if self.rules.leaves_out(Layer::User) {
             return self.layers.missing(Layer::User, LEFT_OUT);
         }
         if self.in_user_namespace {
-            // Its threads are counted apart, but to the rest of the machine it is the same user.
-            self.tasks.shared = false;
             return self.layers.missing(Layer::User, "not run as root: children keep the user");
         }
         if !identity::may_change() {
@@ -223,14 +223,25 @@ impl Fence {
             };
             return self.layers.missing(Layer::User, reason);
         }
-        let closed = self.rules.readable.iter().find(|path| !open_to_all(path, self.layers.holds(Layer::Namespaces)));
+        let private_root = self.layers.holds(Layer::Namespaces);
+        let closed =
+            self.rules.readable.iter().chain(&self.rules.libraries).find(|path| !open_to_all(path, private_root));
         if let Some(path) = closed {
             let reason = format!("{} is closed to other users", path.display());
             return self.layers.missing(Layer::User, reason);
         }
-        self.user = Some(self.free_user);
-        self.tasks.shared = false;
-        self.layers.held(Layer::User, self.free_user.to_string());
+        self.user = Some(self.free_user.id);
+        self.layers.held(Layer::User, self.free_user.id.to_string());
+    }
+
+    /// As whom the tasks of children are counted, where those of others are too.
+    fn shared_user(&self) -> Option<u32> {
+        match self.user.or(self.counted_as) {
+            Some(user) => (!self.free_user.alone).then_some(user),
+            // To the rest of the machine it is the same user, in a name space too.
+            None if self.in_user_namespace && tasks::are_counted_by_namespace() => None,
+            None => Some(rustix::process::getuid().as_raw()),
+        }
     }
 
     fn finish_folder(&mut self) {
@@ -272,6 +283,16 @@ impl Fence {
             files.make(Some(folder.path()))?;
         }
         Ok(())
+    }
+
+    /// Whether the kernel counts tasks of others as those of children.
+    pub fn shares_tasks(&self) -> bool {
+        self.tasks.are_shared()
+    }
+
+    /// Lets children have so many tasks more, which are those of others that are not seen here.
+    pub fn leave_room_for_tasks(&mut self, unseen: u64) {
+        self.tasks.leave_room(unseen);
     }
 
     /// To be called before each fork of a child, on the thread that forks.
@@ -354,20 +375,4 @@ fn open_to_all(path: &Path, private_root: bool) -> bool {
     let Ok(path) = path.canonicalize() else { return true };
     let bits = if path.is_dir() { 0o5 } else { 0o4 };
     may(&path, bits) && (private_root || path.ancestors().skip(1).all(|above| may(above, 0o1)))
-}
-
-impl Tasks {
-    /// Looks at most once a second: a look at all processes takes longer than a fork.
-    fn count(&mut self) {
-        const AGE: std::time::Duration = std::time::Duration::from_secs(1);
-        if self.shared && self.counted.is_none_or(|(when, _)| when.elapsed() > AGE) {
-            self.counted = Some((Instant::now(), limits::tasks_of_this_user()));
-        }
-    }
-
-    fn limit(&self, own: u64) -> u64 {
-        // The process that forks, and what waits for it, count where the user is the same.
-        const FAMILY: u64 = 4;
-        own + FAMILY + self.counted.map_or(0, |(_, tasks)| tasks)
-    }
 }

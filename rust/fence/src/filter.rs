@@ -50,6 +50,7 @@ pub(crate) fn of_a_child(allowed: Allowed) -> Result<BpfProgram, BackendError> {
             deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(flag.into()), flag)?;
         }
     } else {
+        calls.insert(denied::WHOLE_FILE_LOCKS, Vec::new());
         calls.extend(denied::FORKS.iter().map(|&call| (call, Vec::new())));
         deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
     }

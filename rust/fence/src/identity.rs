@@ -3,6 +3,8 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -18,13 +20,41 @@ const CHANCES: u32 = 1 << 4;
 const FIRST_SMALL: u32 = 60578;
 const SMALL: u32 = 606;
 
-/// An id for the user of this process' children. Reads `/proc`.
-pub(crate) fn user() -> u32 {
-    let process = std::process::id();
-    let chance = RandomState::new().hash_one(process) as u32 % CHANCES;
-    let id = FIRST + chance * PROCESSES + process % PROCESSES;
-    let exists = |map| fs::read_to_string(map).is_ok_and(|text| holds(&text, id));
-    if exists("/proc/self/uid_map") && exists("/proc/self/gid_map") { id } else { FIRST_SMALL + process % SMALL }
+/// A user for the children of this process.
+pub(crate) struct FreeUser {
+    pub id: u32,
+    /// Whether no children of another process have it.
+    pub alone: bool,
+    /// A name that only one process can have, for as long as it has this user.
+    _name: Option<UnixDatagram>,
+}
+
+impl FreeUser {
+    /// Reads `/proc`; needs sockets where only small ids exist.
+    pub(crate) fn choose() -> Self {
+        let process = std::process::id();
+        let chance = RandomState::new().hash_one(process) as u32 % CHANCES;
+        let id = FIRST + chance * PROCESSES + process % PROCESSES;
+        let exists = |map| fs::read_to_string(map).is_ok_and(|text| holds(&text, id));
+        if exists("/proc/self/uid_map") && exists("/proc/self/gid_map") {
+            return Self { id, alone: true, _name: None };
+        }
+        Self::small(process)
+    }
+
+    /// One that is free, looked for from a place on that differs from process to process.
+    fn small(process: u32) -> Self {
+        let ids = (0..SMALL).map(|step| FIRST_SMALL + process.wrapping_add(step) % SMALL);
+        for id in ids {
+            let name = SocketAddr::from_abstract_name(format!("guerdon-user-{id}"));
+            match name.and_then(|name| UnixDatagram::bind_addr(&name)) {
+                Ok(name) => return Self { id, alone: true, _name: Some(name) },
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(_) => break,
+            }
+        }
+        Self { id: FIRST_SMALL + process % SMALL, alone: false, _name: None }
+    }
 }
 
 /// Whether a map of ids (first here, first outside, how many) holds this one.
@@ -73,6 +103,8 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
 mod tests {
     //! Which ids exist where.
 
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -88,9 +120,22 @@ mod tests {
 
     #[test]
     fn ids_are_in_ranges_that_are_nobodys() {
-        let id = user();
+        let id = FreeUser::choose().id;
         let last = FIRST + CHANCES * PROCESSES;
         assert!((FIRST..last).contains(&id) || (FIRST_SMALL..FIRST_SMALL + SMALL).contains(&id));
         assert!(last < 0x7FFE_0000 && FIRST_SMALL + SMALL <= 61184);
+    }
+
+    #[test]
+    fn small_ids_are_of_one_process_each() {
+        let all: Vec<FreeUser> = (0..SMALL).map(|_| FreeUser::small(7)).collect();
+        let ids: BTreeSet<u32> = all.iter().map(|user| user.id).collect();
+        let alone = all.iter().filter(|user| user.alone).count();
+        assert!(ids.len() >= alone, "{} ids of {alone} processes", ids.len());
+        assert!(alone > SMALL as usize / 2, "others may have some: {alone}");
+        let more = FreeUser::small(7);
+        assert!(!more.alone, "all are taken");
+        drop(all);
+        assert!(FreeUser::small(7).alone, "they are free again");
     }
 }

@@ -1,10 +1,10 @@
 //! The limits of resources of a child: soft and hard are the same, so that it can raise none but
 //! that of its stack, which its memory bounds.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -50,39 +50,28 @@ fn lower(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
 
 /// What the process that forks has of each kind, which the limits come on top of. Read through a
 /// descriptor: a child may have no `/proc`, and has what its parent has.
-pub(crate) struct Memory(File);
+pub(crate) struct Memory {
+    sizes: File,
+    /// Found before there is a private root: kernels before 6.4 tell it in `/proc` only.
+    page: u64,
+}
 
 impl Memory {
-    /// Of this process, whatever name space of processes it is in; `proc` is the folder.
-    pub(crate) fn open(proc: &OwnedFd) -> io::Result<Self> {
+    /// Of this process, whatever name space of processes it is in; `proc` is the folder, `page` the
+    /// size of a page.
+    pub(crate) fn open(proc: &OwnedFd, page: u64) -> io::Result<Self> {
         let file = openat(proc, "self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self(file.into()))
+        Ok(Self { sizes: file.into(), page })
     }
 
     /// All of it, and what is private and writable.
     fn read(&self) -> io::Result<(u64, u64)> {
         let mut text = [0; 256];
-        let read = self.0.read_at(&mut text, 0)?;
+        let read = self.sizes.read_at(&mut text, 0)?;
         // Size, resident, shared, text, unused, data: in pages.
         let text = String::from_utf8_lossy(&text[..read]);
-        let page = rustix::param::page_size() as u64;
-        let mut sizes = text.split_ascii_whitespace().map(|pages| pages.parse().unwrap_or(0_u64).saturating_mul(page));
+        let mut sizes =
+            text.split_ascii_whitespace().map(|pages| pages.parse().unwrap_or(0_u64).saturating_mul(self.page));
         Ok((sizes.next().unwrap_or(0), sizes.nth(4).unwrap_or(0)))
     }
-}
-
-/// The threads of all processes of this user, which its limit of tasks counts.
-pub(crate) fn tasks_of_this_user() -> u64 {
-    let user = rustix::process::getuid().as_raw();
-    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
-    processes
-        .flatten()
-        .filter(|process| process.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
-        .filter(|process| process.metadata().is_ok_and(|found| found.uid() == user))
-        .map(|process| {
-            let text = fs::read_to_string(process.path().join("status")).unwrap_or_default();
-            let threads = text.lines().find_map(|line| line.strip_prefix("Threads:"));
-            threads.and_then(|count| count.trim().parse().ok()).unwrap_or(1_u64)
-        })
-        .sum()
 }

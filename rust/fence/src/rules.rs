@@ -10,6 +10,9 @@ pub struct Rules {
     /// Files and folders that may be read, each with all beneath it. Those that don't exist are
     /// passed over.
     pub readable: Vec<PathBuf>,
+    /// Files and folders among these that other users must be able to read for children to have a
+    /// user of their own.
+    pub libraries: Vec<PathBuf>,
     /// Devices and files that may be read and written.
     pub writable: Vec<PathBuf>,
     /// Private memory beyond what the process that forks has.

@@ -106,6 +106,21 @@ def _change_flags(targets: Targets) -> None:
         fcntl.ioctl(file, put, flags)
 
 
+def _lock(targets: Targets) -> None:
+    if targets.processes:
+        raise Missing("compilers lock their own files")
+    with open(targets.library, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _command(path: str, command: int, argument: int) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(fd, command, argument)
+    finally:
+        os.close(fd)
+
+
 def _shared(targets: Targets) -> str:
     if targets.shared is None:
         raise Missing("no /dev/shm")
@@ -163,4 +178,15 @@ FILES = (
     Act("change the times of another's file", ("seccomp", "user", "namespaces"), _change_times),
     Act("cut another's file", ("landlock", "seccomp", "namespaces"), _truncate),
     Act("empty a file by opening it to read", ("seccomp", "landlock", "namespaces"), _empty_by_reading),
+    Act("lock the interpreter's library", ("seccomp",), _lock),
+    Act(
+        "have a lease of the interpreter's library",
+        ("seccomp",),
+        lambda t: _command(t.library, fcntl.F_SETLEASE, fcntl.F_RDLCK),
+    ),
+    Act(
+        "have notice of changes in the interpreter's library",
+        ("seccomp",),
+        lambda t: _command(os.path.dirname(t.library), fcntl.F_NOTIFY, fcntl.DN_DELETE),
+    ),
 )

@@ -1,0 +1,77 @@
+"""What programs may read: the interpreter, the system's libraries, and where modules are."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import site
+import stat
+import sys
+import sysconfig
+from typing import Final
+
+__all__ = ["SYSTEM", "interpreter", "packages", "places_of"]
+
+# What programs may read besides the interpreter: shared libraries, time zones, what says how many
+# cores there are. A path that does not exist is passed over.
+SYSTEM: Final = (
+    *("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf"),
+    *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/alternatives", "/proc/cpuinfo", "/proc/meminfo"),
+    *("/sys/devices/system/cpu", "/dev/urandom", "/dev/random", "/dev/zero"),
+)
+
+
+def interpreter() -> list[str]:
+    """Where its modules and libraries are."""
+    paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
+    paths += _libraries()
+    return list(dict.fromkeys(os.path.abspath(path) for path in paths if path))
+
+
+def _libraries() -> list[str]:
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return paths + [path for path in site.getsitepackages() if os.path.isdir(path)]
+
+
+def packages() -> list[str]:
+    """What can be imported from there and is not open to all: root installed it with a strict
+    umask, and children that have another user could not import it."""
+    closed: dict[str, None] = {}
+    for folder in dict.fromkeys(os.path.abspath(path) for path in _libraries() if path):
+        for one in (folder, os.path.join(folder, "lib-dynload")):
+            try:
+                entries = list(os.scandir(one))
+            except OSError:
+                continue
+            for entry in entries:
+                if _is_importable(entry) and not _is_open(entry):
+                    closed[entry.path] = None
+    return list(closed)
+
+
+def _is_importable(entry: os.DirEntry[str]) -> bool:
+    if entry.name.endswith((".py", ".so")):
+        return True
+    return entry.name.isidentifier() and entry.name != "__pycache__" and entry.is_dir()
+
+
+def _is_open(entry: os.DirEntry[str]) -> bool:
+    try:
+        mode = entry.stat().st_mode
+    except OSError:  # a link that leads nowhere
+        return True
+    needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & needed == needed
+
+
+def places_of(modules: tuple[str, ...]) -> list[str]:
+    """Folders and files of modules, which need not be the interpreter's."""
+    places: list[str] = []
+    for name in dict.fromkeys(name.partition(".")[0] for name in modules):
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            continue  # its import says why
+        if spec is not None:
+            places += spec.submodule_search_locations or ([spec.origin] if spec.has_location and spec.origin else [])
+    return places
