@@ -60,7 +60,11 @@ const KERNEL: &[c_long] = &[
     libc::SYS_request_key,
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
+    // Of these the machine, or all processes of a user, have a fixed number.
+    libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
     libc::SYS_kexec_load,
     libc::SYS_init_module,
     libc::SYS_finit_module,
@@ -128,8 +132,14 @@ const IDENTITY: &[c_long] = &[
 
 /// What only x86-64 has of the families above.
 #[cfg(target_arch = "x86_64")]
-const OF_THE_MACHINE: &[c_long] =
-    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_kexec_file_load, libc::SYS_uselib];
+const OF_THE_MACHINE: &[c_long] = &[
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+    libc::SYS_kexec_file_load,
+    libc::SYS_uselib,
+    libc::SYS_inotify_init,
+];
 #[cfg(not(target_arch = "x86_64"))]
 const OF_THE_MACHINE: &[c_long] = &[];
 
@@ -184,7 +194,7 @@ pub(crate) const FORKS: &[c_long] = &[];
 pub(crate) const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
 /// `prctl`: filters of its own, outliving the process that forked it, being traced by another,
-/// moving its own memory map, adopting processes.
+/// moving its own memory map, adopting processes, keeping others from the core that it runs on.
 pub(crate) const PRCTL_OPTIONS: &[u32] = &[
     libc::PR_SET_SECCOMP as u32,
     libc::PR_SET_PDEATHSIG as u32,
@@ -192,12 +202,19 @@ pub(crate) const PRCTL_OPTIONS: &[u32] = &[
     libc::PR_SET_MM as u32,
     libc::PR_SET_CHILD_SUBREAPER as u32,
     libc::PR_SET_DUMPABLE as u32,
+    62, // PR_SCHED_CORE
 ];
 
-/// `fcntl`: signals of a descriptor to another process; leases of files and notices of changes in
-/// folders, for which it is enough to read them.
-pub(crate) const FCNTL_COMMANDS: &[u32] =
-    &[libc::F_SETOWN as u32, 15 /* F_SETOWN_EX */, libc::F_SETLEASE as u32, libc::F_NOTIFY as u32];
+/// `fcntl`: signals of a descriptor to another process; leases, for which whoever opens a file
+/// waits, and notices of changes in folders, for both of which it is enough to read them; the size
+/// of pipes, of which a user has so many pages.
+pub(crate) const FCNTL_COMMANDS: &[u32] = &[
+    libc::F_SETOWN as u32,
+    15, // F_SETOWN_EX
+    libc::F_SETLEASE as u32,
+    libc::F_NOTIFY as u32,
+    libc::F_SETPIPE_SZ as u32,
+];
 
 /// Locks whole files that one may only read, until it is undone. A compiler's are on its own files,
 /// and so are those by `fcntl`, of databases too: to lock others out there takes a file that may be

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
-use rustix::process::{PidfdFlags, Signal};
+use rustix::process::{DumpableBehavior, PidfdFlags, Signal};
 use seccompiler::BpfProgram;
 
 use crate::error::FenceError;
@@ -330,6 +330,10 @@ impl Fence {
             identity::drop_capabilities().map_err(failed("capset"))?;
         }
         self.end_with_parent().map_err(failed("prctl"))?;
+        // No program of the machine is started to take its memory when it crashes.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(io::Error::from)
+            .map_err(failed("prctl"))?;
         rustix::thread::set_no_new_privs(true).map_err(io::Error::from).map_err(failed("no_new_privs"))?;
         if let Some(files) = &self.files {
             files.restrict()?;

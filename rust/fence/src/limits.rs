@@ -23,7 +23,8 @@ pub(crate) fn set(rules: &Rules, memory: &Memory, tasks: u64) -> io::Result<()> 
     let stack = getrlimit(Resource::Stack).current.unwrap_or(STACK).min(STACK);
     lower(Resource::Stack, stack, u64::MAX)?;
     for (resource, limit) in [
-        (Resource::Core, 0),
+        // Less than a file takes; with 1, unlike 0, the kernel starts no program for it either.
+        (Resource::Core, 1),
         (Resource::Memlock, 0),
         (Resource::Msgqueue, 0),
         (Resource::Rtprio, 0),

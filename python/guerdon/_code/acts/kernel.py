@@ -51,6 +51,30 @@ def _memory_file(_: Targets) -> None:
     os.close(os.memfd_create("probe"))
 
 
+def _requests(_: Targets) -> None:
+    """One, of what the whole machine may have under way at a time."""
+    context = ctypes.c_ulong()
+    syscall("io_setup", 1, ctypes.byref(context))
+    syscall("io_destroy", context)
+
+
+def _large_pipe(_: Targets) -> None:
+    theirs, ours = os.pipe()
+    try:
+        fcntl.fcntl(ours, 1031, 1 << 17)  # F_SETPIPE_SZ
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def _lease(targets: Targets) -> None:
+    fd = os.open(targets.library, os.O_RDONLY)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    finally:
+        os.close(fd)
+
+
 def _push_input(_: Targets) -> None:
     """Into a pipe, which is no terminal: only that complaint is one of the call itself."""
     theirs, ours = os.pipe()
@@ -167,6 +191,8 @@ KERNEL = (
     Act("use the kernel's keys", ("seccomp",), lambda _: syscall("keyctl", 0, -3, 0, 0, 0)),
     Act("add a key", ("seccomp",), lambda _: reached("add_key", None, None, None, 0, 0)),
     Act("serve page faults", ("seccomp",), lambda _: os.close(syscall("userfaultfd", 1))),
+    Act("reserve requests of the machine", ("seccomp",), _requests),
+    Act("watch a folder", ("seccomp",), lambda _: os.close(syscall("inotify_init1", 0))),
     Act("watch all files", _ADMIN, lambda _: os.close(syscall("fanotify_init", 0, 0))),
     Act("add a filter of calls", ("seccomp",), lambda _: reached("seccomp", 1, 0, None)),
     Act("add a filter of calls by prctl", ("seccomp",), _filter_by_prctl),
@@ -175,6 +201,8 @@ KERNEL = (
     Act("make semaphores", _IPC[:1], _semaphores),
     Act("make a POSIX queue", _IPC[:1], _posix_queue),
     Act("make a file in memory", ("seccomp",), _memory_file),
+    Act("take pages for a large pipe", ("seccomp",), _large_pipe),
+    Act("hold up who writes to a file", ("seccomp", "user"), _lease),
     Act("type into a terminal", ("seccomp",), _push_input),
     Act("become another user", _ADMIN, _become_root),
     Act("join groups", _ADMIN, _join_groups),

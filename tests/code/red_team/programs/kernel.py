@@ -70,6 +70,12 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         "does its calls through io_uring, past the filter",
         "(425, 1, 0), (426, -1, 0, 0, 0, 0), (427, -1, 0, 0, 0)",
     ),
+    _calls(
+        "reserved_requests",
+        "takes the asynchronous requests that the whole machine may have under way",
+        "(206, 1, (ctypes.c_ulong * 1)())",
+    ),
+    _calls("file_watches", "takes the watches that a user may have", "(253,), (294, 0)"),
     _calls("bpf", "loads programs into the kernel", "(321, 0, 0, 0)"),
     _calls("perf", "watches the machine's counters, for what siblings do", "(298, 0, 0, -1, -1, 0)"),
     _calls("userfaultfd", "handles its own page faults, to halt the kernel where it reads", "(323, 1)"),
