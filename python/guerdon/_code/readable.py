@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import os
 import site
@@ -74,4 +75,6 @@ def places_of(modules: tuple[str, ...]) -> list[str]:
             continue  # its import says why
         if spec is not None:
             places += spec.submodule_search_locations or ([spec.origin] if spec.has_location and spec.origin else [])
-    return places
+    # Where wheels have the shared libraries of their modules: beside them, by the wheel's name.
+    beside = dict.fromkeys(map(os.path.dirname, places))
+    return places + [found for folder in beside for found in glob.glob(f"{glob.escape(folder)}/*.libs")]
