@@ -181,24 +181,28 @@ def _a(kind: type) -> str:
     return f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
 
 
-def plain_text(completion: object, sample: int) -> str:
+def plain_text(completion: object, sample: int | None = None) -> str:
     """The last assistant message, or a lone one that names no role; text parts joined without a
     separator; "" if there is none.
+
+    Args:
+        sample: For the message; None where it is not known.
 
     Raises:
         DataError: Neither a text nor a list of messages.
     """
     if isinstance(completion, str):
         return completion
+    what, needs = (
+        ("the completion", "expected") if sample is None else (f"completion of sample {sample}", "`text` needs")
+    )
     if not isinstance(completion, (list, tuple)):
-        raise DataError(
-            f"completion of sample {sample} is {_a(type(completion))}; `text` needs a str or a list of messages"
-        )
+        raise DataError(f"{what} is {_a(type(completion))}; {needs} a str or a list of messages")
     for message in reversed(completion):
         if not isinstance(message, Mapping):
             raise DataError(
-                f"completion of sample {sample} holds a {type(message).__name__} where a message belongs; "
-                "`text` needs a str or a list of messages like {'role': 'assistant', 'content': '...'}"
+                f"{what} holds a {type(message).__name__} where a message belongs; "
+                f"{needs} a str or a list of messages like {{'role': 'assistant', 'content': '...'}}"
             )
         if message.get("role") == "assistant":
             return content_text(message.get("content"))

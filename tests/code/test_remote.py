@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 import shutil
@@ -165,7 +166,7 @@ def test_what_is_no_fault_of_a_program_is_nan() -> None:
         "{",
         [{"stdin": "\ud800", "stdout": ""}],
         [call("f", object(), expected=1)],
-        [call("f", deque([1]), expected=1)],
+        [call("f", 1, expected=object())],
     ]
     with sandbox() as server:
         result = scored(remote(server), [INCREMENT] * len(rows), cases=rows)
@@ -177,6 +178,18 @@ def test_what_is_no_fault_of_a_program_is_nan() -> None:
     assert "cases is empty" in reasons[0]
     assert "half a surrogate" in reasons[2]
     assert "case 0 can't be sent" in reasons[3]
+
+
+def test_arguments_and_values_of_all_kinds_cross_as_here() -> None:
+    """The sandbox runs them for real."""
+    program = (
+        "from fractions import Fraction\ndef f(x, kind):\n    return [x, Fraction(4, 2)] if kind else bytearray(b'x')"
+    )
+    given = [deque([1]), range(3), {1: (2, None)}, {1.5}, b"x", 2j, math.inf]
+    cases = [*(call("f", one, True, expected=[one, 2]) for one in given), call("f", 0, False, expected=b"x")]
+    with sandbox() as server:
+        result = scored(remote(server), [program], cases=[cases])
+    assert (result.rewards.item(), result.extra["code/reason"]) == (1.0, [""])
 
 
 def test_many_programs_are_under_way_at_once() -> None:

@@ -6,8 +6,11 @@ from __future__ import annotations
 import ast
 import json
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,6 +20,8 @@ from hypothesis import strategies as some
 from guerdon import Dispatcher, SandboxFusion, code_reward
 from guerdon._code.canonical import NotDataError, canonical
 from guerdon._code.compare import Compare, outputs_match, values_match
+from guerdon._code.decoding import decode
+from guerdon._code.encoding import encode
 from tests.code.programs import block
 from tests.code.test_compare import DIFFERENT, SAME
 from tests.http.server import serving
@@ -136,6 +141,46 @@ def as_lists(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_lists(one) for one in value]
     return value
+
+
+EQUAL = [
+    ("3", "numpy.int64(3)"),
+    ("[1, 2]", "numpy.array([1, 2])"),
+    ("0.5", "numpy.float32(0.5)"),
+    ("True", "numpy.bool_(True)"),
+    ("3", "Fraction(3)"),
+    ("0.5", "Decimal('0.5')"),
+    ("b'x'", "bytearray(b'x')"),
+    ("range(0)", "range(5, 5)"),
+    ("range(0, 3, 2)", "range(0, 4, 2)"),
+    ("range(3, 4)", "range(3, 99, 100)"),
+    ("deque([1])", "deque([1])"),
+    ("{2: 1}", "{numpy.int64(2): Fraction(1)}"),
+]
+UNEQUAL = [
+    ("[0, 1]", "range(2)"),
+    ("range(3)", "range(0, 6, 2)"),
+    ("range(1, 3)", "range(2)"),
+    ("[1]", "deque([1])"),
+    ("1 / 3", "Fraction(1, 3)"),
+    ("'nan'", "Decimal('nan')"),
+    ("0", "Decimal('inf')"),
+    ("3", "range(1000)"),
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("expected", "value", "same"), [*((*one, True) for one in EQUAL), *((*one, False) for one in UNEQUAL)]
+)
+def test_values_of_other_modules_match_as_here(expected: str, value: str, same: bool, rule: Compare) -> None:
+    """What a program gives reaches workers by `encode`, and is a text in a sandbox."""
+    numpy = pytest.importorskip("numpy")
+    names = {"numpy": numpy, "Fraction": Fraction, "Decimal": Decimal, "deque": deque}
+    wanted, given = eval(expected, names), eval(value, names)
+    assert values_match(wanted, decode(encode(given, opaque=True)), rule) is same
+    options: dict[str, Any] = {"numbers": rule == "numbers", "limit": 1 << 20}
+    assert (canonical(wanted, **options) == canonical(given, opaque=True, **options)) is same
 
 
 def test_texts_of_values() -> None:

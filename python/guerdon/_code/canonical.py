@@ -4,12 +4,14 @@
   imports the standard library alone, and works on Python 3.8.
 - Tokens stand between single spaces, each number by itself: with ``numbers`` a float stays one, to
   be compared by size; else what equals an integer is written as one.
-- An object of any other class is written as what no expected value is.
+- Numbers of numpy, `fractions` and `decimal` are the builtin ones that they equal, arrays are
+  lists, as `encoding` has it. Any other object is written as what no expected value is.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import Any
 
 __all__ = ["NotDataError", "canonical"]
@@ -41,9 +43,10 @@ def canonical(value: Any, *, numbers: bool, limit: int, opaque: bool = False) ->
 def _write(value: Any, out: list[str], left: list[int], numbers: bool, opaque: bool, depth: int) -> None:
     if depth > _DEEPEST:
         raise NotDataError(f"the value is nested more than {_DEEPEST} levels deep")
-    if isinstance(value, (list, tuple)):
-        kind: Any = list if isinstance(value, list) else tuple
-        _put("[", out, left)
+    value = _nearest(value)
+    if isinstance(value, (list, tuple, deque)):
+        kind: Any = list if isinstance(value, list) else tuple if isinstance(value, tuple) else deque
+        _put("q[" if kind is deque else "[", out, left)
         for item in kind.__iter__(value):
             _write(item, out, left, numbers, opaque, depth + 1)
         _put("]", out, left)
@@ -92,12 +95,38 @@ def _plain(value: Any, numbers: bool, opaque: bool, longest: int) -> str:
         if str.__len__(value) > longest:
             raise NotDataError("the value is too long")
         return json.dumps(str.__add__(value, "")).replace(" ", "\\u0020")
-    if isinstance(value, bytes):
-        return "b" + bytes.hex(value)
+    if isinstance(value, (bytes, bytearray)):
+        return "b" + bytes(value).hex()
+    if isinstance(value, range):
+        return _range(value)
     name = str(type(value).__name__)
     if opaque:
         return "<" + json.dumps(name[:100]).replace(" ", "\\u0020") + ">"
     raise NotDataError(f"a {name} is no data")
+
+
+def _nearest(value: Any) -> Any:
+    """The builtin value that a number or an array equals; `value` itself where there is none."""
+    kind = type(value)
+    module = str(kind.__module__)
+    if module == "numpy" and hasattr(value, "tolist"):
+        return value.tolist()
+    if (module, kind.__name__) in (("fractions", "Fraction"), ("decimal", "Decimal")):
+        for number in (int, float):
+            try:
+                if number(value) == value:
+                    return number(value)
+            except (ValueError, OverflowError):  # NaN and infinity are no integers
+                pass
+    return value
+
+
+def _range(value: range) -> str:
+    """Ranges are the same where the integers in them are."""
+    start, stop, step = value.start, value.stop, value.step
+    count = max(0, (stop - start + step - (1 if step > 0 else -1)) // step)
+    shown = [count, start, step][: min(count, 2) + 1]
+    return "r" + ":".join(map(_integer, shown))
 
 
 def _integer(value: int) -> str:

@@ -9,22 +9,24 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections import deque
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from guerdon._code.calls import CallAnswer
 from guerdon._code.check_code import FILE, check_code, defined_by
+from guerdon._code.check_result import fault_of, score_of
 from guerdon._code.compare import shown
 from guerdon._code.encoding import BoundError, EncodingError, Opaque
+from guerdon._code.watchdog import LateError, at_most
 from guerdon.errors import DataError
 
 __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 
 Caller = Callable[[str, list[Any], dict[str, Any]], CallAnswer]
 """Calls a function of the program."""
+T = TypeVar("T")
 # Raised by a proxy they would steer the tests, not fail them.
 _NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 
@@ -52,7 +54,7 @@ class Candidate:
         state = self._state
         if not self.__name__:
             raise DataError("check calls a program whose function has no name: give it in the column entry_point")
-        if state.stopped:
+        if state.stopped or state.lost is not None:
             raise _StoppedError
         try:
             answer = self._call(self.__name__, list(args), kwargs)
@@ -62,8 +64,12 @@ class Candidate:
             if isinstance(error, BoundError) and state.calls:  # it may be of what it returned
                 raise CandidateError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
             raise DataError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
+        except Exception as error:  # of ours, whatever tests do with it
+            state.lost = error
+            raise _StoppedError from error
         state.calls += 1
         if not answer.fault:
+            state.nones += answer.value is None
             return answer.value
         if answer.raised is None:
             state.stopped = answer.fault
@@ -84,14 +90,45 @@ class State:
 
     Attributes:
         calls: How many were made.
+        nones: How many of them returned None.
         stopped: Why the program can't go on; "" while it can.
+        lost: Why no program can be called any more, by no fault of it; None while it can.
+        late: The tests did not end; none that follows is run.
+        deadline: Until when tests may run, by `time.monotonic`.
     """
 
-    __slots__ = ("calls", "stopped")
+    __slots__ = ("calls", "deadline", "late", "lost", "nones", "stopped")
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float) -> None:
         self.calls = 0
+        self.nones = 0
         self.stopped = ""
+        self.lost: Exception | None = None
+        self.late = False
+        self.deadline = deadline
+
+    def run(self, tests: Callable[[], T]) -> T:
+        """What tests return, before their time is up.
+
+        Raises:
+            BaseException: What they raise; but what was lost of ours, whatever they make of it.
+        """
+        try:
+            return at_most(self.deadline, tests)
+        finally:
+            if self.lost is not None:
+                raise self.lost
+
+    def ended_late(self) -> str:
+        """Why the program fails tests that did not end.
+
+        Raises:
+            DataError: It has no part in that.
+        """
+        self.late = True
+        if not self.calls:
+            raise DataError("check did not end before it called the program")
+        return "the tests did not end with what the program returned"
 
 
 def run_tests(
@@ -99,6 +136,7 @@ def run_tests(
     call: Caller,
     entry_point: str | None,
     prelude: str,
+    deadline: float,
     begin: Callable[[int], None] = lambda left: None,
     *,
     to_end: bool = True,
@@ -113,13 +151,14 @@ def run_tests(
         entry_point: The candidate's name; without it, the first by name of the functions that the
             tests use and nothing defines.
         prelude: Code whose names the tests may use.
+        deadline: Until when all of them may run, by `time.monotonic`.
         begin: Called before each text, with how many are left.
         to_end: Whether texts after a failed one are run.
 
     Raises:
         DataError: The tests are no tests.
     """
-    state = State()
+    state = State(deadline)
     namespace: dict[str, Any] = {"__name__": "check"}
     _run_prelude(prelude, namespace)
     known = frozenset(namespace).union(*map(defined_by, texts))
@@ -142,7 +181,7 @@ def run_tests(
         fault = _run_text(text, code.code, namespace, proxies[names[0]], state)
         if state.calls:
             faults.append(fault)
-        if fault and not to_end:
+        if (fault and not to_end) or state.late:
             return faults, len(texts) - place - 1
     if not faults:
         raise DataError(
@@ -152,59 +191,60 @@ def run_tests(
     return faults, 0
 
 
-def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[str, Any]) -> float | str:
+def run_function(
+    check: Callable[..., Any], call: Caller, name: str, row: dict[str, Any], deadline: float
+) -> float | str:
     """Run a function of the user's own with the candidate: a score from 0 to 1, or why it is 0.
+
+    Args:
+        deadline: Until when it may run, by `time.monotonic`.
 
     Raises:
         DataError: It failed before it called the program, or returned no score.
     """
-    state = State()
+    state = State(deadline)
     try:
-        result = check(Candidate(name, call, state), **row)
-    except DataError:
-        raise
+        result = state.run(lambda: check(Candidate(name, call, state), **row))
     except _StoppedError:
         return state.stopped
+    except LateError:
+        return state.ended_late()
     except (Exception, SystemExit) as error:
+        if isinstance(error, DataError) or error is state.lost:
+            raise
         return _fault(error, state, None)
     if state.stopped:
         return state.stopped
-    if result is None:
-        if not state.calls:
-            raise DataError("check returned None, which stands for True, and never called the program")
-        return 1.0
-    try:
-        score = float(result)
-    except (TypeError, ValueError, OverflowError):
-        score = math.nan
-    if state.calls and -math.inf < score < 0.0:  # as `1 - abs(candidate(2) - 4)` can be
-        return f"check returned {shown(result)}, which counts as 0"
-    if not 0.0 <= score <= 1.0:
-        raise DataError(f"check returned {shown(result)}: return True or False, a number from 0 to 1, or None for True")
-    return score
+    return score_of(check, result, calls=state.calls, nones=state.nones)
 
 
 def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, state: State) -> str:
     namespace.pop("check", None)  # of the text before
-    try:
+
+    def run() -> str:
         exec(code, namespace)
         check = namespace.get("check")
-        if callable(check):
-            check(candidate)
-    except DataError:
-        raise
+        return fault_of(check, check(candidate), nones=state.nones) if callable(check) else ""
+
+    state.nones = 0
+    try:
+        fault = state.run(run)
     except _StoppedError:
         return state.stopped
+    except LateError:
+        return state.ended_late()
     except (Exception, SystemExit) as error:
+        if isinstance(error, DataError) or error is state.lost:
+            raise
         return _fault(error, state, text)
-    return state.stopped
+    return state.stopped or fault
 
 
 def _fault(error: BaseException, state: State, text: str | None) -> str:
     """Why the program failed the tests, from what they raised."""
     if state.calls == 0 and not isinstance(error, CandidateError):
         raise DataError(
-            f"check failed before it called the program: {type(error).__name__}: {str(error)[:300]}"
+            f"check failed before it called the program: {type(error).__name__}: {_text_of(error)[:300]}"
         ) from error
     line = None
     trace = error.__traceback__
@@ -217,8 +257,16 @@ def _fault(error: BaseException, state: State, text: str | None) -> str:
         asked = lines[line - 1].strip()[:200] if line <= len(lines) else ""
         if isinstance(error, AssertionError):
             return f"failed: {asked}"
-        return f"{type(error).__name__}: {str(error)[:200]}, in: {asked}"
-    return f"{type(error).__name__}: {str(error)[:300]}"
+        return f"{type(error).__name__}: {_text_of(error)[:200]}, in: {asked}"
+    return f"{type(error).__name__}: {_text_of(error)[:300]}"
+
+
+def _text_of(error: BaseException) -> str:
+    """What it says; it may hold what a program returned, an integer that is too long for a text."""
+    try:
+        return str(error)
+    except Exception:
+        return ", ".join(map(shown, error.args))
 
 
 def _run_prelude(prelude: str, namespace: dict[str, Any]) -> None:

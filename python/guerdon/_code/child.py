@@ -5,7 +5,8 @@
 - ``script``: the program as ``__main__``, with standard input and output. ``calls``: it is defined
   once, then each call comes as a message, with a nonce, and its value goes back as one.
 - Descriptors: 0, 1 and 2 as usual, 3 the channel, and the mark, which says that all before the
-  program went well: it is closed before any of that runs. The process ends here, not in the zygote.
+  program went well, or that its prelude failed: it is closed before any of the program runs. The
+  process ends here, not in the zygote.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.frames import receive_blocking, send_blocking
 
-__all__ = ["CHANNEL", "ENTERED", "run"]
+__all__ = ["CHANNEL", "ENTERED", "PRELUDE", "run"]
 
 CHANNEL: Final = 3
 ENTERED: Final = b"1"
 """What the mark says; with a text after it where another program could not be run."""
+PRELUDE: Final = b"P"
+"""After that, before a text: the prelude failed."""
 _FILE: Final = "<program>"
 _LONGEST_MESSAGE: Final = 300
 
@@ -44,10 +47,9 @@ def run(mode: str, mark: int) -> None:
     if mode in ("exec", "build"):
         _exec(request, mark)
     os.write(mark, ENTERED)
-    os.close(mark)
     status = 70
     try:
-        status = _script(request) if mode == "script" else _calls(request)
+        status = _script(request, mark) if mode == "script" else _calls(request, mark)
     except BaseException as error:  # the process must end here, whatever was raised
         try:
             os.write(2, f"{_described(error)}\n".encode("utf-8", "replace"))
@@ -95,7 +97,7 @@ def _open_streams() -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def _script(request: dict[str, Any]) -> int:
+def _script(request: dict[str, Any], mark: int) -> int:
     import atexit
 
     os.close(CHANNEL)
@@ -105,11 +107,7 @@ def _script(request: dict[str, Any]) -> int:
     main = _main_module()
     status = 0
     try:
-        source = request["source"]
-        if request["prelude"]:
-            _define(request["prelude"], source, main)
-        else:
-            exec(compile(source, _FILE, "exec", dont_inherit=True), main.__dict__)
+        _define(request["prelude"], request["source"], main, mark)
     except SystemExit as stop:
         status = _exit_status(stop.code)
     except BaseException as error:
@@ -137,27 +135,37 @@ def _exit_status(code: object) -> int:
     return 1
 
 
-def _define(prelude: str, source: str, module: ModuleType) -> None:
+def _define(prelude: str, source: str, module: ModuleType, mark: int) -> None:
     """Runs the prelude and the program; as one text where the program is only its continuation, as
-    the body of a function that the prelude begins."""
+    the body of a function that the prelude begins. Closes the mark before anything of the program.
+    """
+    code = before = None
     try:
         code = compile(source, _FILE, "exec", dont_inherit=True)
-        before = compile(prelude, "<prelude>", "exec", dont_inherit=True)
+        before = compile(prelude, "<prelude>", "exec", dont_inherit=True) if prelude else None
     except SyntaxError:
-        exec(compile(prelude + source, _FILE, "exec", dont_inherit=True), module.__dict__)
-        return
-    exec(before, module.__dict__)
+        if not prelude:
+            raise
+        code = compile(prelude + source, _FILE, "exec", dont_inherit=True)
+    try:
+        if before is not None:
+            exec(before, module.__dict__)
+    except BaseException as error:
+        name, text = _raised(error)
+        os.write(mark, PRELUDE + (name + ": " + text).encode("utf-8", "replace"))
+        raise
+    os.close(mark)
     exec(code, module.__dict__)
 
 
-def _calls(request: dict[str, Any]) -> int:
+def _calls(request: dict[str, Any], mark: int) -> int:
     module = _main_module()
     # A module of this name, but not as the program: ``if __name__ == "__main__"`` is for scripts.
     module.__dict__["__name__"] = "program"
     sys.modules["program"] = module
     limit = request["limit"]
     try:
-        _define(request["prelude"], request["source"], module)
+        _define(request["prelude"], request["source"], module, mark)
     except BaseException as error:
         send_blocking(CHANNEL, encode((request["nonce"], "raised", *_raised(error))))
         return 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, Literal
 
-__all__ = ["RULES", "Compare", "outputs_match", "shown", "values_match"]
+__all__ = ["RULES", "Compare", "outputs_match", "printable", "shown", "values_match"]
 
 Compare = Literal["exact", "tokens", "numbers"] | Callable[[Any, Any], bool]
 
@@ -58,10 +58,19 @@ def values_match(expected: Any, value: Any, rule: Compare) -> bool:
     return _same(expected, value, close=rule == "numbers")
 
 
+def printable(text: str) -> str:
+    """A program's words go to terminals and files: no control characters, no half surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def shown(value: object, depth: int = 3) -> str:
-    """A value for a reason: short, whatever it is."""
+    """A value for a reason: short and printable, whatever it is."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1000:
         return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, range):
+        return f"range({', '.join(map(shown, (value.start, value.stop, value.step)[: 3 - (value.step == 1)]))})"
     if isinstance(value, (str, bytes)):
         text = repr(value[: _SHOWN + 1])
     elif isinstance(value, (list, tuple, set, frozenset, deque)):
@@ -74,8 +83,15 @@ def shown(value: object, depth: int = 3) -> str:
         )
         text = f"{{{pairs}}}"
     else:
-        text = repr(value)
+        text = printable(_repr(value))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of a class of the user's, which may hold what a program returned
+        return f"<{type(value).__name__} object>"
 
 
 def _several(items: Iterable[Any], count: int, depth: int, show: Callable[[Any], str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from guerdon._code.calls import CallAnswer, ProgramCalls
 from guerdon._code.case_time import CaseTime, ProgramTime
@@ -21,10 +21,14 @@ from guerdon._code.compare import Compare, outputs_match, shown, values_match
 from guerdon._code.judgement import Judgement, Score, of_cases
 from guerdon._code.languages import LANGUAGES, PYTHON, Language
 from guerdon._code.script_run import ScriptRun, run_script
+from guerdon._code.watchdog import LateError, at_most
 from guerdon._code.zygote_process import ProgramZygote
 from guerdon.errors import DataError
 
-__all__ = ["Driver", "JudgingRules"]
+__all__ = ["BESIDE_S", "Driver", "JudgingRules"]
+
+BESIDE_S: Final = 15.0
+"""What tests and functions of the user's may take beside the time of a program's cases."""
 
 Run = Callable[[bytes, float], ScriptRun]
 """One run of a program: what it reads, and until when."""
@@ -79,7 +83,10 @@ class Driver:
         calls = ProgramCalls(self._zygote, program, prelude, rules.max_output)
         with contextlib.closing(calls):
             for place, case in enumerate(cases):
-                fault = self._case(run, calls, case, time.case(len(cases) - place))
+                try:
+                    fault = self._case(run, calls, case, time.case(len(cases) - place), time.deadline + BESIDE_S)
+                except LateError:
+                    fault = "compare did not end with what the program gave"
                 faults.append(fault)
                 if fault and rules.score == "all":
                     break
@@ -100,7 +107,8 @@ class Driver:
             case = time.case(left)
 
         with self._calls(program, prelude, lambda: case) as call:
-            faults, left = run_tests(texts, call, entry_point, prelude, begin, to_end=self._rules.score != "all")
+            to_end, deadline = self._rules.score != "all", time.deadline + BESIDE_S
+            faults, left = run_tests(texts, call, entry_point, prelude, deadline, begin, to_end=to_end)
         return of_cases(faults, len(faults) + left, self._rules.score)
 
     def judge_by(
@@ -114,7 +122,7 @@ class Driver:
         time = self._time()
         # Each call is a case of its own, of how many is not known.
         with self._calls(program, prelude, lambda: time.case(1)) as call:
-            found = run_function(check, call, name, row)
+            found = run_function(check, call, name, row, time.deadline + BESIDE_S)
         if isinstance(found, str):
             return Judgement(0.0, 0, 1, found)
         score = found if self._rules.score == "share" else float(found == 1.0)
@@ -140,8 +148,15 @@ class Driver:
         request = {"source": program, "prelude": prelude}
         return lambda stdin, deadline: run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
 
-    def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime) -> str:
-        """Why the case is not passed; "" if it is."""
+    def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime, deadline: float) -> str:
+        """Why the case is not passed; "" if it is.
+
+        Args:
+            deadline: Until when its output may be compared.
+
+        Raises:
+            LateError: A function of the user's did not end by then.
+        """
         rules = self._rules
         if fault := time.fault():
             return fault
@@ -151,28 +166,31 @@ class Driver:
                 return ended.fault
             # No expected text equals what is not UTF-8.
             printed = ended.stdout.decode("utf-8", "surrogateescape")
-            if _passed(outputs_match, case.stdout, printed, rules.compare):
+            if _passed(outputs_match, case.stdout, printed, rules.compare, deadline):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
         answer = calls.call(case.fn, case.args, case.kwargs, time)
         if answer.fault:
             return answer.fault
-        if any(_passed(values_match, expected, answer.value, rules.compare) for expected in case.expected):
+        if any(_passed(values_match, expected, answer.value, rules.compare, deadline) for expected in case.expected):
             return ""
         return f"it returned {shown(answer.value)}, expected {shown(case.expected[0])}"
 
 
-def _passed(match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare) -> bool:
+def _passed(
+    match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare, deadline: float
+) -> bool:
     """Whether they match; not, where a function of the user's raises on what a program gave.
 
     Raises:
         DataError: It raises on the expected value itself.
+        LateError: It did not end.
     """
-    try:
+    if not callable(rule):
         return match(expected, given, rule)
+    try:
+        return at_most(deadline, lambda: match(expected, given, rule))
     except Exception as error:
-        if not callable(rule):
-            raise
         try:
             rule(expected, expected)
         except Exception:

@@ -36,6 +36,10 @@ __all__ = ["code_reward"]
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
 _LEAST_MEMORY: Final = 64 << 20
+# Of a worker, for what it makes of the cases, the tests and what programs gave: some GB, so that no
+# program has its tests fill the machine; and for each byte of output.
+_JUDGING_MEMORY: Final = 2 << 30
+_OF_OUTPUT: Final = 40
 # What the system's calls take: milliseconds in 31 bits, bytes in 63.
 _LONGEST_S: Final = 1e6
 _MOST_BYTES: Final = 1 << 62
@@ -221,6 +225,10 @@ def code_reward(
         policy=replace(
             checked_policy(name, options, "sample"),
             timeout=rules.timeout + _OVERHEAD_S + COMPILE_S * bool(made.compile),
+            # A function of the user's may load what it needs.
+            memory_limit=None
+            if any(map(callable, (check, compare, extract)))
+            else _JUDGING_MEMORY + _OF_OUTPUT * rules.max_output,
         ),
         wants=wants,
         stateful=True,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from guerdon._code.compare import printable
+
 __all__ = ["Judgement", "Score", "of_cases"]
 
 Score = Literal["all", "share"]
@@ -30,7 +32,7 @@ class Judgement:
 
     def fields(self) -> dict[str, Any]:
         """As a reward function returns it."""
-        return {"score": self.score, "passed": self.passed, "cases": self.cases, "reason": _printable(self.reason)}
+        return {"score": self.score, "passed": self.passed, "cases": self.cases, "reason": printable(self.reason)}
 
 
 def of_cases(faults: list[str], cases: int, score: Score) -> Judgement:
@@ -45,10 +47,3 @@ def of_cases(faults: list[str], cases: int, score: Score) -> Judgement:
     more = f"; and {len(failed) - _MOST_REASONS} more" if len(failed) > _MOST_REASONS else ""
     value = float(passed == cases) if score == "all" else passed / cases
     return Judgement(value, passed, cases, "; ".join(failed[:_MOST_REASONS]) + more)
-
-
-def _printable(text: str) -> str:
-    """A program's words go to terminals and files: no control characters, no half surrogates."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -59,14 +59,12 @@ class ProgramTexts(MadeField):
         return JSON, [_dumped(self._one, one, before) for one, before in zip(completions, preludes, strict=True)]
 
     def _one(self, completion: Any, prelude: object) -> dict[str, Any]:
-        program, why = extract_program(plain_text(completion, 0), self.extract, self.tags)
+        program, why = extract_program(plain_text(completion), self.extract, self.tags)
         if program is None:
             return {"fault": why}
         before = text_of(self.prelude, prelude)
         if not _is_text(program):
             return {"fault": _NO_TEXT}
-        if not _is_text(before):
-            raise DataError(f"column {self.prelude!r} holds half a surrogate pair, which no program can")
         # A completion may go on in mid-line, as the body of a function that the prelude begins.
         between = "\n" if before and not before[-1].isspace() else ""
         made: dict[str, Any] = {"source": f"{before}{between}{program}"}
@@ -157,7 +155,7 @@ def callers() -> str:
     """What stands before the line that calls a program's function: the beginning of a string of
     JSON."""
     shared: tuple[Any, ...] = (child._define, child._found, child._raised)
-    constants = f"_FILE = {child._FILE!r}\n_LONGEST_MESSAGE = {child._LONGEST_MESSAGE!r}\n"
+    constants = f"_FILE = {child._FILE!r}\nPRELUDE = {child.PRELUDE!r}\n_LONGEST_MESSAGE = {child._LONGEST_MESSAGE!r}\n"
     parts = [inspect.getsource(canonical), constants, *map(inspect.getsource, shared), inspect.getsource(sandbox_calls)]
     future = "from __future__ import annotations\n"
     return json.dumps(future + "\n".join(part.replace(future, "") for part in parts) + "\n\n")[:-1]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from guerdon._code.cases import function_name, parse_cases
+from guerdon._code.compare import printable
 from guerdon._code.driver import Driver, JudgingRules
 from guerdon._code.encoding import EncodingError
 from guerdon._code.extract import Extract, extract_program
@@ -136,7 +137,7 @@ class CodeScorer(StatefulReward):
             ZygoteLostError: Programs can't be run.
         """
         judging = self._judging
-        program, why = extract_program(plain_text(row[COMPLETION], 0), judging.extract, judging.tags)
+        program, why = extract_program(plain_text(row[COMPLETION]), judging.extract, judging.tags)
         if program is None:
             return Judgement(0.0, reason=why)
         try:
@@ -260,13 +261,15 @@ class CodeReward:
         try:
             return self._scorer.judge(row).score
         except Exception as error:  # a function of the user's own may raise anything
-            logging.getLogger("guerdon").warning("%s: sample %d has no score: %s", self.name, sample, error)
+            why = printable(str(error))
+            logging.getLogger("guerdon").warning("%s: sample %d has no score: %s", self.name, sample, why)
             return None
 
     def _own_lock(self) -> threading.Lock:
         """In a process that was forked, another one: a thread that is not there may hold that."""
         if self._owner != os.getpid():
-            self._owner, self._lock = os.getpid(), threading.Lock()
+            self._lock = threading.Lock()
+            self._owner = os.getpid()  # last: another thread that sees it takes that lock
         return self._lock
 
     def close(self) -> None:

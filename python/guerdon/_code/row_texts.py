@@ -23,6 +23,12 @@ def text_of(column: str | None, value: object) -> str:
         DataError: It is something else.
     """
     if isinstance(value, str):
+        if "\0" in value:
+            raise DataError(f"column {column!r} holds a null character, which no program can")
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(f"column {column!r} holds half a surrogate pair, which no program can") from None
         return value.removeprefix(BOM)
     if value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType":
         return ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import deque
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ _KNOWN = {
     "infj": complex(0.0, float("inf")),
     "set": set,
     "frozenset": frozenset,
+    "range": range,
+    "deque": deque,
 }
 
 
@@ -57,7 +60,7 @@ def answer_call(source: str, prelude: str, limit: int) -> None:
     module = ModuleType("program")
     sys.modules["program"] = module
     try:
-        _define(prelude, source, module)
+        _define(prelude, source, module, os.dup(null))
     except BaseException as error:
         fault(error, "the program could not be loaded: ")
     try:

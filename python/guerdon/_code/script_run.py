@@ -78,35 +78,42 @@ def run_script(
         ZygoteLostError: It could not be run.
     """
     with contextlib.ExitStack() as stack:
-        channel, theirs = socket.socketpair()
-        stack.enter_context(channel)
-        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
-        (child_in, feed), (out, child_out), (err, child_err) = pipes
-        ours = _Descriptors([feed, out, err])
-        stack.callback(ours.close_all)
-        try:
-            zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
-        finally:
-            theirs.close()
-            for fd in (child_in, child_out, child_err):
-                os.close(fd)
+        channel, theirs = map(stack.enter_context, socket.socketpair())
+        ours, given = (stack.enter_context(contextlib.closing(_Descriptors())) for _ in range(2))
+        child_in, feed = _pipe(given, ours)
+        out, child_out = _pipe(ours, given)
+        err, child_err = _pipe(ours, given)
+        zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
+        theirs.close()
+        given.close()
         return _Conversation(zygote, ours, feed, out, err).to_end(channel, encode(request), stdin, deadline, max_output)
+
+
+def _pipe(reader: _Descriptors, writer: _Descriptors) -> tuple[int, int]:
+    """A pipe, whose ends belong to these."""
+    ends = os.pipe2(os.O_CLOEXEC)
+    reader.add(ends[0])
+    writer.add(ends[1])
+    return ends
 
 
 class _Descriptors:
     """Open descriptors of this process, each closed once."""
 
-    def __init__(self, fds: list[int]) -> None:
-        self._open = set(fds)
+    def __init__(self) -> None:
+        self._open: set[int] = set()
 
-    def close(self, fd: int) -> None:
+    def add(self, fd: int) -> None:
+        self._open.add(fd)
+
+    def close_one(self, fd: int) -> None:
         if fd in self._open:
             self._open.remove(fd)
             os.close(fd)
 
-    def close_all(self) -> None:
+    def close(self) -> None:
         for fd in list(self._open):
-            self.close(fd)
+            self.close_one(fd)
 
 
 class _Conversation:
@@ -155,7 +162,7 @@ class _Conversation:
         if feeding:
             poll.register(self._feed, select.POLLOUT)
         else:
-            self._fds.close(self._feed)
+            self._fds.close_one(self._feed)
         while True:
             left = deadline - time.monotonic()
             if left <= 0 or self._printed > most:
@@ -165,7 +172,7 @@ class _Conversation:
                     stdin = self._write(stdin)
                     if not stdin:
                         poll.unregister(fd)
-                        self._fds.close(fd)
+                        self._fds.close_one(fd)
                 elif fd == self._out or fd == self._err:
                     if not self._read(fd, self._stdout if fd == self._out else self._stderr, most):
                         poll.unregister(fd)

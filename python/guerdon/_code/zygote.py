@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -56,6 +57,9 @@ def main(control: int, parent: int, fence: str) -> None:
     """
     linux.reset_signals()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A worker bounds its own memory while it judges; fences bound that of programs.
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     if control != CONTROL:
         os.dup2(control, CONTROL)
         os.close(control)

@@ -21,18 +21,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from guerdon._code.child import ENTERED
+from guerdon._code.child import ENTERED, PRELUDE
 from guerdon._code.fence import ONE_ARENA, FenceSpec
 from guerdon._code.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES
+from guerdon.errors import DataError
 
 __all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
 
 _START_S: Final = 60.0
 # While programs wait, whose time has room for no more.
 _AGAIN_S: Final = 20.0
-# For a process to come to its program. One that is killed sooner had too little time left; one that
-# took longer met a fault of this machine's.
-_ENTER_S: Final = 1.0
+# For a process to come to its program, which takes milliseconds. One that is killed sooner had too
+# little time left; one that took longer met a fault of this machine's.
+_ENTER_S: Final = 0.2
 # From the kill of a process to its end: what the kernel needs to free its memory.
 _END_S: Final = 20.0
 # What the interpreter must find again: where shared libraries are, as a user's shell sets it.
@@ -181,6 +182,7 @@ class ProgramZygote:
 
         Raises:
             ZygoteLostError: The zygote ended instead, or the process before it came to the program.
+            DataError: The prelude failed, before the program ran.
         """
         if self._control is None:
             raise ZygoteLostError("the process that starts programs ended")
@@ -200,6 +202,9 @@ class ProgramZygote:
         self._running = False
         _, rss, status = ANSWER.unpack_from(answer)
         code, reported = os.waitstatus_to_exitcode(status), answer[ANSWER.size :]
+        failed = ENTERED + PRELUDE
+        if reported.startswith(failed):
+            raise DataError(f"prelude can't be run: {reported.removeprefix(failed).decode('utf-8', 'replace')}")
         in_time = time.monotonic() - self._forked < _ENTER_S
         if reported != ENTERED and (reported or deadline is not None or not in_time):
             how = reported.removeprefix(ENTERED).decode("utf-8", "replace") or f"it ended with status {code}"

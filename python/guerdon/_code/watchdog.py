@@ -1,0 +1,83 @@
+"""`at_most`: ends what the trusted side computes from a program's values, where that does not end.
+
+- An exception is raised in the thread that computes, between two of its bytecodes, and again each
+  second: tests may keep it. One call into C is not interrupted; what a worker may hold bounds it.
+- Nothing is raised any more once `at_most` has returned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from guerdon.errors import DataError
+
+__all__ = ["LateError", "at_most"]
+
+_AGAIN_S: Final = 1.0
+
+T = TypeVar("T")
+
+
+class LateError(BaseException):
+    """It took too long. No ``except Exception`` keeps it."""
+
+
+def at_most(deadline: float, compute: Callable[[], T]) -> T:
+    """What `compute` returns.
+
+    Args:
+        deadline: Of `time.monotonic`.
+
+    Raises:
+        LateError: It had not returned by then.
+        DataError: It can't be watched.
+    """
+    watchdog = _Watchdog(deadline)
+    try:
+        watchdog.start()
+        return compute()
+    finally:
+        while True:
+            try:
+                watchdog.stop()
+                break
+            except LateError:  # raised just now: it is stopped again
+                pass
+
+
+class _Watchdog:
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._watched = threading.get_ident()
+        # Held while the exception is raised, so that none comes after `stop`.
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        try:
+            threading.Thread(target=self._run, name="guerdon-watchdog", daemon=True).start()
+        except RuntimeError as error:
+            raise DataError(f"no thread could be started, which ends tests that hang: {error}") from error
+
+    def stop(self) -> None:
+        with self._lock:
+            self._over.set()
+            _raise_in(self._watched, None)
+
+    def _run(self) -> None:
+        left = max(0.0, self._deadline - time.monotonic())
+        while not self._over.wait(left):
+            with self._lock:
+                if not self._over.is_set():
+                    _raise_in(self._watched, LateError)
+            left = _AGAIN_S
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    """Have a thread raise it soon; with None it raises none that is under way."""
+    raised = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
