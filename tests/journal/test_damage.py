@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,21 @@ def _torn_pages(folder: Path) -> str:
     return f"{NAMED}.parquet could not be read after 0 rows"
 
 
+def _pipe(folder: Path) -> str:
+    os.mkfifo(folder / f"{NAMED}.parquet")
+    return f"{NAMED}.parquet can't be read as a part of a journal: it is no file"
+
+
+def _pipe_as_stream(folder: Path) -> str:
+    os.mkfifo(folder / f"{NAMED}.arrows")
+    return f"{NAMED}.arrows can't be read as a part of a journal: it is no file"
+
+
+def _folder(folder: Path) -> str:
+    (folder / f"{NAMED}.parquet").mkdir()
+    return f"{NAMED}.parquet can't be read as a part of a journal: it is no file"
+
+
 def _no_rows(folder: Path) -> str:
     write_part(folder, table([]), pid=77)
     (folder / "run-1-r0-78-00000.arrows").touch()
@@ -151,6 +167,9 @@ def _no_rows(folder: Path) -> str:
         _empty,
         _no_stream,
         _torn_pages,
+        _pipe,
+        _pipe_as_stream,
+        _folder,
         _no_rows,
     ],
     ids=lambda damage: damage.__name__.strip("_"),

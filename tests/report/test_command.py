@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
 import re
 import stat
 import sys
@@ -156,6 +157,30 @@ def test_data_in_the_page_ends_no_element(text: str) -> None:
 )
 def test_what_cannot_be_seen_is_written_out(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+@pytest.mark.parametrize("command", ["report", "replay"])
+def test_a_name_that_no_file_system_takes_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = ["rewards.py"] if command == "replay" else []
+    assert main([command, str(tmp_path / ("x" * 300)), *rest]) == 2
+    assert "can't be read: File name too long." in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+@pytest.mark.parametrize("command", ["report", "replay"])
+def test_a_folder_that_this_user_may_not_read_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "journal"
+    write_part(folder, table([row()]))
+    folder.chmod(0)
+    try:
+        assert main([command, str(folder), *(["rewards.py"] if command == "replay" else [])]) == 2
+    finally:
+        folder.chmod(0o755)
+    assert "can't be read: Permission denied." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +21,7 @@ from guerdon._journal.part_files import NoRows, PartFile, open_part
 from guerdon._journal.schema import import_arrow, is_text, kinds_of, problem_of
 from guerdon.errors import DataError
 
-__all__ = ["BATCH_ROWS", "JournalParts", "Part", "find_parts"]
+__all__ = ["BATCH_ROWS", "JournalParts", "Part", "find_parts", "is_folder"]
 
 BATCH_ROWS: Final = 1 << 17
 _FEW_ROWS: Final = 1 << 10  # of texts, which may be long
@@ -176,6 +178,25 @@ class JournalParts:
             raise DataError(f"{self.folder!r} can't be read as a whole:{self.described_notes()}")
 
 
+def is_folder(journal: str | Path) -> bool:
+    """Whether the journal is a folder, and not one file of it.
+
+    Raises:
+        DataError: There is neither, or this user may not look.
+    """
+    try:
+        folder = stat.S_ISDIR(os.stat(journal).st_mode)
+        if folder:
+            os.scandir(journal).close()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise DataError(
+            f"there is no journal {str(journal)!r}: give the folder that Dispatcher(journal=) names."
+        ) from None
+    except OSError as error:
+        raise DataError(f"the journal {str(journal)!r} can't be read: {error.strerror}.") from None
+    return folder
+
+
 def find_parts(journal: str | Path, *, recover: bool = True) -> JournalParts:
     """The parts of the folder `journal`, or of the one file.
 
@@ -183,15 +204,14 @@ def find_parts(journal: str | Path, *, recover: bool = True) -> JournalParts:
         recover: Make Parquet files of what killed runs left in the folder, where this user may.
 
     Raises:
-        DataError: There is no such folder or file.
+        DataError: There is no such folder or file, or this user may not read it.
     """
     import_arrow()
     path, notes = Path(journal), list[str]()
-    if not path.exists():
-        raise DataError(f"there is no journal {str(journal)!r}: give the folder that Dispatcher(journal=) names.")
-    left = _recover(path, notes) if recover and path.is_dir() else {}
+    folder = is_folder(journal)
+    left = _recover(path, notes) if recover and folder else {}
     # Streams first: what a stream becomes meanwhile is found among the files.
-    listed = [*path.glob("*.arrows"), *path.glob("*.parquet")] if path.is_dir() else [path]
+    listed = [*path.glob("*.arrows"), *path.glob("*.parquet")] if folder else [path]
     found = {}
     for each in listed:
         if each.suffix != ".arrows" or each == path or not each.with_suffix(".parquet").exists():
@@ -207,6 +227,8 @@ def _part(path: Path, notes: list[str], left: Mapping[str, str], *, alone: bool)
     try:
         if path.suffix not in _FORMS:
             raise ValueError("it is neither *.parquet nor *.arrows")
+        if path.exists() and not path.is_file():  # who opens a pipe waits for its other end
+            raise ValueError("it is no file")
         reader: PartFile = open_part(path)
     except NoRows:
         if damage is not None:

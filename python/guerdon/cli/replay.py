@@ -142,14 +142,14 @@ def _check_journal(journal: str, rewards: str) -> None:
     Raises:
         GuerdonError: There is none, or it has no parts.
     """
-    from guerdon._journal.parts import find_parts
+    from guerdon._journal.parts import find_parts, is_folder
 
     path = Path(journal)
-    if path.is_file() and path.suffix == ".py" and os.path.isdir(rewards):
+    if path.suffix == ".py" and os.path.isfile(path) and os.path.isdir(rewards):
         raise UsageError(
             f"{journal!r} is no journal: JOURNAL comes before REWARDS, as in guerdon replay {rewards} {journal}."
         )
-    if not path.is_dir() or not any(each.suffix in (".arrows", ".parquet") for each in path.iterdir()):
+    if not is_folder(journal) or not any(each.suffix in (".arrows", ".parquet") for each in path.iterdir()):
         find_parts(journal).check_some()
 
 

@@ -29,7 +29,8 @@ pub(crate) fn streams(folder: &Path) -> io::Result<VecDeque<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         paths.push(entry?.path());
     }
-    paths.retain(|path| is_stream(path));
+    // Who opens a pipe waits for its other end.
+    paths.retain(|path| is_stream(path) && path.is_file());
     paths.sort();
     Ok(paths.into())
 }

@@ -1,6 +1,7 @@
 //! Streams that writers left: what is whole in them becomes a file, and what can't be read stays.
 
 use std::fs;
+use std::process::Command;
 
 use guerdon_journal::{Journal, recover};
 use proptest::prelude::*;
@@ -86,6 +87,19 @@ fn a_stream_whose_file_is_there_goes() {
     assert_eq!(recover(&folder.0).unwrap(), guerdon_journal::Recovered::default());
     assert!(!path.exists());
     assert_eq!(parts(&folder).iter().map(|(part, _)| part.num_rows()).sum::<usize>(), 120);
+}
+
+/// Fault: a named pipe in the folder has the name of a stream.
+/// Sees: nothing; who opened it would wait for its other end.
+#[test]
+fn a_pipe_with_the_name_of_a_stream_is_left_alone() {
+    let folder = Folder::new();
+    let pipe = folder.0.join("a-r0-1-00000.arrows");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(folder.0.join("a-r0-1-00001.arrows"), stream()).unwrap();
+    let recovered = recover(&folder.0).unwrap();
+    assert_eq!((recovered.rows, recovered.left.len()), (120, 0));
+    assert!(pipe.exists());
 }
 
 /// Fault: two readers recover a folder at a time, and a run that begins does too.
