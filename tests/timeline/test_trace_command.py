@@ -127,6 +127,7 @@ def test_files_of_ranks_become_one(recorded: Path, tmp_path: Path, capsys: pytes
         (["--step", "first"], "--step first"),
         (["--step", "41:"], "--step 41:: expected a training step"),
         (["--step", "0:999999999"], "--step 0:999999999"),
+        (["--step", "9" * 30], f"--step {'9' * 30}: expected a training step"),
     ],
 )
 def test_options_that_cannot_work(

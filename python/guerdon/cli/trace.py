@@ -28,6 +28,7 @@ __all__ = ["add_to", "run"]
 
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
 _MOST_STEPS: Final = 100_000
+_LARGEST_STEP: Final = 2**63 - 1
 _SHORTEST_S: Final = 50e-6
 
 
@@ -163,7 +164,7 @@ def _steps(texts: Sequence[str]) -> list[int]:
             first, last = steps(text)
         except argparse.ArgumentTypeError:
             first = last = None
-        if first is None or last is None or not first >= 0 or last - first >= _MOST_STEPS:
+        if first is None or last is None or not 0 <= first <= last <= _LARGEST_STEP or last - first >= _MOST_STEPS:
             raise UsageError(
                 f"--step {text}: expected a training step, or the first and the last of some, as in 100:200."
             )
