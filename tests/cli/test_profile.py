@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from guerdon import DataError, reward
 from guerdon.cli.load_rewards import load
 from guerdon.profile import profile
 from guerdon.profile.forms import fill
@@ -323,7 +324,7 @@ def test_a_page_that_the_disk_has_no_room_for_costs_that_alone(guerdon: Command,
         (("--completion-field", "generation"), "no row of"),
         (("--reference", "plain text"), "names no column in braces"),
         (("-n", "5"), "not a multiple of 5"),
-        (("--prompts", "99999", "--generations", "9999"), "its time is predicted for at most 1,000,000"),
+        (("--prompts", "99999", "--generations", "9999"), "at most 1,000,000 completions in all"),
     ],
 )
 def test_wrong_options(guerdon: Command, tmp_path: Path, rows: Path, options: tuple[str, ...], message: str) -> None:
@@ -336,6 +337,12 @@ def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
     shown = re.search(r"'(\\boxed\S+)'", guerdon("profile", "--help").out)
     assert shown is not None
     assert fill(shown[1], ROWS[0]) == r"\boxed{15}"
+
+
+@pytest.mark.parametrize("step", [{"prompts": 0}, {"generations": -1}, {"prompts": 1001, "generations": 1000}])
+def test_a_step_that_is_none_is_refused(step: dict[str, int]) -> None:
+    with pytest.raises(DataError, match="at least one of each, and at most 1,000,000"):
+        profile([reward(lambda completion: 1.0, name="one")], ROWS, **step)
 
 
 def test_missing_columns_are_named(guerdon: Command, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def profile(
     Raises:
         RegistrationError: The list can't be a dispatcher's.
         DataError: There are no rows, they lack a column that a function asks for, or the step has
-            more than a million completions.
+            no completion or more than a million.
 
     Examples:
         >>> from guerdon import reward
@@ -107,9 +107,10 @@ def profile(
         'process'
     """
     rows = checked_rows(rows)
-    if prompts * generations > MOST_COMPLETIONS:
+    if min(prompts, generations) < 1 or prompts * generations > MOST_COMPLETIONS:
         raise DataError(
-            f"A step of {prompts} prompts × {generations} completions: its time is predicted for at most {MOST_COMPLETIONS:,}."
+            f"A step of {prompts} prompts × {generations} completions: its time is predicted for at least one of each, and at "
+            f"most {MOST_COMPLETIONS:,} completions in all."
         )
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
     wanted = {only} if isinstance(only, str) else None if only is None else set(only)
