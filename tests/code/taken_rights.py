@@ -58,3 +58,17 @@ assert _libc.prctl(38, 1, 0, 0, 0) == 0 and _libc.prctl(22, 2, _fprog, 0, 0) == 
 BARE_ROOT = _CAPABILITIES.replace("KEPT", "()") + DOCKER_FILTER
 DOCKER_ROOT = DOCKER_CAPABILITIES + DOCKER_FILTER
 DOCKER_USER = NOBODY + DOCKER_FILTER
+
+# By number on x86-64, what Linux 5.10 lacks of what is called here: mount_setattr, landlock_*,
+# memfd_secret and newer ones, and PR_GET_AUXV of prctl, which came with 6.4.
+KERNEL_5_10 = """
+import ctypes, struct
+_program = [(0x20, 0, 0, 0)]
+_program += [(0x35, 0, 1, 442), (0x06, 0, 0, 0x50000 | 38)]
+_program += [(0x15, 0, 3, 157), (0x20, 0, 0, 16), (0x15, 0, 1, 0x41555856), (0x06, 0, 0, 0x50000 | 22)]
+_program += [(0x06, 0, 0, 0x7FFF0000)]
+_filters = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in _program))
+_fprog = ctypes.create_string_buffer(struct.pack("=H6xQ", len(_program), ctypes.addressof(_filters)), 16)
+_libc = ctypes.CDLL(None, use_errno=True)
+assert _libc.prctl(38, 1, 0, 0, 0) == 0 and _libc.prctl(22, 2, _fprog, 0, 0) == 0, "seccomp"
+"""

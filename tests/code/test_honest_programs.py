@@ -4,6 +4,7 @@ that they don't."""
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -78,6 +79,15 @@ def test_nothing_is_lacking_with_fewer_rights(rights: str) -> None:
     else:  # this interpreter is root's alone
         (lacking,) = found
         assert lacking.startswith("import a module of the standard library (ModuleNotFoundError")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or platform.machine() != "x86_64", reason="root's rights, numbers of x86-64")
+def test_older_kernels_fence_children() -> None:
+    """They tell the size of a page in `/proc` only, which a private root hasn't."""
+    found = attempts(FenceSpec(), taken_rights.KERNEL_5_10)
+    assert not found.layers["landlock"][0]
+    assert [act.name for act in found.acts if act.outcome == "succeeded"] == []
+    assert found.shortcomings == ()
 
 
 @as_root
