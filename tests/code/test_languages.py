@@ -131,13 +131,19 @@ def test_of_a_folder_with_much_else_in_it_only_the_executable_is_open(
     tools = [home / name for name in ("tool", "bin/tool", ".local/bin/tool", "work/tool")]
     for tool in tools:
         tool.write_text("")
+    other = tmp_path / "other" / "tool"
+    other.parent.mkdir()
+    other.write_text("")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(home / "work" / "here")
+    assert beside(str(other)) == [str(other)], "another's home"
     assert beside(str(tools[0])) == [str(tools[0])], "a home"
     assert beside(str(tools[1])) == [str(home / "bin")], "the folder above is a home"
     assert beside(str(tools[2])) == [str(home / ".local/bin"), str(home / ".local/lib")], "not its keys"
     assert beside(str(tools[3])) == [str(tools[3])], "what this process works in"
     assert beside("/no-such-executable") == ["/no-such-executable"], "the root"
+    (home / "work" / "here").rmdir()
+    assert beside(str(home / ".local/bin/tool")) == [str(home / ".local/bin/tool")], "where this process works is gone"
     monkeypatch.undo()
     with tempfile.NamedTemporaryFile(dir="/tmp") as file:
         assert beside(file.name) == [file.name], "temporary files of everybody"

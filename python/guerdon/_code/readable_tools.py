@@ -5,7 +5,6 @@ libraries, and no folder that holds much else.
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import stat
 from collections.abc import Iterator
@@ -43,7 +42,7 @@ def _installed(prefix: str) -> Iterator[str]:
     if any(os.path.exists(os.path.join(prefix, one)) for one in _OWN_TREE):
         yield prefix
         return
-    for name in sorted(os.listdir(prefix)):
+    for name in _names_in(prefix):
         # In a home's .local/share the desktop has its keys.
         if (name in _INSTALLED and (name != "share" or os.path.basename(prefix) != ".local")) or _TARGET.fullmatch(
             name
@@ -51,23 +50,28 @@ def _installed(prefix: str) -> Iterator[str]:
             yield os.path.join(prefix, name)
 
 
+def _names_in(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # not this user's to list
+        return [name for name in _INSTALLED if os.path.exists(os.path.join(folder, name))]
+
+
 def _is_wide(folder: str) -> bool:
     """Whether much else is in it than an executable and what that needs."""
-    if folder == "/" or folder in _homes():
-        return True
-    working = os.path.realpath(os.getcwd())
-    if working == folder or working.startswith(f"{folder}/"):
+    if folder == "/" or _is_home(folder):
         return True
     try:
-        return bool(os.stat(folder).st_mode & stat.S_ISVTX)
-    except OSError:
+        working = os.path.realpath(os.getcwd())
+        temporary = bool(os.stat(folder).st_mode & stat.S_ISVTX)
+    except OSError:  # not there any more
         return True
+    return temporary or working == folder or working.startswith(f"{folder}/")
 
 
-def _homes() -> set[str]:
-    """Home folders, the folders that hold them among these."""
-    homes = {os.path.realpath(os.path.expanduser("~")), "/home", "/root"}
-    homes |= {
-        os.path.realpath(one.pw_dir) for one in pwd.getpwall() if one.pw_uid == os.geteuid() or one.pw_uid >= 1000
-    }
-    return homes
+def _is_home(folder: str) -> bool:
+    """Whether it is a home folder, of this user or of another, or holds them."""
+    own = os.path.realpath(os.path.expanduser("~"))
+    beside_own = os.path.dirname(own)
+    homes = {"/home", beside_own} - {"/"}
+    return folder in (own, "/root", *homes) or os.path.dirname(folder) in homes
