@@ -26,7 +26,9 @@ GREEDY = """
 #include <unistd.h>
 int main(void) {
     for (int i = 0; i < 4; i++) {
-        if (fork() == 0) {
+        pid_t pid = fork();
+        if (pid < 0) return 1;
+        if (pid == 0) {
             size_t size = (size_t)SIZE << 20;
             char *held = malloc(size);
             if (held == NULL) return 1;
@@ -140,7 +142,9 @@ def test_a_program_of_many_processes_has_the_memory_of_one() -> None:
     with_room = GREEDY.replace("SIZE", "10")
     without = GREEDY.replace("SIZE", "100")
     cases = [{"stdin": "", "stdout": "done"}]
-    with judged(language="c", memory_limit="256MiB", timeout=20) as reward:
+    # By a command of one's own: programs of the languages that are known start no processes.
+    options = {"command": ["sh", "-c", "exec {out}"], "compile": ["cc", "-o", "{out}", "{file}"]}
+    with judged(language="c", memory_limit="256MiB", timeout=20, **options) as reward:
         scores = reward(completions=[block(one, "c") for one in (with_room, without, with_room)], cases=[cases] * 3)
         assert scores == [1.0, 0.0, 1.0]
         found = reward._scorer.judge({"completion": block(without, "c"), "cases": cases})

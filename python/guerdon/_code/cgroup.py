@@ -130,7 +130,7 @@ def _has(group: str, file: str) -> bool:
 
 def _why_none(places: tuple[str, ...]) -> str:
     """Why no group with the controllers can be made in these, where none can."""
-    found = [f"{group}/cgroup.subtree_control" for group in places if _has(group, "cgroup.controllers")]
+    found = [os.path.join(group, "cgroup.subtree_control") for group in places if _has(group, "cgroup.controllers")]
     if not found:
         return "no cgroup of version 2 with the controllers memory and pids"
     one = "one of them" if len(found) > 1 else "it"
