@@ -17,7 +17,7 @@ import pytest
 from guerdon._code.cgroup import NoGroupError, ProgramGroup
 from tests.code.programs import block, judged
 
-# Four processes of a third of the limit each.
+# Four processes, each within its own limit: of 256 MiB, two of 200 MiB are more than all may have.
 GREEDY = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ int main(void) {
             char *held = malloc(size);
             if (held == NULL) return 1;
             memset(held, 1, size);
-            sleep(2);
+            sleep(5);
             return held[size / 2] != 1;
         }
     }
@@ -140,7 +140,7 @@ def test_tasks_are_bounded_for_all_processes_together() -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_a_program_of_many_processes_has_the_memory_of_one() -> None:
     with_room = GREEDY.replace("SIZE", "10")
-    without = GREEDY.replace("SIZE", "100")
+    without = GREEDY.replace("SIZE", "200")
     cases = [{"stdin": "", "stdout": "done"}]
     # By a command of one's own: programs of the languages that are known start no processes.
     options = {"command": ["sh", "-c", "exec {out}"], "compile": ["cc", "-o", "{out}", "{file}"]}
