@@ -178,7 +178,7 @@ test: check-cargo lint docs ## everything that CI runs on the Python of .venv, t
 QUICK := $(filter-out %_docs.py %_benches.py %_bench_training.py %_examples.py,$(wildcard tests/test_*.py)) \
 	$(filter-out tests/%.py,$(wildcard tests/registration tests/worker tests/submit tests/result))
 .PHONY: test-quick
-test-quick: setup ## unit tests of the crates and of the package, no trainers: under two minutes
+test-quick: setup ## unit tests of the crates and of the package, no trainers: two minutes after the first, which compiles
 	echo '== cargo test, units'
 	cargo test --workspace --locked --quiet --lib
 	echo '== pytest, units'

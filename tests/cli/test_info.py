@@ -87,6 +87,15 @@ def test_the_extras_are_those_of_the_package() -> None:
     assert names == info.EXTRAS
 
 
+def test_the_docs_list_all_extras() -> None:
+    section = (ROOT / "docs/index.md").read_text(encoding="utf-8").split("### Extras")[1].split("\n## ")[0]
+    listed = re.findall(r"^\| `([\w-]+)` \| .* \| (.*) \|$", section, re.M)
+    packages = {
+        extra: {re.split(r"[^\w-]", one)[0] for one in re.findall(r"`(.*?)`", names)} for extra, names in listed
+    }
+    assert packages == {extra: set(names) for extra, names in info.EXTRAS.items()}
+
+
 def test_version(guerdon: Command) -> None:
     ended = guerdon("--version")
     assert (ended.code, ended.out) == (0, f"guerdon {package.__version__}\n")

@@ -22,6 +22,7 @@ EXTRAS: Final = {
     "ray": ("ray",),
     "torch": ("torch",),
     "parquet": ("pyarrow",),
+    "math": ("math-verify",),
     "cli": ("rich",),
     "serve": ("starlette", "uvicorn"),
     "otel": ("opentelemetry-api",),
