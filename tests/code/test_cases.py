@@ -108,15 +108,22 @@ def test_live_code_bench() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "cases is empty"),
-        (None, "cases is a NoneType"),
-        (3, "cases is a int"),
-        ("[", "not JSON"),
+        ([], "column 'cases' is empty"),
+        (None, "column 'cases' is None: expected"),
+        (3, "column 'cases' is an int"),
+        ("[", r"column 'cases': a string that is not JSON, '\[': .*; write it with json.dumps"),
         ("", "not JSON"),
-        ([1], "case 0 is a int"),
+        ([1], "case 0 is an int"),
         ([{"stdout": "a"}, {}], "case 1 has nothing"),
-        ([{"stdin": "a"}], "case 0 has stdin"),
-        ([{"stdin": 1, "stdout": "a"}], "no text"),
+        ([{"stdin": "a"}], 'case 0 lacks "stdout": it has stdin'),
+        ([{"input": "a"}], 'case 0 lacks "output": it has input'),
+        ([{"in": "a", "out": "b"}], "case 0 has in, out: expected"),
+        ([{"stdin": 1, "stdout": "a"}], r'case 0: stdin is an int \(1\), expected a string: "1"'),
+        (
+            [{"input": "1", "output": ["a"], "testtype": "stdin"}],
+            r"case 0: output is a list \(\['a'\]\), expected a string$",
+        ),
+        ({"inputs": [None], "outputs": ["1"]}, r"case 0: its input is None, expected a string$"),
         ([{"args": [1], "expected": 1}], "names no function"),
         ([{"fn": "f", "args": 1, "expected": 1}], "arguments of a call are a list, not 1"),
         ([{"fn": "f", "kwargs": [], "expected": 1}], "kwargs is a dict"),
@@ -130,19 +137,24 @@ def test_live_code_bench() -> None:
         ({"inputs": "12", "outputs": "24"}, "of one length"),
         ({"inputs": ["abc"], "outputs": ["abc"], "fn_name": "f"}, "arguments of a call are a list, not 'abc'"),
         ({"inputs": [1], "outputs": [1], "fn_name": "f"}, "arguments of a call are a list, not 1"),
-        ({"input": ["1", "2"], "output": ["1"]}, "cases is a dict of input, output, which are not all lists"),
+        ({"input": ["1", "2"], "output": ["1"]}, "column 'cases' is a dict of input, output, which are not all lists"),
         ({"input": "1", "output": ["1"]}, "which are not all lists of one length"),
-        ({"input": [], "output": []}, "cases is empty"),
+        ({"input": [], "output": []}, "column 'cases' is empty"),
         ("[" * 100_000, "nested too deeply"),
         ([{"fn": "f", "expected": "[" * 100_000, "args": "[" * 100_000}], "nested too deeply"),
         (json.dumps(json.dumps([{"stdout": "a"}])), "JSON of a text: read it with json.loads once"),
         ([{"fn": "f", "args": "{", "expected": 1}], "not JSON"),
-        ([{"fn": "f", "args": [1]}], "case 0 has fn, args"),
+        ([{"fn": "f", "args": [1]}], 'case 0 lacks "expected": it has fn, args'),
         ({"inputs": ["1"], "outputs": []}, "of one length"),
-        ({"inputs": [], "outputs": []}, "cases is empty"),
+        ({"inputs": [], "outputs": []}, "column 'cases' is empty"),
         ([{"input": "[", "output": "1", "testtype": "functional"}], "not JSON"),
     ],
 )
 def test_bad_cases_are_refused_with_what_is_wrong(value: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse_cases(value, None)
+
+
+def test_messages_name_the_column() -> None:
+    with pytest.raises(DataError, match="column 'tests' is None"):
+        parse_cases(None, column="tests")

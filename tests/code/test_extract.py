@@ -59,7 +59,10 @@ def test_the_last_block_of_the_language(text: str, program: str) -> None:
     [
         ("", "last", "no code block"),
         ("print(1)", "last", "no code block"),
-        ("```python\ncut off", "last", "no code block"),
+        ("```python\ncut off", "last", "the code block is cut off (no closing fence)"),
+        ("```\ncut off", "first", "the code block is cut off (no closing fence)"),
+        ("```cpp\nint a;\n```\n~~~py\ncut off", "last", "the code block is cut off (no closing fence)"),
+        ("```cpp\ncut off", "last", "no code block"),
         ("```cpp\nint a;\n```\n```js\n1\n```", "last", "no code block in this language, only: cpp, js"),
         (" \n", "whole", "the completion is empty"),
         ("x", lambda text: None, "the function extract= found no program"),

@@ -44,7 +44,7 @@ def test_what_is_no_fault_of_a_program_is_nan() -> None:
     assert np.isnan(result.rewards.ravel()[1:]).all()
     assert result.rewards.ravel()[0] == 1.0
     assert [failure.reason.split(":")[0] for failure in result.failures()] == ["DataError"] * 2
-    assert "cases is empty" in result.failures()[0].reason
+    assert "column 'cases' is empty" in result.failures()[0].reason
 
 
 def test_a_missing_column_is_refused_before_any_call() -> None:

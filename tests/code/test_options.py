@@ -121,7 +121,7 @@ def test_called_as_a_trainer_calls_it() -> None:
 def test_rows_at_fault_have_no_score(caplog: pytest.LogCaptureFixture) -> None:
     with judged() as reward, caplog.at_level(logging.WARNING, "guerdon"):
         assert reward(completions=[block(INCREMENT)] * 2, cases=[[], CASES]) == [None, 1.0]
-    assert "code: sample 0 has no score: cases is empty" in caplog.text
+    assert "code: sample 0 has no score: column 'cases' is empty" in caplog.text
 
 
 def test_the_function_as_datasets_name_it(caplog: pytest.LogCaptureFixture) -> None:

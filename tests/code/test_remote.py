@@ -175,7 +175,7 @@ def test_what_is_no_fault_of_a_program_is_nan() -> None:
     assert np.isnan(result.rewards.ravel()[1:]).all()
     reasons = [failure.reason for failure in result.failures()]
     assert all(reason.startswith("DataError: ") for reason in reasons)
-    assert "cases is empty" in reasons[0]
+    assert "column 'cases' is empty" in reasons[0]
     assert "half a surrogate" in reasons[2]
     assert "case 0 can't be sent" in reasons[3]
 

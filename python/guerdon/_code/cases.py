@@ -26,6 +26,8 @@ _EXPECTED: Final = (
     'expected {"stdin": …, "stdout": …} or {"fn": …, "args": […], "expected": …}, APPS\'s {"inputs", "outputs"} or '
     'LiveCodeBench\'s {"input", "output"}'
 )
+# What goes with a field that is there alone.
+_PARTNERS: Final = {"stdin": "stdout", "input": "output", "fn": "expected", "args": "expected", "kwargs": "expected"}
 # A list in one of them is a list of cases: no case has a list there.
 _NO_LISTS: Final = ("fn", "stdout", "output")
 # Lists of them are long, and hold nothing to look for.
@@ -58,22 +60,23 @@ class CallCase:
 Case = StdinCase | CallCase
 
 
-def parse_cases(value: Any, entry_point: str | None = None) -> list[Case]:
+def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "cases") -> list[Case]:
     """The cases of a row, at least one.
 
     Args:
-        value: Of the column ``cases``.
+        value: Of the column with cases.
         entry_point: The function of cases that name none.
+        column: Its name, for messages.
 
     Raises:
         DataError: It holds no cases, or what is none.
     """
     try:
         value = _plain(value)
-        parser = _Parser(entry_point, is_json=isinstance(value, str))
-        return parser.cases(_parsed(value, "cases is a text that") if isinstance(value, str) else value)
+        parser = _Parser(entry_point, column, is_json=isinstance(value, str))
+        return parser.cases(_from_json(value, column) if isinstance(value, str) else value)
     except RecursionError:
-        raise DataError("cases: a value is nested too deeply") from None
+        raise DataError(f"column {column!r}: a value is nested too deeply") from None
 
 
 def function_name(value: str) -> str:
@@ -98,8 +101,9 @@ class _Parser:
         is_json: Whether they were JSON text, in which None was written and not filled in.
     """
 
-    def __init__(self, entry_point: str | None, *, is_json: bool) -> None:
+    def __init__(self, entry_point: str | None, column: str, *, is_json: bool) -> None:
         self._entry_point = entry_point
+        self._column = column
         self._is_json = is_json
 
     def cases(self, value: Any) -> list[Case]:
@@ -107,31 +111,34 @@ class _Parser:
             if value.get("inputs") is not None:
                 cases = self._of_apps(value)
             elif any(isinstance(value.get(field), (list, tuple)) for field in _NO_LISTS):
-                cases = [self._case(one, place) for place, one in enumerate(_rows(value))]
+                cases = [self._case(one, place) for place, one in enumerate(_rows(value, self._column))]
             else:
                 cases = [self._case(value, 0)]
         elif isinstance(value, (list, tuple)):
             cases = [self._case(one, place) for place, one in enumerate(value)]
         elif self._is_json and isinstance(value, str):
-            raise DataError("cases is JSON of a text: read it with json.loads once, and give what that returns")
+            raise DataError(
+                f"column {self._column!r} is JSON of a text: read it with json.loads once, and give what that returns"
+            )
         else:
-            raise DataError(f"cases is a {type(value).__name__}: {_EXPECTED}, in a list")
+            raise DataError(f"column {self._column!r} is {_a(value)}: {_EXPECTED}, in a list")
         if not cases:
-            raise DataError("cases is empty: a program can't be judged without one")
+            raise DataError(f"column {self._column!r} is empty: a program can't be judged without a case")
         return cases
 
     def _case(self, value: Any, place: int) -> Case:
         if not isinstance(value, Mapping):
-            raise DataError(f"case {place} is a {type(value).__name__}: {_EXPECTED}")
+            raise DataError(f"case {place} is {_a(value)}: {_EXPECTED}")
         given = {key: one for key, one in value.items() if one is not None}
         if "testtype" in given and "input" in given and "output" in given:
             if given["testtype"] != "functional":
-                return StdinCase(_text(given["input"], place), _printed(given["output"], place))
+                return StdinCase(_text(given["input"], place, "input"), _printed(given["output"], place, "output"))
             args = [_json(line, place) for line in str(given["input"]).split("\n") if line.strip()]
             return self._call(given.get("fn"), args, {}, [_json(given["output"], place)], place)
         if "stdout" in given or "output" in given:
-            stdin = given.get("stdin", given.get("input", ""))
-            return StdinCase(_text(stdin, place), _printed(given.get("stdout", given.get("output")), place))
+            read = "stdin" if "stdin" in given else "input"
+            printed = "stdout" if "stdout" in given else "output"
+            return StdinCase(_text(given.get(read, ""), place, read), _printed(given[printed], place, printed))
         if "expected" in value and ("args" in given or "kwargs" in given or "fn" in given):
             args, kwargs = given.get("args", []), given.get("kwargs", {})
             filled = not self._is_json and not isinstance(kwargs, str)
@@ -141,7 +148,11 @@ class _Parser:
                 raise DataError(f"case {place}: kwargs is a dict with the names of arguments, not {kwargs!r:.80}")
             kwargs = {name: one for name, one in kwargs.items() if one is not None or not filled}
             return self._call(given.get("fn"), args, kwargs, [value["expected"]], place)
-        raise DataError(f"case {place} has {', '.join(map(str, given)) or 'nothing'}: {_EXPECTED}")
+        has = ", ".join(map(str, given)) or "nothing"
+        lacks = next((other for key, other in _PARTNERS.items() if key in given), None)
+        if lacks is not None:
+            raise DataError(f'case {place} lacks "{lacks}": it has {has}')
+        raise DataError(f"case {place} has {has}: {_EXPECTED}")
 
     def _of_apps(self, value: Mapping[str, Any]) -> list[Case]:
         inputs, outputs = value["inputs"], value.get("outputs")
@@ -150,11 +161,13 @@ class _Parser:
             or not isinstance(outputs, (list, tuple))
             or len(inputs) != len(outputs)
         ):
-            raise DataError('cases: "inputs" and "outputs" are lists of one length')
+            raise DataError(f'column {self._column!r}: "inputs" and "outputs" are lists of one length')
         name = value.get("fn_name")
         if name is None:
             return [
-                StdinCase(_joined(one, place), _printed(_joined(other, place), place))
+                StdinCase(
+                    _joined(one, place, "its input"), _printed(_joined(other, place, "its output"), place, "its output")
+                )
                 for place, (one, other) in enumerate(zip(inputs, outputs, strict=True))
             ]
         cases: list[Case] = []
@@ -182,27 +195,39 @@ class _Parser:
         return CallCase(function_name(name), list(args), (*expected, *also), kwargs)
 
 
-def _rows(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(value: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
     """The cases of a dict of lists, one a field."""
     lists = {key: one for key, one in value.items() if one is not None}
     lengths = {len(one) if isinstance(one, (list, tuple)) else -1 for one in lists.values()}
     if lengths != {max(lengths)}:
-        raise DataError(f"cases is a dict of {', '.join(map(str, lists))}, which are not all lists of one length")
+        raise DataError(
+            f"column {column!r} is a dict of {', '.join(map(str, lists))}, which are not all lists of one length"
+        )
     return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
-def _joined(value: Any, place: int) -> str:
-    return "\n".join(map(str, value)) if isinstance(value, list) else _text(value, place)
+def _joined(value: Any, place: int, what: str) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else _text(value, place, what)
 
 
-def _text(value: Any, place: int) -> str:
+def _text(value: Any, place: int, what: str) -> str:
     if isinstance(value, str):
         return value
-    raise DataError(f"case {place}: a {type(value).__name__} is no text to read or print")
+    shown = f': "{value}"' if isinstance(value, (int, float)) else ""
+    given = "" if value is None else f" ({value!r:.80})"
+    raise DataError(f"case {place}: {what} is {_a(value)}{given}, expected a string{shown}")
 
 
-def _printed(value: Any, place: int) -> str:
-    text = _text(value, place)
+def _a(value: Any) -> str:
+    """The kind of a value, for messages."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _printed(value: Any, place: int, what: str) -> str:
+    text = _text(value, place, what)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -211,14 +236,19 @@ def _printed(value: Any, place: int) -> str:
 
 
 def _json(text: Any, place: int) -> Any:
-    return _parsed(text, f"case {place}: {str(text)[:80]!r}")
-
-
-def _parsed(text: Any, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, TypeError) as error:
-        raise DataError(f"{what} is not JSON: {error}") from None
+        raise DataError(f"case {place}: {str(text)[:80]!r} is not JSON: {error}") from None
+
+
+def _from_json(text: str, column: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DataError(
+            f"column {column!r}: a string that is not JSON, {text[:80]!r}: {error}; write it with json.dumps"
+        ) from None
 
 
 def _with_integer_keys(value: Any) -> Any:

@@ -53,6 +53,11 @@ class _Fence(NamedTuple):
 
 def blocks_of(text: str) -> list[Block]:
     """The fenced blocks of a text, in order."""
+    return _blocks(text)[0]
+
+
+def _blocks(text: str) -> tuple[list[Block], Block | None]:
+    """The fenced blocks of a text, in order; and what the text breaks off in, if that is one."""
     found: list[Block] = []
     opened: _Fence | None = None
     lines: list[str] = []
@@ -71,9 +76,10 @@ def blocks_of(text: str) -> list[Block]:
             opened, lines = fence, []
         else:
             lines.append(line)
-    if opened is not None:
-        found += _unclosed(opened, lines)
-    return found
+    if opened is None:
+        return found, None
+    last = _unclosed(opened, lines)
+    return found + last, None if last else _block(opened, lines)
 
 
 def extract_program(text: str, how: Extract, tags: Collection[str]) -> tuple[str | None, str]:
@@ -93,7 +99,7 @@ def extract_program(text: str, how: Extract, tags: Collection[str]) -> tuple[str
             else (None, "the function extract= found no program")
         )
     text = text.removeprefix(BOM)
-    blocks = blocks_of(text)
+    blocks, cut_off = _blocks(text)
     if how == "whole":
         # A deeper one belongs to a program without fences: to its docstring, say.
         outer = _own([block for block in blocks if block.indentation < _DEEPER], tags)
@@ -102,6 +108,8 @@ def extract_program(text: str, how: Extract, tags: Collection[str]) -> tuple[str
     own = _own(blocks, tags)
     if own:
         return own[-1 if how == "last" else 0].text.removeprefix(BOM), ""
+    if cut_off is not None and _own([cut_off], tags):
+        return None, "the code block is cut off (no closing fence)"
     if blocks:
         shown = ", ".join(sorted({block.tag[:40] for block in blocks}))
         return None, f"no code block in this language, only: {shown}"

@@ -108,7 +108,7 @@ class CaseTexts(MadeField):
         return JSON, texts
 
     def _one(self, value: object, entry_point: object) -> dict[str, Any]:
-        cases = parse_cases(value, entry_point_of(self.entry_point, entry_point))
+        cases = parse_cases(value, entry_point_of(self.entry_point, entry_point), column=self.column)
         return {"cases": [self._case(case, place) for place, case in enumerate(cases)]}
 
     def _case(self, case: Case, place: int) -> dict[str, Any]:

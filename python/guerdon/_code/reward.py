@@ -173,7 +173,9 @@ class CodeScorer(StatefulReward):
                 name = function_name(entry_point) if entry_point else None
                 return driver.judge_tests(program, prelude, _tests(row, columns.tests), name)
             assert columns.cases is not None
-            return driver.judge_cases(program, prelude, parse_cases(row[columns.cases], entry_point))
+            return driver.judge_cases(
+                program, prelude, parse_cases(row[columns.cases], entry_point, column=columns.cases)
+            )
         except EncodingError as error:
             raise DataError(f"a case can't be sent to a program: {error}") from None
 
