@@ -115,6 +115,8 @@ def test_called_as_a_trainer_calls_it() -> None:
         assert scores == [1.0, 0.0]
         with pytest.raises(DataError, match="asks for the column 'cases'"):
             reward(completions=[""], other=[1])
+        with pytest.raises(DataError, match="column 'cases' is a str, not a list"):
+            reward(completions=[""], cases="[]")
 
 
 @pytest.mark.fault("code reward called by itself on a row at fault", sees="None for the row, a warning in the log")

@@ -64,7 +64,7 @@ def test_references_may_be_texts_numbers_lists_or_none() -> None:
     exact = rewards.exact_match("gold")
     gold = ["4", 4, 4.0, np.int64(4), ["5", 4], np.array(["5", "4"]), None, True]
     assert exact(completions=["4"] * 8, gold=gold) == [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, None, 0.0]
-    assert exact(completions=["4", "5"], gold="4") == [1.0, 0.0]
+    assert exact(completions=["4", "5"], gold=4) == [1.0, 0.0]
     for wrong in ({}, [{}], object(), b"4", [["4"]]):
         with pytest.raises(DataError, match=r"'exact_match': sample 1: column 'gold': expected a text, a number or a"):
             exact(completions=["4", "4"], gold=["4", wrong])
@@ -191,3 +191,22 @@ def test_other_options_are_another_version() -> None:
     versions = [source_version(one.spec) for one in made]
     assert len({*versions}) == 3
     assert versions[0] == versions[3]
+
+
+@pytest.mark.parametrize(
+    ("make", "column"),
+    [
+        (rewards.exact_match, "answer"),
+        (rewards.math_reward, "solution"),
+        (rewards.bleu, "answer"),
+        (rewards.ifeval, "kwargs"),
+    ],
+)
+def test_one_text_is_no_column(make: Any, column: str) -> None:
+    """It would be compared with every completion; a dispatcher refuses it too."""
+    given = {"completions": ["55", "5"], "instruction_id_list": [[], []], column: "55"}
+    for score in (make(), Dispatcher([make()]).score):
+        with pytest.raises(
+            DataError, match=rf"column '{column}' is a str, not a list.*: give a list with one value per sample"
+        ):
+            score(**given)

@@ -23,6 +23,7 @@ from guerdon._code.sandbox_fusion import SandboxFusion
 from guerdon._registration import options as checked
 from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
 from guerdon._registration.conditions import RunIf, checked_run_if
+from guerdon._registration.factory import Factory
 from guerdon._registration.options import Options
 from guerdon._registration.policy import checked_policy
 from guerdon._registration.signature import Wants
@@ -202,8 +203,9 @@ def code_reward(
     kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))
     when = checked_run_if(name, run_if, otherwise)
     if remote is not None:
+        made_by = Factory(code_reward, given, _options_of(columns))
         how = (rules, spec, columns, wants, extract)
-        return remote_reward((code_reward, given), options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
+        return remote_reward(made_by, options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
     level = probe(spec)
     if made.command and isolation == "strict" and "folder" not in dict(level.held):
         raise RegistrationError(
@@ -231,6 +233,7 @@ def code_reward(
             else _JUDGING_MEMORY + _OF_OUTPUT * rules.max_output,
         ),
         wants=wants,
+        factory=Factory(code_reward, given, _options_of(columns)),
         stateful=True,
         decorated=True,
         run_if=when,
@@ -275,6 +278,12 @@ def _columns(name: str, cases: object, check: object, entry_point: object, prelu
         optional=tuple(one for one in dict.fromkeys(optional) if one not in required),
     )
     return Columns(taken, tests, entry, before, tuple(row)), wants
+
+
+def _options_of(columns: Columns) -> dict[str, str]:
+    """The options that name columns of the dataset, with those columns."""
+    named = {"cases": columns.cases, "check": columns.tests, "prelude": columns.prelude}
+    return {option: column for option, column in named.items() if column is not None}
 
 
 def _column(name: str, option: str, value: object) -> str:

@@ -24,6 +24,7 @@ from guerdon._code.sandbox_fusion import SandboxFusion
 from guerdon._registration import options as checked
 from guerdon._registration.cache_folder import CacheFolder
 from guerdon._registration.conditions import Conditions
+from guerdon._registration.factory import Factory
 from guerdon._registration.options import Options
 from guerdon._registration.policy import checked_policy
 from guerdon._registration.signature import Wants
@@ -59,7 +60,7 @@ def remote_language(reward: str, name: object, sandbox: SandboxFusion) -> Langua
 
 
 def remote_reward(
-    made: tuple[Callable[..., CodeReward], dict[str, Any]],
+    factory: Factory,
     options: Options,
     sandbox: SandboxFusion,
     rules: JudgingRules,
@@ -78,7 +79,7 @@ def remote_reward(
         RegistrationError: Something is wrong, or needs processes of this machine.
     """
     name = str(options.name)
-    _refuse_local(name, made[1], rules)
+    _refuse_local(name, factory.given, rules)
     from guerdon._http.body import ColumnValue
     from guerdon._http.compound import CompoundPlan, Member
     from guerdon._http.options import requests_plan
@@ -99,7 +100,7 @@ def remote_reward(
     plan = requests_plan(name, asked, request, address=("url", _PATH), api="sandbox")
     wait = checked.seconds(name, "wait", sandbox.wait)
     limit = DefaultLimit(concurrency=_CONCURRENCY) if options.limit is None else options.limit
-    retries = _RETRIES if made[1]["retries"] is None else options.retries
+    retries = _RETRIES if factory.given["retries"] is None else options.retries
     policy = checked_policy(name, replace(options, limit=limit, retries=retries), "sample")
     policy = replace(policy, timeout=rules.timeout + COMPILE_S * (not python) + wait)
     assert columns.cases is not None
@@ -134,6 +135,7 @@ def remote_reward(
         wants=wants,
         is_async=True,
         decorated=True,
+        factory=factory,
         http=plan,
         run_if=run_if,
         pure=pure,
@@ -141,6 +143,7 @@ def remote_reward(
     )
     compound = CompoundPlan("cases", (Member(name, plan, spec),), texts, {"cases": cases})
     compound.config(name, key=False)
+    made = factory.make, dict(factory.given)
     return RemoteCodeReward(made, replace(spec, compound=compound), rules.timeout)
 
 

@@ -29,6 +29,7 @@ from guerdon._code.row_texts import BOM, entry_point_of, text_of
 from guerdon._code.toolchain import check_toolchain
 from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
 from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
+from guerdon._registration.plain_columns import given_column, missing_column
 from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import DataError
 from guerdon.stateful import StatefulReward
@@ -242,10 +243,10 @@ class CodeReward:
         given.update((one, data.own[name]) for name, one in _SINGULAR.items() if name in data.own)
         missing = [name for name in self.spec.wants.required if name not in given]
         if missing:
-            raise DataError(
-                f"reward function {self.name!r} asks for the column {missing[0]!r}, which this batch doesn't have. "
-                f"Its columns: {', '.join(data.dataset) or 'none'}."
-            )
+            raise missing_column(self.spec, missing[0], data)
+        for name in self.spec.wants.named:
+            if name in data.dataset:
+                given_column(self.name, name, data)
         scores: list[float | None] = []
         with self._own_lock():
             for sample in range(data.samples):

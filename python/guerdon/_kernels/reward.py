@@ -16,7 +16,9 @@ from guerdon._kernels.columns import PLAIN, KernelColumn, texts_of
 from guerdon._kernels.plan import KernelPlan
 from guerdon._registration import options as checked
 from guerdon._registration.conditions import RunIf, checked_run_if
+from guerdon._registration.factory import Factory
 from guerdon._registration.options import Options
+from guerdon._registration.plain_columns import given_column, missing_column
 from guerdon._registration.policy import checked_policy
 from guerdon._registration.signature import Wants
 from guerdon._registration.spec import FunctionSpec
@@ -86,6 +88,7 @@ class NativeReward:
             decorated=True,
             kernel=plan,
             run_if=checked_run_if(name, options.run_if, options.otherwise),
+            factory=Factory(*made, _named(made[1], plan)),
         )
         self.__name__ = name
 
@@ -136,17 +139,18 @@ class NativeReward:
                     f"reward function {self.name!r} asks for {column!r}, a reserved name, and the dataset has a column "
                     f"{column!r} too: ambiguous. Rename the column."
                 )
-            return data.dataset[column]
+            return given_column(self.name, column, data)
         if own == TEXT:
             return data.texts
         if own in data.own:
             return data.own[own]
         if own == COMPLETION_IDS:
             raise DataError(f"reward function {self.name!r} scores token ids: give completion_ids= too.")
-        given = f" Give {own}= too." if own else f" Its columns: {', '.join(data.dataset) or 'none'}."
-        raise DataError(
-            f"reward function {self.name!r} asks for the column {column!r}, which this batch doesn't have.{given}"
-        )
+        if own:
+            raise DataError(
+                f"reward function {self.name!r} asks for the column {column!r}, which this batch doesn't have. Give {own}= too."
+            )
+        raise missing_column(self.spec, column, data)
 
     def __reduce__(self) -> tuple[Callable[..., NativeReward], tuple[Any, ...]]:
         made_by, given = self._made
@@ -197,6 +201,14 @@ def kernel_spec(reward: NativeReward) -> tuple[dict[str, Any], tuple[KernelColum
     """The kernel of a native reward function, and its columns: to make another of it."""
     spec: dict[str, Any] = json.loads(reward._plan.spec)
     return spec, reward._plan.fields
+
+
+def _named(given: Mapping[str, Any], plan: KernelPlan) -> dict[str, str]:
+    """The options that name columns of the dataset, with those columns."""
+    if any(isinstance(value, NativeReward) for value in given.values()):
+        return {}  # that one names them
+    columns = {field.column for field in plan.fields if field.column not in _OWN}
+    return {option: value for option, value in given.items() if isinstance(value, str) and value in columns}
 
 
 def _is_whole(text: str) -> bool:

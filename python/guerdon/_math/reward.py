@@ -12,11 +12,13 @@ from typing import Any
 
 from guerdon._columns import Single, collect
 from guerdon._math.helper import ask
-from guerdon._math.verify import MathSample, is_missing
+from guerdon._math.verify import PARSE_S, MathSample, is_missing, package_missing
 from guerdon._native import math_decision
 from guerdon._registration import options as checked
 from guerdon._registration.conditions import checked_run_if
+from guerdon._registration.factory import Factory
 from guerdon._registration.options import Options
+from guerdon._registration.plain_columns import given_column, missing_column
 from guerdon._registration.policy import checked_policy
 from guerdon._registration.signature import Wants
 from guerdon._registration.spec import FunctionSpec
@@ -68,6 +70,9 @@ class MathReward:
             wants=Wants(required=("text", column), positional=True),
             decorated=True,
             run_if=checked_run_if(name, given.run_if, given.otherwise),
+            factory=Factory(
+                made_by, self._made[1], {"column": column}, least_timeout=float(PARSE_S), missing=package_missing
+            ),
         )
         self.__name__ = name
 
@@ -92,11 +97,8 @@ class MathReward:
         """
         data = collect(prompts, completions, completion_ids, columns, singles=True)
         if self._column not in data.dataset:
-            raise DataError(
-                f"reward function {self.name!r} asks for the column {self._column!r}, which this batch doesn't have. "
-                f"Its columns: {', '.join(data.dataset) or 'none'}."
-            )
-        values = data.dataset[self._column]
+            raise missing_column(self.spec, self._column, data)
+        values = given_column(self.name, self._column, data)
         golds = [values.value] * data.samples if isinstance(values, Single) else values
         scores: list[float | None] = []
         left: list[tuple[int, str, str]] = []

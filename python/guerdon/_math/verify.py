@@ -21,14 +21,16 @@ from numbers import Number
 from typing import Any, Final
 
 from guerdon._native import math_decision
+from guerdon.errors import DataError
 
-__all__ = ["MathSample", "accuracy", "is_missing", "missing", "score"]
+__all__ = ["PARSE_S", "MathSample", "accuracy", "is_missing", "missing", "package_missing", "score"]
 
 # Seconds, those of TRL; math-verify's own times are shorter in `parse`, where a timeout is a [].
-_PARSE_S: Final = 10
+PARSE_S: Final = 10
 _VERIFY_S: Final = 5
 _BOXES: Final = re.compile(r"\\boxed\{([0-9()\[\]+\-*/ ]*)\}")
 _DEEPEST: Final = 200
+_NOT_INSTALLED: Final = "math-verify, which is not installed: `pip install 'math-verify[antlr4_13_2]'`"
 
 
 def score(gold: str, answer: str, *, reward: bool) -> float | None:
@@ -43,7 +45,7 @@ def score(gold: str, answer: str, *, reward: bool) -> float | None:
     parse, verify, box = _loaded()
     # Alarms are for the main thread alone; elsewhere the call's own timeout must do.
     on_main = threading.current_thread() is threading.main_thread()
-    parse_s, verify_s = (_PARSE_S, _VERIFY_S) if on_main else (None, None)
+    parse_s, verify_s = (PARSE_S, _VERIFY_S) if on_main else (None, None)
     parsed_gold = parse(gold, parsing_timeout=parse_s)
     if not reward:
         return float(verify(parsed_gold, parse(answer, parsing_timeout=parse_s), timeout_seconds=verify_s))
@@ -71,10 +73,12 @@ def missing() -> str | None:
     """Why math-verify can't be asked; None if it is there."""
     if find_spec("math_verify") is not None:
         return None
-    return (
-        "this pair needs math-verify, which is not installed: `pip install 'math-verify[antlr4_13_2]'`. Numbers, "
-        "fractions, letters and equal texts are compared without it."
-    )
+    return f"this pair needs {_NOT_INSTALLED}. Numbers, fractions, letters and equal texts are compared without it."
+
+
+def package_missing() -> str | None:
+    """Why not all pairs can be compared; None if they can."""
+    return None if missing() is None else f"some pairs need {_NOT_INSTALLED}."
 
 
 @cache
@@ -103,12 +107,12 @@ def accuracy(gold: object, answer: str, *, strict: bool) -> float | None:
     """The reward of one sample: decided natively, else by math-verify.
 
     Raises:
-        TypeError: The gold answer is no text.
+        DataError: The gold answer is no text.
     """
     if is_missing(gold):
         return None
     if not isinstance(gold, str):
-        raise TypeError(f"the gold answer is a {type(gold).__name__}, not a text: give str(…) of it")
+        raise DataError(f"the gold answer is a {type(gold).__name__}, not a text: give str(…) of it")
     decision = math_decision(gold, answer, reward=True, strict=strict)
     if decision is None:
         return score(gold, answer, reward=True)

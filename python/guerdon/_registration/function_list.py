@@ -88,9 +88,10 @@ def refuse_repeated_names(specs: Iterable[FunctionSpec]) -> None:
     for position, spec in enumerate(specs):
         first = positions.setdefault(spec.name, position)
         if first != position:
+            renamed = "reward(fn, name=…)" if spec.factory is None else f"{spec.factory.name}(name=…)"
             raise RegistrationError(
                 f"two reward functions are called {spec.name!r} (items {first} and {position} of the list). "
-                "Give one of them another name: reward(fn, name=…)."
+                f"Give one of them another name: {renamed}."
             )
 
 

@@ -15,6 +15,7 @@ from guerdon._launcher import world_size
 from guerdon._registration import options
 from guerdon._registration.cache_folder import CacheFolder
 from guerdon._registration.conditions import Conditions
+from guerdon._registration.factory import Factory
 from guerdon._registration.options import Lane, Node
 from guerdon._registration.policy import Policy
 from guerdon._registration.signature import Shape, Wants
@@ -62,6 +63,7 @@ class FunctionSpec:
         cache: Where its outcomes are kept for later; it is pure then.
         compound: How its calls become several requests, or whose requests fill its cells.
         kernel: What scores (native lane).
+        factory: The call that made it, of a function that comes with Guerdon.
     """
 
     name: str
@@ -87,6 +89,7 @@ class FunctionSpec:
     cache: CacheFolder | None = None
     compound: CompoundPlan | Criterion | None = None
     kernel: KernelPlan | None = None
+    factory: Factory | None = None
 
     @property
     def in_workers(self) -> bool:

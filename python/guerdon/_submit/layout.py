@@ -37,6 +37,7 @@ _RESERVED: dict[str, Source] = {
     "trainer_state": ("state", "live"),
 }
 
+_NEARLY = 0.85  # similarity of two names, of difflib
 _MOST_VALUES = 65_535  # of a call: a message to a worker counts them in 16 bits
 
 _HINTS = {
@@ -169,7 +170,7 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
     available.update((name, ("dataset", name)) for name in data.dataset if name not in available)
     missing = wants.missing(available)
     if missing:
-        raise DataError(_missing(called, missing, wants, data, available))
+        raise DataError(_missing(spec, called, missing, wants, data, available))
     return available
 
 
@@ -189,17 +190,30 @@ def _refuse_odd(called: str, names: tuple[str, ...]) -> None:
             )
 
 
-def _missing(called: str, missing: Sequence[str], wants: Wants, data: Data, available: dict[str, Source]) -> str:
+def _missing(
+    spec: FunctionSpec, called: str, missing: Sequence[str], wants: Wants, data: Data, available: dict[str, Source]
+) -> str:
     name = missing[0]
     if name in wants.reserved:
         hint = _HINTS[_RESERVED[name][1]]
         return f"reward function {called!r} asks for {name!r}, which this batch doesn't have: {hint}."
-    import difflib
-
-    close = difflib.get_close_matches(name, list(available), n=1)
     there = ", ".join(data.dataset) or "none"
     return (
         f"reward function {called!r} asks for the column{'s' if len(missing) > 1 else ''} "
         f"{', '.join(map(repr, missing))}, which this batch doesn't have. Its columns: {there}."
-        + (f" Did you mean {close[0]!r}?" if close else " Add it to the dataset, or give the parameter a default.")
+        + _what_to_do(spec, name, data, available)
     )
+
+
+def _what_to_do(spec: FunctionSpec, name: str, data: Data, available: dict[str, Source]) -> str:
+    """A sentence about a column that is not there."""
+    import difflib
+
+    if spec.factory is not None:
+        call = spec.factory.to_name(name, data.dataset)
+        return f" Add it to the dataset, or name yours: {call}." if call else " Add it to the dataset."
+    # What a trainer brings is meant only where a name is nearly that.
+    own = [other for other in available if other not in data.dataset]
+    close = difflib.get_close_matches(name, list(data.dataset), n=1)
+    close = close or difflib.get_close_matches(name, own, n=1, cutoff=_NEARLY)
+    return f" Did you mean {close[0]!r}?" if close else " Add it to the dataset, or give the parameter a default."

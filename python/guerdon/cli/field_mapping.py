@@ -162,7 +162,7 @@ def _wanted(wants: Sequence[tuple[str, Wants]], columns: dict[str, str], layouts
             elif name in each.required and name not in each.reserved:
                 raise UsageError(
                     f"reward function {function!r} wants the column {name!r}, but no row of {layouts.source.name} "
-                    f"has such a field. The rows have: {listed(layouts.names)}.{suggestion(name, layouts.names)} Name "
+                    f"has such a field. The rows have: {listed(layouts.names)}.{suggestion(name, columns)} Name "
                     f"the field: --map {name}=FIELD."
                 )
     if any(each.row or each.everything for _, each in wants):

@@ -1,0 +1,84 @@
+"""`Factory`: the call that made a reward function which comes with Guerdon, for messages.
+
+Who reads them can change that call, and neither the function's parameters nor what it raises.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Factory", "nothing_missing"]
+
+
+def nothing_missing() -> str | None:
+    """Of a function that needs no package."""
+    return None
+
+
+@dataclass(frozen=True)
+class Factory:
+    """The call that made a reward function.
+
+    Attributes:
+        make: What was called: `guerdon.code_reward`, or a name of `guerdon.rewards`.
+        given: Its arguments, by name.
+        columns: Options that name columns of the dataset, with those columns.
+        least_timeout: Seconds that a call may take by itself, however short others were.
+        missing: Why it can't do all of its work here, and what to install; None if it can.
+    """
+
+    make: Callable[..., Any]
+    given: Mapping[str, Any]
+    columns: Mapping[str, str]
+    least_timeout: float = 0.0
+    missing: Callable[[], str | None] = nothing_missing
+
+    @property
+    def name(self) -> str:
+        """What it is called by."""
+        return self.make.__name__
+
+    def value(self, option: str) -> Any:
+        """What an option is, given or not."""
+        return self.given.get(option, inspect.signature(self.make).parameters[option].default)
+
+    def call(self, **changed: Any) -> str:
+        """The call with other options, as one writes it: with what is not as it is by default."""
+        usual = inspect.signature(self.make).parameters
+        kept = {
+            option: value
+            for option, value in self.given.items()
+            if option not in changed and not (option in usual and _same(usual[option].default, value))
+        }
+        return self.short(**kept, **changed)
+
+    def short(self, **options: Any) -> str:
+        """The call with these options alone."""
+        shown = (
+            f"{name}={value:g}" if type(value) is float else f"{name}={_quoted(value)}"
+            for name, value in options.items()
+        )
+        return f"{self.name}({', '.join(shown)})"
+
+    def to_name(self, column: str, dataset: Collection[str]) -> str | None:
+        """The call with the name of a column of the dataset in place of `column`, which that has
+        not; None where no option names it."""
+        option = next((option for option, named in self.columns.items() if named == column), None)
+        if option is None:
+            return None
+        close = difflib.get_close_matches(column, list(dataset), n=1) or (list(dataset) if len(dataset) == 1 else ["…"])
+        return self.short(**{option: close[0]})
+
+
+def _quoted(value: Any) -> str:
+    return (
+        f'"{value}"' if isinstance(value, str) and value.isprintable() and not set(value) & set('"\\') else repr(value)
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and bool(one == other))
