@@ -11,6 +11,7 @@ import inspect
 import logging
 import os
 import pickle
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise, product
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Status, rewards
+from guerdon import Dispatcher, StatefulReward, Status, rewards
 from guerdon._math import helper, verify
 from guerdon._native import math_decision
 from guerdon.errors import DataError, RegistrationError
@@ -278,16 +279,30 @@ def test_a_missing_package_matters_only_where_it_is_needed(monkeypatch: pytest.M
         verify.MathSample("solution", strict=False)("\\boxed{\\sqrt{12}}", "$2\\sqrt{3}$")
 
 
-def test_a_pair_that_takes_too_long_counts_as_different(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(helper, "_ask", _forever)
+@pytest.fixture
+def slow_math_verify(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A worker of plain calls that answers nothing, and loads for longer than a pair may take."""
+    monkeypatch.setattr(helper, "_Pairs", _Forever)
     monkeypatch.setattr(helper, "TIMEOUT_S", 0.2)
     monkeypatch.setattr(helper, "_dispatchers", {})
     monkeypatch.setattr(helper, "missing", lambda: None)
+    yield
+    helper.close()
+
+
+@pytest.mark.usefixtures("slow_math_verify")
+def test_a_pair_that_takes_too_long_counts_as_different(caplog: pytest.LogCaptureFixture) -> None:
     assert not rewards.math_equal("$2\\sqrt{3}$", "$\\sqrt{12}$")
     assert "counts as different" in caplog.text
-    helper.close()
+    assert helper.ask([("quick", "x")], reward=False) == [1.0], "what loads for longer has its time"
+
+
+@pytest.mark.usefixtures("slow_math_verify")
+@pytest.mark.fault("math-verify does not end, in a plain call", sees="no reward (`None`) for that sample, logged")
+def test_a_sample_that_takes_too_long_has_no_reward(caplog: pytest.LogCaptureFixture) -> None:
+    boxed = ["\\boxed{\\sqrt{12}}", "\\boxed{18}"]
+    assert rewards.math_reward()(completions=boxed, solution=["$2\\sqrt{3}$", "18"]) == [None, 1.0]
+    assert "so that there is no reward" in caplog.text
 
 
 # Boxes that are deep, by whether math-verify finds out at once that it can't parse them.
@@ -340,9 +355,15 @@ def test_deep_boxes_equal_no_number_to_math_verify() -> None:
     assert values == [0.0] * len(answers)
 
 
-def _forever(text: str, gold: str, as_reward: bool) -> float | None:
-    while True:
-        pass
+class _Forever(StatefulReward):
+    def setup(self) -> None:
+        time.sleep(0.5)
+
+    def score(self, text: str, gold: str, as_reward: bool) -> float | None:
+        if gold == "quick":
+            return 1.0
+        while True:
+            pass
 
 
 def test_odd_options_are_refused() -> None:

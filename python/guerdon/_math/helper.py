@@ -1,7 +1,7 @@
 """The worker that plain calls ask: a dispatcher of this process's own, made when first needed.
 
-- A pair that takes too long ends with its worker; it counts as different, as math-verify's own
-  timeouts do.
+- A pair that takes too long ends with its worker. It has no reward; where only True and False can
+  be answered it counts as different, as math-verify's own timeouts do. Either is logged.
 - In a worker of a dispatcher there is a timeout already: math-verify is asked there and then.
 """
 
@@ -13,7 +13,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from guerdon._math.verify import missing, score
+from guerdon._math.verify import load, missing, score
+from guerdon.stateful import StatefulReward
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -30,6 +31,10 @@ _dispatchers: dict[int, Dispatcher] = {}
 def ask(pairs: list[tuple[str, str]], *, reward: bool) -> list[float | None]:
     """What math-verify says of each pair of gold answer and answer.
 
+    Args:
+        reward: As ``accuracy_reward`` reads both; what has no answer in time is then None, and
+            else 0.0.
+
     Raises:
         ImportError: math-verify is not installed.
     """
@@ -45,17 +50,23 @@ def ask(pairs: list[tuple[str, str]], *, reward: bool) -> list[float | None]:
     )
     values: list[float | None] = []
     for value, status in zip(result.rewards.ravel().tolist(), result.status.ravel().tolist(), strict=True):
-        values.append(None if status == Status.ABSTAINED else value if status == Status.OK else 0.0)
+        failed = status not in (Status.OK, Status.ABSTAINED)
+        values.append(0.0 if failed and not reward else value if status == Status.OK else None)
+    means = "so that there is no reward" if reward else "which counts as different"
     for failure in result.failures():
         # It catches what is wrong with a pair.
         if failure.status == Status.ERROR:
             raise ImportError(f"math-verify can't run: {failure.reason}")
-        _LOG.warning("math-verify gave no answer, which counts as different: %s", failure.reason)
+        _LOG.warning("math-verify gave no answer, %s: %s", means, failure.reason)
     return values
 
 
-def _ask(text: str, gold: str, as_reward: bool) -> float | None:
-    return score(gold, text, reward=as_reward)
+class _Pairs(StatefulReward):
+    def setup(self) -> None:
+        load()  # SymPy takes seconds, which are none of a pair's
+
+    def score(self, text: str, gold: str, as_reward: bool) -> float | None:
+        return score(gold, text, reward=as_reward)
 
 
 def _dispatcher() -> Dispatcher:
@@ -64,7 +75,7 @@ def _dispatcher() -> Dispatcher:
 
     with _lock:
         if os.getpid() not in _dispatchers:
-            asked = reward(_ask, name="math_verify", lane="process", timeout=TIMEOUT_S, max_failure_rate=1.0)
+            asked = reward(_Pairs(), name="math_verify", lane="process", timeout=TIMEOUT_S, max_failure_rate=1.0)
             _dispatchers[os.getpid()] = Dispatcher([asked], workers=1)
         return _dispatchers[os.getpid()]
 

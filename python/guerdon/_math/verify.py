@@ -23,7 +23,7 @@ from typing import Any, Final
 from guerdon._native import math_decision
 from guerdon.errors import DataError
 
-__all__ = ["PARSE_S", "MathSample", "accuracy", "is_missing", "missing", "package_missing", "score"]
+__all__ = ["PARSE_S", "MathSample", "accuracy", "is_missing", "load", "missing", "package_missing", "score"]
 
 # Seconds, those of TRL; math-verify's own times are shorter in `parse`, where a timeout is a [].
 PARSE_S: Final = 10
@@ -79,6 +79,15 @@ def missing() -> str | None:
 def package_missing() -> str | None:
     """Why not all pairs can be compared; None if they can."""
     return None if missing() is None else f"some pairs need {_NOT_INSTALLED}."
+
+
+def load() -> None:
+    """Imports math-verify, which is else done by the first pair.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    _loaded()
 
 
 @cache
