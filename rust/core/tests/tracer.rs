@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Function, Policy, Shape};
-use guerdon_core::lane::Lane;
-use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
+use guerdon_core::frame::Frame;
+use guerdon_core::function::{Function, FunctionId, Policy, Shape};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times};
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::tracer::{CallSpan, TraceEvent, Tracer};
-use guerdon_testkit::{Act, Ask, FakeLane, Room, done, function, paused, spec};
+use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, TraceEvent, Tracer};
+use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
 use parking_lot::Mutex;
 
 /// All that was reported.
@@ -49,7 +50,10 @@ fn engine(
     shortest: Duration,
     script: impl Fn(&Ask) -> Act + Send + Sync + 'static,
 ) -> (Scheduler, Arc<Reported>) {
-    let lane: Arc<dyn Lane> = Arc::new(FakeLane::new(Room { places: 8, at_once: true, ..Room::default() }, script));
+    traced(functions, shortest, Arc::new(FakeLane::new(Room { places: 8, at_once: true, ..Room::default() }, script)))
+}
+
+fn traced(functions: Vec<Function>, shortest: Duration, lane: Arc<dyn Lane>) -> (Scheduler, Arc<Reported>) {
     let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
     let reported = Arc::new(Reported(Mutex::default(), shortest.as_nanos() as u64));
     scheduler.trace(reported.clone());
@@ -113,6 +117,63 @@ fn short_calls_are_reported_together_unless_they_failed_or_were_tried_again() {
         assert_eq!(seen, [(2, 1), (2, 2)]);
         let together = |event: &TraceEvent| if let TraceEvent::Frame { span, .. } = event { span.ran } else { 0 };
         assert_eq!(reported.0.lock().iter().map(together).sum::<usize>(), 3);
+    });
+}
+
+/// A thread, whose calls take a microsecond each; every seventh fails.
+struct OneThread;
+
+impl Lane for OneThread {
+    fn attach(&self, _: LaneWaker) {}
+
+    fn room(&self, _: FunctionId) -> usize {
+        1
+    }
+
+    fn parallelism(&self, _: FunctionId) -> usize {
+        1
+    }
+
+    fn pool(&self, _: FunctionId) -> usize {
+        0
+    }
+
+    fn frame_calls(&self, _: FunctionId) -> usize {
+        usize::MAX
+    }
+
+    fn run(&self, mut frame: Frame) {
+        frame.set_executor(|| Executor::Thread(1));
+        for call in 0..frame.len() {
+            let times = Times { started_ns: 1 + 1000 * call as u64, run_ns: 1000 };
+            if call % 7 == 6 {
+                frame.fail(call, failure(FailureKind::Error), times);
+            } else {
+                frame.complete_soon(call, 1.0, times);
+            }
+        }
+    }
+
+    fn close(&self) -> Closing {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[test]
+fn what_a_thread_ran_is_reported_in_parts_that_follow_each_other() {
+    paused(async {
+        let (engine, reported) = traced(vec![function("each", Shape::Sample)], Duration::ZERO, Arc::new(OneThread));
+        let batch = engine.submit(spec(400, 1)).unwrap();
+        assert!(done(&batch).await);
+        let events = reported.0.lock();
+        let spans: Vec<&FrameSpan> = events
+            .iter()
+            .filter_map(|event| if let TraceEvent::Frame { span, .. } = event { Some(&**span) } else { None })
+            .collect();
+        assert!(spans.len() > 2, "it has more calls than are told together");
+        assert_eq!(spans.iter().map(|span| span.calls.len()).sum::<usize>(), 400);
+        assert!(spans.iter().all(|span| span.calls.is_sorted_by_key(|call| call.started_ns)));
+        assert!(spans.iter().zip(&spans[1..]).all(|(one, next)| one.ended_ns <= next.started_ns));
     });
 }
 

@@ -1,7 +1,9 @@
 //! Events on their way to the thread that writes them.
 //!
-//! Who tells something never waits: it takes the first part that is not locked, its own mostly, and
-//! drops the event where all are locked or that part is full.
+//! - Who tells something never waits: it takes the first part that is not locked, its own mostly,
+//!   and drops the event where all are locked or that part is full.
+//! - Events are taken in the order in which they were reported, whichever threads reported them:
+//!   a worker's task goes from thread to thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +18,11 @@ const PARTS: usize = 8;
 const PART: usize = 1 << 13;
 
 pub(crate) struct EventQueue {
-    parts: [Mutex<Vec<TraceEvent>>; PARTS],
+    /// Events with their numbers, which rise in each part.
+    parts: [Mutex<Vec<(u64, TraceEvent)>>; PARTS],
+    /// The number of the next event. Drawn with the event's part locked: numbers drawn before
+    /// somebody locks a part are in it by then.
+    next: AtomicU64,
     dropped: AtomicU64,
     /// Whether the writer was asked to look. Taken by it.
     asked: Mutex<bool>,
@@ -45,6 +51,7 @@ impl EventQueue {
     pub(crate) fn new() -> Self {
         Self {
             parts: std::array::from_fn(|_| Mutex::default()),
+            next: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             asked: Mutex::new(false),
             wake: Condvar::new(),
@@ -56,7 +63,7 @@ impl EventQueue {
         for offset in 0..PARTS {
             let Some(mut part) = self.parts[(own + offset) % PARTS].try_lock() else { continue };
             if part.len() < PART {
-                part.push(event);
+                part.push((self.next.fetch_add(1, Ordering::Relaxed), event));
                 if part.len() == PART / 2 {
                     drop(part);
                     self.ask();
@@ -86,9 +93,20 @@ impl EventQueue {
         *asked = false;
     }
 
-    /// All that came since the last time; each thread's in its order.
+    /// All that came since the last time, in the order in which it was reported.
     pub(crate) fn take(&self) -> Vec<TraceEvent> {
-        self.parts.iter().flat_map(|part| std::mem::take(&mut *part.lock())).collect()
+        // What comes meanwhile waits for the next time: it may follow what comes into a part that
+        // was looked at already.
+        let before = self.next.load(Ordering::Relaxed);
+        let mut taken = Vec::new();
+        for part in &self.parts {
+            let mut part = part.lock();
+            let later = part.partition_point(|(number, _)| *number < before);
+            let later = part.split_off(later);
+            taken.append(&mut std::mem::replace(&mut *part, later));
+        }
+        taken.sort_by_key(|(number, _)| *number);
+        taken.into_iter().map(|(_, event)| event).collect()
     }
 
     pub(crate) fn dropped(&self) -> u64 {
@@ -110,5 +128,41 @@ mod tests {
         assert_eq!((taken.len(), &taken[0], &taken[PART - 1]), (PART, &done(0), &done(PART as u64 - 1)));
         queue.push(done(1));
         assert_eq!((queue.take().len(), queue.dropped()), (1, 5));
+    }
+
+    /// As a worker's task does, which several threads run in turn.
+    #[test]
+    fn what_threads_report_in_turn_is_taken_in_that_order() {
+        const EVENTS: u64 = 20_000;
+        let (queue, turn) = (EventQueue::new(), Mutex::new(0));
+        let taken = std::thread::scope(|scope| {
+            let tell = || {
+                loop {
+                    let mut next = turn.lock();
+                    if *next == EVENTS {
+                        return;
+                    }
+                    queue.push(TraceEvent::BatchDone { batch: *next, samples: 1, groups: 1, at_ns: *next });
+                    *next += 1;
+                    drop(next);
+                    std::thread::yield_now();
+                }
+            };
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(tell)).collect();
+            let mut taken = Vec::new();
+            loop {
+                let ended = threads.iter().all(std::thread::ScopedJoinHandle::is_finished);
+                taken.extend(queue.take());
+                if ended {
+                    return taken;
+                }
+            }
+        });
+        let numbers: Vec<u64> = taken
+            .iter()
+            .map(|event| if let TraceEvent::BatchDone { batch, .. } = event { *batch } else { 0 })
+            .collect();
+        assert!(numbers.is_sorted(), "{:?}", numbers.iter().zip(&numbers[1..]).find(|(one, next)| one > next));
+        assert_eq!(numbers.len() as u64 + queue.dropped(), EVENTS);
     }
 }

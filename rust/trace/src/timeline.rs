@@ -15,6 +15,7 @@ use guerdon_core::scheduler::{FunctionLoad, Loads};
 use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
 use crate::batches::{BatchState, Batches, Ran};
+use crate::frame_layout::FrameLayout;
 use crate::item::{Details, Item, ItemKind, TrackId};
 use crate::open_calls::OpenCall;
 use crate::tracks::{TrackKind, Tracks, first_u64};
@@ -147,13 +148,13 @@ impl Timeline {
             }
             TraceEvent::Frame { executor, function, span } => {
                 self.sent.remove(&span.frame);
-                self.frame(&executor, function, &span);
+                self.frame(&executor, function, *span);
             }
             TraceEvent::Call { executor, function, span } => {
                 self.open.ran(span.batch, function, Ran::of(&span));
                 let parent = self.executor_track(&executor, function);
-                let track = self.tracks.beside(parent, span.started_ns, span.ended_ns());
                 let (from, to) = (span.started_ns, span.ended_ns().max(span.started_ns + 1));
+                let track = self.tracks.beside(parent, from, to);
                 let details = self.call(function, &span);
                 self.slice(track, 0, from, to, details);
             }
@@ -185,8 +186,9 @@ impl Timeline {
         let details = with_step(Details::named(&name).number("batch", id))
             .number("samples", state.samples as u64)
             .number("groups", state.groups as u64);
-        let track = self.tracks.beside(self.batches, state.submitted_ns, done_ns);
-        self.slice(track, 0, state.submitted_ns, done_ns.max(state.submitted_ns + 1), details);
+        let (from, to) = (state.submitted_ns, done_ns.max(state.submitted_ns + 1));
+        let track = self.tracks.beside(self.batches, from, to);
+        self.slice(track, 0, from, to, details);
         for (function, ran) in &state.functions {
             let Some(tracks) = self.functions.get(*function) else { continue };
             let from = ran.ready_ns.min(ran.last_start_ns).max(state.submitted_ns.min(ran.last_start_ns));
@@ -205,7 +207,7 @@ impl Timeline {
         }
     }
 
-    fn frame(&mut self, executor: &Executor, function: FunctionId, span: &FrameSpan) {
+    fn frame(&mut self, executor: &Executor, function: FunctionId, mut span: FrameSpan) {
         if span.given_back > 0 {
             let details = Details { name: "gave calls back".into(), ..Details::default() };
             let details = details.number("calls", span.given_back as u64).number("batch", span.batch);
@@ -227,13 +229,11 @@ impl Timeline {
             failed,
         };
         self.open.ran(span.batch, function, ran);
+        // A worker's failures are reported before the numbers of earlier calls.
+        span.calls.sort_by_key(|call| call.started_ns);
         let parent = self.executor_track(executor, function);
-        let (track, (from, to)) = if executor.is_in_turn() {
-            (parent, self.tracks.in_turn(parent, span.started_ns, span.ended_ns))
-        } else {
-            let track = self.tracks.beside(parent, span.started_ns, span.ended_ns);
-            (track, (span.started_ns, span.ended_ns.max(span.started_ns + 1)))
-        };
+        let (track, FrameLayout { from_ns: from, to_ns: to, calls: times }) =
+            self.place(parent, executor.is_in_turn(), &span);
         let alone = if span.ran == 1 { span.calls.first() } else { None };
         if let Some(call) = alone {
             let details = self.call(function, call);
@@ -246,21 +246,22 @@ impl Timeline {
             .number("calls", span.ran as u64)
             .number("failed", failed)
             .real("queue_s", seconds(span.started_ns.saturating_sub(span.ready_ns)));
-        // One after the other, however short: clocks may stand still meanwhile.
-        let mut free_ns = from;
-        let mut next = |call: &CallSpan| {
-            let begin = call.started_ns.max(free_ns);
-            free_ns = call.ended_ns().max(begin + 1);
-            (begin, free_ns)
-        };
-        let times: Vec<(u64, u64)> = span.calls.iter().map(&mut next).collect();
-        let to = to.max(free_ns);
-        self.tracks.extend(track, to);
         self.slice(track, 0, from, to, details);
         for (call, (begin, end)) in span.calls.iter().zip(times) {
             let details = self.call(function, call);
             self.slice(track, 1, begin, end, details);
         }
+    }
+
+    /// Puts a frame on the track of its executor, if that runs one after the other and was free
+    /// meanwhile, and else on one beside.
+    fn place(&mut self, parent: TrackId, in_turn: bool, span: &FrameSpan) -> (TrackId, FrameLayout) {
+        if in_turn && let Some(layout) = FrameLayout::within(span, self.tracks.gap(parent, span.started_ns)) {
+            self.tracks.take(parent, layout.from_ns, layout.to_ns);
+            return (parent, layout);
+        }
+        let layout = FrameLayout::new(span, span.started_ns);
+        (self.tracks.beside(parent, layout.from_ns, layout.to_ns), layout)
     }
 
     /// What goes with a call's slice; its flow is kept for where it begins.
@@ -411,7 +412,8 @@ impl Timeline {
             let (track, from) = if call.executor.is_in_turn() {
                 (parent, call.started_ns.max(self.tracks.last_end_ns(parent)))
             } else {
-                (self.tracks.free_beside(parent, call.started_ns, &taken), call.started_ns)
+                // Nothing begins after it on its track: it has not ended.
+                (self.tracks.free_beside(parent, call.started_ns, u64::MAX - 1, &taken), call.started_ns)
             };
             if taken.contains(&track) {
                 continue;

@@ -2,13 +2,16 @@
 //!
 //! - A track's number in files is made of its path and of the process, so that it is the same in
 //!   all slots of a file, and differs between files.
-//! - Slices of one track never overlap: what runs side by side has several, of which each slice
-//!   gets one that was free when it began.
+//! - Slices of one track never overlap, and each keeps its times: what runs side by side has
+//!   several tracks, of which each slice gets one that was free meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::item::{TrackId, shortened};
+
+/// The last slices of a track between which there may be room for one that is reported late.
+const SPANS: usize = 64;
 
 /// What a track is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +30,53 @@ pub(crate) struct Track {
     pub kind: TrackKind,
     /// Its place among its siblings.
     pub rank: u32,
-    /// When its last slice ended.
-    last_end_ns: u64,
+    taken: Taken,
+}
+
+/// When a track has slices.
+#[derive(Default)]
+struct Taken {
+    /// From when to when, one after the other.
+    spans: VecDeque<(u64, u64)>,
+    /// Before it nothing is known to be free.
+    since_ns: u64,
+}
+
+impl Taken {
+    /// The first gap that is not over at a moment: where the slice before it ended, and where the
+    /// next one begins.
+    fn gap(&self, at_ns: u64) -> (u64, u64) {
+        let next = self.spans.partition_point(|(from, _)| *from <= at_ns);
+        let mut free_ns = next.checked_sub(1).map_or(self.since_ns, |before| self.spans[before].1);
+        for (from, to) in self.spans.range(next..) {
+            if *from > free_ns.max(at_ns) {
+                return (free_ns, *from);
+            }
+            free_ns = *to;
+        }
+        (free_ns, u64::MAX)
+    }
+
+    /// Whether it is free all the time. What is reported late ends before the next begins: readers
+    /// take what happened at one moment in the order of the file.
+    fn is_free(&self, from_ns: u64, to_ns: u64) -> bool {
+        let (free_ns, next_ns) = self.gap(from_ns);
+        free_ns <= from_ns && to_ns < next_ns
+    }
+
+    fn take(&mut self, from_ns: u64, to_ns: u64) {
+        let place = self.spans.partition_point(|(from, _)| *from <= from_ns);
+        self.spans.insert(place, (from_ns, to_ns));
+        if self.spans.len() > SPANS
+            && let Some((_, to_ns)) = self.spans.pop_front()
+        {
+            self.since_ns = to_ns;
+        }
+    }
+
+    fn last_end_ns(&self) -> u64 {
+        self.spans.back().map_or(self.since_ns, |last| last.1)
+    }
 }
 
 #[derive(Default)]
@@ -63,7 +111,7 @@ impl Tracks {
         hasher.update(name.as_bytes());
         let uuid = first_u64(&hasher);
         let rank = self.all.len() as u32;
-        self.all.push(Track { uuid, parent, name: name.clone(), kind, rank, last_end_ns: 0 });
+        self.all.push(Track { uuid, parent, name: name.clone(), kind, rank, taken: Taken::default() });
         self.known.insert((parent, name), track);
         track
     }
@@ -77,40 +125,38 @@ impl Tracks {
         track
     }
 
-    /// The track for a slice that comes after all others of it; and its times, within what is free.
-    pub(crate) fn in_turn(&mut self, track: TrackId, started_ns: u64, ended_ns: u64) -> (u64, u64) {
-        let last = &mut self.all[track].last_end_ns;
-        let started_ns = started_ns.max(*last);
-        let ended_ns = ended_ns.max(started_ns + 1);
-        *last = ended_ns;
-        (started_ns, ended_ns)
+    /// The first gap of a track that is not over at a moment: where the slice before it ended, and
+    /// where the next one begins.
+    pub(crate) fn gap(&self, track: TrackId, at_ns: u64) -> (u64, u64) {
+        self.all[track].taken.gap(at_ns)
     }
 
-    /// The last slice of a track ended later than was said.
-    pub(crate) fn extend(&mut self, track: TrackId, ended_ns: u64) {
-        let last = &mut self.all[track].last_end_ns;
-        *last = ended_ns.max(*last);
+    /// Puts a slice on a track that is free meanwhile.
+    pub(crate) fn take(&mut self, track: TrackId, from_ns: u64, to_ns: u64) {
+        self.all[track].taken.take(from_ns, to_ns);
     }
 
     /// When the last slice of a track ended.
     pub(crate) fn last_end_ns(&self, track: TrackId) -> u64 {
-        self.all[track].last_end_ns
+        self.all[track].taken.last_end_ns()
     }
 
-    /// One of the tracks below `parent` that was free from `started_ns` on: of these the one that
-    /// was used last, so that the others stay free for what began earlier.
-    pub(crate) fn beside(&mut self, parent: TrackId, started_ns: u64, ended_ns: u64) -> TrackId {
-        let track = self.free_beside(parent, started_ns, &[]);
-        self.all[track].last_end_ns = ended_ns.max(started_ns + 1);
+    /// Puts a slice on one of the tracks below `parent` that is free meanwhile: of these on the one
+    /// that was used last, so that the others stay free for what began earlier.
+    pub(crate) fn beside(&mut self, parent: TrackId, from_ns: u64, to_ns: u64) -> TrackId {
+        let track = self.free_beside(parent, from_ns, to_ns, &[]);
+        self.take(track, from_ns, to_ns);
         track
     }
 
-    /// The same, of those that are not `taken`, without taking it.
-    pub(crate) fn free_beside(&mut self, parent: TrackId, started_ns: u64, taken: &[TrackId]) -> TrackId {
+    /// The same, of those that are not `except`, without taking it.
+    pub(crate) fn free_beside(&mut self, parent: TrackId, from_ns: u64, to_ns: u64, except: &[TrackId]) -> TrackId {
         let lanes = self.lanes.entry(parent).or_default();
-        let free =
-            lanes.iter().copied().filter(|lane| self.all[*lane].last_end_ns <= started_ns && !taken.contains(lane));
-        if let Some(lane) = free.max_by_key(|lane| self.all[*lane].last_end_ns) {
+        let free = lanes
+            .iter()
+            .copied()
+            .filter(|lane| self.all[*lane].taken.is_free(from_ns, to_ns) && !except.contains(lane));
+        if let Some(lane) = free.max_by_key(|lane| self.all[*lane].taken.gap(from_ns).0) {
             return lane;
         }
         let name = format!("{} {}", self.all[parent].name, lanes.len() + 1);

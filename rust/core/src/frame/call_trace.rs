@@ -12,6 +12,8 @@ pub(super) struct FrameTrace {
     pub executor: Executor,
     pub first: usize,
     pub ran: usize,
+    /// Calls among these that wait to be completed.
+    pub waiting: usize,
     pub given_back: usize,
     pub ready_ns: u64,
     pub started_ns: u64,
@@ -28,6 +30,7 @@ impl FrameTrace {
             executor: Executor::Elsewhere,
             first: 0,
             ran: 0,
+            waiting: 0,
             given_back: 0,
             ready_ns: u64::MAX,
             started_ns: u64::MAX,

@@ -58,11 +58,11 @@ impl Frame {
 
     /// Completes what has ended.
     pub fn complete_ended(&mut self) {
+        self.trace_numbers();
         let ended = self.ended.take();
         if ended.is_empty() {
             return;
         }
-        self.trace_numbers(ended.iter().map(|one| (one.call, one.value, one.times)));
         let slice = self.own(); // calls of one sample are all of one batch
         let claimed = ended.into_iter().filter_map(|EndedCall { call, value, times }| {
             Some((self.claim(slice, &slice.calls[call])?, value, times))

@@ -30,6 +30,10 @@ impl EndedCalls {
         end_ns.saturating_sub(self.0[0].times.started_ns) >= SOON_NS
     }
 
+    pub(super) fn all(&self) -> &[EndedCall] {
+        &self.0
+    }
+
     pub(super) fn take(&mut self) -> Vec<EndedCall> {
         std::mem::take(&mut self.0)
     }

@@ -3,6 +3,7 @@
 use crate::call::CallKind;
 use crate::frame::Frame;
 use crate::frame::call_trace::FrameTrace;
+use crate::frame::ended::EndedCall;
 use crate::outcome::{Cell, Status, Times};
 use crate::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
@@ -92,17 +93,29 @@ impl Frame {
 
     fn trace_one(&mut self, call: usize, status: Status, reason: Option<&str>, times: Times) {
         let Some(mut trace) = self.trace.take() else { return };
+        // Calls that are reported together must not reach beyond one that is reported later.
+        self.trace_waiting(&mut trace);
         self.trace_into(&mut trace, call, status, reason, times);
         self.trace = Some(trace);
     }
 
-    /// These calls have ended with numbers.
-    pub(super) fn trace_numbers(&mut self, ended: impl Iterator<Item = (usize, f64, Times)>) {
+    /// Calls that ended with numbers are about to be completed.
+    pub(super) fn trace_numbers(&mut self) {
         let Some(mut trace) = self.trace.take() else { return };
-        for (call, value, times) in ended.filter(|(_, _, times)| times.started_ns != 0) {
-            self.trace_into(&mut trace, call, status_of(&Cell::Value(value)), None, times);
-        }
+        self.trace_waiting(&mut trace);
+        trace.waiting = 0;
         self.trace = Some(trace);
+    }
+
+    /// Reports the calls that wait to be completed.
+    fn trace_waiting(&self, trace: &mut FrameTrace) {
+        let waiting = self.ended.all();
+        for EndedCall { call, value, times } in &waiting[trace.waiting..] {
+            if times.started_ns != 0 {
+                self.trace_into(trace, *call, status_of(&Cell::Value(*value)), None, *times);
+            }
+        }
+        trace.waiting = waiting.len();
     }
 
     fn trace_into(&self, trace: &mut FrameTrace, call: usize, status: Status, reason: Option<&str>, times: Times) {
@@ -113,7 +126,8 @@ impl Frame {
             trace.tracer.record(TraceEvent::Call { executor: trace.executor.clone(), function: self.function, span });
             return;
         }
-        if trace.ran == 0 {
+        // A worker's failures come before the numbers of earlier calls.
+        if started_ns < trace.started_ns {
             trace.first = self.first(call);
             trace.ready_ns = self
                 .of(call)
