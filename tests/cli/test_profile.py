@@ -371,3 +371,16 @@ def test_a_judge_in_a_file(guerdon: Command, tmp_path: Path) -> None:
     assert function["judge"]["cost_per_sample"] == pytest.approx(function["judge"]["cost"] / 60)
     assert function["lane"] == "http"
     assert re.fullmatch(r"timeout=\d+", function["decorator"])
+
+
+def test_a_missing_package_ends_it_before_any_check(
+    guerdon: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from guerdon._math import verify
+
+    monkeypatch.setattr(verify, "find_spec", lambda name: None)
+    file = write_rewards(tmp_path, "from guerdon import rewards\nmath = rewards.math_reward()\n")
+    data = write_rows(tmp_path / "data.jsonl", [{"prompt": "p", "completion": "\\boxed{1}", "solution": "1"}])
+    ended = guerdon("profile", file, data)
+    assert (ended.code, ended.out) == (2, "")
+    assert "pip install 'math-verify[antlr4_13_2]'" in ended.err

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from guerdon._registration.factory import Factory
 from guerdon._registration.options import Options
 from guerdon._registration.spec import FunctionSpec
 from guerdon.functions import RewardFunction
@@ -64,12 +65,14 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     if spec.is_engine_made:
         what = "requests are made" if spec.lane == "http" else "kernels are run"
         return spec.lane, f"{what} by the engine, without Python"
+    if spec.factory is not None:
+        return spec.lane, "it comes with its lane"
     if "environment" in spec.wants.named or "environments" in spec.wants.named:
         return "thread", "it takes live environments, which can't leave the trainer's process"
     for status, what in (("timeout", "hung"), ("crashed", "ended its worker")):
         if counts[status]:
             return "process", f"it {what} on {_rows(counts[status])}: only a worker can be killed and replaced"
-    if any("memoryerror" in failure.reason.lower() for failure in found.failures):
+    if any(failure.lacks_memory for failure in found.failures):
         return "process", "it needs more memory than it may have: only a worker can be limited"
     cpu = found.cpu_s
     if cpu is None:
@@ -99,14 +102,26 @@ def _timeout(spec: FunctionSpec, found: Measurement, p99: float | None) -> tuple
         return None, "no call ended"
     longer = [seconds for _, seconds in found.long if seconds is not None]
     slowest = max([*found.seconds, *longer])
-    needed = max(_LEAST_TIMEOUT_S, _ROOM * slowest, _ROOM_OF_P99 * p99)
+    if spec.lane == "code" and spec.factory is not None:
+        return spec.policy.timeout, _programs_timeout(spec.policy.timeout, spec.factory)
+    least = max(_LEAST_TIMEOUT_S, 0.0 if spec.factory is None else spec.factory.least_timeout)
+    needed = max(least, _ROOM * slowest, _ROOM_OF_P99 * p99)
     timeout, given = _round_up(needed), spec.policy.timeout
     if _ROOM * slowest <= given < timeout:
         return given, f"its own, as the slowest call took {_seconds(slowest)}"
-    if needed == _LEAST_TIMEOUT_S:
-        return timeout, f"the slowest call took {_seconds(slowest)}"
+    if needed == least:
+        more = "" if least == _LEAST_TIMEOUT_S else f", but others may take {least:g} s"
+        return timeout, f"the slowest call took {_seconds(slowest)}{more}"
     by = f"{_ROOM:g} × the slowest" if needed == _ROOM * slowest else f"{_ROOM_OF_P99:g} × p99"
     return timeout, f"{by} of {_seconds(slowest if needed == _ROOM * slowest else p99)}, rounded up"
+
+
+def _programs_timeout(whole: float, factory: Factory) -> str:
+    program = float(factory.value("timeout"))
+    return (
+        f"its own: {program:g} s for the cases of a program (timeout={program:g}), and {whole - program:g} s for what is no "
+        "program's time: its process, comparisons, compiling"
+    )
 
 
 def _round_up(seconds: float) -> float:
@@ -118,6 +133,8 @@ def _round_up(seconds: float) -> float:
 def _decorator(spec: FunctionSpec, lane: str, timeout: float | None, *, independent: bool) -> str | None:
     if lane == "code" or (timeout is None and lane == spec.lane):
         return None  # a code reward's timeout is its program's
+    if spec.factory is not None and lane != "http":
+        return spec.factory.call(timeout=timeout)
     if lane in ("http", "native"):
         return f"timeout={timeout:g}"
     options = {"lane": repr(lane).replace("'", '"')}

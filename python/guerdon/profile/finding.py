@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-__all__ = ["SEVERITIES", "Example", "Finding", "Severity", "counted", "excerpt"]
+__all__ = ["SEVERITIES", "Example", "Finding", "Severity", "counted", "excerpt", "first_line"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -101,6 +101,11 @@ def excerpt(completion: object, most: int = EXCERPT) -> str:
         return text
     tail = most // 3
     return f"{text[: most - tail]} … {text[-tail:]} ({len(text)} characters)"
+
+
+def first_line(reason: str) -> str:
+    """The first line of a reason, to be followed by a full stop."""
+    return next((line.strip() for line in reason.splitlines() if line.strip()), "").removesuffix(".")
 
 
 def _shown(value: float | str | None) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from guerdon.profile.measured import AsyncMeasured, Measured, nothing
 from guerdon.profile.sample_rows import SampleRows
 from guerdon.status import Status
 
-__all__ = ["Budget", "Measurement", "RowFailure", "empty_worker_bytes", "measure", "time_requests"]
+__all__ = ["Budget", "Measurement", "RowFailure", "empty_worker_bytes", "exception_of", "measure", "time_requests"]
 
 _MOST_HANGS: Final = 3
 _CHUNK: Final = 16
@@ -42,6 +43,10 @@ _WAITING_WORKERS: Final = 8
 _LONG: Final = (1_000, 4_000, 16_000, 64_000)
 _FILLER: Final = "Let me think about this step by step and check it again. "
 _UNMEASURED: Final = ("batch timeout",)
+# Of rust/process/src/output_meter.rs.
+_FLOOD: Final = re.compile(r"printed \d+ bytes, more than its max_output of ")
+# Of `guerdon._worker.resource_limits`, behind what was raised.
+_NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,17 @@ class RowFailure:
     status: str
     reason: str
     run_s: float = 0.0
+
+    @property
+    def is_flood(self) -> bool:
+        """Whether it printed more than it may: the engine's own words, to which what a function
+        raises never is, as it begins with the exception's type."""
+        return _FLOOD.match(self.reason) is not None
+
+    @property
+    def lacks_memory(self) -> bool:
+        """Whether it got no memory: a MemoryError, or what the engine says of its limit."""
+        return exception_of(self.reason) == "MemoryError" or _NO_MEMORY.search(self.reason) is not None
 
 
 @dataclass
@@ -264,6 +280,12 @@ def _add(found: Measurement, spec: FunctionSpec, rows: SampleRows, places: Seque
             one = float(seconds[sample])
             found.seconds.append(one / shared[one] if shared is not None else one)
             found.lengths.append(sum(rows.length(each) for each in places[sample : sample + step]) // step)
+
+
+def exception_of(reason: str) -> str:
+    """The name of the exception that a reason begins with."""
+    found = re.match(r"[\w.]+", reason)
+    return found[0].rpartition(".")[2] if found else ""
 
 
 def _hung(found: Measurement) -> bool:

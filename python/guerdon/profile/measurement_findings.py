@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt
+from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt, first_line
 from guerdon.profile.measurement import Measurement, RowFailure
 from guerdon.profile.sample_rows import SampleRows
 
@@ -90,7 +90,7 @@ def _failures(found: Measurement, rows: SampleRows) -> Iterator[Finding]:
     for failure in found.failures:
         by_kind.setdefault(_kind(failure), []).append(failure)
     for (check, what), failures in by_kind.items():
-        reason = failures[0].reason.strip().splitlines()[0] if failures[0].reason.strip() else failures[0].status
+        reason = first_line(failures[0].reason) or failures[0].status
         yield Finding(
             check,
             "warning" if check == "output" else "error",
@@ -101,14 +101,13 @@ def _failures(found: Measurement, rows: SampleRows) -> Iterator[Finding]:
 
 def _kind(failure: RowFailure) -> tuple[str, str]:
     """Id of the check and what happened."""
-    reason = failure.reason.lower()
     if failure.status == "timeout":
         return "hang", "It did not end in time"
-    if "memoryerror" in reason:
+    if failure.lacks_memory:
         return "memory", "It wants more memory than it may have"
     if failure.status == "crashed":
         return "crash", "It ended its worker"
-    if "output" in reason or "printed" in reason:
+    if failure.is_flood:
         return "output", "It prints more than it may"
     return "fails", "It fails"
 

@@ -20,6 +20,7 @@ from guerdon.profile.advice import advise
 from guerdon.profile.calibration import calibrated
 from guerdon.profile.check import Check
 from guerdon.profile.checks import CHECKS
+from guerdon.profile.data_faults import data_faults, refuse_missing_packages
 from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
@@ -94,7 +95,8 @@ def profile(
     Returns: A `Profile`; ``profile.to_dict()`` is what ``guerdon profile --json`` prints.
 
     Raises:
-        RegistrationError: The list can't be a dispatcher's.
+        RegistrationError: The list can't be a dispatcher's, or one of its functions needs a package
+            that is not installed.
         DataError: There are no rows, they lack a column that a function asks for, or the step has
             no completion or more than a million.
 
@@ -115,6 +117,7 @@ def profile(
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
     wanted = {only} if isinstance(only, str) else None if only is None else set(only)
     units = [unit for unit in units_of(dispatcher._specs) if wanted is None or wanted & {each.name for each in unit}]
+    refuse_missing_packages(spec for unit in units for spec in unit)
     end = time.monotonic() + time_limit
     start = time.monotonic()
     run = _Profiling(
@@ -211,6 +214,12 @@ class _Profiling:
             part = min(deadline, time.monotonic() + max(_LEAST_MEASURING_S, _MEASURING * budget.left))
             own = Budget(budget.timeout, budget.memory_limit, budget.max_output, part)
             found = self._measure(spec, rows, own)
+            faults = data_faults(spec, found, rows)
+            if faults is not None:
+                # What checks and times would say is of these rows, and not the function's doing.
+                mine.findings.append(faults)
+                self.done += len(self.checks)
+                return
             mine.measurement, mine.seconds, mine.lengths = found, found.seconds, found.lengths
             mine.findings += measurement_findings(spec, found, rows)
             self._advise(mine)

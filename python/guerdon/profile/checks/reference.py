@@ -8,7 +8,7 @@ from typing import Final
 
 from guerdon.profile.calibration import Calibration, above, calibrated
 from guerdon.profile.check import Check
-from guerdon.profile.finding import Example, Finding, excerpt
+from guerdon.profile.finding import Example, Finding, excerpt, first_line
 from guerdon.profile.subject import Subject
 
 __all__ = ["CHECK"]
@@ -59,14 +59,22 @@ def _run(subject: Subject) -> Iterator[Finding]:
 
 
 def _never(subject: Subject, calibration: Calibration) -> Finding:
-    errors = [score.shown for score in calibration.right.values() if score.status.failed]
+    errors = [score for score in calibration.right.values() if score.status.failed]
     rows = list(calibration.right)[:5]
     if errors and len(errors) == len(calibration.right):
-        message = f"{subject.name!r} fails on every reference answer: {errors[0]}. Mend that first."
+        message = (
+            f"{subject.name!r} fails on every reference answer: {first_line(str(errors[0].shown))}. Mend that first."
+        )
     elif calibration.noise > 0:
         message = (
             f"{subject.name!r} scores the same completion differently each time, by up to {calibration.noise:g}: right and wrong "
             "answers can't be told apart."
+        )
+    elif subject.spec.factory is not None:
+        message = (
+            f"{subject.name!r} gives no reference answer in the column {calibration.column!r} more than a wrong one, in any form. "
+            f"Look at the form of these answers, and whether it is the column that {subject.spec.factory.short()[:-2]} compares with; "
+            "--reference gives a completion that must score."
         )
     elif all(not above(calibration.wrong[row], calibration.right[row]) for row in calibration.right) and all(
         calibration.right[row].shown == calibration.wrong[row].shown for row in calibration.right

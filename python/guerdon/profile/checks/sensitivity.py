@@ -59,8 +59,8 @@ def _run(subject: Subject) -> Iterator[Finding]:
     found: dict[str, list[Example]] = {}
     tried: dict[str, int] = {}
     for (name, case), score in zip(planned, scores, strict=True):
-        if not score.ran:
-            continue
+        if not score.ran or score.status.failed:
+            continue  # a failure says nothing of the answer; another check says so
         tried[name] = tried.get(name, 0) + 1
         right_score = calibration.right[case.row]
         gain = calibration.gain(case.row, score)

@@ -7,7 +7,7 @@ from typing import Final
 
 from guerdon.profile.calibration import calibrated, material
 from guerdon.profile.check import Check
-from guerdon.profile.finding import Example, Finding, Severity, excerpt
+from guerdon.profile.finding import Example, Finding, Severity, excerpt, first_line
 from guerdon.profile.probe_runs import probe_runs
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.status import Status
@@ -17,8 +17,11 @@ __all__ = ["CHECK"]
 _DO: Final = {
     Status.TIMEOUT: "Bound what it computes and the length of what it parses, and set `timeout` so low that a step can bear "
     "it; a worker that passes it is killed.",
-    Status.ERROR: "Each costs its sample the reward (NaN). Catch what unparsable text raises, and return 0 there.",
+    Status.ERROR: "Each costs its sample the reward (NaN). Where the completion is at fault, catch that exception alone and "
+    "return 0; what else fails had better stay a failure.",
 }
+# Of a function that comes with Guerdon.
+_DO_OF_FACTORY: Final = "Each costs its sample the reward (NaN), and counts as a failure: mend what the reason names."
 # What a worker's end says of its cause, by a part of the reason; the first that is found.
 _CRASHES: Final = (
     ("exited with status", "Look for sys.exit, os._exit and quit() in what it calls, and return instead."),
@@ -57,7 +60,7 @@ def _run(subject: Subject) -> Iterator[Finding]:
         yield Finding(
             check,
             severity,
-            f"{subject.name!r} {_WHAT[status]} on {where}: {found[0][1].reason}. {_advice(status, found[0][1].reason)}",
+            f"{subject.name!r} {_WHAT[status]} on {where}: {_reason(found[0][1])}. {_advice(subject, status, found[0][1].reason)}",
             tuple(
                 Example(case.row, excerpt(case.completion), {"outcome": score.shown}, note)
                 for case, score, note in _first_of_each(found)
@@ -65,8 +68,14 @@ def _run(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _advice(status: Status, reason: str) -> str:
+def _reason(score: Score) -> str:
+    return first_line(score.reason) or score.status.label
+
+
+def _advice(subject: Subject, status: Status, reason: str) -> str:
     """What to do about it."""
+    if status is Status.ERROR and subject.spec.factory is not None:
+        return _DO_OF_FACTORY
     if status is not Status.CRASHED:
         return _DO[status]
     what = next((text for part, text in _CRASHES if part in reason), _ANY_CRASH)
