@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -73,6 +74,66 @@ def test_keep_writes_the_input_line_unchanged(guerdon: Command, rewards: Path, t
     data.write_text("\n".join(lines) + "\n")
     ended = guerdon("score", f"{rewards}:correct", data, "--keep")
     assert [line.partition('"row": ')[2] for line in ended.out.splitlines()] == [line + "}" for line in lines]
+
+
+RECORDING = """
+import guerdon
+
+@guerdon.reward(lane="thread")
+def judged(completion, log_extra):
+    log_extra("length", len(completion))
+    if completion == "raise":
+        raise ValueError("no")
+    right = completion == "4"
+    return {"score": float(right), "reason": "" if right else f"it says {completion[:1]}", "odd": float("nan")}
+
+@guerdon.reward(lane="thread")
+def plain(completion):
+    return 0.0
+"""
+
+
+def test_extra_fields_are_written_on_request(guerdon: Command, tmp_path: Path) -> None:
+    rewards = write_rewards(tmp_path, RECORDING)
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": text} for text in ("4", "5", "52", "raise", "\ud800")])
+    ended = guerdon("score", rewards, data, "--extra", "--keep")
+    first, second, _, failed, odd = ended.rows
+    assert first["extra"] == {"judged": {"reason": "", "length": 1, "odd": None}}
+    assert second["extra"]["judged"]["reason"] == "it says 5"
+    assert failed["extra"] == {}, "what a call recorded goes with its failure"
+    assert odd["extra"]["judged"]["reason"] == "it says \ud800"
+    assert list(first) == ["index", "rewards", "status", "extra", "row"]
+    assert "extra" not in guerdon("score", rewards, data).rows[0]
+
+
+def test_extra_fields_in_parquet_are_json(guerdon: Command, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": text} for text in ("4", "52")])
+    out = tmp_path / "out.parquet"
+    assert guerdon("score", write_rewards(tmp_path, RECORDING), data, "--extra", "--chunk", 1, "-o", out).code == 0
+    extra = [json.loads(text) for text in parquet.read_table(out)["extra"].to_pylist()]
+    assert extra[1]["judged"] == {"length": 2, "reason": "it says 5", "odd": None}
+
+
+def test_the_summary_says_why_samples_score_0(guerdon: Command, tmp_path: Path) -> None:
+    data = write_rows(
+        tmp_path / "data.jsonl", [{"completion": text} for text in ("4", "5", "52", "6", "7", "8", "9", "raise")]
+    )
+    ended = guerdon("score", write_rewards(tmp_path, RECORDING), data)
+    assert "judged: 6 of 7 scored 0: it says 5 (2), it says 6 (1), it says 7 (1), others (2)" in ended.err
+    assert "plain: " not in ended.err, "it gives no reasons"
+
+
+def test_a_slow_run_has_a_speed(guerdon: Command, tmp_path: Path) -> None:
+    code = "import time, guerdon\n@guerdon.reward(lane='thread')\ndef naps(completion):\n    time.sleep(1.2)\n    return 1.0\n"
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "a"}])
+    summary = guerdon("score", write_rewards(tmp_path, code), data).err.splitlines()[-1]
+    assert re.fullmatch(r"1 samples in [\d.]+ s, 0\.\d\d? samples/s", summary), summary
+
+
+def test_the_help_says_how_few_samples_are_not_judged(guerdon: Command) -> None:
+    text = " ".join(guerdon("score", "--help").out.split())
+    assert "judged over the whole file where at least 8 samples were called" in text
 
 
 def test_fields_and_maps(guerdon: Command, rewards: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from guerdon.status import Status
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FailureReason", "FunctionSummary", "Report"]
+__all__ = ["FailureReason", "FunctionSummary", "Report", "rate_text"]
 
 _MOST_REASONS: Final = 1000
 _SHOWN_REASONS: Final = 3
@@ -138,7 +138,7 @@ class Report:
                 _number(row.std),
                 *(str(row.counts[status]) for status in seen),
                 *(_seconds(value) for value in (row.p50, row.p90, row.p99)),
-                _rate(row.rate),
+                rate_text(row.rate),
             ]
             for row in rows
         ]
@@ -218,7 +218,8 @@ def _seconds(value: float) -> str:
     return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
 
 
-def _rate(value: float) -> str:
+def rate_text(value: float) -> str:
+    """Samples a second; "-" for NaN."""
     if np.isnan(value):
         return "-"
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

@@ -1,7 +1,8 @@
 """The result rows: JSONL, gzipped JSONL or Parquet, by the name of the file; stdout is JSONL.
 
 - A row is ``{"index", "rewards": {name: value or null}, "status": {name: "ok"}}``; ``--keep`` adds
-  ``"row"``, the input line, byte for byte if input and output are both JSONL.
+  ``"row"``, the input line, byte for byte if input and output are both JSONL; ``--extra`` adds
+  ``"extra"``, by function what it recorded, as a text of JSON in Parquet.
 - A reward is written with the fewest digits that give the same float32; NaN is null.
 - Each chunk is flushed, and `close` completes the file whatever happened before.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from guerdon.cli.exit_codes import UsageError
+from guerdon.cli.extra_fields import extra_of, extra_text
 from guerdon.cli.input_rows import InputFile, InputRow, ParquetInput, import_parquet
 from guerdon.status import Status
 
@@ -65,14 +67,16 @@ def _same_file(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def open_results(out: str | None, functions: Sequence[str], source: InputFile, *, keep: bool) -> ResultWriter:
+def open_results(
+    out: str | None, functions: Sequence[str], source: InputFile, *, keep: bool, extra: bool = False
+) -> ResultWriter:
     """The output named `out`; None and ``-`` are stdout.
 
     Raises:
         UsageError: It can't be written.
     """
     if out is None or out == "-":
-        return JsonLinesWriter(sys.stdout.buffer, functions, keep=keep)
+        return JsonLinesWriter(sys.stdout.buffer, functions, keep=keep, extra=extra)
     path = Path(out)
     kind = path.suffix.lower()
     _check_kind(path)
@@ -82,8 +86,8 @@ def open_results(out: str | None, functions: Sequence[str], source: InputFile, *
     except OSError as error:
         raise UsageError(f"-o {out!r} can't be written: {error.strerror}.") from None
     if kind in _PARQUET:
-        return ParquetWriter(stream, functions, source, keep=keep)
-    return JsonLinesWriter(stream, functions, keep=keep)
+        return ParquetWriter(stream, functions, source, keep=keep, extra=extra)
+    return JsonLinesWriter(stream, functions, keep=keep, extra=extra)
 
 
 def _check_kind(path: Path) -> None:
@@ -105,15 +109,17 @@ def _check_kind(path: Path) -> None:
 class JsonLinesWriter:
     """JSONL."""
 
-    def __init__(self, stream: IO[bytes], functions: Sequence[str], *, keep: bool) -> None:
+    def __init__(self, stream: IO[bytes], functions: Sequence[str], *, keep: bool, extra: bool = False) -> None:
         self._stream = stream
         self._keep = keep
+        self._extra = extra
         # '"name": ' for each function, the same in all lines.
         self._names = [_encoded(name).decode() + ": " for name in functions]
         self._labels = [f'"{label}"' for label in _LABELS]
 
     def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
         values, states = _shortest_decimals(result, "null"), result.status.reshape(len(result), -1).tolist()
+        extras = extra_of(result) if self._extra else []
         lines = []
         for sample in chosen:
             rewards = ", ".join(map(str.__add__, self._names, values[sample]))
@@ -122,6 +128,8 @@ class JsonLinesWriter:
             )
             line = f'{{"index": {first + sample}, "rewards": {{{rewards}}}, "status": {{{status}}}'
             lines.append(line.encode())
+            if self._extra:
+                lines.append(b', "extra": ' + extra_text(extras[sample]).encode())
             if self._keep:
                 lines.append(b', "row": ' + _line_of(rows[sample]))
             lines.append(b"}\n")
@@ -136,19 +144,24 @@ class JsonLinesWriter:
 class ParquetWriter:
     """Parquet: ``rewards`` and ``status`` are structs; ``row`` is one, or the JSONL line."""
 
-    def __init__(self, stream: IO[bytes], functions: Sequence[str], source: InputFile, *, keep: bool) -> None:
+    def __init__(
+        self, stream: IO[bytes], functions: Sequence[str], source: InputFile, *, keep: bool, extra: bool = False
+    ) -> None:
         parquet = import_parquet()
         import pyarrow
 
         self._arrow: Any = pyarrow
         self._functions = functions
         self._keep = keep
+        self._extra = extra
         self._struct = isinstance(source, ParquetInput)
         columns = [
             ("index", pyarrow.int64()),
             ("rewards", pyarrow.struct([(name, pyarrow.float32()) for name in functions])),
             ("status", pyarrow.struct([(name, pyarrow.string()) for name in functions])),
         ]
+        if extra:  # what functions record has no schema
+            columns.append(("extra", pyarrow.string()))
         if keep:
             row = pyarrow.struct(list(source.schema)) if isinstance(source, ParquetInput) else pyarrow.string()
             columns.append(("row", row))
@@ -166,6 +179,9 @@ class ParquetWriter:
                 dict(zip(self._functions, map(_LABELS.__getitem__, states[sample]), strict=True)) for sample in chosen
             ],
         }
+        if self._extra:
+            extras = extra_of(result)
+            table["extra"] = [extra_text(extras[sample]) for sample in chosen]
         if self._keep:
             table["row"] = [rows[i].fields if self._struct else _line_of(rows[i]).decode() for i in chosen]
         self._writer.write_table(self._arrow.table(table, schema=self._schema))

@@ -23,6 +23,7 @@ from guerdon.errors import RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon._diagnostics.report import Report
+    from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import FieldMapping
     from guerdon.cli.input_rows import InputFile, InputRow
     from guerdon.cli.progress_bar import ProgressBar
@@ -46,10 +47,10 @@ DATA is JSONL (- for stdin; may be gzipped) or Parquet, one completion per row."
 
 _EPILOG: Final = """\
 A result row: {"index": 0, "rewards": {"correct": 1.0}, "status": {"correct": "ok"}}. A missing reward is null, and its
-status is abstained, skipped, timeout, error, crashed or cancelled.
+status is abstained, skipped, timeout, error, crashed or cancelled. --extra adds what functions recorded.
 
-Exit code: 0 success; 1 a function failed on more samples than allowed (all rows are written); 2 the command line, the
-rewards or the data can't be used; 130 after Ctrl-C."""
+Exit code: 0 success; 1 a function failed on more samples than --max-failure-rate allows, of at least 8 that it was called
+for (all rows are written); 2 the command line, the rewards or the data can't be used; 130 after Ctrl-C."""
 
 
 def add_to(commands: Any) -> None:
@@ -82,13 +83,20 @@ def add_to(commands: Any) -> None:
         "-n", "--num-generations", metavar="N", type=positive, help="completions per prompt, for group functions"
     )
     parser.add_argument("--keep", action="store_true", help='write the input row too, as "row"')
+    parser.add_argument(
+        "--extra",
+        action="store_true",
+        help='write what functions recorded too, as "extra": {function: {field: value}}: fields of dict results, log_extra, '
+        "reasons of code rewards and judges",
+    )
     parser.add_argument("--failures", metavar="FILE", help="write each failure with reason and traceback, as JSONL")
     parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
     parser.add_argument(
         "--max-failure-rate",
         metavar="X",
         type=float,
-        help="allowed fraction of failed samples per function; default 0.5",
+        help="allowed fraction of failed samples per function, judged over the whole file where at least "
+        f"{_MIN_JUDGED} samples were called; default 0.5",
     )
     parser.add_argument(
         "--batch-timeout",
@@ -113,6 +121,7 @@ def run(options: argparse.Namespace) -> int:
         GuerdonError: Nothing was scored: the command line, rewards or data can't be used.
     """
     from guerdon._diagnostics.report import Report
+    from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import map_fields
     from guerdon.cli.input_rows import open_input
     from guerdon.cli.load_rewards import file_of, load
@@ -132,14 +141,15 @@ def run(options: argparse.Namespace) -> int:
         mapping = map_fields(source, dispatcher._specs, _field_options(options))
         size = _group_size(dispatcher, options.num_generations, mapping, source)
         refuse_overwriting(options.output, options.failures, source.name, file_of(options.rewards))
-        output = open_results(options.output, dispatcher.names, source, keep=options.keep)
+        output = open_results(options.output, dispatcher.names, source, keep=options.keep, extra=options.extra)
         stack.callback(output.close)
         log = FailureLog(options.failures) if options.failures else None
         if log is not None:
             stack.callback(log.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
         progress, report = ProgressBar(drawn, mapping.rows), Report(dispatcher.names)
-        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report)
+        zeros = ZeroReasons(dispatcher.names)
+        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report, zeros)
         scoring.run(source, _chunk(dispatcher, options.chunk, size, mapping))
     if not options.quiet:
         print(scoring.summary(), file=sys.stderr)
@@ -158,6 +168,7 @@ class ScoreRun:
         log: FailureLog | None,
         progress: ProgressBar,
         report: Report,
+        zeros: ZeroReasons,
     ) -> None:
         self._dispatcher = dispatcher
         self._mapping = mapping
@@ -166,6 +177,7 @@ class ScoreRun:
         self._log = log
         self._progress = progress
         self._report = report
+        self._zeros = zeros
         self._written = 0  # rows of the data already written
         self._elapsed_s = 0.0
 
@@ -192,9 +204,12 @@ class ScoreRun:
 
     def summary(self) -> str:
         """Table, failures and speed, for people."""
+        from guerdon._diagnostics.report import rate_text
+
         samples = self._report.samples
-        rate = f", {samples / self._elapsed_s:,.0f} samples/s" if self._elapsed_s > 0 else ""
-        parts = [self._report.table(), self._report.usage(), self._report.failures(), *self.breaches()]
+        rate = f", {rate_text(samples / self._elapsed_s)} samples/s" if self._elapsed_s > 0 else ""
+        report = self._report
+        parts = [report.table(), report.usage(), self._zeros.text(), report.failures(), *self.breaches()]
         parts.append(f"{samples} samples in {self._elapsed_s:.3g} s{rate}")
         return "\n\n".join(part for part in parts if part)
 
@@ -235,6 +250,7 @@ class ScoreRun:
         if self._log is not None:
             self._log.write(result.failures(), self._written)
         self._report.add(result)
+        self._zeros.add(result)
         self._written += len(rows)
 
     def _write_finished(self, in_flight: deque[tuple[PendingBatch, list[InputRow]]]) -> None:
