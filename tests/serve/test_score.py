@@ -50,6 +50,18 @@ def test_conversations_are_completions(served: Served) -> None:
     assert served.post("/score?function=correct", sent).json["reward"] == 1.0
 
 
+def test_a_conversation_that_is_taken_for_a_text_is_explained(tmp_path: Path) -> None:
+    code = "from guerdon import reward\n@reward\ndef strips(completion):\n    return float(completion.strip() == 'a')\n"
+    talk = [{"role": "assistant", "content": "a"}]
+    with serving(tmp_path, functions="", text=code) as one:
+        alone = one.post("/score", {"completion": talk}).json["reason"]
+        listed = one.post("/score", {"completions": [talk, "a"]}).json
+    for reason in (alone, listed["reasons"][0]):
+        assert "'list' object has no attribute 'strip'" in reason
+        assert reason.endswith("(completion is a list of messages here; take the parameter text for a string)")
+    assert listed["rewards"] == [None, 1.0]
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [

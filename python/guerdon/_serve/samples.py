@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 RESERVED = frozenset(("environment", "environments", "trainer_state", *BATCH_OPTIONS, *RECORDERS))
 """Names that can't be columns of a request: they are objects of the trainer's process."""
 
+# What calls of a text's methods, and slices of it, raise on a list.
+_TOOK_FOR_TEXT: Final = re.compile(r"(AttributeError|TypeError)\b.*\blist\b")
 _SHORT_OF: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 
 
@@ -105,7 +108,11 @@ async def _score_one(dispatcher: Dispatcher, request: Request) -> list[Outcome]:
     arguments["completion"] = request.completions[0]
     found = await dispatcher._sample_scorer.result(dispatcher, arguments)
     cells = {
-        name: Outcome(_number(found.rewards[name]), found.status[name], found.reasons.get(name))
+        name: Outcome(
+            _number(found.rewards[name]),
+            found.status[name],
+            _hinted(found.reasons.get(name), request.completions[0]),
+        )
         for name in dispatcher.names
     }
     return [_outcome(request.function, cells, found.total)]
@@ -136,7 +143,9 @@ async def _score_all(dispatcher: Dispatcher, request: Request, offload: Offload 
     outcomes = []
     for sample, (rewards, states, total) in enumerate(rows):
         cells = {
-            name: Outcome(_number(value), Status(state), reasons.get((name, sample)))
+            name: Outcome(
+                _number(value), Status(state), _hinted(reasons.get((name, sample)), request.completions[sample])
+            )
             for name, value, state in zip(names, rewards, states, strict=True)
         }
         outcomes.append(_outcome(request.function, cells, total))
@@ -162,6 +171,13 @@ def _outcome(function: str | None, cells: Mapping[str, Outcome], total: float) -
             return Outcome(None, cell.status, f"{name}: {cell.reason}" if len(cells) > 1 else cell.reason)
     skipped = all(cell.status == Status.SKIPPED for cell in cells.values())
     return Outcome(None, Status.SKIPPED if skipped else Status.ABSTAINED)
+
+
+def _hinted(reason: str | None, completion: object) -> str | None:
+    """The reason, and what to do about it where a function took a conversation for a text."""
+    if reason is None or not isinstance(completion, list) or not _TOOK_FOR_TEXT.match(reason):
+        return reason
+    return f"{reason} (completion is a list of messages here; take the parameter text for a string)"
 
 
 def _number(value: float) -> float | None:
