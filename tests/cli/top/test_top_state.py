@@ -88,6 +88,27 @@ def test_functions_of_one_name_are_added_up() -> None:
     assert helpful.run_s["p99"] == 2.5
 
 
+def test_a_process_has_one_line_and_its_columns_stand_close() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from guerdon.cli.top.board import Seen
+    from guerdon.cli.top.tables import processes_table
+
+    def one(pid: int, condition: str) -> Seen:
+        return Seen(read(json.dumps(state(pid)).encode(), pid), condition)
+
+    seen = [one(11, "ended"), one(12, "ended"), one(11, ""), one(12, "ended"), one(13, ""), one(13, "")]
+    stream = StringIO()
+    Console(file=stream, width=130).print(processes_table(seen, 130))
+    head, *rows = stream.getvalue().splitlines()
+    assert [row.split()[0] for row in rows] == ["11", "12", "13", "13", "all"]
+    assert "ended" not in rows[0]
+    assert rows[1].rstrip().endswith("ended")
+    assert head.index("PROGRAM") - head.index("PROCESS") < 10
+
+
 def test_stacks_get_their_source_lines_from_plain_files_alone(tmp_path: Path) -> None:
     (tmp_path / "rewards.py").write_text("first\nthe_second_line()\n")
     os.mkfifo(tmp_path / "pipe.py")  # reading it would hang

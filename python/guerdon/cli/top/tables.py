@@ -43,8 +43,15 @@ class Column:
         return max([cell_len(self.head), *map(cell_len, self.cells)])
 
 
-def table(columns: Sequence[Column], width: int, styles: Sequence[str] = (), selected: int | None = None) -> Table:
-    """Lines of the columns that fit; the first column takes what is left."""
+def table(
+    columns: Sequence[Column],
+    width: int,
+    styles: Sequence[str] = (),
+    selected: int | None = None,
+    *,
+    expand: bool = True,
+) -> Table:
+    """Lines of the columns that fit; with `expand` the first column takes what is left."""
     first, rest = columns[0], list(columns[1:])
     least = min(first.width, 16)
     while rest and least + sum(column.width + 1 for column in rest) > width:
@@ -53,7 +60,7 @@ def table(columns: Sequence[Column], width: int, styles: Sequence[str] = (), sel
             break
         rest.remove(goes)
     made = Table(
-        box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True, header_style="bold", collapse_padding=True
+        box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=expand, header_style="bold", collapse_padding=True
     )
     for column in (first, *rest):
         made.add_column(
@@ -61,7 +68,7 @@ def table(columns: Sequence[Column], width: int, styles: Sequence[str] = (), sel
             justify="left" if column.left or column is first else "right",
             no_wrap=True,
             overflow="ellipsis",
-            ratio=1 if column is first else None,
+            ratio=1 if column is first and expand else None,
             min_width=None if column is first else column.width,
         )
     for row in range(len(first.cells)):
@@ -91,7 +98,9 @@ def functions_table(functions: Sequence[FunctionRow], width: int) -> Table:
 
 
 def processes_table(seen: Sequence[Seen], width: int) -> Table:
-    """One line a dispatcher, and their sum."""
+    """One line a dispatcher, and their sum; of the ended ones of a process, one at most, and none
+    beside a live one."""
+    seen = _without_former(seen)
     processes = [one.process for one in seen]
     live = [one.process for one in seen if one.condition != "ended"]
     return table(
@@ -114,7 +123,15 @@ def processes_table(seen: Sequence[Seen], width: int) -> Table:
         ],
         width,
         [*("red" if one.condition else "" for one in seen), "bold"],
+        expand=False,
     )
+
+
+def _without_former(seen: Sequence[Seen]) -> list[Seen]:
+    """Without dispatchers of a process that ended before another one of it."""
+    last = {one.process.pid: one for one in seen}
+    last.update((one.process.pid, one) for one in seen if one.condition != "ended")
+    return [one for one in seen if one.condition != "ended" or one is last[one.process.pid]]
 
 
 def calls_table(calls: Sequence[CallRow], several: bool, width: int, selected: int | None) -> Table:
