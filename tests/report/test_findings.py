@@ -131,6 +131,13 @@ def test_several_runs_and_damage_are_findings(tmp_path: Path) -> None:
     assert any(each["message"].startswith("2 runs are shown together") for each in found)
 
 
+def test_a_reward_that_is_nearly_always_the_same_is_a_warning(tmp_path: Path) -> None:
+    rows = [row(**each, function="known", value=float(place > 0)) for place, each in enumerate(steps())]
+    message, severity = some(sentences(tmp_path, rows), "known gave the reward 1 to ")
+    assert message.endswith(" % of the samples: it hardly distinguishes them.")
+    assert severity == "warning"
+
+
 def test_of_many_alike_a_few_are_shown(tmp_path: Path) -> None:
     rows = [row(**each, function=f"f{number}", value=1.0) for each in steps() for number in range(9)]
     found = sentences(tmp_path, rows)

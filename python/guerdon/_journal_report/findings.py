@@ -153,7 +153,7 @@ def _constant(figures: dict[str, Any]) -> Iterator[Finding]:
             yield _finding(
                 "warning",
                 "distributions",
-                f"{name} gave {_plain(values[most])} to {_percent(share)} of the samples: it hardly tells any apart.",
+                f"{name} gave the reward {_plain(values[most])} to {_percent(share)} of the samples: it hardly distinguishes them.",
             )
         else:
             early, late = _ends(each["over_time"]["zero_spread_share"])
