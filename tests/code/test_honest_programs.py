@@ -113,6 +113,21 @@ def test_a_module_that_programs_cannot_read_is_named(open_folder: Path, monkeypa
         probe.__wrapped__(FenceSpec())
 
 
+def test_modules_are_found_where_the_trainer_finds_them(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As PYTHONPATH or a .pth file names a folder, which programs get nothing else of."""
+    package = open_folder / "found_beside"
+    package.mkdir()
+    (package / "__init__.py").write_text("VALUE = 7")
+    (open_folder / "answers.txt").write_text("42")
+    monkeypatch.syspath_prepend(str(open_folder))
+    answers = f"import found_beside, pathlib\nprint(found_beside.VALUE)\npathlib.Path({str(open_folder)!r}, 'answers.txt').read_text()"
+    cases = [[{"stdin": "", "stdout": "7"}]] * 2
+    with judged(modules=["found_beside"]) as reward:
+        assert reward(
+            completions=[block("import found_beside\nprint(found_beside.VALUE)"), block(answers)], cases=cases
+        ) == [1, 0]
+
+
 @as_root
 def test_a_package_that_is_closed_to_others_leaves_programs_the_user(open_folder: Path) -> None:
     """As root installs it with umask 027."""

@@ -17,6 +17,7 @@ from guerdon._code.fence import FenceSpec
 from guerdon._code.isolation import probe
 from guerdon._code.judgement import Score
 from guerdon._code.languages import language_of
+from guerdon._code.readable import folders_of
 from guerdon._code.remote import remote_language, remote_reward
 from guerdon._code.reward import COMPLETION, CodeReward, CodeScorer, Columns, Judging
 from guerdon._code.sandbox_fusion import SandboxFusion
@@ -198,6 +199,7 @@ def code_reward(
         execute=bool(made.command),
         readable=made.readable,
         modules=tuple(modules),
+        module_folders=folders_of(tuple(modules)),
     )
     columns, wants = _columns(name, cases, check, entry_point, prelude)
     kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))

@@ -13,6 +13,7 @@ import errno
 import importlib
 import os
 import resource
+import sys
 import time
 from dataclasses import dataclass
 from typing import Final, Literal, NoReturn
@@ -64,6 +65,7 @@ class FenceSpec:
         execute: Whether another program may take the process's place.
         readable: Paths beside those that every program may read.
         modules: Imported by the zygote, behind its fences; programs may read where they are.
+        module_folders: Where these are looked for besides, after the interpreter's own folders.
         without: Layers left out, for tests of what the others hold.
     """
 
@@ -79,11 +81,12 @@ class FenceSpec:
     execute: bool = False
     readable: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    module_folders: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Lists, where it came as JSON.
-        for name in ("readable", "modules", "without"):
+        for name in ("readable", "modules", "module_folders", "without"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
@@ -243,6 +246,7 @@ def prepare(spec: FenceSpec) -> Prepared:
     # For all children; before a library of a module reads it.
     os.environ.clear()
     os.environ.update(_ONE_THREAD)
+    sys.path += [folder for folder in spec.module_folders if folder not in sys.path]
     group, reason = _group_of(spec)  # a private root has no cgroups
     try:
         prepared = _prepared(spec)
@@ -292,7 +296,8 @@ def _import(modules: tuple[str, ...], prepared: Prepared) -> None:
         except Exception as error:
             why = "".join(str(error).strip().splitlines()[-1:])  # after a page of advice
             raise RuntimeError(
-                f"modules={name!r} can't be imported where programs run: {type(error).__name__}: {why}"
+                f"modules={name!r} can't be imported where programs run: {type(error).__name__}: {why}. Install it for "
+                f"{sys.executable}, name what else it needs in modules=, or leave it out"
             ) from error
     for name in places:
         os.environ.pop(name, None)

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from typing import Final
 
-__all__ = ["SYSTEM", "interpreter", "packages", "places_of"]
+__all__ = ["SYSTEM", "folders_of", "interpreter", "packages", "places_of"]
 
 # What programs may read besides the interpreter: shared libraries, time zones, what says how many
 # cores there are. A path that does not exist is passed over.
@@ -78,3 +78,8 @@ def places_of(modules: tuple[str, ...]) -> list[str]:
     # Where wheels have the shared libraries of their modules: beside them, by the wheel's name.
     beside = dict.fromkeys(map(os.path.dirname, places))
     return places + [found for folder in beside for found in glob.glob(f"{glob.escape(folder)}/*.libs")]
+
+
+def folders_of(modules: tuple[str, ...]) -> tuple[str, ...]:
+    """The entries of this process's `sys.path` in which it finds modules."""
+    return tuple(dict.fromkeys(os.path.dirname(os.path.abspath(place)) for place in places_of(modules)))
