@@ -118,14 +118,19 @@ def test_modules_are_found_where_the_trainer_finds_them(open_folder: Path, monke
     package = open_folder / "found_beside"
     package.mkdir()
     (package / "__init__.py").write_text("VALUE = 7")
+    (package / ".#editing.py").symlink_to("nowhere")
+    (open_folder / "another_module.py").write_text("")
     (open_folder / "answers.txt").write_text("42")
     monkeypatch.syspath_prepend(str(open_folder))
-    answers = f"import found_beside, pathlib\nprint(found_beside.VALUE)\npathlib.Path({str(open_folder)!r}, 'answers.txt').read_text()"
-    cases = [[{"stdin": "", "stdout": "7"}]] * 2
+    programs = {
+        "import found_beside\nprint(found_beside.VALUE)": 1,
+        f"import pathlib\nprint(7)\npathlib.Path({str(open_folder)!r}, 'answers.txt').read_text()": 0,
+        # A module that is not listed is not there, rather than closed.
+        "try:\n    import another_module\nexcept ModuleNotFoundError:\n    print(7)": 1,
+    }
     with judged(modules=["found_beside"]) as reward:
-        assert reward(
-            completions=[block("import found_beside\nprint(found_beside.VALUE)"), block(answers)], cases=cases
-        ) == [1, 0]
+        cases = [[{"stdin": "", "stdout": "7"}]] * len(programs)
+        assert reward(completions=[block(each) for each in programs], cases=cases) == list(programs.values())
 
 
 @as_root

@@ -43,6 +43,19 @@ def test_cpp() -> None:
         assert "ended by SIG" in found.reason
 
 
+@needs("g++")
+def test_a_compiler_is_tried_in_the_language_that_it_is_told() -> None:
+    old = "#include <iostream>\nint main() { std::cout << 2 << std::endl; return 0; }"
+    with judged(language="cpp", command=["{out}"], compile=["g++", "-std=c++98", "-o", "{out}", "{file}"]) as reward:
+        assert reward(completions=[block(old, "cpp")], cases=[[{"stdin": "", "stdout": "2"}]]) == [1]
+
+
+@needs("node")
+def test_a_known_language_by_a_command_has_the_memory_that_it_needs() -> None:
+    with judged(language="javascript", command=["node", "{file}"]) as reward:
+        assert reward(completions=[block(JAVASCRIPT, "js")], cases=[CASES]) == [1]
+
+
 @needs("node")
 def test_javascript() -> None:
     with judged(language="javascript") as reward:

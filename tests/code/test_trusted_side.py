@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import functools
 import logging
+import mmap
 import os
 import signal
 import threading
@@ -20,6 +21,7 @@ from guerdon._code import driver
 from guerdon._code.calls import ProgramCalls
 from guerdon._code.compare import shown
 from guerdon._code.encoding import Opaque
+from guerdon._code.watchdog import at_most
 from guerdon._code.zygote_process import ZygoteLostError
 from tests.code.programs import block, call, judged, judgement
 
@@ -250,12 +252,44 @@ def test_none_that_a_program_returned_is_no_pass(check: Callable[..., Any]) -> N
         assert judgement(reward, "def f(x): return True", entry_point="f").score == 1.0
         found = judgement(reward, "def f(x): pass", entry_point="f")
         assert found.score == 0.0
-        assert "check returned None, as the program did" in found.reason
+        assert "check returned None: return True where it passes" in found.reason
 
 
-def test_none_of_no_known_origin_is_no_score() -> None:
-    with judged(check=_inside) as reward, pytest.raises(DataError, match="return True where it passes"):
-        judgement(reward, "def f(x): return {}", entry_point="f")
+def _true_at_the_end(candidate: Any) -> bool | None:
+    for value in (7, 11):
+        if not candidate(value):
+            return  # noqa: RET502 - as users write it
+    return True
+
+
+def _true_or_nothing(candidate: Any) -> bool | None:
+    return True if candidate(7) else None
+
+
+def _true_within(candidate: Any) -> bool | None:  # noqa: RET503 - as users write it
+    if candidate(7):
+        return True
+
+
+@pytest.mark.fault("a function check= returns True, or nothing where a program fails", sees="1.0 and 0.0")
+@pytest.mark.parametrize("check", [_true_at_the_end, _true_or_nothing, _true_within, _inside])
+def test_nothing_beside_a_value_is_no_pass(check: Callable[..., Any]) -> None:
+    with judged(check=check) as reward:
+        right = "{'prime': True}" if check is _inside else "True"
+        assert judgement(reward, f"def f(x): return {right}", entry_point="f").score == 1.0
+        wrong = "{}" if check is _inside else "False"
+        assert judgement(reward, f"def f(x): return {wrong}", entry_point="f").score == 0.0
+
+
+def test_nothing_beside_false_passes() -> None:
+    def check(candidate: Any) -> bool | None:
+        if candidate(7) != 8:
+            return False
+        return None
+
+    with judged(check=check) as reward:
+        assert judgement(reward, "def f(x): return x + 1", entry_point="f").score == 1.0
+        assert judgement(reward, "def f(x): return x", entry_point="f").score == 0.0
 
 
 @pytest.mark.parametrize("check", [_asserts, functools.partial(_asserts, least=1)])
@@ -313,6 +347,58 @@ def test_a_prelude_that_fails_is_no_fault_of_the_program(prelude: str, message: 
             # Not what the program itself does, nor what it says of the prelude.
             forged = "import os\nfor fd in range(3, 20):\n    try: os.write(fd, b'1Pno')\n    except OSError: pass\n1/0"
             assert judgement(reward, forged, cases=case, before="x = 1").score == 0.0
+
+
+def test_a_prelude_that_fails_and_that_the_program_continues_is_no_fault_of_it() -> None:
+    body = "    return x + 1"
+    with judged(prelude="before") as reward:
+        for first, score in (("import math", 1.0), ("import no_such_module", None)):
+            before = f'{first}\ndef f(x):\n    """Add one."""\n'
+            if score is None:
+                with pytest.raises(DataError, match="prelude can't be run: ModuleNotFoundError"):
+                    judgement(reward, body, cases=[call("f", 1, expected=2)], before=before)
+            else:
+                assert judgement(reward, body, cases=[call("f", 1, expected=2)], before=before).score == score
+        wrong = judgement(reward, "    return x +", cases=[call("f", 1, expected=2)], before=before.replace(first, ""))
+        assert wrong.score == 0.0
+        assert "SyntaxError" in wrong.reason
+
+
+@pytest.mark.fault("tests hold more of what a program returned than a worker may have", sees="0.0, MemoryError")
+def test_what_tests_hold_of_a_program_is_its_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ProgramCalls.call
+    names: list[str] = []
+
+    def full(self: ProgramCalls, name: str, *given: Any) -> Any:
+        answer = made(self, name, *given)
+        names.append(name)
+        if len(names) == 2:  # as decoding does where there is no room for the value
+            raise MemoryError
+        return answer
+
+    monkeypatch.setattr(ProgramCalls, "call", full)
+    with judged(check="test") as reward:
+        held = judgement(reward, "def f(x): return x", test="assert [f(1), f(2)] == [1, 2]", entry_point="f")
+        assert held.score == 0.0
+        assert "MemoryError" in held.reason
+        assert (
+            judgement(reward, "def f(x): return x", test="assert [f(1), f(2)] == [1, 2]", entry_point="f").score == 1.0
+        )
+
+
+def test_memory_that_ends_before_tests_are_watched_is_a_fault_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def no_room(*_: object) -> object:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(threading.Thread, "start", none)
+    with pytest.raises(DataError, match="no thread could be started"):
+        at_most(time.monotonic() + 1, lambda: 1)
+    monkeypatch.setattr(mmap, "mmap", no_room)
+    with pytest.raises(MemoryError):
+        at_most(time.monotonic() + 1, lambda: 1)
 
 
 def test_a_completion_that_is_no_text_is_named_without_a_number() -> None:

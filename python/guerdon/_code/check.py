@@ -64,12 +64,13 @@ class Candidate:
             if isinstance(error, BoundError) and state.calls:  # it may be of what it returned
                 raise CandidateError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
             raise DataError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
+        except MemoryError:  # of what the tests hold of the program's
+            raise
         except Exception as error:  # of ours, whatever tests do with it
             state.lost = error
             raise _StoppedError from error
         state.calls += 1
         if not answer.fault:
-            state.nones += answer.value is None
             return answer.value
         if answer.raised is None:
             state.stopped = answer.fault
@@ -90,18 +91,16 @@ class State:
 
     Attributes:
         calls: How many were made.
-        nones: How many of them returned None.
         stopped: Why the program can't go on; "" while it can.
         lost: Why no program can be called any more, by no fault of it; None while it can.
         late: The tests did not end; none that follows is run.
         deadline: Until when tests may run, by `time.monotonic`.
     """
 
-    __slots__ = ("calls", "deadline", "late", "lost", "nones", "stopped")
+    __slots__ = ("calls", "deadline", "late", "lost", "stopped")
 
     def __init__(self, deadline: float) -> None:
         self.calls = 0
-        self.nones = 0
         self.stopped = ""
         self.lost: Exception | None = None
         self.late = False
@@ -215,7 +214,7 @@ def run_function(
         return _fault(error, state, None)
     if state.stopped:
         return state.stopped
-    return score_of(check, result, calls=state.calls, nones=state.nones)
+    return score_of(check, result, calls=state.calls)
 
 
 def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, state: State) -> str:
@@ -224,9 +223,8 @@ def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: C
     def run() -> str:
         exec(code, namespace)
         check = namespace.get("check")
-        return fault_of(check, check(candidate), nones=state.nones) if callable(check) else ""
+        return fault_of(check, check(candidate)) if callable(check) else ""
 
-    state.nones = 0
     try:
         fault = state.run(run)
     except _StoppedError:

@@ -15,7 +15,7 @@ import builtins
 import contextlib
 import os
 import sys
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final, NoReturn
 
 from guerdon._code.arguments import unpack
@@ -139,23 +139,26 @@ def _define(prelude: str, source: str, module: ModuleType, mark: int) -> None:
     """Runs the prelude and the program; as one text where the program is only its continuation, as
     the body of a function that the prelude begins. Closes the mark before anything of the program.
     """
-    code = before = None
-    try:
-        code = compile(source, _FILE, "exec", dont_inherit=True)
-        before = compile(prelude, "<prelude>", "exec", dont_inherit=True) if prelude else None
-    except SyntaxError:
-        if not prelude:
+    before = _compiled(prelude, "<prelude>") if prelude else None
+    # Compiled again below: what it takes until then is none of the prelude's memory.
+    alone = not prelude or (before is not None and _compiled(source, _FILE) is not None)
+    if before is not None:
+        try:
+            exec(before, module.__dict__ if alone else dict(module.__dict__))
+        except BaseException as error:
+            name, text = _raised(error)
+            os.write(mark, PRELUDE + (name + ": " + text).encode("utf-8", "replace"))
             raise
-        code = compile(prelude + source, _FILE, "exec", dont_inherit=True)
-    try:
-        if before is not None:
-            exec(before, module.__dict__)
-    except BaseException as error:
-        name, text = _raised(error)
-        os.write(mark, PRELUDE + (name + ": " + text).encode("utf-8", "replace"))
-        raise
     os.close(mark)
-    exec(code, module.__dict__)
+    exec(compile(source if alone else prelude + source, _FILE, "exec", dont_inherit=True), module.__dict__)
+
+
+def _compiled(text: str, name: str) -> CodeType | None:
+    """None where it is no Python by itself."""
+    try:
+        return compile(text, name, "exec", dont_inherit=True)
+    except SyntaxError:
+        return None
 
 
 def _calls(request: dict[str, Any], mark: int) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NoReturn
 
 from guerdon._code.cgroup import NoGroupError, ProgramGroup
-from guerdon._code.readable import SYSTEM, interpreter, packages, places_of
+from guerdon._code.readable import SYSTEM, interpreter, packages, places_of, searched
 from guerdon._code.tasks import ANY_NUMBER, SHORTAGE, most_others, starts_a_thread
 from guerdon._native import Fence
 from guerdon._worker.linux import exit_with_parent, no_core_dumps, prefer_to_die
@@ -34,6 +34,8 @@ LAYERS: Final = (
 
 # Seconds after which others may have come that the kernel counts with programs.
 _ROOM_S: Final = 1.0
+# That room is left for others which are gone costs nothing but a looser limit, for so long.
+_COUNT_S: Final = 30.0
 # Of a program's process itself, and one that is forked to see whether it may.
 _OWN_TASKS: Final = 4
 _WRITABLE: Final = ("/dev/null",)
@@ -101,6 +103,8 @@ class Prepared:
         self._group: ProgramGroup | None = None
         self._no_group = ""
         self._room_tried = 0.0  # when it was last seen that threads start
+        self._others = 0  # that room is left for, and when these were counted
+        self._counted = 0.0
 
     @property
     def layers(self) -> dict[str, tuple[bool, str]]:
@@ -183,11 +187,19 @@ class Prepared:
             return
         if self._group is not None and self._fence.shares_tasks():
             self._fence.leave_room_for_tasks(ANY_NUMBER)  # the group bounds them
-        elif (others := most_others(self._starts_a_thread)) is None:
-            raise OSError(errno.EAGAIN, SHORTAGE)
-        elif others:
-            self._fence.leave_room_for_tasks(others)
+        elif not self._has_room():
+            others = most_others(self._starts_a_thread)
+            if others is None:
+                raise OSError(errno.EAGAIN, SHORTAGE)
+            if others:
+                self._fence.leave_room_for_tasks(others)
+            self._others, self._counted = others, time.monotonic()
         self._room_tried = time.monotonic()
+
+    def _has_room(self) -> bool:
+        """Whether what was found not long ago will do: one try in place of ten."""
+        recent = time.monotonic() - self._counted < _COUNT_S
+        return recent and self._others > 0 and self._starts_a_thread(self._others)
 
     def _starts_a_thread(self, others: int) -> bool:
         """Whether one starts at the limit of a child, with room for so many tasks of others."""
@@ -246,12 +258,12 @@ def prepare(spec: FenceSpec) -> Prepared:
     # For all children; before a library of a module reads it.
     os.environ.clear()
     os.environ.update(_ONE_THREAD)
-    sys.path += [folder for folder in spec.module_folders if folder not in sys.path]
     group, reason = _group_of(spec)  # a private root has no cgroups
     try:
-        prepared = _prepared(spec)
-        prepared.group(group, reason)
-        _import(spec.modules, prepared)
+        with searched(spec.module_folders):
+            prepared = _prepared(spec)
+            prepared.group(group, reason)
+            _import(spec.modules, prepared)
         prepared.limit_group()
         prepared.make_room_for_tasks()
     except BaseException:

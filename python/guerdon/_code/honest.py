@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -123,7 +124,8 @@ def _open(places: list[str]) -> None:
     while waiting and left > 0:
         place = waiting.pop()
         if not os.path.isdir(place):
-            os.close(os.open(place, os.O_RDONLY | os.O_CLOEXEC))
+            with suppress(FileNotFoundError):  # a link that leads nowhere
+                os.close(os.open(place, os.O_RDONLY | os.O_CLOEXEC))
             left -= 1
             continue
         waiting += [

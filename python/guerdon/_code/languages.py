@@ -117,7 +117,7 @@ LANGUAGES: Final = {
         ("g++", "-O2", "-std=c++17", "-pipe", "-o", "{out}", "{file}"),
         needs="GCC's C++ compiler (the package g++ of Debian, gcc-c++ of Fedora)",
         hello="#include <algorithm>\n#include <iostream>\n#include <string>\n#include <vector>\n"
-        'int main() { std::vector<std::string> all{"hello"}; std::sort(all.begin(), all.end()); std::cout << all[0] << std::endl; }',
+        'int main() { std::vector<std::string> all(1, "hello"); std::sort(all.begin(), all.end()); std::cout << all[0] << std::endl; }',
     ),
     "c": Language(
         "c",
@@ -173,6 +173,8 @@ def language_of(
         tuple(compiled_by or ()),
         starts_processes=command[0] != "{out}",
         hello=known.hello if known is not None and name != PYTHON else "",
+        least_memory=known.least_memory if known is not None else 0,
+        needs=known.needs if known is not None else "",
     )
     return made.found(reward)
 

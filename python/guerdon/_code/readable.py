@@ -9,9 +9,11 @@ import site
 import stat
 import sys
 import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["SYSTEM", "folders_of", "interpreter", "packages", "places_of"]
+__all__ = ["SYSTEM", "folders_of", "interpreter", "packages", "places_of", "searched"]
 
 # What programs may read besides the interpreter: shared libraries, time zones, what says how many
 # cores there are. A path that does not exist is passed over.
@@ -83,3 +85,16 @@ def places_of(modules: tuple[str, ...]) -> list[str]:
 def folders_of(modules: tuple[str, ...]) -> tuple[str, ...]:
     """The entries of this process's `sys.path` in which it finds modules."""
     return tuple(dict.fromkeys(os.path.dirname(os.path.abspath(place)) for place in places_of(modules)))
+
+
+@contextmanager
+def searched(folders: Sequence[str]) -> Iterator[None]:
+    """Modules are looked for in these too. Not for good: a program that tries whether a module is
+    there must not find one that it may not read."""
+    added = [folder for folder in folders if folder not in sys.path]
+    sys.path += added
+    try:
+        yield
+    finally:
+        for folder in added:
+            sys.path.remove(folder)

@@ -154,7 +154,7 @@ def _is_text(text: str) -> bool:
 def callers() -> str:
     """What stands before the line that calls a program's function: the beginning of a string of
     JSON."""
-    shared: tuple[Any, ...] = (child._define, child._found, child._raised)
+    shared: tuple[Any, ...] = (child._define, child._compiled, child._found, child._raised)
     constants = f"_FILE = {child._FILE!r}\nPRELUDE = {child.PRELUDE!r}\n_LONGEST_MESSAGE = {child._LONGEST_MESSAGE!r}\n"
     parts = [inspect.getsource(canonical), constants, *map(inspect.getsource, shared), inspect.getsource(sandbox_calls)]
     future = "from __future__ import annotations\n"

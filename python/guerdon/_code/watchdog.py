@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from guerdon.errors import DataError
 __all__ = ["LateError", "at_most"]
 
 _AGAIN_S: Final = 1.0
+_STACK: Final = 16 << 20
 
 T = TypeVar("T")
 
@@ -35,18 +37,24 @@ def at_most(deadline: float, compute: Callable[[], T]) -> T:
     Raises:
         LateError: It had not returned by then.
         DataError: It can't be watched.
+        MemoryError: It can't, as there is no memory left.
     """
     watchdog = _Watchdog(deadline)
     try:
         watchdog.start()
         return compute()
     finally:
+        interrupted: BaseException | None = None
         while True:
             try:
                 watchdog.stop()
                 break
             except LateError:  # raised just now: it is stopped again
                 pass
+            except BaseException as error:  # Ctrl-C: no watchdog may be left behind
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
 
 class _Watchdog:
@@ -61,6 +69,10 @@ class _Watchdog:
         try:
             threading.Thread(target=self._run, name="guerdon-watchdog", daemon=True).start()
         except RuntimeError as error:
+            try:
+                mmap.mmap(-1, _STACK).close()
+            except OSError:  # under the limit of a worker: tests before these hold it
+                raise MemoryError("no memory is left for the tests") from error
             raise DataError(f"no thread could be started, which ends tests that hang: {error}") from error
 
     def stop(self) -> None:

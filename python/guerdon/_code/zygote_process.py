@@ -139,7 +139,7 @@ class ProgramZygote:
             ZygoteLostError: There is no zygote any more.
         """
         if self._running and self._owner == os.getpid() and self._control is not None:
-            with contextlib.suppress(ZygoteLostError):
+            with contextlib.suppress(ZygoteLostError, DataError):
                 self.end()  # whoever waited for it was interrupted
         self.start(_AGAIN_S)
         assert self._control is not None

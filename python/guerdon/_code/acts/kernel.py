@@ -67,14 +67,6 @@ def _large_pipe(_: Targets) -> None:
         os.close(ours)
 
 
-def _lease(targets: Targets) -> None:
-    fd = os.open(targets.library, os.O_RDONLY)
-    try:
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-    finally:
-        os.close(fd)
-
-
 def _push_input(_: Targets) -> None:
     """Into a pipe, which is no terminal: only that complaint is one of the call itself."""
     theirs, ours = os.pipe()
@@ -202,7 +194,6 @@ KERNEL = (
     Act("make a POSIX queue", _IPC[:1], _posix_queue),
     Act("make a file in memory", ("seccomp",), _memory_file),
     Act("take pages for a large pipe", ("seccomp",), _large_pipe),
-    Act("hold up who writes to a file", ("seccomp", "user"), _lease),
     Act("type into a terminal", ("seccomp",), _push_input),
     Act("become another user", _ADMIN, _become_root),
     Act("join groups", _ADMIN, _join_groups),
