@@ -44,7 +44,7 @@ def test_cpp() -> None:
 
 
 @needs("g++")
-def test_a_compiler_is_tried_in_the_language_that_it_is_told() -> None:
+def test_a_compiler_is_tried_by_its_own_standard() -> None:
     old = "#include <iostream>\nint main() { std::cout << 2 << std::endl; return 0; }"
     with judged(language="cpp", command=["{out}"], compile=["g++", "-std=c++98", "-o", "{out}", "{file}"]) as reward:
         assert reward(completions=[block(old, "cpp")], cases=[[{"stdin": "", "stdout": "2"}]]) == [1]
