@@ -325,6 +325,7 @@ def test_a_page_that_the_disk_has_no_room_for_costs_that_alone(guerdon: Command,
         (("--reference", "plain text"), "names no column in braces"),
         (("-n", "5"), "not a multiple of 5"),
         (("--prompts", "99999", "--generations", "9999"), "at most 1,000,000 completions in all"),
+        (("--prompts", "1", "--generations", "10001"), "and 10,000 of a prompt"),
     ],
 )
 def test_wrong_options(guerdon: Command, tmp_path: Path, rows: Path, options: tuple[str, ...], message: str) -> None:
@@ -339,7 +340,15 @@ def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
     assert fill(shown[1], ROWS[0]) == r"\boxed{15}"
 
 
-@pytest.mark.parametrize("step", [{"prompts": 0}, {"generations": -1}, {"prompts": 1001, "generations": 1000}])
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"prompts": 0},
+        {"generations": -1},
+        {"prompts": 1001, "generations": 1000},
+        {"prompts": 1, "generations": 10_001},
+    ],
+)
 def test_a_step_that_is_none_is_refused(step: dict[str, int]) -> None:
     with pytest.raises(DataError, match="at least one of each, and at most 1,000,000"):
         profile([reward(lambda completion: 1.0, name="one")], ROWS, **step)

@@ -47,6 +47,8 @@ def test_a_profile_shows_what_comes_next_in_one_line(narrow: tuple[int, TextIO])
     progress = ProfileProgress(stream, shown=True)
     progress.show(Work("a_function_with_a_long_name", "survival", 3, 15))
     progress.show(Work("\x1b[31mred", "times", 4, 15))
-    long, odd = lines(shown)
+    progress.show(Work("한국어로_쓴_함수", "times", 5, 15))
+    long, odd, wide = lines(shown)
     assert (len(long), long.endswith("long_name: survival")) == (19, True)
     assert "\x1b" not in odd
+    assert wide == "어로_쓴_함수: times", "each of these letters takes two of 19 columns"

@@ -22,6 +22,8 @@ def test_a_call_is_shown_with_what_is_not_usual() -> None:
     assert strict.call(timeout=10.0) == 'math_reward(column="gold", strict=True, timeout=10)'
     assert made(rewards.exact_match()).call(timeout=1.5) == "exact_match(timeout=1.5)"
     assert made(code_reward(isolation="none", timeout=3.0)).call() == 'code_reward(timeout=3, isolation="none")'
+    within = made(rewards.cosine_length(rewards.squad_em("gold"))).call(timeout=1.0)
+    assert within == 'cosine_length(correct=squad_em(column="gold"), timeout=1)'
 
 
 @pytest.mark.parametrize(

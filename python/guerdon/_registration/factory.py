@@ -75,6 +75,9 @@ class Factory:
 
 
 def _quoted(value: Any) -> str:
+    made = getattr(getattr(value, "spec", None), "factory", None)
+    if isinstance(made, Factory):
+        return made.call()
     return (
         f'"{value}"' if isinstance(value, str) and value.isprintable() and not set(value) & set('"\\') else repr(value)
     )

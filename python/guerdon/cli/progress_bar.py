@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import unicodedata
 from typing import TextIO
 
 __all__ = ["ProgressBar", "bar", "fitting"]
@@ -66,7 +67,15 @@ def fitting(line: str, stream: TextIO) -> str:
     except (OSError, ValueError):
         columns = 0
     room = max(1, (columns or shutil.get_terminal_size((80, 24)).columns) - 1)
-    return line if len(line) <= room else line[-room:]
+    line = line[-room:]
+    while _cells(line) > room:
+        line = line[1:]
+    return line
+
+
+def _cells(text: str) -> int:
+    """Columns of the terminal that the text takes."""
+    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
 
 
 def bar(share: float, *, plain: bool) -> str:

@@ -39,6 +39,8 @@ __all__ = ["Work", "profile"]
 TIME_LIMIT_S: Final = 300.0
 MOST_COMPLETIONS: Final = 1_000_000
 """Of a step whose time is predicted."""
+MOST_GENERATIONS: Final = 10_000
+"""The same: of a step a part of the prompts is simulated, but never of a prompt's completions."""
 _MEASURING: Final = 0.4
 _LEAST_MEASURING_S: Final = 10.0
 
@@ -98,7 +100,7 @@ def profile(
         RegistrationError: The list can't be a dispatcher's, or one of its functions needs a package
             that is not installed.
         DataError: There are no rows, they lack a column that a function asks for, or the step has
-            no completion or more than a million.
+            no completion, more than a million, or more than 10,000 of a prompt.
 
     Examples:
         >>> from guerdon import reward
@@ -109,10 +111,10 @@ def profile(
         'process'
     """
     rows = checked_rows(rows)
-    if min(prompts, generations) < 1 or prompts * generations > MOST_COMPLETIONS:
+    if min(prompts, generations) < 1 or prompts * generations > MOST_COMPLETIONS or generations > MOST_GENERATIONS:
         raise DataError(
             f"A step of {prompts} prompts × {generations} completions: its time is predicted for at least one of each, and at "
-            f"most {MOST_COMPLETIONS:,} completions in all."
+            f"most {MOST_COMPLETIONS:,} completions in all and {MOST_GENERATIONS:,} of a prompt."
         )
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
     wanted = {only} if isinstance(only, str) else None if only is None else set(only)
