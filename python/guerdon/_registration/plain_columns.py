@@ -1,7 +1,8 @@
 """Columns of a plain call of a function that comes with Guerdon, ``reward(completions=…, gold=…)``.
 
-Trainers may pass one value for all samples there, but a text is a list that lost its brackets: a
-dispatcher refuses it, and so does a plain call.
+Trainers may pass one value for all samples there, but a text is a list that lost its brackets:
+`Dispatcher.score` refuses it, and so does a plain call; a column of `reward_funcs` takes what the
+trainer gives.
 """
 
 from __future__ import annotations

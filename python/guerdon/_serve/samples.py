@@ -111,7 +111,7 @@ async def _score_one(dispatcher: Dispatcher, request: Request) -> list[Outcome]:
         name: Outcome(
             _number(found.rewards[name]),
             found.status[name],
-            _hinted(found.reasons.get(name), request.completions[0]),
+            _hinted(found.reasons.get(name), request.completions[0], name, dispatcher),
         )
         for name in dispatcher.names
     }
@@ -144,7 +144,9 @@ async def _score_all(dispatcher: Dispatcher, request: Request, offload: Offload 
     for sample, (rewards, states, total) in enumerate(rows):
         cells = {
             name: Outcome(
-                _number(value), Status(state), _hinted(reasons.get((name, sample)), request.completions[sample])
+                _number(value),
+                Status(state),
+                _hinted(reasons.get((name, sample)), request.completions[sample], name, dispatcher),
             )
             for name, value, state in zip(names, rewards, states, strict=True)
         }
@@ -173,11 +175,18 @@ def _outcome(function: str | None, cells: Mapping[str, Outcome], total: float) -
     return Outcome(None, Status.SKIPPED if skipped else Status.ABSTAINED)
 
 
-def _hinted(reason: str | None, completion: object) -> str | None:
+def _hinted(reason: str | None, completion: object, name: str, dispatcher: Dispatcher) -> str | None:
     """The reason, and what to do about it where a function took a conversation for a text."""
     if reason is None or not isinstance(completion, list) or not _TOOK_FOR_TEXT.match(reason):
         return reason
+    if not _takes_completion(dispatcher, name):  # the list is a column of the user's
+        return reason
     return f"{reason} (completion is a list of messages here; take the parameter text for a string)"
+
+
+def _takes_completion(dispatcher: Dispatcher, name: str) -> bool:
+    wants = next(spec.wants for spec in dispatcher._specs if spec.name == name)
+    return wants.everything or not {"completion", "completions"}.isdisjoint(wants.named)
 
 
 def _number(value: float) -> float | None:

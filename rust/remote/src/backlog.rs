@@ -14,7 +14,8 @@ const MOST_AHEAD: usize = 64;
 /// Work that waits for each worker, beside what it runs in two round trips: enough for reports and
 /// frames to wait for others that go with them.
 const WAITING_NS: u64 = 25_000_000;
-/// With less work than this for each worker, reports wait for nothing.
+/// With less work than this for each worker, reports wait for nothing, unless they are of short
+/// frames (`WORTH_NS`).
 const FEW_NS: u64 = 15_000_000;
 /// How long a report waits for others at most: the longest linger of a transport.
 const LINGER_NS: u64 = 10_000_000;
@@ -66,7 +67,8 @@ impl Backlog {
         workers.saturating_add(waiting)
     }
 
-    /// With so many frames what becomes of them is reported at once.
+    /// With so many frames what becomes of them is reported at once, unless they are short
+    /// (`WORTH_NS`).
     pub(crate) fn few(&self, workers: usize) -> usize {
         let waiting = self.frames_within(workers, 0, FEW_NS).unwrap_or(0);
         workers.saturating_add(waiting.clamp(workers, workers.saturating_mul(MOST_AHEAD / 2)))
