@@ -9,6 +9,9 @@ import logging
 import mmap
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -384,6 +387,29 @@ def test_what_tests_hold_of_a_program_is_its_own_fault(monkeypatch: pytest.Monke
         assert (
             judgement(reward, "def f(x): return x", test="assert [f(1), f(2)] == [1, 2]", entry_point="f").score == 1.0
         )
+
+
+@pytest.mark.parametrize("left", [10, 0.0, -0.001])
+def test_nothing_is_left_for_the_interpreter_to_look_for(left: float) -> None:
+    """Else it looks at each call; CPython 3.11 and 3.12 hang then where a function is profiled."""
+    code = f"""
+        import sys, time
+        from guerdon._code.watchdog import LateError, at_most
+        for _ in range(300):
+            try:
+                at_most(time.monotonic() + {left}, lambda: sum(range(100)))
+            except LateError:
+                pass
+        calls = []
+        sys.setprofile(lambda frame, event, argument: calls.append(event))
+        (lambda: 1)()
+        sys.setprofile(None)
+        for _ in range(100_000):
+            pass
+        print("call" in calls)
+        """
+    run = [sys.executable, "-c", textwrap.dedent(code)]
+    assert subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout == "True\n"
 
 
 def test_memory_that_ends_before_tests_are_watched_is_a_fault_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
