@@ -26,9 +26,12 @@ def narrow() -> Iterator[tuple[int, TextIO]]:
     os.close(shown)
 
 
-def lines(shown: int) -> list[str]:
+def lines(shown: int, count: int) -> list[str]:
     """Each as it was drawn over the one before."""
-    text = os.read(shown, 1 << 16).decode()
+    drawn = b""
+    while drawn.count(b"\x1b[K") < count:  # a terminal hands on what was written bit by bit
+        drawn += os.read(shown, 1 << 16)
+    text = drawn.decode()
     assert "\n" not in text
     return [line.removesuffix("\x1b[K") for line in text.split("\r")[1:]]
 
@@ -37,7 +40,7 @@ def test_samples_are_counted_in_one_line(narrow: tuple[int, TextIO]) -> None:
     shown, stream = narrow
     progress = ProgressBar(stream, 1000)
     progress.add(1000)
-    (line,) = lines(shown)
+    (line,) = lines(shown, 1)
     assert len(line) < 20
     assert line.endswith(" left")
 
@@ -48,7 +51,7 @@ def test_a_profile_shows_what_comes_next_in_one_line(narrow: tuple[int, TextIO])
     progress.show(Work("a_function_with_a_long_name", "survival", 3, 15))
     progress.show(Work("\x1b[31mred", "times", 4, 15))
     progress.show(Work("한국어로_쓴_함수", "times", 5, 15))
-    long, odd, wide = lines(shown)
+    long, odd, wide = lines(shown, 3)
     assert (len(long), long.endswith("long_name: survival")) == (19, True)
     assert "\x1b" not in odd
     assert wide == "어로_쓴_함수: times", "each of these letters takes two of 19 columns"
