@@ -79,7 +79,7 @@ class _Watchdog:
         with self._lock:
             self._over.set()
         # What was raised just before comes here, at the next jump back. It is not taken back: then
-        # CPython (to 3.12 at least) looks for it for ever, which is slow, and hangs under profilers.
+        # CPython, to 3.12 at least, looks for it for ever, which is slow and hangs under profilers.
         for _ in range(2):
             pass
 
