@@ -1,6 +1,6 @@
 # Every target sets up what it needs: a virtual environment in .venv with the versions of
 # constraints.txt, and the wheel, built and installed into it.
-# PYTHON=<interpreter> chooses another Python, of 3.11 to 3.13 (TRL needs 3.11); PROFILE=release
+# PYTHON=<interpreter> chooses another Python, of 3.11 to 3.13; PROFILE=release
 # builds the wheel as it ships; CARGO_TARGET_DIR moves what cargo builds.
 
 SHELL := /bin/bash
@@ -375,7 +375,7 @@ $(VERL)/.trainers: $(VERL)/.dependencies
 environments: $(VENV)/.dependencies $(PARALLEL)/.dependencies $(TRL_ENVIRONMENTS) $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
 
 .PHONY: test-pythons
-test-pythons: ## the source distribution, and wheels of it on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these)
+test-pythons: ## the source distribution, and wheels of it on each Python from 3.11 to 3.13 (PYTHONS="3.11 3.12": on these)
 	TARGET=$(TARGET)/pythons scripts/test-pythons
 
 .PHONY: test-debian-pythons

@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,6 @@ def test_it_lists_the_extras_that_are_missing(guerdon: Command, monkeypatch: pyt
 
 
 def test_the_extras_are_those_of_the_package() -> None:
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     names = {extra: tuple(re.split(r"[^\w-]", one)[0] for one in packages) for extra, packages in declared.items()}
     assert names == info.EXTRAS

@@ -13,7 +13,7 @@ from guerdon.errors import RegistrationError
 from guerdon.rewards.answers import _tag
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from guerdon._kernels.reward import KernelOptions
 
