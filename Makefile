@@ -43,6 +43,16 @@ help: ## show this list
 
 ## ---- setting up ----
 
+# Before anything else, once for all that make calls: an environment of the wrong Python goes.
+ifneq ($(filter-out help clean check-cargo,$(or $(MAKECMDGOALS),help)),)
+ifndef PYTHON_CHECKED
+ifneq ($(shell scripts/check-python $(VENV) >&2 && echo checked),checked)
+$(error there is no Python to use, see above)
+endif
+export PYTHON_CHECKED := yes
+endif
+endif
+
 # Before packages are installed, which takes minutes; cargo itself would say so only after them.
 RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 .PHONY: check-cargo
@@ -64,12 +74,7 @@ UV_PIP := $(BIN)/python scripts/uv-pip
 INSTALL := $(UV_PIP) install --quiet -c constraints.txt
 
 $(VENV)/.installer: constraints.txt
-	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13 || true)}"
-	if [ -z "$$python" ]; then
-		echo 'No Python 3.11, 3.12 or 3.13 found that can make virtual environments' \
-			'(is python3-venv installed?). PYTHON=/path/to/python3.12 names one that is elsewhere.' >&2
-		exit 1
-	fi
+	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13)}"
 	echo "== environment: $(VENV), $$("$$python" --version)"
 	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
 	$(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install -c constraints.txt uv
