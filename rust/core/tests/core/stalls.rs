@@ -1,5 +1,4 @@
 //! The watchdog over a whole engine, to the second of a paused clock.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use guerdon_core::outcome::Status;
 use guerdon_testkit::{done, paused};
 use tokio::time::Instant;
 
-use crate::rig::{Engine, MS, SECOND, at_once, ended, judge, scored, silent};
+use super::rig::{Engine, MS, SECOND, at_once, ended, judge, scored, silent};
 
 #[test]
 fn a_hung_endpoint_is_reported_within_three_timeouts() {

@@ -1,6 +1,5 @@
 //! Groups that are delivered before all of their calls have ended, on fake lanes and a paused
 //! clock.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

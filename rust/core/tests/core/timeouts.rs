@@ -1,5 +1,4 @@
 //! Timeouts, cancellation and retries, to the millisecond of a paused clock.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! What calls report beside their cells.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
 //! Identical calls of pure functions in flight: made once, shared by all who ask.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::any::Any;
 use std::sync::Arc;

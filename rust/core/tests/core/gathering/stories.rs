@@ -6,7 +6,7 @@ use guerdon_core::outcome::{FailureKind, Status};
 use guerdon_testkit::{failure, paused, spec};
 use proptest::prelude::*;
 
-use crate::rig::{RAN, WAIT, add, free, give_worth, occupied, places, sleep, worth};
+use super::rig::{RAN, WAIT, add, free, give_worth, occupied, places, sleep, worth};
 
 /// What happens to a batch of the property test.
 #[derive(Clone, Debug)]

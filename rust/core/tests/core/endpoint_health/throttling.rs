@@ -9,7 +9,7 @@ use guerdon_core::outcome::{Answer, Failure};
 use guerdon_testkit::paused;
 use tokio::time::Instant;
 
-use crate::rig::{Engine, MINUTE, MS, Response, SECOND, at_once, ended, judge, refused, scored};
+use super::rig::{Engine, MINUTE, MS, Response, SECOND, at_once, ended, judge, refused, scored};
 
 const LATER: Answer = Answer::Status(429);
 

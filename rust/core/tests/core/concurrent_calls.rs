@@ -1,6 +1,5 @@
 //! Lanes whose calls run side by side, as on an event loop: the scheduler's order holds for what
 //! waits.
-#![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use guerdon_core::limits::Rules;
 use guerdon_testkit::paused;
 use tokio::time::Instant;
 
-use crate::rig::{Engine, Key, MS, Response, SECOND, at_once, ended, limited, scored};
+use super::rig::{Engine, Key, MS, Response, SECOND, at_once, ended, limited, scored};
 
 /// How many calls each of two engines made in 20 s, from 2 s after the second one came; and how
 /// long that waited for its first.

@@ -9,7 +9,7 @@ use guerdon_core::timings::Timings;
 use guerdon_testkit::{failure, paused, spec};
 use proptest::prelude::*;
 
-use crate::rig::{RAN, WAIT, add, gathering, give, open, sleep};
+use super::rig::{RAN, WAIT, add, gathering, give, open, sleep};
 
 fn statuses(batch: &Batch) -> Vec<Option<Status>> {
     (0..batch.samples()).map(|sample| batch.cell(sample, 0).map(|cell| cell.outcome.status)).collect()

@@ -1,5 +1,4 @@
 //! Dependents on fake lanes and a paused clock: against a serial loop, and one rule at a time.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

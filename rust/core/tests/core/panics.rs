@@ -1,5 +1,4 @@
 //! A panic below the scheduler ends the calls that it was about, and no others.
-#![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

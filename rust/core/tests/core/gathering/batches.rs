@@ -11,7 +11,7 @@ use guerdon_core::payload::Payload;
 use guerdon_core::report::{Extra, Report, Usage};
 use guerdon_testkit::{failure, paused, spec};
 
-use crate::rig::{RAN, WAIT, add, engine, free, gathering, give_worth, occupied, occupy, open, places, sleep, worth};
+use super::rig::{RAN, WAIT, add, engine, free, gathering, give_worth, occupied, occupy, open, places, sleep, worth};
 
 /// Names, and whether all values are the samples' own.
 struct Named(Vec<String>, bool);

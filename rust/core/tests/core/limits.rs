@@ -1,5 +1,4 @@
 //! Limits through the scheduler, to the millisecond of a paused clock: a minute is a minute.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

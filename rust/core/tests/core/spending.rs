@@ -1,5 +1,4 @@
 //! A cap on what requests cost, of one engine and of several that share a file.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,5 @@
 //! Random functions, batches, faults and cancels on fake lanes: what always holds
 //! (docs/internals/promises.md), checked against a serial loop.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

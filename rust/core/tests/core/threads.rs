@@ -1,6 +1,5 @@
 //! Many threads and real time: batches submitted, streamed and cancelled from everywhere while
 //! lanes answer in parallel.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! The order of work, seen from a lane.
-#![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

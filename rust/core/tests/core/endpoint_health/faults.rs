@@ -7,7 +7,7 @@ use guerdon_core::outcome::{Answer, FailureKind};
 use guerdon_testkit::{failure, paused};
 use tokio::time::Instant;
 
-use crate::rig::{Engine, MS, Response, SECOND, at_once, ended, judge, refused, scored};
+use super::rig::{Engine, MS, Response, SECOND, at_once, ended, judge, refused, scored};
 
 const BROKEN: Answer = Answer::Status(500);
 

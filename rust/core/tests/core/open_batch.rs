@@ -1,5 +1,4 @@
 //! Open batches, on fake lanes and a paused clock.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

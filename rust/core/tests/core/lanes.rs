@@ -1,5 +1,4 @@
 //! What a lane may do wrong without harm to anything but its own call, and bad batches.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

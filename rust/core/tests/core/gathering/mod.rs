@@ -1,5 +1,4 @@
 //! Calls on several samples, and what becomes of those that fail (`scheduler::gather`).
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 mod batches;
 mod one_batch;

@@ -1,5 +1,4 @@
 //! Observers learn of each group once, whole, and before its batch is done.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

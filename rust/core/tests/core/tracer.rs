@@ -1,5 +1,4 @@
 //! A tracer learns of each attempt once, with its times, and of batches.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
 use std::time::Duration;
