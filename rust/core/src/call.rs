@@ -66,10 +66,11 @@ impl Call {
         self.attempt > self.deferred.saturating_add(1)
     }
 
-    /// Whether it goes behind fresh calls where its function has a limit: it failed, or was
-    /// deferred.
+    /// Whether it goes behind fresh calls where its function has a limit: it failed, or was deferred
+    /// more than once. One that was deferred goes first then, for its answer tells whether the pause
+    /// is over.
     pub(crate) const fn is_behind(&self) -> bool {
-        self.attempt > 1 && !self.finish && !self.suspect
+        self.attempt > 1 && !(self.attempt == 2 && self.deferred == 1) && !self.finish && !self.suspect
     }
 
     /// For the reason of its failure: attempts that used up no retry.

@@ -251,7 +251,11 @@ impl Frame {
     /// What became of its earlier attempts; of gathered samples that of the one with most.
     #[must_use]
     pub fn history(&self, call: usize) -> History {
-        let of = |one: &Call| History { failed_before: one.has_failed(), excused: one.excused };
+        let of = |one: &Call| History {
+            failed_before: one.has_failed(),
+            throttled_before: one.deferred > 0,
+            excused: one.excused,
+        };
         self.of(call).map(|(_, one)| one).max_by_key(|one| one.attempt).map_or_else(History::default, of)
     }
 

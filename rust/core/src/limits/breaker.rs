@@ -49,6 +49,8 @@ pub enum Signal {
 pub struct History {
     /// One of them has failed.
     pub failed_before: bool,
+    /// One of them was throttled.
+    pub throttled_before: bool,
     /// Failures that were excused so far.
     pub excused: u16,
 }

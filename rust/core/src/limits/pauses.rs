@@ -1,5 +1,7 @@
 //! Pauses after throttled calls: nothing goes before the server's `Retry-After` has passed, else
 //! for a time that doubles with each refusal.
+//!
+//! What most answers of these moments contradict was said of single samples: nothing pauses for it.
 
 use std::time::Duration;
 
@@ -14,6 +16,10 @@ const FIRST_NS: u64 = 500_000_000;
 const LONGEST_NS: u64 = 8_000_000_000;
 /// Pauses in a row that a server may make shorter than the first of ours (`Retry-After: 0`).
 const BELIEVED: u64 = 2;
+/// So many answers for each refusal among the last calls contradict it.
+const CONTRADICTIONS: u64 = 2;
+/// So many calls are the last ones, at most twice as many.
+const LAST_CALLS: u64 = 16;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +29,9 @@ pub(super) struct Pauses {
     /// Pauses since the last answer, and when the first one began.
     pub count: u64,
     pub since_ns: u64,
+    /// How many of the last calls were answered, and refused.
+    pub answered: u64,
+    pub refused: u64,
 }
 
 impl Pauses {
@@ -37,15 +46,37 @@ impl Pauses {
         sent_ns >= self.until_ns
     }
 
-    /// Lets nothing through for as long as the server says, or for longer each time; `random` is
-    /// uniform in [0, 1).
-    pub(super) fn begin(&mut self, now_ns: u64, retry_after: Option<Duration>, random: f64) {
+    /// A call was answered, or refused.
+    pub(super) const fn count(&mut self, answered: bool) {
+        if answered {
+            self.answered += 1;
+        } else {
+            self.refused += 1;
+        }
+        if self.answered + self.refused >= 2 * LAST_CALLS {
+            (self.answered, self.refused) = (self.answered / 2, self.refused.div_ceil(2));
+        }
+    }
+
+    /// Whether most of the last calls were answered: refusals are of single samples.
+    pub(super) const fn are_contradicted(&self) -> bool {
+        self.answered > CONTRADICTIONS && self.answered >= self.refused.saturating_mul(CONTRADICTIONS)
+    }
+
+    /// Goes on as if the pause had not been.
+    pub(super) const fn lift(&mut self) {
+        (self.until_ns, self.count) = (0, 0);
+    }
+
+    /// Lets nothing through for as long as the server says, or for longer each time; `again`: the
+    /// call had been refused before, `random` is uniform in [0, 1).
+    pub(super) fn begin(&mut self, now_ns: u64, retry_after: Option<Duration>, again: bool, random: f64) {
         let longest_ns = FIRST_NS.saturating_mul(1 << self.count.min(10)).min(LONGEST_NS);
         let own_ns = nanoseconds(real(longest_ns) * (0.5 + random / 2.0));
         let pause_ns = match retry_after.map(believed_ns) {
             None => own_ns,
             // Its word was too short so often that calls would use up their attempts at once.
-            Some(after_ns) if self.count >= BELIEVED && after_ns < FIRST_NS => after_ns.max(own_ns),
+            Some(after_ns) if again && self.count >= BELIEVED && after_ns < FIRST_NS => after_ns.max(own_ns),
             Some(after_ns) => after_ns,
         };
         self.since_ns = if self.count == 0 { now_ns } else { self.since_ns };
@@ -58,6 +89,12 @@ impl Pauses {
         if !retry_after.is_zero() {
             self.wait_until(now_ns.saturating_add(believed_ns(retry_after)));
         }
+    }
+
+    /// Brings what another process wrote into bounds.
+    pub(super) fn clamp(&mut self) {
+        self.answered = self.answered.min(LAST_CALLS);
+        self.refused = self.refused.min(LAST_CALLS);
     }
 
     fn wait_until(&mut self, until_ns: u64) {

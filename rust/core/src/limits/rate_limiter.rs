@@ -5,14 +5,14 @@
 //! - Tokens are charged by an estimate before the call, and corrected once its use is known.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
 //! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls; without rates
-//!   one goes then, and as many more as were let through. No wait is longer than these rules
-//!   explain.
+//!   one goes then, and as many more as were let through, and what the server contradicts by its
+//!   answers is undone. No wait is longer than these rules explain.
 
 use super::breaker::{self, Attempt, Breaker, BreakerState};
 use super::feedback::{CallEnd, Feedback};
 use super::nanoseconds::{nanoseconds, real};
 use super::pauses::Pauses;
-use super::window::Window;
+use super::window::{FULL, Window};
 
 const MINUTE_NS: f64 = 60e9;
 /// Share of an allowance that is used. The rest is room for the server's sliding window and
@@ -99,6 +99,9 @@ pub struct RateLimiter {
     raised_ns: u64,
     pauses: Pauses,
     window: Window,
+    /// The factor, and what the window let through, before the last pause.
+    factor_before: f64,
+    most_before: u64,
     breaker: Breaker,
 }
 
@@ -114,6 +117,8 @@ impl Default for RateLimiter {
             raised_ns: 0,
             pauses: Pauses::default(),
             window: Window::default(),
+            factor_before: 1.0,
+            most_before: 0,
             breaker: Breaker::default(),
         }
     }
@@ -122,18 +127,20 @@ impl Default for RateLimiter {
 impl RateLimiter {
     /// Asks for a call that takes `tokens` while `in_flight` are under way.
     pub fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
-        let wait = |until_ns: u64| Decision::Wait {
-            until_ns: until_ns.min(now_ns.saturating_add(LONGEST_NS)),
-            on_release: false,
-        };
+        let latest_ns = now_ns.saturating_add(LONGEST_NS);
         if self.pauses.until_ns > now_ns {
             let hopeless_ns = self.pauses.hopeless_ns(now_ns);
-            return hopeless_ns.map_or_else(|| wait(self.pauses.until_ns), Decision::Throttled);
+            // What is in flight may be answered, which contradicts the refusal.
+            let on_release = in_flight > 0 && !has_rates(rules);
+            let paused = Decision::Wait { until_ns: self.pauses.until_ns.min(latest_ns), on_release };
+            return hopeless_ns.map_or(paused, Decision::Throttled);
         }
         let breaker = self.breaker.state(now_ns);
         match breaker {
             BreakerState::Closed | BreakerState::Trial => {}
-            BreakerState::Open(until_ns) => return wait(until_ns),
+            BreakerState::Open(until_ns) => {
+                return Decision::Wait { until_ns: until_ns.min(latest_ns), on_release: false };
+            }
             BreakerState::TrialsInFlight(until_ns) => return Decision::Wait { until_ns, on_release: true },
             BreakerState::Refused(failing_ns) => return Decision::BreakerOpen(failing_ns),
         }
@@ -146,13 +153,13 @@ impl RateLimiter {
         // At most one interval away, if it was this rate that put it there; another process may
         // have read its clock a little later.
         let interval_ns = self.cost_ns(rules.rpm, 1.0);
-        let latest_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
-        self.requests_ns = self.requests_ns.min(latest_ns);
+        let latest_due_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
+        self.requests_ns = self.requests_ns.min(latest_due_ns);
         self.rescale_debt(rules, now_ns);
         let rates = [(rules.rpm, self.requests_ns), (rules.tpm, self.tokens_ns)];
         let due_ns = rates.iter().filter(|(rate, _)| rate.is_some()).map(|(_, due_ns)| *due_ns).max().unwrap_or(0);
         if due_ns > now_ns + SLACK_NS {
-            let until_ns = (due_ns - SLACK_NS).min(now_ns.saturating_add(LONGEST_NS));
+            let until_ns = (due_ns - SLACK_NS).min(latest_ns);
             // A call that reports fewer tokens than were charged makes room sooner.
             let by_tokens = rules.tpm.is_some() && due_ns == self.tokens_ns;
             return Decision::Wait { until_ns, on_release: by_tokens && in_flight > 0 };
@@ -200,6 +207,12 @@ impl RateLimiter {
         }
         match feedback {
             Feedback::Ok => {
+                self.pauses.count(true);
+                let pauses = self.pauses.until_ns > now_ns;
+                if pauses && grant.sent_ns < self.lowered_ns && !has_rates(rules) && self.pauses.are_contradicted() {
+                    self.pauses.lift();
+                    (self.factor, self.window.most) = (self.factor_before, self.most_before);
+                }
                 if grant.sent_ns >= self.lowered_ns {
                     self.pauses.count = 0;
                     let since_ns = self.raised_ns.max(self.lowered_ns);
@@ -210,19 +223,22 @@ impl RateLimiter {
             }
             Feedback::Throttled(retry_after) => {
                 self.window.refused(now_ns.saturating_sub(grant.sent_ns));
+                self.pauses.count(false);
+                let of_one_sample = !has_rates(rules) && self.pauses.are_contradicted();
                 // A call that was sent before the rates were lowered says nothing of the new ones.
-                if grant.sent_ns >= self.lowered_ns {
+                if grant.sent_ns >= self.lowered_ns && !of_one_sample {
+                    (self.factor_before, self.most_before) = (self.factor, self.window.most);
                     // Without rates, refusals while it pauses say no more than the first one.
                     if self.pauses.count == 0 || has_rates(rules) {
                         let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
                         self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
                     }
                     self.lowered_ns = now_ns.max(grant.sent_ns) + 1;
-                    self.pauses.begin(now_ns, retry_after, random);
+                    self.pauses.begin(now_ns, retry_after, history.throttled_before, random);
                     if !has_rates(rules) {
                         self.window.narrow();
                     }
-                } else if let Some(after) = retry_after {
+                } else if let Some(after) = retry_after.filter(|_| !of_one_sample) {
                     self.pauses.prolong(now_ns, after);
                 }
             }
@@ -293,8 +309,12 @@ impl RateLimiter {
             *ns = (*ns).min(now_ns);
         }
         self.window.clamp(now_ns);
+        self.most_before = self.most_before.min(FULL);
+        self.pauses.clamp();
         self.breaker.clamp(now_ns, soon_ns);
-        self.factor = if self.factor.is_nan() { 1.0 } else { self.factor.clamp(LEAST_FACTOR, 1.0) };
+        for factor in [&mut self.factor, &mut self.factor_before] {
+            *factor = if factor.is_nan() { 1.0 } else { factor.clamp(LEAST_FACTOR, 1.0) };
+        }
         for number in [&mut self.mean_tokens, &mut self.tpm] {
             *number = if number.is_finite() { number.max(0.0) } else { 0.0 };
         }
@@ -344,7 +364,7 @@ fn most_tokens(rules: &Rules) -> f64 {
 }
 
 /// Numbers of a rate limiter in a file.
-pub(super) const WORDS: usize = 14 + breaker::WORDS;
+pub(super) const WORDS: usize = 18 + breaker::WORDS;
 
 impl RateLimiter {
     pub(super) fn to_words(&self) -> [u64; WORDS] {
@@ -365,6 +385,10 @@ impl RateLimiter {
             self.window.in_flight,
             self.window.sent_ns,
             self.window.refusal_ns,
+            self.pauses.answered,
+            self.pauses.refused,
+            self.factor_before.to_bits(),
+            self.most_before,
         ]);
         breaker.copy_from_slice(&self.breaker.to_words());
         words
@@ -372,7 +396,8 @@ impl RateLimiter {
 
     pub(super) fn from_words(words: [u64; WORDS]) -> Self {
         let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, until_ns, tpm, rest @ ..] = words;
-        let [count, since_ns, most, in_flight, sent_ns, refusal_ns, breaker @ ..] = rest;
+        let [count, since_ns, most, in_flight, sent_ns, refusal_ns, rest @ ..] = rest;
+        let [answered, refused, factor_before, most_before, breaker @ ..] = rest;
         Self {
             requests_ns,
             tokens_ns,
@@ -381,8 +406,10 @@ impl RateLimiter {
             lowered_ns,
             raised_ns,
             tpm: f64::from_bits(tpm),
-            pauses: Pauses { until_ns, count, since_ns },
+            pauses: Pauses { until_ns, count, since_ns, answered, refused },
             window: Window { most, in_flight, sent_ns, refusal_ns },
+            factor_before: f64::from_bits(factor_before),
+            most_before,
             breaker: Breaker::from_words(breaker),
         }
     }

@@ -7,7 +7,7 @@ const LET_THROUGH: u64 = 4;
 const SOONEST_LET_THROUGH_NS: u64 = 250_000_000;
 const LATEST_LET_THROUGH_NS: u64 = 60_000_000_000;
 /// So many calls in flight after a pause are as many as ever.
-const FULL: u64 = 1024;
+pub(super) const FULL: u64 = 1024;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

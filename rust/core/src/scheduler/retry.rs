@@ -3,7 +3,8 @@
 //! - `retries` counts attempts after the first. A call whose worker died is tried once more, alone,
 //!   beyond them. Deferrals and what is excused by an open circuit breaker are not counted.
 //! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least what was asked
-//!   for, up to `LONGEST_RETRY_AFTER`; a deferred call waits for the pause of its limit instead.
+//!   for, up to `LONGEST_RETRY_AFTER`; under a limit a deferred call waits for that alone, and for
+//!   the pause of its limit.
 //! - No attempt starts after `total_timeout` or `batch_timeout`.
 //! - "Too many requests" defers a call up to `DEFERRALS` times, or more under a limit. 400, 401,
 //!   403, 404 and 422 are final.
@@ -18,6 +19,8 @@ use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
+/// How long before the end of a pause a call is back that waited for it.
+const BEFORE_THE_END_NS: u64 = 1_000_000;
 /// How often a call is deferred that has fewer retries: by itself, and where its limit pauses for
 /// all calls, of which one after the other finds out whether that was long enough.
 const DEFERRALS: u16 = 8;
@@ -58,8 +61,13 @@ pub(crate) fn decide(
         }
         let jitter = backoff_ns(times, random);
         let asked_ns = failure.retry_after.map_or(0, |asked: Duration| nanos(asked.min(LONGEST_RETRY_AFTER)));
-        // A limit pauses for all its calls: each by itself need not.
-        let wait = if deferred && policy.limit.is_some() { 0 } else { jitter.max(asked_ns) };
+        // A limit pauses for all its calls: each by itself waits for what it was asked to alone, and
+        // is back before the pause is over.
+        let wait = if deferred && policy.limit.is_some() {
+            asked_ns.saturating_sub(BEFORE_THE_END_NS)
+        } else {
+            jitter.max(asked_ns)
+        };
         Again { due_ns: now_ns.saturating_add(wait), suspect: call.suspect, deferred }
     };
     (expires_ns.is_none_or(|expires| again.due_ns < expires)).then_some(again)
@@ -85,7 +93,7 @@ impl RequestAttempts {
     /// What became of the earlier ones.
     #[must_use]
     pub const fn history(&self) -> History {
-        History { failed_before: self.0.has_failed(), excused: self.0.excused }
+        History { failed_before: self.0.has_failed(), throttled_before: self.0.deferred > 0, excused: self.0.excused }
     }
 
     /// This one has failed: when the next is due, by the rules for a call; `None`: it was the last.

@@ -181,11 +181,11 @@ fn calls_at_a_time_are_shared_by_engines_too() {
 }
 
 #[test]
-fn retry_after_of_one_call_holds_for_all() {
+fn retry_after_holds_for_all_where_nothing_contradicts_it() {
     paused(async {
         let limit = Limit { rules: Rules { concurrency: Some(4), ..Rules::default() }, ..Limit::default() };
         let engine = Engine::start(vec![limited("f", limit)], |ask: &Ask| match (ask.first, ask.attempt) {
-            (0, 1) => refuse(Answer::Status(429), Some(SECOND * 30)),
+            (0..4, 1) => refuse(Answer::Status(429), Some(SECOND * 30)),
             _ => answer(SECOND),
         });
         let batch = engine.submit(spec(40, 1));

@@ -7,7 +7,7 @@ use super::super::breaker::{
 };
 use super::S;
 
-const FRESH: History = History { failed_before: false, excused: 0 };
+const FRESH: History = History { failed_before: false, throttled_before: false, excused: 0 };
 
 /// One request that ended.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl Model {
             return false;
         }
         let unconnected = event.signal == Signal::NoConnection;
-        let History { failed_before, excused } = event.attempt.history;
+        let History { failed_before, excused, .. } = event.attempt.history;
         let own = slow || (failed_before && excused >= if unconnected { EXCUSED_UNCONNECTED } else { EXCUSED });
         let failures = self.failures(|_| true);
         let opens = if open {
@@ -124,6 +124,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let history = (any::<bool>(), 0..4_u16).prop_map(|(failed_before, excused)| History {
+        throttled_before: false,
         failed_before,
         excused: if failed_before { excused } else { 0 },
     });
@@ -190,7 +191,7 @@ fn sent(history: History) -> Attempt {
 fn one_call_that_fails_again_and_again_opens_nothing() {
     let mut breaker = Breaker::default();
     for attempt in 0..100 {
-        let history = History { failed_before: attempt > 0, excused: 0 };
+        let history = History { failed_before: attempt > 0, ..History::default() };
         assert!(!breaker.record(sent(history), Signal::Failed, S + attempt, 0, 0.5), "it is no excuse");
     }
     assert!(!breaker.is_open());
@@ -206,7 +207,7 @@ fn more_must_fail_than_are_in_flight() {
     breaker.record(sent(FRESH), Signal::Failed, 2 * S, 100, 0.5);
     assert!(breaker.is_open());
     // No call can be to blame where there is no connection.
-    let (mut breaker, again) = (Breaker::default(), History { failed_before: true, excused: 0 });
+    let (mut breaker, again) = (Breaker::default(), History { failed_before: true, ..History::default() });
     for at in 0..FAILURES {
         assert!(!breaker.is_open());
         breaker.record(sent(again), Signal::NoConnection, S + at, 100, 0.5);
@@ -251,7 +252,7 @@ fn excuses_are_bounded() {
     let mut now_ns = 2 * S;
     for excused in 0..EXCUSED + 3 {
         breaker.start_trial(now_ns);
-        let history = History { failed_before: true, excused };
+        let history = History { failed_before: true, excused, ..History::default() };
         let attempt = Attempt { sent_ns: now_ns, trial: true, history };
         let is_excused = breaker.record(attempt, Signal::Failed, now_ns, 0, 1.0);
         assert_eq!(is_excused, excused < EXCUSED);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::feedback::Feedback;
+use super::super::breaker::History;
+use super::super::feedback::{CallEnd, Feedback};
 use super::super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
 use super::{MS, S, ended};
 
@@ -82,7 +83,8 @@ fn a_server_that_always_says_at_once_is_paused_for() {
             let Decision::Go(grant) = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) else { panic!() };
             let feedback = Feedback::Throttled(Some(Duration::from_millis(asked_ms)));
             now_ns += MS;
-            limiter.record(&rules, now_ns, grant, ended(feedback, None), 0, 1.0);
+            let again = History { throttled_before: true, ..History::default() };
+            limiter.record(&rules, now_ns, grant, CallEnd { history: again, ..ended(feedback, None) }, 0, 1.0);
             let until_ns = match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
                 Decision::Wait { until_ns, .. } => until_ns,
                 Decision::Go(grant) => {
@@ -186,6 +188,8 @@ proptest! {
         // one was, and how many may be.
         let (mut paused, mut resumed_ns, mut since, mut sent_ns, mut most) = (false, 0, 0_u64, 0, 1_u64);
         let (mut refusals, mut refusal_ns) = (0_u32, 0_u64);
+        // Of the last calls: answered, refused; when the last pause began, and what it changed.
+        let (mut last, mut began_ns, mut before) = ((0_u64, 0_u64), 0, (false, 1));
         for (gap_ms, what, at) in steps {
             now_ns += gap_ms * 1_000_000;
             if what < 3 || in_flight.is_empty() {
@@ -212,13 +216,22 @@ proptest! {
             // What was sent before the last refusal says nothing of the time since.
             let news = !paused || grant.sent_ns >= resumed_ns;
             limiter.record(&rules, now_ns, grant, ended(feedback, None), 0, 1.0);
+            last = if what == 3 { (last.0 + 1, last.1) } else { (last.0, last.1 + 1) };
+            last = if last.0 + last.1 >= 32 { (last.0 / 2, last.1.div_ceil(2)) } else { last };
+            let contradicted = last.0 >= 3 && last.0 >= 2 * last.1;
+            if what == 3 && contradicted && resumed_ns > now_ns && grant.sent_ns <= began_ns {
+                ((paused, most), resumed_ns, refusals) = (before, 0, 0);
+                continue;
+            }
             if !news {
                 continue;
             }
             since = since.saturating_sub(1);
             if what == 3 {
-                (most, refusals) = (most + 1, 0);
-            } else {
+                most += 1;
+                refusals = if grant.sent_ns > began_ns { 0 } else { refusals };
+            } else if !contradicted && grant.sent_ns > began_ns {
+                (before, began_ns) = ((paused, most), now_ns);
                 let pause_ns = (S / 2 * 2_u64.pow(refusals.min(10))).min(8 * S);
                 (paused, resumed_ns, since, most, refusals) = (true, now_ns + pause_ns, 0, 1, refusals + 1);
             }

@@ -98,6 +98,86 @@ fn deferrals_and_retries_are_counted_apart() {
     });
 }
 
+/// A refusal that says when to come again.
+fn later(retry_after: Duration) -> Response {
+    let (after, failed) = refused(50 * MS, LATER);
+    (after, failed.map_err(|failed| Failure { retry_after: Some(retry_after), ..failed }))
+}
+
+/// How long `samples` take, those refused once that `is_refused`, and how many requests it takes.
+fn refused_once(samples: usize, is_refused: fn(usize) -> bool) -> (Duration, usize) {
+    paused(async move {
+        let engine = Engine::start(judge(at_once(32), 4), move |sample, attempt| match attempt {
+            1 if is_refused(sample) => later(200 * MS),
+            _ => scored(50 * MS),
+        });
+        let (lost, took) = ended(&engine.submit(samples)).await;
+        assert!(lost.is_empty(), "{lost:?}");
+        (took, engine.sent().len())
+    })
+}
+
+/// A function that asks for patience for some samples, once each.
+#[test]
+fn refusals_of_single_samples_hold_up_no_others_for_long() {
+    for seed in 0..3 {
+        fastrand::seed(seed);
+        let cases: [(&str, usize, fn(usize) -> bool); 5] = [
+            ("64 of 640 at first", 640, |sample| sample < 64),
+            ("64 of 864 at first", 864, |sample| sample < 64),
+            ("64 of 640 amid the others", 640, |sample| sample % 10 == 7),
+            ("64 of 640 at last", 640, |sample| sample >= 576),
+            ("one of each ten, in tens", 640, |sample| sample % 100 < 10),
+        ];
+        for (case, samples, is_refused) in cases {
+            let refusals = (0..samples).filter(|sample| is_refused(*sample)).count();
+            let rounds = u32::try_from((samples + refusals).div_ceil(32)).unwrap();
+            let ideal = 50 * MS * rounds + 200 * MS;
+            let (took, sent) = refused_once(samples, is_refused);
+            assert!(took <= ideal * 2, "{took:?}, ideal {ideal:?}: {case}, seed {seed}");
+            assert!(sent <= samples + refusals, "{sent} requests: {case}, seed {seed}");
+        }
+    }
+}
+
+/// A server that refuses everything for a while gets some requests a second, and then all.
+#[test]
+fn a_server_that_refuses_everything_is_left_in_peace_until_it_answers() {
+    for seed in 0..3 {
+        fastrand::seed(seed);
+        paused(async {
+            let begun = Instant::now();
+            let engine = Engine::start(judge(at_once(32), 4), move |_, _| {
+                if begun.elapsed() < SECOND * 20 { later(200 * MS) } else { scored(50 * MS) }
+            });
+            let (lost, took) = ended(&engine.submit(512)).await;
+            assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+            let early = engine.sent().iter().filter(|sent| **sent - begun < SECOND * 20).count();
+            assert!(early <= 32 + 40, "{early} requests in 20 s, seed {seed}");
+            assert!(took <= SECOND * 40, "{took:?}, seed {seed}");
+        });
+    }
+}
+
+/// Some of all requests are refused at random, whichever samples they are of. Where that is every
+/// second one, none is lost, but each pause is believed.
+#[test]
+fn a_server_that_refuses_some_requests_at_random_scores_all() {
+    for (share, most) in [(0.05, 3), (0.2, 8), (0.5, 600)] {
+        for seed in 0..3 {
+            fastrand::seed(seed);
+            paused(async {
+                let engine = Engine::start(judge(at_once(32), 4), move |_, _| {
+                    if fastrand::f64() < share { later(200 * MS) } else { scored(50 * MS) }
+                });
+                let (lost, took) = ended(&engine.submit(640)).await;
+                assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+                assert!(took <= SECOND * most, "{took:?}, {share} refused, seed {seed}");
+            });
+        }
+    }
+}
+
 #[test]
 fn a_long_retry_after_is_capped_and_reported() {
     paused(async {
@@ -109,9 +189,13 @@ fn a_long_retry_after_is_capped_and_reported() {
             }
             _ => scored(MS),
         });
-        let (lost, took) = ended(&engine.submit(8)).await;
+        let batch = engine.submit(8);
+        let (lost, took) = ended(&batch).await;
         assert!(lost.is_empty());
+        // Others are answered: it is one sample that waits.
         assert!(took < MINUTE * 5, "{took:?}");
+        let started = |sample: usize| batch.cell(sample, 0).unwrap().outcome.times.started_ns - batch.submitted_ns();
+        assert!((1..8).all(|sample| started(sample) < 1_000_000_000));
         let warnings: Vec<LimitWarning> = engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect();
         assert_eq!(warnings, [LimitWarning::LongRetryAfter(MINUTE * 60)], "once");
     });
