@@ -15,6 +15,7 @@ from guerdon import Dispatcher, code_reward
 from tests.code.mutants import mutants, passing
 from tests.shared_data import shared_file
 
+
 def problems() -> list[dict[str, str]]:
     with gzip.open(shared_file("HumanEval.jsonl.gz"), "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
