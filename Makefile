@@ -191,7 +191,7 @@ export RERUNS
 
 # Most tests wait rather than compute, so that two cores can do with three processes.
 JOBS := 3
-PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(RERUNS)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(RERUNS)
 
 .PHONY: test
 test: check-cargo lint docs ## everything that CI runs on the Python of .venv, the Rust tests beside the others

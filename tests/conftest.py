@@ -44,6 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
     reruns.register(config)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keeps the tests that share a fixture of their file in one process (``--dist loadgroup``): what
+    such a fixture makes, two ranks that train for instance, is dear."""
+    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
+    if any(fixture.scope in ("module", "class") for found in fixtures.values() for fixture in found):
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> None:
     """A shell starts what stands in its background with SIGINT ignored, and programs that tests

@@ -11,41 +11,44 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-# What takes long even once is left out.
-BENCHES = {
-    "bench_batching": "batching and -32",
-    "bench_batch_size": "",
-    "bench_batching_across": "",
+# Which of its rows are run, by `-k`. What takes long even once is left out.
+CHEAP = {
+    "bench_asyncio_backlog": "",
     "bench_cache": "",
-    "bench_idle_cpu": "",
     "bench_import": "",
     "bench_judge": "2048",
-    "bench_judge_fleet": "p95",
-    "bench_judge_kinds": "",
-    "bench_long_prompts": "",
     "bench_metrics": "counting",
+    "bench_stragglers": "not -2 and not -3 and not -4 and not -5",
     "bench_timeout_kill": "",
-    "bench_asyncio_backlog": "",
+}
+DEAR = {
     "bench_asyncio_lane_lag": "",
-    "bench_lanes": "",
-    "bench_rate_limit": "4",
-    "bench_trainer_loop_lag": "",
-    "bench_process_pools": "",
-    "bench_diagnostics": "asyncio or http",
-    "bench_first_reward": "not torch",
+    "bench_batch_size": "",
+    "bench_batching": "batching and -32",
+    "bench_batching_across": "",
     "bench_code": "",
     "bench_cores": "",
+    "bench_diagnostics": "asyncio or http",
+    "bench_first_reward": "not torch",
+    "bench_idle_cpu": "",
+    "bench_judge_fleet": "p95",
+    "bench_judge_kinds": "",
+    "bench_lanes": "",
+    "bench_long_prompts": "",
+    "bench_process_pools": "",
+    "bench_rate_limit": "4",
     "bench_report": "",
     "bench_rewards": "",
-    "bench_shared_engine": "",
     "bench_serve": "trivial or 2000",
+    "bench_shared_engine": "",
     "bench_submit": "",
-    "bench_stragglers": "not -2 and not -3 and not -4 and not -5",
+    "bench_trainer_loop_lag": "",
 }
+BENCHES = CHEAP | DEAR
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("bench", BENCHES)
+@pytest.mark.parametrize("bench", [*CHEAP, *(pytest.param(name, marks=pytest.mark.whole) for name in DEAR)])
 def test_a_bench_runs(bench: str, tmp_path: Path) -> None:
     run(bench, tmp_path)
 

@@ -46,7 +46,7 @@ def test_math_verify_rowwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("plain", [[], ["--plain"]], ids=["dispatcher", "plain"])
+@pytest.mark.parametrize("plain", [[], pytest.param(["--plain"], marks=pytest.mark.whole)], ids=["dispatcher", "plain"])
 def test_code_grpo(plain: list[str], tmp_path: Path) -> None:
     pytest.importorskip("trl")
     out = run("code_grpo.py", tmp_path, "--steps=2", *plain)

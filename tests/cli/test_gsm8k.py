@@ -58,6 +58,7 @@ def test_a_function_that_compares_the_last_lines_gives_the_labels(
     assert sum(labels) == 2001
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(600)
 def test_math_verify_loses_no_sample(guerdon: Command, data: Path, labels: list[bool], tmp_path: Path) -> None:
     pytest.importorskip("math_verify")

@@ -28,6 +28,7 @@ def test_reward_rises(tmp_path: Path) -> None:
         assert len(picture.getcolors(1 << 20)) > 10
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(600)
 def test_the_same_without_guerdon(tmp_path: Path) -> None:
     out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "2", "--serial")

@@ -109,6 +109,7 @@ def has_a_core() -> bool:
     return min(took) < 0.023
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("lane", FUNCTIONS)
 def test_a_step_takes_what_was_predicted(lane: str) -> None:
     # Two that compute would have a larger share of a busy machine than the one that is measured.

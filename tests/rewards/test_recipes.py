@@ -24,7 +24,9 @@ def test_the_page_has_the_recipes() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    "recipe", [pytest.param(name, marks=pytest.mark.whole if name in ("GSM8K", "MATH") else ()) for name in RECIPES]
+)
 def test_a_profile_of_a_recipe_is_clean(recipe: str) -> None:
     if "math_reward" in RECIPES[recipe]:
         pytest.importorskip("math_verify")
