@@ -95,9 +95,8 @@ def test_messages_and_docs_name_packages_that_exist() -> None:
         text=True,
         check=False,
     )
-    assert [path for path in found.stdout.splitlines() if path.endswith((".py", ".md"))] == [
-        str(ROOT / "python/guerdon/_extras.py")
-    ]
+    named = {str(Path(path).relative_to(ROOT)) for path in found.stdout.splitlines() if path.endswith((".py", ".md"))}
+    assert named <= {"python/guerdon/_extras.py"}
 
 
 def test_the_docs_list_all_extras() -> None:

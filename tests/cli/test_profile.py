@@ -392,4 +392,4 @@ def test_a_missing_package_ends_it_before_any_check(
     data = write_rows(tmp_path / "data.jsonl", [{"prompt": "p", "completion": "\\boxed{1}", "solution": "1"}])
     ended = guerdon("profile", file, data)
     assert (ended.code, ended.out) == (2, "")
-    assert "pip install 'math-verify[antlr4_13_2]'" in ended.err
+    assert "pip install 'math-verify[antlr4_13_2]>=0.9'" in ended.err

@@ -70,7 +70,7 @@ def test_row_42_a_gate_is_decided_by_the_finished_value(lane: str, place: str) -
         stream.finish()
         for result in (batch, stream.result(timeout=60)):
             np.testing.assert_array_equal(result.rewards.reshape(4, 4), wanted)
-            assert result.skipped == {"gated": (0, 2), "both": (0, 1)}
+            assert result.skipped == {"gated": (0, 3), "both": (2,)}
 
 
 def lengths(completions: list[str]) -> list[float]:

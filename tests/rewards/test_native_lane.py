@@ -73,7 +73,7 @@ def test_a_wrong_value_fails_its_own_cell() -> None:
     ok, error = Status.OK, Status.ERROR
     assert result.status.reshape(3, 3).tolist() == [[ok, ok, error], [ok, error, ok], [error, ok, ok]]
     reasons = {failure.sample: failure.reason for failure in result.failures()}
-    assert reasons[0].startswith("column 'schema': the schema is wrong")
+    assert reasons[0].startswith("DataError: column 'schema': the schema is wrong")
     assert reasons[1].startswith("column 'completion_ids': OverflowError: ")
     assert reasons[2] == "column 'answer': expected a text, a number or a list of them, not a dict"
 

@@ -2,5 +2,5 @@
 
 - Every request passes `auth`, then `endpoint`: body, JSON, samples, permits, scores, answer.
 - What is refused is a `RequestError` (`errors`): a status, a reason, no score.
-- Loaded by that command alone: starlette and uvicorn are the extra ``guerdon[serve]``.
+- Loaded by that command alone: starlette and uvicorn are the extra ``serve``.
 """
