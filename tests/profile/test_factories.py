@@ -73,7 +73,8 @@ def test_only_what_the_engine_says_is_a_flood() -> None:
 def test_a_package_that_is_missing_is_named_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
     with pytest.raises(
-        RegistrationError, match=r"'math_reward' can't be profiled: .*`pip install 'math-verify\[antlr4_13_2\]>=0\.9'`\.$"
+        RegistrationError,
+        match=r"'math_reward' can't be profiled: .*`pip install 'math-verify\[antlr4_13_2\]>=0\.9'`\.$",
     ):
         profile([rewards.math_reward()], [{"prompt": "p", "completion": r"\boxed{1}", "solution": "1"}])
 
