@@ -159,13 +159,16 @@ pub(crate) fn to_children() -> impl Iterator<Item = c_long> {
     TO_CHILDREN.iter().copied().flatten().copied()
 }
 
+/// The same number on every architecture; libc names it on x86-64 only.
+const FCHMODAT2: c_long = 452;
+
 /// What Landlock does not refuse to the owner of a file, wherever the file is; for children that
 /// own files of others. `truncate` is among them on kernels older than 6.2.
 pub(crate) const OF_AN_OWNER: &[c_long] = &[
     libc::SYS_truncate,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    FCHMODAT2,
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
