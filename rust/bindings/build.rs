@@ -5,6 +5,12 @@
 const EXTENSION_MODULE: &str = "PYO3_BUILD_EXTENSION_MODULE";
 
 fn main() {
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system != "linux") {
+        println!(
+            "cargo::error=Guerdon runs on Linux only (x86-64 or aarch64): install it there, in a container, or in WSL 2 on Windows."
+        );
+        return;
+    }
     println!("cargo:rerun-if-env-changed={EXTENSION_MODULE}");
     // Without this `cfg(Py_3_12)` and its like are silently false.
     pyo3_build_config::use_pyo3_cfgs();
