@@ -1,6 +1,6 @@
 # Every target sets up what it needs: a virtual environment in .venv with the versions of
 # constraints.txt, and the wheel, built and installed into it.
-# PYTHON=<interpreter> chooses another Python, of 3.11 to 3.13 (TRL needs 3.11); PROFILE=release
+# PYTHON=<interpreter> chooses another Python, of 3.11 to 3.13; PROFILE=release
 # builds the wheel as it ships; CARGO_TARGET_DIR moves what cargo builds.
 
 SHELL := /bin/bash
@@ -24,6 +24,7 @@ PROFILE := release
 endif
 PROFILE ?= quick
 export PROFILE
+
 WHEELS := $(TARGET)/wheels/$(PROFILE)
 
 export PYO3_PYTHON := $(abspath $(BIN)/python)
@@ -39,9 +40,19 @@ WHEEL_SOURCES := Cargo.toml Cargo.lock pyproject.toml README.md LICENSE $(RUST_S
 
 .PHONY: help
 help: ## show this list
-	grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
+	grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/^([a-z0-9-]+):.*## */\1\t/' | expand -t 16
 
 ## ---- setting up ----
+
+# Before anything else, once for all that make calls: an environment of the wrong Python goes.
+ifneq ($(filter-out help clean check-cargo,$(or $(MAKECMDGOALS),help)),)
+ifndef PYTHON_CHECKED
+ifneq ($(shell scripts/check-python $(VENV) >&2 && echo checked),checked)
+$(error there is no Python to use, see above)
+endif
+export PYTHON_CHECKED := yes
+endif
+endif
 
 # Before packages are installed, which takes minutes; cargo itself would say so only after them.
 RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -64,12 +75,7 @@ UV_PIP := $(BIN)/python scripts/uv-pip
 INSTALL := $(UV_PIP) install --quiet -c constraints.txt
 
 $(VENV)/.installer: constraints.txt
-	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13 || true)}"
-	if [ -z "$$python" ]; then
-		echo 'No Python 3.11, 3.12 or 3.13 found that can make virtual environments' \
-			'(is python3-venv installed?). PYTHON=/path/to/python3.12 names one that is elsewhere.' >&2
-		exit 1
-	fi
+	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13)}"
 	echo "== environment: $(VENV), $$("$$python" --version)"
 	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
 	$(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install -c constraints.txt uv
@@ -93,6 +99,10 @@ $(VENV)/.sources: FORCE
 .PHONY: FORCE
 FORCE:
 
+# A release wheel is the one that ships.
+BUILD_QUICK = CARGO_TARGET_DIR=$(EXTENSION_TARGET) $(BIN)/maturin build --profile $(PROFILE) --interpreter $(BIN)/python --out $(WHEELS)
+BUILD_PORTABLE = BIN=$(BIN) TARGET=$(EXTENSION_TARGET) ARCHES=$$(uname -m) \
+	PYTHONS=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])') scripts/build-wheels $(WHEELS)
 $(WHEELS)/.built: $(VENV)/.installer $(VENV)/.sources $(WHEEL_SOURCES)
 	rm -rf $(WHEELS)
 	mkdir -p $(WHEELS)
@@ -100,8 +110,7 @@ $(WHEELS)/.built: $(VENV)/.installer $(VENV)/.sources $(WHEEL_SOURCES)
 	crates=$$(cargo tree --locked --quiet --package guerdon-bindings --edges normal,build --prefix none --format '{p}' | sort -u | wc -l)
 	echo "== wheel: compiling up to $$crates crates ($(PROFILE))"
 	# Cargo's lines, counted; what else it says is shown as it is.
-	CARGO_TARGET_DIR=$(EXTENSION_TARGET) $(BIN)/maturin build --profile $(PROFILE) --interpreter $(BIN)/python \
-		--out $(WHEELS) 2>&1 | awk '
+	$(if $(filter release,$(PROFILE)),$(BUILD_PORTABLE),$(BUILD_QUICK)) 2>&1 | awk '
 		/^ *Compiling guerdon-bindings / { print "== wheel: the last crate, and linking"; fflush() }
 		/^ *(Compiling|Fresh) / { if (++n % 25 == 0) { print "== wheel: " n " crates"; fflush() } next }
 		/^ *(Updating|Locking|Downloading|Downloaded|Finished|Running) |^[^a-z0-9]* (Building|Found|Built|Using|Copied)/ { next }
@@ -131,6 +140,28 @@ setup-demo: PACKAGES := $(VENV)/.demo-dependencies
 setup-demo: check-cargo
 	$(install-wheel)
 
+## ---- wheels ----
+
+.PHONY: wheel
+wheel: PROFILE := release
+wheel: check-cargo ## the wheel that ships for the Python of .venv, into dist
+	+$(MAKE) --no-print-directory PROFILE=release $(TARGET)/wheels/release/.built
+	mkdir -p dist
+	cp $(TARGET)/wheels/release/*.whl dist
+
+.PHONY: wheels
+wheels: check-cargo $(VENV)/.installer ## those for CPython 3.11 to 3.15 on x86-64 and aarch64, and the source distribution, into dist: an hour (PYTHONS=, ARCHES=: some)
+	BIN=$(BIN) TARGET=$(EXTENSION_TARGET) scripts/build-wheels dist
+	$(BIN)/maturin sdist --out dist
+
+.PHONY: check-wheels
+check-wheels: $(VENV)/.installer ## the wheels in dist as people meet them (PARTS="bullseye arm64": in chroots of Debian's too, root and mmdebstrap)
+	BIN=$(BIN) scripts/check-wheels dist
+
+.PHONY: audit
+audit: check-cargo $(VENV)/.installer ## licences and sources of the crates, known faults of Python packages (needs cargo-deny)
+	BIN=$(BIN) scripts/audit
+
 ## ---- running ----
 
 .PHONY: demo
@@ -142,9 +173,10 @@ demo: setup-demo ## train a small model with TRL, rewards through guerdon (ARGS=
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .PHONY: docs
-docs: $(VENV)/.dependencies ## the documentation site into target/site; a broken link fails
+docs: $(VENV)/.dependencies ## the documentation site into target/site; a broken link or a bad docstring fails
 	echo '== documentation'
-	$(MKDOCS) build --strict --quiet --site-dir $(TARGET)/site
+	# Not quiet, which would hide the warnings that `--strict` counts.
+	$(MKDOCS) build --strict --site-dir $(TARGET)/site 2>&1 | { grep -v '^INFO' || true; }
 	echo '== written to $(TARGET)/site/index.html'
 
 .PHONY: docs-serve
@@ -198,6 +230,7 @@ lint-python: setup
 	echo '== ruff, mypy, stubs'
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --quiet --check
+	$(BIN)/zizmor --offline --quiet --no-progress .github/workflows
 	$(BIN)/mypy
 	# From a folder without sources, so that the stubs are compared with what is installed.
 	cd $(VENV) && bin/python -m mypy.stubtest --concise --allowlist ../scripts/stubtest-allowlist guerdon._native
@@ -375,7 +408,7 @@ $(VERL)/.trainers: $(VERL)/.dependencies
 environments: $(VENV)/.dependencies $(PARALLEL)/.dependencies $(TRL_ENVIRONMENTS) $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
 
 .PHONY: test-pythons
-test-pythons: ## the source distribution, and wheels of it on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these)
+test-pythons: ## the source distribution, and wheels of it on each Python from 3.11 to 3.13 (PYTHONS="3.11 3.12": on these)
 	TARGET=$(TARGET)/pythons scripts/test-pythons
 
 .PHONY: test-debian-pythons
@@ -383,12 +416,10 @@ test-debian-pythons: $(VENV)/.dependencies ## on Python 3.14 and 3.15, in a chro
 	unset PYO3_PYTHON
 	BIN=$(BIN) TARGET=$(TARGET)/pythons scripts/test-debian-pythons
 
+# Type-checked with Debian's standard library for it, unpacked below target; C parts by zig.
 .PHONY: check-aarch64
-check-aarch64: $(VENV)/.dependencies ## type-check for 64-bit ARM (needs gcc-aarch64-linux-gnu)
-	unset PYO3_PYTHON
-	rustup --quiet target add aarch64-unknown-linux-gnu
-	PYO3_CROSS=1 PYO3_CROSS_PYTHON_VERSION=3.11 CARGO_TARGET_DIR=$(TARGET)/aarch64 \
-		cargo check --workspace --locked --quiet --target aarch64-unknown-linux-gnu
+check-aarch64: check-cargo $(VENV)/.installer ## type-check for 64-bit ARM (with Debian's packages of Rust, which are unpacked, not installed)
+	BIN=$(BIN) TARGET=$(TARGET) scripts/check-aarch64
 
 ROUNDS := 10
 .PHONY: stress

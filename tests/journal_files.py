@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from guerdon._journal.schema import COLUMNS, arrow_type
 
-START: Final = datetime(2026, 3, 1, 12, 0, tzinfo=timezone.utc)
+START: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 SCHEMA: Final = pa.schema([(name, arrow_type(name)) for name in COLUMNS])
 """What a journal has in each row; texts and chosen columns come behind it."""

@@ -14,6 +14,63 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
+def program(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    hidden = ("MAKEFLAGS", "MAKELEVEL", "PYTHON", "PYTHON_CHECKED")
+    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+    return subprocess.run(
+        command, cwd=ROOT, env=inherited | environment, capture_output=True, text=True, check=False, timeout=250
+    )
+
+
+@pytest.mark.parametrize(
+    ("python", "problem"),
+    [
+        ("echo 3.11", None),
+        ("echo 3.10", "is Python 3.10. "),
+        ("echo 3.14", "is Python 3.14. "),
+        ("exit 1", "can't make virtual environments"),
+        (None, "there is no such program"),
+    ],
+)
+def test_make_stops_at_a_python_that_it_cannot_use(python: str | None, problem: str | None, tmp_path: Path) -> None:
+    given = tmp_path / "python"
+    if python is not None:
+        program(given, python)
+    ended = run(["scripts/check-python", str(tmp_path / "venv")], PYTHON=str(given))
+    assert ended.returncode == (problem is not None)
+    if problem is not None:
+        assert problem in ended.stderr
+        assert "Python 3.11 to 3.13: PYTHON=/path/to/python3.12 names the one to use" in ended.stderr
+        stopped = run(["make", "setup"], PYTHON=str(given))
+        assert stopped.returncode == 2
+        assert problem in stopped.stderr
+        assert stopped.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("venv", "says"),
+    [
+        ("echo 3.11", None),
+        ("echo 3.12", "is of Python 3.12: it is made anew"),
+        ("echo 3.10", "is of Python 3.10: it is made anew"),
+        ("exit 1", "was left half made: it is made anew"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_removed(venv: str, says: str | None, tmp_path: Path) -> None:
+    program(tmp_path / "venv/bin/python", venv)
+    ended = run(["scripts/check-python", str(tmp_path / "venv")], PYTHON=str(program(tmp_path / "python", "echo 3.11")))
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "venv").exists() is (says is None)
+    assert (says or "") in ended.stdout
+
+
 @pytest.mark.parametrize(
     ("cargo", "problem"),
     [
@@ -23,14 +80,8 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
     ],
 )
 def test_cargo_is_looked_for(cargo: str, problem: str | None, tmp_path: Path) -> None:
-    found = tmp_path / "cargo"
-    found.write_text(f"#!/bin/sh\n{cargo}\n")
-    found.chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
-    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
-    ended = subprocess.run(
-        ["make", "check-cargo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=250
-    )
+    program(tmp_path / "cargo", cargo)
+    ended = run(["make", "check-cargo"], PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert (ended.returncode != 0) is (problem is not None), ended.stderr
     if problem is not None:
         assert problem in ended.stderr

@@ -197,6 +197,7 @@ REWARDS = {
     "KernelOptions",
     "MathReward",
     "NativeReward",
+    "SchemaReward",
     "bleu",
     "cosine_length",
     "edit_distance",

@@ -13,10 +13,9 @@ import pickle
 import statistics
 import threading
 import time
-from typing import Any
+from typing import Any, Self
 
 import pytest
-from typing_extensions import Self
 
 from guerdon import Dispatcher, Status, reward
 

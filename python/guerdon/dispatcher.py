@@ -31,8 +31,7 @@ from guerdon._trainer.reward_columns import RewardColumns
 if TYPE_CHECKING:
     import os
     from os import PathLike
-
-    from typing_extensions import Self
+    from typing import Self
 
     from guerdon._cluster.factory import ClusterOption
     from guerdon._journal.columns import KeptColumns

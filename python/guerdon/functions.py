@@ -25,7 +25,7 @@ from guerdon.limits import Limit
 from guerdon.stateful import StatefulReward
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
 __all__ = ["RewardFunction", "StatefulReward", "group_reward", "reward"]
 

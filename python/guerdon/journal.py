@@ -107,7 +107,7 @@ def read_journal(
 
     Streams of runs that were killed become Parquet files first. What can't be read (a damaged file,
     one of another program or of a newer version) is left out, with a `GuerdonWarning` that names
-    it. Needs ``pip install guerdon[journal]``.
+    it. Needs ``pip install 'pyarrow>=17'``.
 
     Args:
         folder: The journal's folder, or one of its files.

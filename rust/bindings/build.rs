@@ -7,7 +7,7 @@ const EXTENSION_MODULE: &str = "PYO3_BUILD_EXTENSION_MODULE";
 fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system != "linux") {
         println!(
-            "cargo::error=Guerdon runs on Linux only (x86-64 or aarch64): install it there, in a container, or in WSL 2 on Windows."
+            "cargo::error=Guerdon needs Linux (on Windows: WSL 2; on macOS: a Linux container or virtual machine)"
         );
         return;
     }

@@ -7,12 +7,14 @@ import platform
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import guerdon as package
 from guerdon._cpu_count import default_workers, usable_cores
+from guerdon._extras import EXTRAS
 from guerdon._launcher import RANK_VARIABLES, launch_id
 from guerdon.cli import info
 from tests.cli.conftest import Command
@@ -76,15 +78,26 @@ def test_the_name_of_the_run(guerdon: Command, monkeypatch: pytest.MonkeyPatch) 
 def test_it_lists_the_extras_that_are_missing(guerdon: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(info, "_version", lambda package: None if package in ("uvicorn", "pyarrow") else "1.0")
     [line] = [line for line in guerdon("info").out.splitlines() if line.startswith("not installed")]
-    expected = "guerdon[parquet] (pyarrow), guerdon[serve] (uvicorn), guerdon[journal] (pyarrow)"
+    expected = "parquet (pyarrow), serve (uvicorn), journal (pyarrow)"
     assert line.removeprefix("not installed").strip() == expected
 
 
 def test_the_extras_are_those_of_the_package() -> None:
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    names = {extra: tuple(re.split(r"[^\w-]", one)[0] for one in packages) for extra, packages in declared.items()}
-    assert names == info.EXTRAS
+    assert {extra: tuple(packages) for extra, packages in declared.items()} == EXTRAS
+
+
+def test_messages_and_docs_name_packages_that_exist() -> None:
+    """Nobody owns `guerdon` on the package index."""
+    found = subprocess.run(
+        ["grep", "-rlE", r"guerdon\[[a-z]", *map(str, (ROOT / "python", ROOT / "docs", ROOT / "README.md"))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [path for path in found.stdout.splitlines() if path.endswith((".py", ".md"))] == [
+        str(ROOT / "python/guerdon/_extras.py")
+    ]
 
 
 def test_the_docs_list_all_extras() -> None:
@@ -93,7 +106,7 @@ def test_the_docs_list_all_extras() -> None:
     packages = {
         extra: {re.split(r"[^\w-]", one)[0] for one in re.findall(r"`(.*?)`", names)} for extra, names in listed
     }
-    assert packages == {extra: set(names) for extra, names in info.EXTRAS.items()}
+    assert packages == {extra: set(names) for extra, names in info._EXTRAS.items()}
 
 
 def test_version(guerdon: Command) -> None:

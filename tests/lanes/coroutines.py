@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-
-STARTED = sys.version_info >= (3, 11)  # asyncio.timeout, TaskGroup, uncancel
 
 _variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="clean")
 
@@ -88,7 +85,7 @@ async def knows_its_task(text: str) -> float:
 async def starts_uncancelled(text: str) -> float:
     task = asyncio.current_task()
     assert task is not None
-    return float(task.cancelling()) if STARTED else 0.0
+    return float(task.cancelling())
 
 
 @case
@@ -111,8 +108,7 @@ async def cancels_itself_and_returns(text: str) -> float:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
-    if STARTED:
-        task.uncancel()
+    task.uncancel()
     return 4.0
 
 
@@ -191,7 +187,7 @@ async def raises_a_timeout_of_its_own(text: str) -> float:
 async def catches_a_timeout_of_its_own(text: str) -> float:
     try:
         return await asyncio.wait_for(_later(1.0, 10), 0.001)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return 3.0
 
 
@@ -205,7 +201,7 @@ async def shields_from_its_own_timeout(text: str) -> float:
     inner = asyncio.create_task(_later(6.0, 0.01))
     try:
         await asyncio.wait_for(asyncio.shield(inner), 0.001)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return await inner
     return -1.0
 
@@ -322,80 +318,65 @@ async def anyio_asks_a_thread(text: str) -> float:
     return await anyio.to_thread.run_sync(float, "10")
 
 
-if sys.version_info < (3, 11):
-    import async_timeout  # what asyncio.timeout was made of; aiohttp brings it
-
-    @case
-    async def times_out_early(text: str) -> float:
-        async with async_timeout.timeout(0.001):
-            await asyncio.sleep(10)
-        return -1.0
-
-    @case
-    async def catches_its_early_timeout(text: str) -> float:
-        try:
-            async with async_timeout.timeout(0.001):
-                await asyncio.sleep(10)
-        except asyncio.TimeoutError:
-            return await _later(12.0)
-        return -1.0
+@case
+async def times_out(text: str) -> float:
+    async with asyncio.timeout(0.001):
+        await asyncio.sleep(10)
+    return -1.0
 
 
-if sys.version_info >= (3, 11):
-
-    @case
-    async def times_out(text: str) -> float:
+@case
+async def catches_its_timeout(text: str) -> float:
+    try:
         async with asyncio.timeout(0.001):
             await asyncio.sleep(10)
-        return -1.0
-
-    @case
-    async def catches_its_timeout(text: str) -> float:
-        try:
-            async with asyncio.timeout(0.001):
-                await asyncio.sleep(10)
-        except TimeoutError:
-            task = asyncio.current_task()
-            assert task is not None
-            await asyncio.sleep(0)
-            return float(task.cancelling())
-        return -1.0
-
-    @case
-    async def moves_its_timeout(text: str) -> float:
-        async with asyncio.timeout(10) as timeout:
-            timeout.reschedule(asyncio.get_running_loop().time() + 0.001)
-            with contextlib.suppress(RuntimeError):
-                await asyncio.sleep(10)
-        return -1.0
-
-    @case
-    async def keeps_within_its_timeout(text: str) -> float:
-        async with asyncio.timeout(10):
-            return await _later(11.0)
-
-    @case
-    async def groups(text: str) -> float:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_later(value)) for value in (1.0, 2.0)]
-        return sum(task.result() for task in tasks)
-
-    @case
-    async def a_group_fails(text: str) -> float:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_later(1.0, 10))
-            group.create_task(_fails(ValueError(text)))
-        return -1.0
-
-    @case
-    async def catches_a_group(text: str) -> float:
+    except TimeoutError:
         task = asyncio.current_task()
         assert task is not None
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_fails(ValueError(text)))
-                await asyncio.sleep(10)
-        except BaseException as error:
-            await asyncio.sleep(0)
-            return float(task.cancelling()) if type(error).__name__ == "ExceptionGroup" else -1.0
-        return -1.0
+        await asyncio.sleep(0)
+        return float(task.cancelling())
+    return -1.0
+
+
+@case
+async def moves_its_timeout(text: str) -> float:
+    async with asyncio.timeout(10) as timeout:
+        timeout.reschedule(asyncio.get_running_loop().time() + 0.001)
+        with contextlib.suppress(RuntimeError):
+            await asyncio.sleep(10)
+    return -1.0
+
+
+@case
+async def keeps_within_its_timeout(text: str) -> float:
+    async with asyncio.timeout(10):
+        return await _later(11.0)
+
+
+@case
+async def groups(text: str) -> float:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_later(value)) for value in (1.0, 2.0)]
+    return sum(task.result() for task in tasks)
+
+
+@case
+async def a_group_fails(text: str) -> float:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_later(1.0, 10))
+        group.create_task(_fails(ValueError(text)))
+    return -1.0
+
+
+@case
+async def catches_a_group(text: str) -> float:
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_fails(ValueError(text)))
+            await asyncio.sleep(10)
+    except BaseException as error:
+        await asyncio.sleep(0)
+        return float(task.cancelling()) if type(error).__name__ == "ExceptionGroup" else -1.0
+    return -1.0

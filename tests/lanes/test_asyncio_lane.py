@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import sys
 import threading
 import time
 import warnings
@@ -170,17 +169,17 @@ def test_tasks_timeouts_shields_and_groups_work_as_in_a_task_of_their_own() -> N
         if kind == 1:
             try:
                 await asyncio.wait_for(asyncio.sleep(10), 0.01)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 return 3.0
         if kind == 2:
             return await asyncio.shield(child(3.0))
-        if kind == 3 and sys.version_info >= (3, 11):
+        if kind == 3:
             try:
                 async with asyncio.timeout(0.01):
                     await asyncio.sleep(10)
             except TimeoutError:
                 return 3.0
-        if kind == 4 and sys.version_info >= (3, 11):
+        if kind == 4:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(asyncio.sleep(10))

@@ -1,7 +1,7 @@
 """Limits that functions, lanes and processes share.
 
 Bounds here tell only what is shared and kept from what is not: how near to the allowance the rates
-come is shown to the percent on a paused clock (`rust/core/tests/limits.rs`) and measured by
+come is shown to the percent on a paused clock (`rust/core/tests/core/limits.rs`) and measured by
 `benches/python/bench_rate_limit.py`.
 """
 

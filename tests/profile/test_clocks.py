@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -24,5 +24,5 @@ def test_no_minute_hides_what_depends_on_the_time(asked: str) -> None:
     look = ASKED[asked]
     for minute in range(2 * 24 * 60):
         now = MIDNIGHT + 60 * minute
-        shown = {look(datetime.fromtimestamp(now + ahead, timezone.utc)) for ahead in (0.0, *CLOCKS.values())}
+        shown = {look(datetime.fromtimestamp(now + ahead, UTC)) for ahead in (0.0, *CLOCKS.values())}
         assert len(shown) > 1, f"minute {minute}: every clock shows the same"

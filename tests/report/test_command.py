@@ -249,7 +249,7 @@ def test_without_pyarrow_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert main(["report", str(journal)]) == 2
-    assert "pip install 'guerdon[journal]'" in capsys.readouterr().err
+    assert "pip install 'pyarrow>=17'" in capsys.readouterr().err
 
 
 def test_a_page_stays_small_whatever_the_journal(tmp_path: Path) -> None:

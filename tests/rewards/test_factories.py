@@ -14,6 +14,7 @@ import pytest
 from guerdon import Dispatcher, reward, rewards
 from guerdon._journal.versions import source_version
 from guerdon.errors import DataError, RegistrationError
+from guerdon.rewards import schemas
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,8 @@ from guerdon.errors import DataError, RegistrationError
         (lambda: rewards.cosine_length(rewards.soft_overlong(2, 1)), "not its token ids"),
         (lambda: rewards.ifeval(score="most"), "unknown variant"),
         (lambda: rewards.json_schema(schema={"type": "text"}), "the schema is wrong"),
-        (lambda: rewards.json_schema(schema="{"), "the schema is no JSON"),
-        (lambda: rewards.json_schema(schema={"const": {1, 2}}), "the schema is no JSON"),
+        (lambda: rewards.json_schema(schema="{"), "the schema is not JSON"),
+        (lambda: rewards.json_schema(schema={"const": {1, 2}}), "the schema is not JSON"),
         (lambda: rewards.json_schema(schema={"$ref": "https://example.com/a.json"}), "the schema is wrong"),
         (lambda: reward(lambda text: 1.0, lane="native"), "guerdon.rewards has those"),
     ],
@@ -149,6 +150,41 @@ def test_schemas_come_by_column_or_once_for_all() -> None:
     assert rewards.json_schema(schema=day, formats=True)(completions=['"today"', '"2026-02-28"']) == [0.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("schema", "text", "expected"),
+    [
+        ({"required": ["a"], "properties": {"a": {"type": "integer"}}}, ' {"a": 1.0} ', 1.0),
+        ({"properties": {"a": {"type": "integer"}}}, '{"a": "1", "a": 1}', 1.0),
+        (True, '{"a": 1', 0.0),
+        (True, "NaN", 0.0),
+        (True, "[-Infinity]", 0.0),
+        (True, "1e999", 0.0),
+        (True, "1e99", 1.0),
+        (True, str(10**400), 1.0),
+        (True, '"\\ud800"', 0.0),
+        (True, '"\ud800"', 0.0),
+        (True, '"\\ud83d\\ude00"', 1.0),
+        (True, "", 0.0),
+        (False, "1", 0.0),
+        ({"$ref": "#"}, "1", 1.0),
+        ({"anyOf": [{"type": "integer"}, {"items": {"$ref": "#"}, "type": "array"}]}, "[" * 100 + "1" + "]" * 100, 1.0),
+        ({"items": {"$ref": "#"}}, "[" * 100_000, 0.0),
+        ({"items": {"$ref": "#"}}, "[" * 400 + "]" * 400, 0.0),
+        ({"uniqueItems": True}, "[0, 1, 0.0]", 0.0),
+        ({"uniqueItems": True}, '[[1], 2, [1, [2]], "1", {}, null, false]', 1.0),
+        ({"pattern": "^a$"}, '"a\\n"', 0.0),
+    ],
+)
+def test_json_is_that_of_its_standard(schema: object, text: str, expected: float) -> None:
+    assert rewards.json_schema()(completions=[text], schema=[schema]) == [expected]
+
+
+def test_without_jsonschema_rs_the_reward_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "find_spec", lambda name: None)
+    with pytest.raises(RegistrationError, match=r"needs jsonschema-rs: pip install 'jsonschema-rs>=0\.60'"):
+        rewards.json_schema()
+
+
 def test_what_is_no_batch_is_refused() -> None:
     exact, ids = rewards.exact_match(), rewards.repetition_penalty()
     with pytest.raises(DataError, match="the batch has no samples"):
@@ -174,7 +210,7 @@ def test_a_trainers_keywords_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(rewards.__all__) - {"KernelOptions", "MathReward", "NativeReward", "math_equal"})
+    "name", sorted(set(rewards.__all__) - {"KernelOptions", "MathReward", "NativeReward", "SchemaReward", "math_equal"})
 )
 def test_they_pickle_as_what_they_were_made_from(name: str) -> None:
     own: dict[str, Any] = {"soft_overlong": {"max_completion_len": 9, "soft_punish_cache": 3}}.get(name, {})

@@ -21,7 +21,7 @@ from tests.rewards.texts import PIECES, pairs, texts
 usual = settings(max_examples=200, deadline=None)
 
 
-def one(reward: rewards.NativeReward, text: str, **columns: object) -> float | None:
+def one(reward: rewards.NativeReward | rewards.SchemaReward, text: str, **columns: object) -> float | None:
     """The score of one sample."""
     [score] = reward(completions=[text], **{name: [value] for name, value in columns.items()})
     return score

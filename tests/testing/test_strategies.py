@@ -54,7 +54,7 @@ def test_without_hypothesis_the_message_says_what_to_install() -> None:
         "import sys\nsys.modules['hypothesis'] = None\nsys.modules['hypothesis.strategies'] = None\n"
         "import guerdon.testing\nassert guerdon.testing.assert_rejects\n"
         "try:\n    guerdon.testing.completions()\n"
-        "except ImportError as error:\n    assert \"pip install 'guerdon[testing]'\" in str(error)\n"
+        "except ImportError as error:\n    assert \"pip install 'hypothesis>=6.100' 'pytest>=8'\" in str(error)\n"
         "else:\n    raise SystemExit('no error')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

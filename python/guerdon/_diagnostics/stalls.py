@@ -76,7 +76,7 @@ class StallReports:
     def _append(self, text: str) -> str:
         """Adds the report to the file; what to say if that fails."""
         assert self.file is not None
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         try:
             with open(self.file, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{now} {text}\n\n")

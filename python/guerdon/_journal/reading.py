@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon._extras import pip_install
 from guerdon._journal.parts import JournalParts, Part, find_parts
 from guerdon._journal.schema import (
     COLUMNS,
@@ -41,7 +42,7 @@ def read(folder: str | os.PathLike[str], columns: object, filters: Any) -> pa.Re
     try:
         import pyarrow as pa
     except ImportError:
-        raise ImportError("reading a journal needs pyarrow: pip install 'guerdon[journal]'") from None
+        raise ImportError(f"reading a journal needs pyarrow: {pip_install('journal')}") from None
     if not isinstance(folder, (str, os.PathLike)):
         raise TypeError(f"folder={folder!r}: expected the path of a journal's folder, or of one of its files.")
     path = Path(folder).expanduser()

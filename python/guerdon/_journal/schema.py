@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from guerdon._extras import pip_install
 from guerdon.errors import DataError
 
 __all__ = [
@@ -94,7 +95,7 @@ def import_arrow() -> Any:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
-        raise DataError("reading a journal needs pyarrow: pip install 'guerdon[journal]'.") from None
+        raise DataError(f"reading a journal needs pyarrow: {pip_install('journal')}.") from None
     return pyarrow
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from guerdon._columns import Single
 
-__all__ = ["MADE", "PLAIN", "KernelColumn", "texts_of"]
+__all__ = ["MADE", "PLAIN", "KernelColumn", "json_text", "texts_of"]
 
 # What the engine calls columns of texts as they are, and of what is made here.
 PLAIN: Final = "text"
@@ -115,7 +115,8 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, Number) and bool(value != value))
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """A value as JSON; a string is JSON already."""
     if isinstance(value, str):
         return _text(value)
     if _is_missing(value):
@@ -151,4 +152,4 @@ def _listed_ids(value: Any) -> Any:
 
 
 _BIG_ENDIAN: Final = array("H", [1]).tobytes()[0] == 0
-_MAKERS: Final = {"text": _text, "references": _references, "json": _json, "ids": _ids, "count": _count}
+_MAKERS: Final = {"text": _text, "references": _references, "json": json_text, "ids": _ids, "count": _count}

@@ -20,6 +20,7 @@ from keyword import iskeyword
 from numbers import Number
 from typing import Any, Final
 
+from guerdon._extras import pip_install
 from guerdon._native import math_decision
 from guerdon.errors import DataError
 
@@ -30,7 +31,7 @@ PARSE_S: Final = 10
 _VERIFY_S: Final = 5
 _BOXES: Final = re.compile(r"\\boxed\{([0-9()\[\]+\-*/ ]*)\}")
 _DEEPEST: Final = 200
-_NOT_INSTALLED: Final = "math-verify, which is not installed: `pip install 'math-verify[antlr4_13_2]'`"
+_NOT_INSTALLED: Final = f"math-verify, which is not installed: `{pip_install('math')}`"
 
 
 def score(gold: str, answer: str, *, reward: bool) -> float | None:

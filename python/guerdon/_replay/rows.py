@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -52,7 +52,7 @@ def rows_of(
     extras = [dict(outcomes[names[f]].extra.get(s, ())) for s, f in cells]
     answers = [extra.pop("answer") if isinstance(extra.get("answer"), str) else None for extra in extras]
     weight = [_weight(chunk, weights, names[f], s) for s, f in cells]
-    submitted = [datetime.fromtimestamp(outcomes[names[f]].submitted, timezone.utc) for _, f in cells]
+    submitted = [datetime.fromtimestamp(outcomes[names[f]].submitted, UTC) for _, f in cells]
     columns: dict[str, Any] = {name: first[name] for name in KEYS if name != "function"}
     columns |= {
         "function": [names[f] for f in functions.tolist()],

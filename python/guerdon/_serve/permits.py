@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from guerdon._serve.errors import RequestError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _SOONEST_S: Final = 1.0
 _LATEST_S: Final = 30.0

@@ -74,7 +74,7 @@ async def _read_rest(receive: Receive, seconds: float, most: int) -> bool:
         left = deadline - asyncio.get_running_loop().time()
         try:
             message: Message = await asyncio.wait_for(receive(), max(left, 0.0))
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return False
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return True

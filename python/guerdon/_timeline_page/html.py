@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +33,7 @@ def render(recorded: ParsedTrace, summary: TraceSummary, version: str) -> str:
         processes += f" and {len(summary.processes) - 3} more"
     began = ""
     if recorded.started_s is not None and 0 <= recorded.started_s < 1e11:
-        began = f", from {datetime.fromtimestamp(recorded.started_s, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+        began = f", from {datetime.fromtimestamp(recorded.started_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     body = fill(
         _PACKAGE,
         "timeline.html",

@@ -7,30 +7,19 @@ import argparse
 import json
 import os
 import platform
+import re
 import sys
 from itertools import chain
 from typing import Any, Final
 
+from guerdon._extras import EXTRAS
 from guerdon.cli.exit_codes import SUCCESS
 
-__all__ = ["EXTRAS", "add_to", "facts", "run"]
+__all__ = ["add_to", "facts", "run"]
 
-EXTRAS: Final = {
-    "trl": ("trl",),
-    "trl-async": ("aiohttp", "requests", "trl"),
-    "verl": ("verl",),
-    "ray": ("ray",),
-    "torch": ("torch",),
-    "parquet": ("pyarrow",),
-    "math": ("math-verify",),
-    "cli": ("rich",),
-    "serve": ("starlette", "uvicorn"),
-    "otel": ("opentelemetry-api",),
-    "testing": ("hypothesis", "pytest"),
-    "journal": ("pyarrow",),
-}
-"""What ``guerdon[extra]`` installs. A checkout that is not installed has no metadata to ask."""
-_PACKAGES: Final = tuple(dict.fromkeys(("numpy", "cloudpickle", "transformers", *chain(*EXTRAS.values()))))
+# Without what `pip` reads behind a name.
+_EXTRAS: Final = {extra: tuple(re.split(r"[^\w-]", one)[0] for one in packages) for extra, packages in EXTRAS.items()}
+_PACKAGES: Final = tuple(dict.fromkeys(("numpy", "cloudpickle", "transformers", *chain(*_EXTRAS.values()))))
 
 
 def add_to(commands: Any) -> None:
@@ -137,8 +126,8 @@ def _text(known: dict[str, Any]) -> str:
     divisor = f", shared by {known['ranks']} ranks on this host" if known["ranks"] > 1 else ""
     packages = ", ".join(f"{name} {version}" for name, version in known["packages"].items() if version)
     missing = [
-        f"guerdon[{extra}] ({', '.join(lacking)})"
-        for extra, names in EXTRAS.items()
+        f"{extra} ({', '.join(lacking)})"
+        for extra, names in _EXTRAS.items()
         if (lacking := [name for name in names if not known["packages"][name]])
     ]
     lines = [

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from guerdon._extras import pip_install
 from guerdon.cli.exit_codes import UsageError
 
 __all__ = ["InputFile", "InputRow", "JsonLinesInput", "ParquetInput", "import_parquet", "json_type", "open_input"]
@@ -172,7 +173,7 @@ def import_parquet() -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("Parquet needs pyarrow: pip install 'pyarrow>=17'.") from None
+        raise UsageError(f"Parquet needs pyarrow: {pip_install('parquet')}.") from None
     return pyarrow.parquet
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon._extras import pip_install
 from guerdon.cli.arguments import mapping, positive, seconds
 from guerdon.cli.exit_codes import FINDINGS, INTERRUPTED, SUCCESS, UsageError
 
@@ -192,7 +193,7 @@ def _table() -> Any:
     try:
         from guerdon.cli.profile_table import show
     except ImportError:
-        raise UsageError("the table needs rich: pip install 'guerdon[cli]'. Or use --json.") from None
+        raise UsageError(f"the table needs rich: {pip_install('cli')}. Or use --json.") from None
     return show
 
 

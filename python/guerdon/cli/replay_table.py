@@ -11,6 +11,7 @@ import io
 import shutil
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from guerdon._extras import pip_install
 from guerdon.cli.exit_codes import UsageError
 from guerdon.cli.terminal_text import one_line, printable
 
@@ -32,7 +33,7 @@ def check_installed() -> None:
     try:
         import rich  # noqa: F401
     except ImportError:
-        raise UsageError("the table needs rich: pip install 'guerdon[cli]'. --json needs nothing.") from None
+        raise UsageError(f"the table needs rich: {pip_install('cli')}. --json needs nothing.") from None
 
 
 def print_diff(found: ReplayResult, stream: TextIO) -> None:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from guerdon._extras import pip_install
 from guerdon.cli.arguments import steps
 from guerdon.cli.exit_codes import SUCCESS, UsageError
 from guerdon.cli.output_file import check_output_file, write_page
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise UsageError("reading a journal needs pyarrow: pip install 'guerdon[journal]'") from None
+        raise UsageError(f"reading a journal needs pyarrow: {pip_install('journal')}") from None
     from guerdon import __version__
     from guerdon._journal.parts import find_parts
     from guerdon._journal.selection import Selection

@@ -10,6 +10,7 @@ import argparse
 import sys
 from typing import Any, Final
 
+from guerdon._extras import pip_install
 from guerdon.cli.arguments import at_least_zero, count, positive, seconds
 from guerdon.cli.exit_codes import UsageError
 
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn"):
             raise
-        raise UsageError(f"guerdon serve needs {error.name}: pip install 'guerdon[serve]'.") from None
+        raise UsageError(f"guerdon serve needs {error.name}: {pip_install('serve')}.") from None
     from guerdon._serve.address import listen, url
     from guerdon._serve.settings import ServerSettings
     from guerdon._serve.tokens import read_tokens

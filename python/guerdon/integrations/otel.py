@@ -4,7 +4,7 @@
 - Nothing here configures OpenTelemetry. What fails in an exporter is the exporter's affair; what
   fails here is warned of once, and no score depends on it.
 
-Needs ``pip install 'guerdon[otel]'``.
+Needs ``pip install 'opentelemetry-api>=1.35'``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from guerdon import _launcher
+from guerdon._extras import pip_install
 from guerdon._lanes.warn import warn
 from guerdon._native import metric_families
 from guerdon.errors import RegistrationError
@@ -24,7 +25,7 @@ try:
     from opentelemetry import metrics
     from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
 except ImportError as error:
-    raise ImportError("guerdon.integrations.otel needs OpenTelemetry's API: pip install 'guerdon[otel]'.") from error
+    raise ImportError(f"guerdon.integrations.otel needs OpenTelemetry's API: {pip_install('otel')}.") from error
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider

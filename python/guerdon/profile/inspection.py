@@ -230,7 +230,7 @@ class _later:
 
             @classmethod
             def utcnow(cls) -> Any:
-                return cls.now(datetime.timezone.utc).replace(tzinfo=None)
+                return cls.now(datetime.UTC).replace(tzinfo=None)
 
         def later() -> float:
             return real() + seconds

@@ -18,7 +18,7 @@ from guerdon.profile.listed import Listed
 from guerdon.profile.sample_rows import SampleRows
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = ["JudgeBatches", "NoAnswerError"]
 

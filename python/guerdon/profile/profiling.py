@@ -80,7 +80,8 @@ def profile(
         functions: A dispatcher's list, or a dispatcher.
         rows: Mappings with ``prompt`` and the functions' columns, and with ``completion`` where
             there are rollouts; the completions of a prompt contiguous.
-        prompts, generations: Of the step whose reward time is predicted.
+        prompts: Prompts of the step whose reward time is predicted.
+        generations: Completions per prompt in that step.
         workers: Worker processes in that step. Default: the dispatcher's.
         checks: Of correctness, see `guerdon.profile.audit`.
         probes: In place of the package's, see `guerdon.profile.probes.load_probes`.

@@ -28,7 +28,7 @@ from guerdon.profile.sample_rows import checked_rows
 from guerdon.status import Status
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = ["MOST_HANGS", "Case", "Row", "Score", "Subject", "Variant", "text_of"]
 

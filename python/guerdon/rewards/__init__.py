@@ -22,12 +22,13 @@ from guerdon.rewards.instructions import ifeval
 from guerdon.rewards.lengths import cosine_length, repetition_penalty, soft_overlong
 from guerdon.rewards.mathematics import math_equal, math_reward
 from guerdon.rewards.overlap import bleu, edit_distance, rouge_l
-from guerdon.rewards.schemas import json_schema
+from guerdon.rewards.schemas import SchemaReward, json_schema
 
 __all__ = [
     "KernelOptions",
     "MathReward",
     "NativeReward",
+    "SchemaReward",
     "bleu",
     "cosine_length",
     "edit_distance",

@@ -9,7 +9,7 @@ from guerdon._kernels.reward import COMPLETION, NativeReward, build
 from guerdon._registration.options import flag
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from guerdon._kernels.reward import KernelOptions
 

@@ -11,7 +11,7 @@ from guerdon.errors import RegistrationError
 from guerdon.rewards.answers import exact_match
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from guerdon._kernels.reward import KernelOptions
 

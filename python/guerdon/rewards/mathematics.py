@@ -10,7 +10,7 @@ from guerdon._math.reward import MathReward
 from guerdon._native import math_decision
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
 __all__ = ["math_equal", "math_reward"]
 

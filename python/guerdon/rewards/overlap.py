@@ -10,7 +10,7 @@ from guerdon._registration.options import flag
 from guerdon.rewards.answers import _tag
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from guerdon._kernels.reward import KernelOptions
 

@@ -58,7 +58,9 @@ def assert_row_independent(function: object, rows: Sequence[Row], *, timeout: fl
     Of a function of groups, whole groups change their places.
 
     Args:
-        function, rows, timeout: As for `assert_deterministic`.
+        function: As for `assert_deterministic`.
+        rows: Likewise.
+        timeout: Likewise.
 
     Raises:
         AssertionError, DataError: As for `assert_deterministic`.
@@ -83,7 +85,9 @@ def assert_bounded(
     answers, and all probes.
 
     Args:
-        function, rows, timeout: As for `assert_deterministic`.
+        function: As for `assert_deterministic`.
+        rows: Likewise.
+        timeout: Likewise.
         low: The least score.
         high: The greatest.
 
@@ -123,7 +127,9 @@ def assert_reference_scores(
     """Each row's reference answer scores, and more than a wrong one.
 
     Args:
-        function, rows, timeout: As for `assert_deterministic`.
+        function: As for `assert_deterministic`.
+        rows: Likewise.
+        timeout: Likewise.
         reference: Template of the completion, with columns in braces: ``"#### {answer}"``. Default:
             the usual forms, of which one must score.
         answer: The column of answers. Default: ``answer``, ``solution`` or another usual name.
@@ -164,10 +170,13 @@ def assert_rejects(
     rows without a reference reward none.
 
     Args:
-        function, rows, timeout: As for `assert_deterministic`.
+        function: As for `assert_deterministic`.
+        rows: Likewise.
+        timeout: Likewise.
         probes: Ids of the probes to try, or the path of a JSON file with more. Default: all of
             `guerdon profile`.
-        reference, answer: As for `assert_reference_scores`.
+        reference: As for `assert_reference_scores`.
+        answer: Likewise.
 
     Raises:
         AssertionError: One is rewarded, or no reference is, so that nothing can be compared; the

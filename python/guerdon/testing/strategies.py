@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon._extras import pip_install
 from guerdon.profile.forms import FORMS
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def groups(
     """The rows of one group: the same prompt and columns, `size` completions.
 
     Args:
-        columns, conversational: As for `rows`.
+        columns: As for `rows`.
+        conversational: Likewise.
         size: Completions of the prompt.
 
     Raises:
@@ -159,6 +161,6 @@ def _strategies() -> Any:
         import hypothesis.strategies
     except ImportError:
         raise ImportError(
-            "the strategies of guerdon.testing need hypothesis: pip install 'guerdon[testing]'. The assertions need nothing."
+            f"the strategies of guerdon.testing need hypothesis: {pip_install('testing')}. The assertions need nothing."
         ) from None
     return hypothesis.strategies

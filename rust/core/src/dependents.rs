@@ -111,7 +111,11 @@ impl Dependents {
     /// One thing less that a cell waits for; true if that was the last.
     pub(crate) fn brings(&self, sample: usize, function: FunctionId) -> bool {
         let open = self.columns[function].as_ref().and_then(|column| column.open.get(sample));
-        open.is_some_and(|open| open.fetch_sub(1, Ordering::AcqRel) == 1)
+        open.is_some_and(|open| {
+            let left = open.fetch_sub(1, Ordering::AcqRel);
+            debug_assert!(left > 0, "a source of function {function}, sample {sample}, counted twice");
+            left == 1
+        })
     }
 
     /// The functions whose cells wait for those of this one.

@@ -8,6 +8,10 @@ use crate::byte_reader::ByteReader;
 use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, PICKLED, PIECES};
 use crate::text::{RawText, TextKind};
 
+/// A call has a piece for each batch that its samples are of, and such a piece one for each
+/// addition to a stream.
+const PIECES_DEEP: u8 = 2;
+
 /// The values of some samples, as they came.
 pub struct EncodedValues<'a> {
     rows: usize,
@@ -31,11 +35,11 @@ impl<'a> EncodedValues<'a> {
     #[must_use]
     pub fn read(bytes: &'a [u8], rows: usize) -> Option<Self> {
         let mut reader = ByteReader(bytes);
-        let values = Self::read_from(&mut reader, true)?;
+        let values = Self::read_from(&mut reader, PIECES_DEEP)?;
         (reader.is_empty() && values.rows == rows).then_some(values)
     }
 
-    fn read_from(reader: &mut ByteReader<'a>, outer: bool) -> Option<Self> {
+    fn read_from(reader: &mut ByteReader<'a>, deep: u8) -> Option<Self> {
         let (rows, width, count) = (reader.u32()? as usize, usize::from(reader.u16()?), reader.u16()?);
         let mut parts = Vec::new();
         for _ in 0..count {
@@ -46,12 +50,12 @@ impl<'a> EncodedValues<'a> {
                 return None;
             }
             let mut body = ByteReader(reader.bytes(length)?);
-            let alone = tag == PIECES && outer && count == 1 && positions.is_empty();
+            let alone = tag == PIECES && deep > 0 && count == 1 && positions.is_empty();
             let part = match tag {
                 ASCII | LATIN1 | MIXED if positions.len() == 1 => texts(&mut body, tag, rows)?,
                 PICKLED => pickled(&mut body, rows)?,
                 CONSTANT => Part::Constant(body.0),
-                PIECES if alone => pieces(&mut body, rows, width)?,
+                PIECES if alone => pieces(&mut body, rows, width, deep - 1)?,
                 _ => return None,
             };
             parts.push((positions, part));
@@ -137,13 +141,13 @@ fn pickled<'a>(body: &mut ByteReader<'a>, rows: usize) -> Option<Part<'a>> {
     (places.len() == rows && body.is_empty()).then_some(Part::Pickled { pickles, rows: places })
 }
 
-fn pieces<'a>(body: &mut ByteReader<'a>, rows: usize, width: usize) -> Option<Part<'a>> {
+fn pieces<'a>(body: &mut ByteReader<'a>, rows: usize, width: usize, deep: u8) -> Option<Part<'a>> {
     let count = body.u32()?;
     let mut pieces = Vec::new();
     for _ in 0..count {
         let length = usize::try_from(body.u64()?).ok()?;
         let mut bytes = ByteReader(body.bytes(length)?);
-        let piece = EncodedValues::read_from(&mut bytes, false)?;
+        let piece = EncodedValues::read_from(&mut bytes, deep)?;
         if !bytes.is_empty() || piece.width != width {
             return None;
         }
@@ -201,6 +205,28 @@ mod tests {
         let mut got = Vec::new();
         values.encode(&[1, 2, 4, 5], &mut got);
         assert_eq!(got, whole(&[vec![2, 3], vec![30, 31]]));
+    }
+
+    /// Those of streams whose samples came in several additions.
+    #[test]
+    fn pieces_of_pieces_are_read_and_deeper_ones_refused() {
+        let nest = |parts: &[Vec<u8>], rows: usize| {
+            let mut out = Vec::new();
+            ColumnsWriter::new(&mut out, rows, 4).pieces(parts.iter(), |part, out| out.extend_from_slice(part));
+            out
+        };
+        let block = |rows: &[usize]| {
+            let mut out = Vec::new();
+            write(rows, &mut out);
+            out
+        };
+        let stream = nest(&[block(&[1, 2]), block(&[9])], 3);
+        let call = nest(&[block(&[30]), stream.clone()], 4);
+        let values = EncodedValues::read(&call, 4).unwrap();
+        let mut got = Vec::new();
+        values.encode(&[0, 2, 3], &mut got);
+        assert_eq!(got, nest(&[block(&[30]), nest(&[block(&[2]), block(&[9])], 2)], 3));
+        assert!(EncodedValues::read(&nest(&[call], 4), 4).is_none());
     }
 
     proptest! {

@@ -8,6 +8,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("Guerdon needs Linux (on Windows: WSL 2; on macOS: a Linux container or virtual machine)");
+
 mod append_list;
 pub mod batch;
 pub mod batch_slice;

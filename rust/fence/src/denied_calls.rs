@@ -159,7 +159,7 @@ pub(crate) fn to_children() -> impl Iterator<Item = c_long> {
     TO_CHILDREN.iter().copied().flatten().copied()
 }
 
-/// The same number on every architecture; libc names it on x86-64 only.
+/// `fchmodat2`, whose number is the same on every machine; libc names it on some only.
 const FCHMODAT2: c_long = 452;
 
 /// What Landlock does not refuse to the owner of a file, wherever the file is; for children that

@@ -15,7 +15,6 @@ mod fault;
 mod format;
 mod ifeval;
 mod input;
-mod json_schema;
 mod kernel;
 mod length;
 mod matching;
@@ -27,7 +26,6 @@ mod repetition;
 mod rouge;
 mod spec;
 mod squad;
-mod stoppable_json;
 mod tokens;
 
 pub use fault::{Fault, Score, Stop};

@@ -7,7 +7,6 @@ use crate::bleu::{Bleu, Smooth};
 use crate::edit_distance::EditDistance;
 use crate::format::{TagCount, ThinkFormat};
 use crate::ifeval::{Ifeval, IfevalScore, Undecided};
-use crate::json_schema::JsonSchema;
 use crate::kernel::{Kernel, OfColumns};
 use crate::length::{CosineLength, SoftOverlong};
 use crate::matching::{ExactMatch, NormalizedMatch, Part};
@@ -79,11 +78,6 @@ enum Spec {
     },
     MultipleChoice {
         last: char,
-    },
-    JsonSchema {
-        tag: Option<String>,
-        formats: bool,
-        schema: Option<String>,
     },
     Ifeval {
         score: IfevalScore,
@@ -160,9 +154,6 @@ fn made(spec: Spec) -> Result<Box<dyn Kernel>, SpecError> {
         Spec::MultipleChoice { last } => {
             refused(!last.is_ascii_uppercase(), "the last choice must be a letter from A to Z")?;
             Box::new(MultipleChoice { last })
-        }
-        Spec::JsonSchema { tag, formats, schema } => {
-            Box::new(JsonSchema::new(Part(tag), formats, schema.as_deref()).map_err(SpecError)?)
         }
         Spec::Ifeval { score, loose, undecided } => Box::new(Ifeval { score, loose, undecided }),
     })

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use guerdon_core::frame_runner::HostedFrame;
+use guerdon_core::frame_runner::{FrameEvent, HostedFrame};
+use guerdon_core::outcome::{Failure, FailureKind, Times};
 
 use crate::agent_state::AgentState;
 use crate::frame_values::FrameValues;
 use crate::inspection;
 use crate::link::Link;
 use crate::wire::{FrameHead, Items, PROTOCOL, ToAgent, to_driver};
+
+/// The most calls that a frame of ours has, by far: a damaged count makes no more answers.
+const MOST_CALLS: usize = 65_536;
 
 /// Serves a driver until it has gone.
 pub(crate) async fn serve(agent: Arc<AgentState>, session: u64, link: Arc<Link>) {
@@ -56,7 +60,7 @@ fn take(
                 *greeted = true;
                 link.write(|out| to_driver::ready(agent.config.slots, clock_ns, agent.clock.now_ns(), out));
             }
-            ToAgent::Frame(head) => submit(agent, session, message, head)?,
+            ToAgent::Frame(head) => submit(agent, session, link, message, head)?,
             ToAgent::TakeBack(frame) => {
                 agent.runner.take_back(session, frame);
                 // Where nothing was left of it the driver is to know: it asks for others then.
@@ -75,12 +79,40 @@ fn take(
     Ok(true)
 }
 
-fn submit(agent: &AgentState, session: u64, message: &Arc<Vec<u8>>, head: FrameHead) -> Result<(), String> {
+fn submit(
+    agent: &AgentState,
+    session: u64,
+    link: &Arc<Link>,
+    message: &Arc<Vec<u8>>,
+    head: FrameHead,
+) -> Result<(), String> {
     let FrameHead { id, function, kind, alone, suspect, calls, samples, names, scores, values } = head;
     let rows = calls.checked_mul(samples).ok_or("the driver sent a frame of too many samples")?;
-    let values = FrameValues::new(message.clone(), values, rows, names);
-    let payload = Box::new(values.ok_or("the driver sent a frame with values that are not well formed")?);
+    let Some(values) = FrameValues::new(message.clone(), values, rows, names) else {
+        refuse_values(link, id, calls);
+        return Ok(());
+    };
+    let payload = Box::new(values);
     let frame = HostedFrame { session, id, function, kind, calls, samples, alone, suspect, payload, scores };
     agent.sessions.frame_came(session);
     agent.runner.submit(frame).map_err(|why| format!("the driver sent {why}"))
+}
+
+/// Fails the calls of a frame whose values can't be read; the connection and other frames go on.
+fn refuse_values(link: &Link, id: u64, calls: usize) {
+    let failure = Failure {
+        kind: FailureKind::Error,
+        reason: "its values reached the node damaged: they are not well formed".to_owned(),
+        traceback: None,
+        retryable: true,
+        retry_after: None,
+        answer: None,
+    };
+    link.write(|out| {
+        for call in 0..calls.min(MOST_CALLS) {
+            let event = FrameEvent::Failed { call, failure: failure.clone(), record: None, times: Times::default() };
+            to_driver::event(id, &event, out);
+        }
+        to_driver::event(id, &FrameEvent::Ended, out);
+    });
 }

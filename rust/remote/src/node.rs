@@ -279,10 +279,12 @@ impl Node {
     /// A place for a frame.
     pub(crate) fn place(self: &Arc<Self>, frame: &Frame) -> NodeGuard {
         let (function, calls) = (frame.function_id(), frame.len());
-        let bytes = frame.payload().map_or(0, |payload| {
-            let samples = (0..calls).flat_map(|call| frame.samples(call));
-            samples.map(|sample| payload.bytes(function, sample as u32)).sum()
-        });
+        let slices = frame.slices();
+        let samples = (0..calls).flat_map(|call| frame.samples_by_slice(call));
+        let size = |(slice, sample): (usize, usize)| {
+            slices[slice].payload().map_or(0, |payload| payload.bytes(function, sample as u32))
+        };
+        let bytes = samples.map(size).sum();
         self.frames.fetch_add(1, Ordering::AcqRel);
         self.calls.fetch_add(calls, Ordering::AcqRel);
         self.bytes.fetch_add(bytes, Ordering::AcqRel);

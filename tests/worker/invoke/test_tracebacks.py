@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,6 @@ from guerdon._worker.invoke.reasons import TRUNCATED
 from guerdon._worker.invoke.tracebacks import TRACEBACK_LIMIT, traceback_of
 
 RECIPE = {"name": "f", "shape": "sample", "rowwise": True, "records": [], "stateful": False}
-needs_groups = pytest.mark.skipif(sys.version_info < (3, 11), reason="no exception groups here")
 
 
 def raised(error: BaseException) -> BaseException:
@@ -68,13 +66,13 @@ def chained(count: int) -> BaseException:
 
 
 def grouped(count: int) -> BaseException:
-    return ExceptionGroup("many", [raised(ValueError(index)) for index in range(count)])  # noqa: F821
+    return ExceptionGroup("many", [raised(ValueError(index)) for index in range(count)])
 
 
 def doubled(depth: int) -> BaseException:
     error: Any = ValueError("both")
     for _ in range(depth):
-        error = ExceptionGroup("two", [error, error])  # noqa: F821
+        error = ExceptionGroup("two", [error, error])
     return raised(error)
 
 
@@ -96,8 +94,8 @@ def expected(error: BaseException) -> str:
         raised(ValueError("a\nb")),
         raised(SyntaxError("bad", ("a.py", 1, 2, "x = = 1"))),
         noted(3),
-        pytest.param(lambda: grouped(5), marks=needs_groups),
-        pytest.param(lambda: doubled(3), marks=needs_groups),
+        lambda: grouped(5),
+        lambda: doubled(3),
     ],
 )
 def test_what_is_small_is_python_s_own_text(error: BaseException | Callable[[], BaseException]) -> None:
@@ -114,10 +112,8 @@ def test_what_is_small_is_python_s_own_text(error: BaseException | Callable[[], 
         # Up to Python 3.12 there would be a mark below each of these columns.
         (lambda: raised(SyntaxError("bad", ("a.py", 1, 2, "x", 1, 10**30))), ["SyntaxError: bad"]),
         (lambda: noted(1_000_000), ["in raised", "ValueError: noted"]),
-        pytest.param(
-            lambda: grouped(20_000), ["ExceptionGroup: many", "ValueError: 2\n", "19997 more"], marks=needs_groups
-        ),
-        pytest.param(lambda: doubled(60), ["ExceptionGroup: two (2 sub-exceptions)\n  Exc"], marks=needs_groups),
+        (lambda: grouped(20_000), ["ExceptionGroup: many", "ValueError: 2\n", "19997 more"]),
+        (lambda: doubled(60), ["ExceptionGroup: two (2 sub-exceptions)\n  Exc"]),
     ],
 )
 def test_large_exceptions_are_formatted_quickly(make: Callable[[], BaseException], expected: list[str]) -> None:

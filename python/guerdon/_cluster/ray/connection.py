@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Final
 
+from guerdon._extras import pip_install
 from guerdon.errors import RegistrationError
 
 __all__ = ["check_installed", "connect", "disconnect"]
@@ -42,7 +43,7 @@ def check_installed() -> None:
         RegistrationError: It can't be imported.
     """
     if importlib.util.find_spec("ray") is None:
-        raise RegistrationError("cluster=guerdon.Ray(…) needs Ray: pip install 'guerdon[ray]', on each node.")
+        raise RegistrationError(f"cluster=guerdon.Ray(…) needs Ray: {pip_install('ray')}, on each node.")
 
 
 def connect(address: str | None) -> None:

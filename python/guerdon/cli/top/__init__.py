@@ -17,6 +17,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon._extras import pip_install
 from guerdon.cli.exit_codes import NOTHING_FOUND, SUCCESS, UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         return _once(board, options.timeout, as_json=True)
     if importlib.util.find_spec("rich") is None:
-        raise UsageError("guerdon top draws with rich: pip install 'guerdon[cli]'. --json works without it.")
+        raise UsageError(f"guerdon top draws with rich: {pip_install('cli')}. --json works without it.")
     if options.once or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         return _once(board, options.timeout, as_json=False)
     from guerdon.cli.top.screen import show

@@ -98,7 +98,7 @@ class Screen:
                 return
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 return
 
     def _seen(self) -> Sequence[Seen]:

@@ -9,6 +9,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Final
 
+from guerdon._extras import pip_install
 from guerdon.errors import GuerdonWarning
 
 DERIVED_FROM: Final = (1, 16)  # what the tests of our trainers run with
@@ -67,5 +68,5 @@ def require_http_clients(name: str) -> None:
     if missing:
         raise ImportError(
             f"guerdon.integrations.trl.{name} needs {' and '.join(missing)}, with which TRL's asynchronous trainer speaks to "
-            "vLLM: pip install 'guerdon[trl-async]'"
+            f"vLLM: {pip_install('trl-async')}"
         )

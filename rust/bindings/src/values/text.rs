@@ -99,9 +99,9 @@ impl Texts {
         self.notes.len()
     }
 
-    /// Bytes of one text.
+    /// Bytes of one text, 0 for a sample that is not there.
     pub fn bytes(&self, sample: usize) -> usize {
-        self.notes[sample].bytes
+        self.notes.get(sample).map_or(0, |note| note.bytes)
     }
 
     /// One text as it lies.

@@ -95,7 +95,10 @@ impl Batch {
             }
             claim.complete([outcome], |group| completed.groups.push(group));
             completed.quorums.extend(self.count_completed(sample..sample + 1));
-            self.bring_outcomes(function, sample..sample + 1, &mut completed.decided);
+            // A score that `finish_group` may still change decides no condition.
+            if self.stage(function).is_none() {
+                self.bring_outcomes(function, sample..sample + 1, &mut completed.decided);
+            }
             if self.functions[function].pure {
                 completed.shared.push(sample);
             }

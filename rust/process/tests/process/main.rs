@@ -1,6 +1,6 @@
 //! The process lane with real processes: what hangs, dies, leaves, prints, sets up.
 //!
-//! Needs a Python 3.10 or later: `GUERDON_TEST_PYTHON`, or `python3` on the path.
+//! Needs a Python 3.11 or later: `GUERDON_TEST_PYTHON`, or `python3` on the path.
 
 mod many_workers;
 mod rig;

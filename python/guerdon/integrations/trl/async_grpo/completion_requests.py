@@ -98,7 +98,7 @@ class CompletionRequests:
                 wait = attempts.next_wait(self._lost(error))
             except _CONNECTION_LOST as error:
                 wait = attempts.connection_lost(self._lost(error).what)
-            except (TimeoutError, asyncio.TimeoutError):
+            except TimeoutError:
                 wait = attempts.next_wait(FailedAttempt(f"no answer in {timeout:g} s", late=True))
             except (aiohttp.ClientError, ValueError) as error:  # no valid answer
                 wait = attempts.next_wait(FailedAttempt(f"{type(error).__name__}: {error}", status=500))

@@ -199,7 +199,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
                 if time.monotonic() - checked >= calls.health_interval:
                     try:
                         failed = await self._requests.verify(session)
-                    except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
+                    except (aiohttp.ClientError, TimeoutError) as error:
                         failed = FailedAttempt(f"{type(error).__name__}: {error}")
                     if failed is None:
                         attempts = None
@@ -209,7 +209,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
                     checked = time.monotonic()
                 try:
                     await asyncio.wait_for(stop_event.wait(), _HEARTBEAT_S)
-                except (TimeoutError, asyncio.TimeoutError):
+                except TimeoutError:
                     continue
 
     def _count(self, name: str) -> None:

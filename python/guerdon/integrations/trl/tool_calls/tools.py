@@ -31,7 +31,7 @@ from guerdon.integrations.trl.tool_calls.executor import (
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = ["Tools", "tools"]
 

@@ -1,0 +1,7 @@
+//! Hostile days of an endpoint, simulated on a paused clock: what they may cost, in figures.
+
+mod faults;
+mod hanging;
+mod rig;
+mod sharing;
+mod throttling;

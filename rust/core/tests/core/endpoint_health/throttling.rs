@@ -1,0 +1,118 @@
+//! Servers that answer "too many requests", and don't say when to come again.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use guerdon_core::limits::LimitWarning;
+use guerdon_core::outcome::{Answer, Failure};
+use guerdon_testkit::paused;
+use tokio::time::Instant;
+
+use super::rig::{Engine, MINUTE, MS, Response, SECOND, at_once, ended, judge, refused, scored};
+
+const LATER: Answer = Answer::Status(429);
+
+/// Answers so many requests in any window.
+fn window(most: usize, length: Duration, latency: Duration) -> Endpoint {
+    let taken = Mutex::new(VecDeque::new());
+    Box::new(move |_, _| {
+        let (now, mut taken) = (Instant::now(), taken.lock().unwrap());
+        while taken.front().is_some_and(|at: &Instant| *at + length <= now) {
+            taken.pop_front();
+        }
+        if taken.len() >= most {
+            return refused(5 * MS, LATER);
+        }
+        taken.push_back(now);
+        scored(latency)
+    })
+}
+
+/// Answers one request a second, and up to ten that it has not had.
+fn bucket(latency: Duration) -> Endpoint {
+    let begun = Instant::now();
+    let taken = Mutex::new(0.0_f64);
+    Box::new(move |_, _| {
+        let (now, mut taken) = (begun.elapsed().as_secs_f64(), taken.lock().unwrap());
+        *taken = taken.max(now - 10.0);
+        if *taken + 1.0 > now {
+            return refused(5 * MS, LATER);
+        }
+        *taken += 1.0;
+        scored(latency)
+    })
+}
+
+type Endpoint = Box<dyn Fn(usize, u16) -> Response + Send + Sync>;
+
+/// How long 256 samples take, all of which are scored, with the draws of this seed.
+fn took(seed: u64, endpoint: impl FnOnce() -> Endpoint) -> Duration {
+    fastrand::seed(seed);
+    paused(async {
+        let engine = Engine::start(judge(at_once(256), 3), endpoint());
+        let (lost, took) = ended(&engine.submit(256)).await;
+        assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+        let refusals = engine.sent().len() - 256;
+        assert!(refusals <= 256 * 5, "seed {seed}: {refusals} refusals");
+        took
+    })
+}
+
+/// Sixty at once, and sixty more each time a minute is over: the last ones are sent after four
+/// minutes. Each time a pause, whose length is drawn, may end up to 8 s late.
+#[test]
+fn sixty_a_minute_without_retry_after_scores_all_in_the_time_that_it_allows() {
+    let allowed = MINUTE.mul_f64(256.0 / 60.0);
+    for seed in 0..8 {
+        for latency in [100 * MS, SECOND, SECOND * 5] {
+            let window = took(seed, || window(60, MINUTE, latency));
+            let bucket = took(seed, || bucket(latency));
+            for (took, endpoint) in [(window, "window"), (bucket, "bucket")] {
+                let case = format!("{endpoint}, {latency:?}, seed {seed}");
+                assert!(took <= allowed.mul_f64(1.1), "{took:?}, not {allowed:?}: {case}");
+            }
+        }
+        // Where no two may come within a second, each finds out when that is over: `rpm` is for
+        // that.
+        let took = took(seed, || window(1, SECOND, 100 * MS));
+        assert!(took <= allowed.mul_f64(1.6), "{took:?}, not {allowed:?}: one a second, seed {seed}");
+    }
+}
+
+/// What is deferred keeps its retries, and what failed its deferrals.
+#[test]
+fn deferrals_and_retries_are_counted_apart() {
+    paused(async {
+        // Seven times too many requests, then three failures, then an answer.
+        let engine = Engine::start(judge(at_once(4), 3), |_, attempt| match attempt {
+            1..=7 => refused(MS, LATER),
+            8..=10 => refused(MS, Answer::Status(500)),
+            _ => scored(MS),
+        });
+        let batch = engine.submit(1);
+        let (lost, _) = ended(&batch).await;
+        assert!(lost.is_empty(), "{:?}", batch.note_of(0, 0));
+        assert_eq!(batch.cell(0, 0).unwrap().attempts, 11);
+        assert_eq!([batch.retries_of(0), batch.deferrals_of(0), batch.excused_of(0)], [3, 7, 0]);
+    });
+}
+
+#[test]
+fn a_long_retry_after_is_capped_and_reported() {
+    paused(async {
+        let engine = Engine::start(judge(at_once(4), 3), |sample, attempt| match (sample, attempt) {
+            (0, 1) => {
+                let (after, failed) = refused(MS, LATER);
+                let retry_after = Some(MINUTE * 60);
+                (after, failed.map_err(|failed| Failure { retry_after, ..failed }))
+            }
+            _ => scored(MS),
+        });
+        let (lost, took) = ended(&engine.submit(8)).await;
+        assert!(lost.is_empty());
+        assert!(took < MINUTE * 5, "{took:?}");
+        let warnings: Vec<LimitWarning> = engine.warnings.lock().unwrap().iter().map(|(warning, _)| *warning).collect();
+        assert_eq!(warnings, [LimitWarning::LongRetryAfter(MINUTE * 60)], "once");
+    });
+}

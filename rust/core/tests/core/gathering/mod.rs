@@ -1,0 +1,6 @@
+//! Calls on several samples, and what becomes of those that fail (`scheduler::gather`).
+
+mod batches;
+mod one_batch;
+mod rig;
+mod stories;
