@@ -418,7 +418,7 @@ test-debian-pythons: $(VENV)/.dependencies ## on Python 3.14 and 3.15, in a chro
 	BIN=$(BIN) TARGET=$(TARGET)/pythons scripts/test-debian-pythons
 
 .PHONY: check-aarch64
-check-aarch64: check-cargo $(VENV)/.installer ## type-check for 64-bit ARM (with Debian's packages of Rust, which are unpacked, not installed)
+check-aarch64: check-cargo $(VENV)/.installer ## type-check for 64-bit ARM, by Debian's Rust where rustup has none
 	TARGET=$(TARGET) scripts/check-aarch64
 
 ROUNDS := 10
