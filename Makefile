@@ -150,12 +150,13 @@ wheel: check-cargo ## the wheel that ships for the Python of .venv, into dist
 	cp $(TARGET)/wheels/release/*.whl dist
 
 .PHONY: wheels
+wheels: PROFILE := release
 wheels: check-cargo $(VENV)/.installer ## those for CPython 3.11 to 3.15 on x86-64 and aarch64, and the source distribution, into dist: an hour (PYTHONS=, ARCHES=: some)
 	BIN=$(BIN) TARGET=$(EXTENSION_TARGET) scripts/build-wheels dist
-	$(BIN)/maturin sdist --out dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/maturin sdist --out dist
 
 .PHONY: check-wheels
-check-wheels: $(VENV)/.installer ## the wheels in dist as people meet them (PARTS="bullseye arm64": in chroots of Debian's too, root and mmdebstrap)
+check-wheels: $(VENV)/.installer ## the wheels in dist as people meet them (PARTS="bullseye arm64": on other Debians too, with mmdebstrap)
 	BIN=$(BIN) scripts/check-wheels dist
 
 .PHONY: audit
@@ -416,10 +417,9 @@ test-debian-pythons: $(VENV)/.dependencies ## on Python 3.14 and 3.15, in a chro
 	unset PYO3_PYTHON
 	BIN=$(BIN) TARGET=$(TARGET)/pythons scripts/test-debian-pythons
 
-# Type-checked with Debian's standard library for it, unpacked below target; C parts by zig.
 .PHONY: check-aarch64
-check-aarch64: check-cargo $(VENV)/.installer ## type-check for 64-bit ARM (with Debian's packages of Rust, which are unpacked, not installed)
-	BIN=$(BIN) TARGET=$(TARGET) scripts/check-aarch64
+check-aarch64: check-cargo $(VENV)/.installer ## type-check for 64-bit ARM, by Debian's Rust where rustup has none
+	TARGET=$(TARGET) scripts/check-aarch64
 
 ROUNDS := 10
 .PHONY: stress

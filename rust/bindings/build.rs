@@ -5,6 +5,12 @@
 const EXTENSION_MODULE: &str = "PYO3_BUILD_EXTENSION_MODULE";
 
 fn main() {
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system != "linux") {
+        println!(
+            "cargo::error=Guerdon needs Linux (on Windows: WSL 2; on macOS: a Linux container or virtual machine)"
+        );
+        return;
+    }
     println!("cargo:rerun-if-env-changed={EXTENSION_MODULE}");
     // Without this `cfg(Py_3_12)` and its like are silently false.
     pyo3_build_config::use_pyo3_cfgs();
