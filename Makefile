@@ -153,8 +153,8 @@ docs-serve: $(VENV)/.dependencies ## the documentation site on http://127.0.0.1:
 
 ## ---- checking ----
 
-# tests/reruns.py says when, and how many; ARGS="--reruns 0" fails at the first failure.
-RERUNS := --reruns 2 --reruns-delay 1
+# tests/reruns.py says when, and how many; RERUNS= fails at the first failure.
+RERUNS := --run-again
 export RERUNS
 
 # Most tests wait rather than compute, so that two cores can do with three processes.
