@@ -186,13 +186,16 @@ docs-serve: $(VENV)/.dependencies ## the documentation site on http://127.0.0.1:
 
 ## ---- checking ----
 
-# tests/reruns.py says when, and how many; ARGS="--reruns 0" fails at the first failure.
-RERUNS := --reruns 2 --reruns-delay 1
-export RERUNS
+# tests/reruns.py says which failed tests run again; with RERUNS= none does.
+RERUNS := --run-again
+# WHOLE=1 runs what only `make test-all` does. A table's row is recorded from all of its tests.
+WHOLE := $(findstring --record-compatibility,$(ARGS))
+export RERUNS WHOLE
+SELECT := $(RERUNS) $(if $(WHOLE),-m 'not soak')
 
 # Most tests wait rather than compute, so that two cores can do with three processes.
 JOBS := 3
-PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(RERUNS)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(SELECT)
 
 .PHONY: test
 test: check-cargo lint docs ## everything that CI runs on the Python of .venv, the Rust tests beside the others
@@ -206,6 +209,11 @@ test: check-cargo lint docs ## everything that CI runs on the Python of .venv, t
 	wait $$rust || failed=$$?
 	cat "$$log"
 	exit $$failed
+
+.PHONY: test-all
+test-all: ## the whole of everything, in each environment and on each Python: an hour and a half
+	$(MAKE) --no-print-directory WHOLE=1 lint docs test-rust model-check test-pythons test-frameworks \
+		test-verl test-ray test-vllm test-parallel test-trl-versions test-python
 
 # Left to `make test`: trainers, whole programs, faults, and what imports PyTorch.
 QUICK := $(filter-out %_docs.py %_benches.py %_bench_training.py %_examples.py,$(wildcard tests/test_*.py)) \
@@ -300,7 +308,7 @@ $(VLLM)/.dependencies: tests/vllm/requirements.txt $(VENV)/.dependencies
 .PHONY: test-vllm
 test-vllm: setup $(VLLM)/.dependencies ## with a real vLLM server on the CPU, in .venv-vllm (ARGS="-k name" for some)
 	echo '== pytest with vLLM'
-	$(VLLM)/bin/python -m pytest --timeout 600 $(RERUNS) tests/vllm $(ARGS)
+	$(VLLM)/bin/python -m pytest --timeout 600 $(SELECT) tests/vllm $(ARGS)
 
 # On top of .venv likewise. DeepSpeed is built from source, with no extension of its own.
 PARALLEL := .venv-parallel
@@ -315,7 +323,7 @@ $(PARALLEL)/.dependencies: tests/parallel/requirements.txt $(VENV)/.dependencies
 .PHONY: test-parallel
 test-parallel: setup $(PARALLEL)/.dependencies ## pipelines on two ranks under DDP, FSDP2 and DeepSpeed, on the CPU, in .venv-parallel
 	echo '== pytest, parallel training'
-	$(PARALLEL)/bin/python -m pytest $(RERUNS) tests/parallel $(ARGS)
+	$(PARALLEL)/bin/python -m pytest $(SELECT) tests/parallel $(ARGS)
 
 # Likewise, an environment for each TRL, and for packages built on TRL: above .venv lies that TRL,
 # and the transformers that older ones need. 1.16 is the one of .venv.
@@ -337,7 +345,7 @@ test-trl-versions: setup $(TRL_ENVIRONMENTS) ## reward_funcs in the trainers of 
 		python=$(TRL)/$$version/bin/python
 		if [ $$version = 1.16 ]; then python=$(BIN)/python; fi
 		case $$version in [0-9]*) tests=test_reward_funcs ;; *) tests=test_$${version//-/_} ;; esac
-		TRL_VERSION=$$version $$python -m pytest $(RERUNS) tests/trl_versions/$$tests.py $(ARGS)
+		TRL_VERSION=$$version $$python -m pytest $(SELECT) tests/trl_versions/$$tests.py $(ARGS)
 	done
 
 # On top of .venv likewise: what verl pins otherwise (transformers below 5.11) lies above what comes
@@ -359,14 +367,14 @@ test-verl: setup $(VERL)/.dependencies ## the reward manager in verl's real rewa
 	echo '== pytest, verl'
 	rm -rf $(VERL)/lib/python*/site-packages/tests # verl's own; it would hide ours
 	# What verl and Ray warn of is not ours.
-	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning $(RERUNS) tests/verl $(ARGS)
+	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning $(SELECT) tests/verl $(ARGS)
 
 # verl's environment has Ray.
 .PHONY: test-ray
 test-ray: setup $(VERL)/.dependencies ## dispatchers over three Ray nodes on this machine, with their faults, in .venv-verl
 	echo '== pytest, Ray'
 	rm -rf $(VERL)/lib/python*/site-packages/tests # verl's own; it would hide ours
-	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning $(RERUNS) tests/ray $(ARGS)
+	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning $(SELECT) tests/ray $(ARGS)
 
 # Frameworks with one call a sample, those that PyPI has: on top of .venv likewise.
 FRAMEWORKS := .venv-frameworks

@@ -20,10 +20,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Hooks and a fixture, which pytest takes from here by their names.
 from tests import reruns
 from tests.compatibility import recorder
-from tests.compatibility.recorder import compatibility, pytest_addoption  # noqa: F401
+from tests.compatibility.recorder import compatibility  # noqa: F401
 
 # the machine may be busy with other things
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -39,9 +38,14 @@ PATIENCE_S = 40.0
 MAY_STAY = {"eventpoll": 2 + 1, "eventfd": 1, "socket": 2}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    recorder.pytest_addoption(parser)
+    reruns.pytest_addoption(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     recorder.pytest_configure(config)
-    reruns.register(config)
+    reruns.pytest_configure(config)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -64,8 +68,7 @@ def ctrl_c() -> None:
 def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fails the run if it leaves a process, a thread, a descriptor or a temporary file.
 
-    Not one in which a test has failed, once at least: its traceback holds on to what it had in
-    hand.
+    Not one in which a test has failed: its traceback holds on to what it had in hand.
     """
     folder = tmp_path_factory.mktemp("tempfile")
     patch = pytest.MonkeyPatch()
@@ -81,7 +84,7 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
     shutil.rmtree(runtime, ignore_errors=True)
-    if request.session.testsfailed or reruns.reruns_of(request.config).tests:
+    if request.session.testsfailed:
         patch.undo()
         return
     deadline = time.monotonic() + PATIENCE_S

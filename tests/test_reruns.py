@@ -1,8 +1,9 @@
-"""What a run of these tests makes of a test that fails once, and of many."""
+"""A test that fails among others runs again, alone; many that fail do not."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,65 +13,85 @@ import pytest
 from tests.reruns import MOST
 
 ROOT = Path(__file__).parents[1]
-
-pytest.importorskip("pytest_rerunfailures")
-
-CONFTEST = "from tests.reruns import register as pytest_configure\n"
-# Fails as often as it is told to.
+CONFTEST = "from tests.reruns import pytest_addoption, pytest_configure\n"
+# Each fails as often as it is told to, and only where it stands.
 TESTS = """
 import pytest
 from pathlib import Path
 
+@pytest.fixture
+def seen(request):
+    path = Path(request.config.rootpath, f"seen-{{request.node.name}}")
+    times = len(path.read_text()) if path.exists() else 0
+    path.write_text("x" * (times + 1))
+    if times < {failures} and "{stage}" == "setup":
+        pytest.fail("seed 17 of the setup")
+    yield times
+    if times < {failures} and "{stage}" == "teardown":
+        pytest.fail("seed 17 of the teardown")
+
 @pytest.mark.parametrize("place", range({count}))
-def test_it(place, request):
-    seen = Path(request.config.rootpath, f"seen-{{place}}")
-    times = len(seen.read_text()) if seen.exists() else 0
-    seen.write_text("x" * (times + 1))
-    assert times >= {failures}
+def test_it(place, seen):
+    if seen < {failures} and "{stage}" == "call":
+        pytest.fail("seed 17 of the call")
+
+def test_other(request):
+    Path(request.config.rootpath, "others").open("a").write("x")
 """
 
 
-def run(folder: Path, count: int, failures: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`count` tests that fail `failures` times each."""
+def run(folder: Path, count: int, failures: int, *arguments: str, stage: str = "call") -> tuple[int, list[str]]:
+    """The exit status of `count` tests that fail `failures` times each, and the lines printed."""
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "test_them.py").write_text(TESTS.format(count=count, failures=failures))
-    command = [sys.executable, "-m", "pytest", "--rootdir", str(folder), "-p", "no:cacheprovider", "-c", os.devnull]
-    return subprocess.run(
+    (folder / "test_them.py").write_text(TESTS.format(count=count, failures=failures, stage=stage))
+    command = [sys.executable, "-m", "pytest", "--rootdir", str(folder), "-c", os.devnull]
+    command += ["-p", "no:cacheprovider", "-p", "xdist.plugin"]
+    ended = subprocess.run(
         [*command, *arguments, str(folder)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+    return ended.returncode, ended.stdout.splitlines()
 
 
-@pytest.mark.parametrize("processes", [(), ("--numprocesses", "2")], ids=["one_process", "two_processes"])
-def test_a_test_that_fails_once_is_named_and_passes(tmp_path: Path, processes: tuple[str, ...]) -> None:
-    ended = run(tmp_path, MOST, 1, "--reruns", "2", *processes)
-    assert ended.returncode == 0, ended.stdout
-    assert f"run again: {MOST} tests" in ended.stdout
-    assert f"{MOST} passed, {MOST} rerun" in ended.stdout
-    for place in range(MOST):
-        assert f"\ntest_them.py::test_it[{place}]\n" in ended.stdout
+@pytest.mark.parametrize(("stage", "processes"), [("call", []), ("setup", []), ("call", ["--numprocesses", "2"])])
+def test_run_passes_if_a_failed_test_passes_alone(tmp_path: Path, processes: list[str], stage: str) -> None:
+    status, lines = run(tmp_path, MOST, 1, "--run-again", *processes, stage=stage)
+    assert status == 0, lines
+    closing, named = lines[-MOST - 1], lines[-MOST:]
+    assert f" 1 passed, {MOST} rerun in " in closing
+    for place, line in enumerate(sorted(named)):
+        assert re.fullmatch(rf"passed only alone: test_them.py::test_it\[{place}\] \(seed 17, load [\d.]+\)", line)
+    assert any(f"Failed: seed 17 of the {stage}" in line for line in lines), "the traceback is missing"
+    assert (tmp_path / "others").read_text() == "x", "a test that had passed ran again"
 
 
-def test_a_test_that_fails_each_time_fails(tmp_path: Path) -> None:
-    ended = run(tmp_path, 1, 3, "--reruns", "2")
-    assert ended.returncode == 1
-    assert "1 failed, 2 rerun" in ended.stdout
+def test_run_fails_if_a_test_fails_alone_too(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, 1, 2, "--run-again")
+    assert status == 1
+    assert " 1 failed, 1 passed in " in lines[-1]
+    assert len((tmp_path / "seen-test_it[0]").read_text()) == 2
 
 
-@pytest.mark.parametrize("processes", [(), ("--numprocesses", "2")], ids=["one_process", "two_processes"])
-def test_many_that_fail_once_fail_the_run(tmp_path: Path, processes: tuple[str, ...]) -> None:
-    ended = run(tmp_path, MOST + 1, 1, "--reruns", "2", *processes)
-    assert ended.returncode == 1, ended.stdout
-    assert f"run again: {MOST + 1} tests, at most {MOST}" in ended.stdout
+def test_run_fails_if_many_tests_fail(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, MOST + 1, 1, "--run-again", "--numprocesses", "2")
+    assert status == 1
+    assert f" {MOST + 1} failed, 1 passed in " in lines[-1]
+    assert any(f"{MOST + 1} tests failed, none ran again: at most {MOST}" in line for line in lines)
+    assert (tmp_path / "seen-test_it[0]").read_text() == "x"
 
 
-def test_without_the_option_no_test_is_run_again(tmp_path: Path) -> None:
-    ended = run(tmp_path, 1, 1)
-    assert ended.returncode == 1
-    assert "1 failed" in ended.stdout
-    assert "run again" not in ended.stdout
+def test_run_fails_if_a_teardown_fails(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, 1, 1, "--run-again", stage="teardown")
+    assert status == 1
+    assert " 2 passed, 1 error in " in lines[-1]
+
+
+def test_no_test_runs_again_without_the_option(tmp_path: Path) -> None:
+    status, lines = run(tmp_path, 1, 1)
+    assert status == 1
+    assert " 1 failed, 1 passed in " in lines[-1]

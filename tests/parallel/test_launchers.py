@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from guerdon._cpu_count import usable_cores
 from tests.http.server import free_port
 
@@ -20,6 +22,7 @@ reported = [ranks_on_host(), world_size(), default_workers(), "LOCAL_WORLD_SIZE"
 """
 
 
+@pytest.mark.whole
 def test_deepspeed(tmp_path: Path) -> None:
     script = tmp_path / "rank.py"
     script.write_text(_RANK)

@@ -44,6 +44,7 @@ def _wait_for(dispatcher: Dispatcher, state: str, *names: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     'a Ray agent is killed (SIGKILL) while its threads and its event loop run calls (`node="any"`)',
     sees="a warning: its calls, on the loop all of them, are made elsewhere, and Ray starts another",

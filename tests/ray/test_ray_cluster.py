@@ -78,6 +78,7 @@ def test_calls_are_spread_over_the_nodes(dispatcher: Dispatcher) -> None:
     assert set(result.rewards[..., 5].ravel().tolist()) == parents
 
 
+@pytest.mark.whole
 def test_printed_lines_have_the_node_and_the_function(
     dispatcher: Dispatcher, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,6 +135,7 @@ def test_thread_and_asyncio_functions_run_in_the_agents_of_nodes() -> None:
         pending.result()
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 def test_a_thread_function_that_a_node_cannot_load_is_named_with_it(tmp_path: Path) -> None:
     only_here = tmp_path / "only_here.py"
@@ -147,6 +149,7 @@ def test_a_thread_function_that_a_node_cannot_load_is_named_with_it(tmp_path: Pa
             made.score(completions=["1"])
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 def test_a_dump_shows_the_line_of_a_function_that_hangs_on_another_node() -> None:
     # Beside the agent of the dispatcher that other tests share.
@@ -180,6 +183,7 @@ def test_more_cpus_than_a_node_has_are_refused() -> None:
     _refused(Ray(cpus_per_node=64), "no room for an agent of 64 CPUs on head, node-1, node-2")
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 def test_another_cluster_than_the_one_of_this_process_is_refused() -> None:
     _refused(Ray(address="127.0.0.1:1"), "connected to the cluster at")
@@ -195,6 +199,7 @@ def test_a_cluster_that_can_not_be_reached_is_refused() -> None:
     assert "RegistrationError: cluster=guerdon.Ray(…): no Ray cluster answers at 127.0.0.1:1" in done.stderr
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.fault("Ray is to find its cluster, and the head is stopped", sees="RegistrationError within 10 s")
 def test_a_stopped_head_that_ray_finds_is_refused() -> None:
@@ -216,6 +221,7 @@ def test_a_stopped_head_that_ray_finds_is_refused() -> None:
     assert "no Ray cluster was found: what listens there says nothing for 1 s" in done.stderr
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.fault(
     "setup() of a function fails on the nodes",
@@ -226,6 +232,7 @@ def test_a_setup_that_fails_is_refused_by_node() -> None:
     _refused(Ray(reserve=False, cpus_per_node=1), r"node node-1: .*'bad' setup\(\) failed: FileNotFoundError", bad)
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "a node has another interpreter, without the packages",
     sees="RegistrationError with the node's name and what it lacks",
@@ -239,6 +246,7 @@ def test_another_python_is_refused_by_node(nodes: Nodes, tmp_path: Path) -> None
         nodes.remove("other")
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 def test_two_dispatchers_share_a_cluster() -> None:
     cluster = Ray(nodes=["node-1"], reserve=False, cpus_per_node=1)
@@ -249,6 +257,7 @@ def test_two_dispatchers_share_a_cluster() -> None:
         assert one.score(completions=TEXTS).rewards.ravel().tolist() == DOUBLED
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 def test_without_a_warning_and_nothing_left() -> None:
     before, threads = {agent.pid for agent in agents()}, threading.active_count()

@@ -99,6 +99,7 @@ def test_the_driver_is_killed(cluster: Nodes, tmp_path: Path) -> None:
     wait_until_gone()
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "the driver of Ray nodes ends in mid-batch without closing its dispatcher",
     sees="it ends at once and cleanly, and so do agents and workers",
@@ -113,6 +114,7 @@ def test_the_driver_ends_in_mid_batch(cluster: Nodes, tmp_path: Path) -> None:
     wait_until_gone()
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "SIGTERM ends the driver of Ray nodes in mid-batch",
     sees="it ends as it would by itself, and so do agents and workers",
@@ -126,6 +128,7 @@ def test_the_driver_gets_sigterm(cluster: Nodes, tmp_path: Path) -> None:
     wait_until_gone()
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "the driver of Ray nodes is stopped (SIGSTOP) for longer than an agent may be silent",
     sees="nothing: it goes on with the agents that it has",
@@ -148,6 +151,7 @@ def test_the_driver_is_stopped(cluster: Nodes, tmp_path: Path) -> None:
     wait_until_gone()
 
 
+@pytest.mark.whole
 def test_two_ranks_share_the_nodes(cluster: Nodes, tmp_path: Path) -> None:
     cluster.make_whole()
     program = tmp_path / "rank.py"

@@ -96,6 +96,7 @@ def test_an_agent_is_killed(nodes: Nodes, dispatcher: Dispatcher) -> None:
     assert nodes.agent("node-1") != pid
 
 
+@pytest.mark.whole
 @pytest.mark.fault("a Ray node's raylet is killed in mid-batch", sees="a warning: its calls are made elsewhere")
 def test_a_raylet_is_killed(nodes: Nodes, dispatcher: Dispatcher) -> None:
     pending = _begin(dispatcher)
@@ -103,6 +104,7 @@ def test_a_raylet_is_killed(nodes: Nodes, dispatcher: Dispatcher) -> None:
     _expect_whole(pending)
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "a Ray node is removed and another added in mid-batch", sees="a warning; the new one gets an agent and calls"
 )
@@ -117,6 +119,7 @@ def test_a_node_goes_and_another_comes(nodes: Nodes, dispatcher: Dispatcher) -> 
     nodes.remove("node-3")
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "a Ray agent is stopped (SIGSTOP) in mid-batch",
     sees="a warning: it counts as lost after 15 s and is replaced; its calls are made elsewhere",
@@ -133,6 +136,7 @@ def test_an_agent_is_stopped(nodes: Nodes, dispatcher: Dispatcher, monkeypatch: 
     assert nodes.agent("node-1") != pid
 
 
+@pytest.mark.whole
 @pytest.mark.fault("a Ray node is twenty times slower than the others", sees="nothing: it gets fewer calls")
 def test_a_slow_node(nodes: Nodes, dispatcher: Dispatcher) -> None:
     nodes.remove("node-2")
@@ -147,6 +151,7 @@ def test_a_slow_node(nodes: Nodes, dispatcher: Dispatcher) -> None:
         nodes.remove("node-2")
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.fault(
     "200 MB of samples go through Ray object stores of 80 MB", sees="nothing: few messages are under way"
@@ -175,6 +180,7 @@ def test_a_sample_that_kills_its_workers(dispatcher: Dispatcher) -> None:
     assert "exit" in _score_with(dispatcher, "exit")
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.fault(
     "a sample kills the agent of each Ray node that it comes to",
@@ -185,6 +191,7 @@ def test_a_sample_that_kills_agents(dispatcher: Dispatcher) -> None:
     assert any(name in reason for name in ("head", *OTHERS)), reason
 
 
+@pytest.mark.whole
 @pytest.mark.fault("a Ray node is preempted or drained", sees="nothing: it is emptied, and no call is made twice")
 def test_a_node_that_drains_is_emptied(nodes: Nodes, dispatcher: Dispatcher, tmp_path: Path) -> None:
     pending = _begin(dispatcher, seconds=0.1, notes=str(tmp_path))
@@ -207,6 +214,7 @@ def test_a_raylet_gets_sigterm(nodes: Nodes, dispatcher: Dispatcher) -> None:
     nodes.remove("node-1")
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.fault(
     "Ray agents are killed at random for as long as it takes to score 3000 cells (10⁵ in the soak)",
@@ -245,6 +253,7 @@ def test_chaos(dispatcher: Dispatcher, cells: int) -> None:
     assert statuses[Status.OK] > 0.99 * cells
 
 
+@pytest.mark.whole
 def test_a_dispatcher_right_after_another_finds_all_cpus(nodes: Nodes) -> None:
     """Ray sees a moment later that the agents of the first have ended."""
     for _ in range(2):

@@ -29,6 +29,7 @@ pytestmark = [
 MASKS = {"GRPO", "RLOO"} if VERSION >= (1, 6) else set()
 # TRL before 0.28 awaits no reward functions; a dispatcher does for any TRL.
 PLAIN = [rewards.vowels, rewards.lengths_now]
+WHOLE = pytest.mark.whole
 NOT_LEFT_OUT = "is not known to leave out samples that have no reward"
 
 
@@ -46,7 +47,7 @@ def test_the_trl_is_the_one_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("offered")
-@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+@pytest.mark.parametrize("kind", ["GRPO", pytest.param("RLOO", marks=WHOLE)])
 def test_a_run_is_the_one_of_plain_trl(kind: str, tmp_path: Path) -> None:
     """Names, rewards, losses and gradients of two real steps, under the same seed."""
     plain = make_trainer(PLAIN, tmp_path / "plain", kind)
@@ -61,7 +62,7 @@ def test_a_run_is_the_one_of_plain_trl(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("offered")
-@pytest.mark.parametrize("kind", ["GRPO", "RLOO", "SDPO", "OnlineDPO"])
+@pytest.mark.parametrize("kind", ["GRPO", *(pytest.param(kind, marks=WHOLE) for kind in ("RLOO", "SDPO", "OnlineDPO"))])
 def test_decorated_functions_train(kind: str, tmp_path: Path) -> None:
     """A function of one sample and one of a group, which needs the group size."""
     size = {"SDPO": 4, "OnlineDPO": 2}.get(kind)  # of others it is known
@@ -78,7 +79,7 @@ def test_decorated_functions_train(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("offered")
-@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+@pytest.mark.parametrize("kind", ["GRPO", pytest.param("RLOO", marks=WHOLE)])
 def test_a_trainer_that_counts_failed_samples_is_warned_of(kind: str, tmp_path: Path) -> None:
     """Either the trainer gives a failed sample the advantage 0, and nothing is said; or it takes it
     for one with the reward 0, and that is said before the first optimizer step."""
@@ -107,6 +108,7 @@ def test_a_trainer_that_counts_failed_samples_is_warned_of(kind: str, tmp_path: 
     assert (set(failed) == {0.0}) == (kind in MASKS)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("offered")
 @pytest.mark.parametrize("kind", ["SDPO", "OnlineDPO"])
 def test_trainers_that_never_leave_samples_out_are_named(kind: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.verl.verl_setup import reward_loop
 from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls  # isort: skip
 
 
-@pytest.mark.parametrize("loaded", ["the registry first", "the plugin first"])
+@pytest.mark.parametrize("loaded", ["the registry first", pytest.param("the plugin first", marks=pytest.mark.whole)])
 def test_the_plugin_needs_one_setting(loaded: str) -> None:
     """In a process of its own: verl loads plugins when it is imported, and without its registry."""
     registry = "import verl.experimental.reward_loop.reward_manager.registry"

@@ -100,6 +100,7 @@ def test_groups_over_both_workers(made: Any, model: Path, tokenizer: Any) -> Non
     assert [answer["reward_score"] for answer in answers] == RANKS
 
 
+@pytest.mark.whole
 def test_programs_are_judged_by_the_ground_truth_that_verls_code_data_has(
     made: Any, model: Path, tokenizer: Any
 ) -> None:

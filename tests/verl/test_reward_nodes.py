@@ -206,6 +206,7 @@ def test_a_lost_node_with_groups(cluster: Nodes, ranks: Loop, tmp_path: Path) ->
     assert Loop.whereabouts(worker)["node"] == cluster.ray_id("head")
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "one of verl's reward workers is killed in mid-batch, with group functions",
     sees="nothing: the same on its own node",
@@ -218,6 +219,7 @@ def test_a_killed_worker_with_groups(ranks: Loop, tmp_path: Path) -> None:
     _expect_ranks(batch, owned, 0)
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "two of verl's reward workers are lost in mid-batch, one with its node",
     sees="nothing: both are started again; responses that had been scored in them are scored again",

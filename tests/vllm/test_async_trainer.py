@@ -68,6 +68,7 @@ def test_it_trains_on_many_groups_at_once_and_publishes_each_policy(server: Serv
     dispatcher.close()
 
 
+@pytest.mark.whole
 def test_a_restart_of_the_server_in_mid_run_is_survived(server: Server, tmp_path: Path) -> None:
     """Killed with requests in hand, and there again a while later, without any adapter."""
 
@@ -86,6 +87,7 @@ def test_a_restart_of_the_server_in_mid_run_is_survived(server: Server, tmp_path
     assert not paused(server)
 
 
+@pytest.mark.whole
 def test_a_function_that_fails_too_often_is_an_error_of_the_trainer(server: Server, tmp_path: Path) -> None:
     trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, reward_functions.always_fails, {})
     with pytest.raises(RewardFailureError, match=r"'always_fails' failed on (\d+) of (its last )?\1 samples"):
@@ -94,6 +96,7 @@ def test_a_function_that_fails_too_often_is_an_error_of_the_trainer(server: Serv
     assert not paused(server)
 
 
+@pytest.mark.whole
 def test_trls_own_trainer_takes_the_columns_of_a_dispatcher(server: Server, tmp_path: Path) -> None:
     dispatcher = Dispatcher(
         [reward_functions.length, reward_functions.letters, reward_functions.rank], num_generations=4

@@ -29,6 +29,7 @@ def second(model: Path, tmp_path: Path) -> Iterator[Server]:
         server.stop()
 
 
+@pytest.mark.whole
 @pytest.mark.fault(
     "one of two vLLM servers of a judge is killed in mid-batch and started again",
     sees="every sample's score; the server is asked again once it answers",

@@ -48,6 +48,7 @@ def play(server: Server, folder: Path, steps: int, **options: Any) -> list[dict[
     return log
 
 
+@pytest.mark.whole
 def test_rewards_of_the_asynchronous_trainer_see_what_a_serial_replay_sees(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_player_learns_the_game_from_adapters(
     assert sum(scores[-4:]) / 4 > sum(scores[:4]) / 4 + 0.5, scores
 
 
+@pytest.mark.whole
 def test_rewards_of_the_synchronous_trainer_see_what_a_serial_replay_sees(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

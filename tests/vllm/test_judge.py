@@ -27,7 +27,7 @@ def ask(server: Server, path: str, body: dict[str, Any]) -> Any:
         return json.load(answer)
 
 
-@pytest.mark.parametrize("api", ["chat", "completions"])
+@pytest.mark.parametrize("api", ["chat", pytest.param("completions", marks=pytest.mark.whole)])
 def test_log_probabilities_are_those_of_the_server(server: Server, model: Path, api: Any) -> None:
     first = PROMPT.format(completion=TEXTS[0])
     body: dict[str, Any] = {"model": str(model), "max_tokens": 1, "temperature": 0}

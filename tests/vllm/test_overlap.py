@@ -17,7 +17,9 @@ from tests.vllm.training import make_server_trainer
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-@pytest.mark.parametrize(("pipeline", "seeded"), [("overlap", True), ("all", False)])
+@pytest.mark.parametrize(
+    ("pipeline", "seeded"), [("overlap", True), pytest.param("all", False, marks=pytest.mark.whole)]
+)
 def test_rewards_begin_while_the_server_generates(
     pipeline: str, seeded: bool, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

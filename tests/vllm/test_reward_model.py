@@ -37,6 +37,7 @@ def expected_rewards(folder: Path, texts: list[str]) -> list[float]:
         return [float(model(**tokenizer(text, return_tensors="pt")).logits) for text in texts]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("api", ["classify", "pooling", "score"])
 def test_a_reward_model_scores(rewards: Server, api: Any) -> None:
     prompt: Any = ("{prompt}", "{completion}") if api == "score" else "{completion}"

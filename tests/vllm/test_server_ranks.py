@@ -25,6 +25,7 @@ def steps(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [entry for entry in report["log"] if "loss" in entry]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["overlap", "all", "split", "own"])
 def test_rows_of_both_ranks_have_their_own_rewards(name: str, ranks: list[dict[str, Any]]) -> None:
     for rank, report in enumerate(one[name] for one in ranks):
@@ -45,6 +46,7 @@ def test_rows_of_both_ranks_have_their_own_rewards(name: str, ranks: list[dict[s
         assert set(report["extra"]["scored on"]) == ({0, 1} if name == "own" else {0})
 
 
+@pytest.mark.whole
 def test_one_limit_holds_for_both_ranks(ranks: list[dict[str, Any]]) -> None:
     for name in ("overlap", "all", "split"):
         assert 0 < ranks[0][name]["most at once"] <= 3
