@@ -17,7 +17,7 @@ from guerdon.cli import main
 REWARDS = '''
 import guerdon
 
-@guerdon.reward(timeout=5)
+@guerdon.reward(timeout=5, lane="thread")
 def correct(completion: str, answer: str) -> float:
     """1 if right."""
     return float(completion == answer)

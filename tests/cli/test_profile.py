@@ -1,7 +1,10 @@
-"""``guerdon profile``: hostile functions are findings, and what is printed can be read."""
+"""``guerdon profile``: its options, and what it prints can be read."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
 import json
 import os
 import re
@@ -9,6 +12,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,8 +21,9 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, reward
-from guerdon.cli.load_rewards import load
-from guerdon.profile import profile
+from guerdon.cli import main
+from guerdon.profile import Profile, measurement, profile, profiling
+from guerdon.profile.checks import CHECKS
 from guerdon.profile.forms import fill
 from tests.cli.conftest import Command, write_rewards, write_rows
 from tests.http.server import chat_completion, question, serving
@@ -33,48 +39,12 @@ def exact(completion: str, answer: str) -> float:
     return float(completion.strip() == answer)
 """
 
-HOSTILE = """
-import os, subprocess, sys, time
+FAILS = """
 from guerdon import reward
-
-@reward
-def hangs(completion: str, answer: str) -> float:
-    while answer == "17":
-        pass
-    return 1.0
-
-@reward
-def exits(completion: str, answer: str) -> float:
-    if answer == "18":
-        os._exit(3)
-    return 1.0
-
-@reward
-def allocates(completion: str, answer: str) -> float:
-    if answer == "19":
-        bytearray(10_000_000_000)
-    return 1.0
-
-@reward
-def floods(completion: str, answer: str) -> float:
-    if answer == "20":
-        for _ in range(100_000):
-            print("x" * 1000)
-    return 1.0
-
-@reward
-def leaves(completion: str, answer: str) -> float:
-    subprocess.Popen(["sleep", "60"])
-    return 1.0
 
 @reward
 def fails(completion: str, answer: str) -> float:
     raise ValueError("<b>no</b> \\x1b[31m such thing")
-
-@reward
-def backtracks(completion: str, answer: str) -> float:
-    time.sleep(len(completion) ** 2 / 1e10)
-    return 1.0
 """
 
 
@@ -83,39 +53,62 @@ def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "data.jsonl", ROWS)
 
 
-def test_hostile_functions_are_findings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = write_rewards(tmp_path, HOSTILE)
+@pytest.fixture(autouse=True, scope="module")
+def few_repeats() -> Iterator[None]:
+    """Short calls are watched a few times, not two thousand: no test here is about their CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measurement, "_MOST_REPEATS", 16)
+        yield
+
+
+Checks = Callable[..., None]
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
+    """Has the command run these checks alone."""
+
+    def only(*names: str) -> None:
+        chosen = [check for check in CHECKS if check.id in names]
+        monkeypatch.setattr(profiling, "profile", functools.partial(profile, checks=chosen))
+
+    return only
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A profile, and what the command made of it."""
+
+    found: Profile
+    code: int
+    json: dict[str, Any]
+    page: str
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """A sound function, with all checks."""
+    folder, printed, profiles = tmp_path_factory.mktemp("sound"), io.StringIO(), []
+
+    def kept(*arguments: Any, **options: Any) -> Profile:
+        profiles.append(profile(*arguments, **options))
+        return profiles[-1]
+
+    file, rows, page = write_rewards(folder, SOUND), write_rows(folder / "data.jsonl", ROWS), folder / "page.html"
+    options = ("--json", "--html", str(page), "--prompts", "16", "--generations", "4", "--workers", "3")
     path = list(sys.path)
-    try:
-        with load(str(file)) as dispatcher:
-            budget: dict[str, Any] = {"timeout": 4.0, "memory_limit": 300_000_000, "checks": []}
-            found = profile(dispatcher, ROWS, **budget)
-    finally:
-        sys.path[:] = path
-        sys.modules.pop(file.stem, None)
-    capfd.readouterr()
-    for name, check, row in (
-        ("hangs", "hang", 2),
-        ("exits", "crash", 3),
-        ("allocates", "memory", 4),
-        ("floods", "output", 5),
-        ("fails", "fails", 0),
-    ):
-        findings = [each for each in found.functions[name].findings if each.check == check]
-        assert row in [example.row for finding in findings for example in finding.examples], name
-    assert "processes" in [finding.check for finding in found.functions["leaves"].findings]
-    assert "long" in [finding.check for finding in found.functions["backtracks"].findings]
-    advice = found.functions["hangs"].advice
-    assert advice is not None
-    assert (advice.lane, "only a worker can be killed" in advice.lane_reason) == ("process", True)
-    assert found.functions["fails"].times is None
-    assert found.cut_short is None
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setattr(profiling, "profile", kept)
+        code = main(["profile", str(file), str(rows), *options])
+    sys.path[:] = path
+    sys.modules.pop(file.stem, None)
+    return Shown(profiles[0], code, json.loads(printed.getvalue()), page.read_text())
 
 
 def test_what_functions_say_is_escaped(guerdon: Command, tmp_path: Path, rows: Path) -> None:
     target = tmp_path / "page.html"
-    file = write_rewards(tmp_path, HOSTILE)
-    ended = guerdon("profile", file, rows, "--function", "fails", "--html", target, "--rows", 4)
+    file = write_rewards(tmp_path, FAILS)
+    ended = guerdon("profile", file, rows, "--html", target, "--rows", 4)
     assert ended.code == 1
     assert "such thing" in ended.out
     assert "\x1b[31m" not in ended.out
@@ -124,7 +117,8 @@ def test_what_functions_say_is_escaped(guerdon: Command, tmp_path: Path, rows: P
     assert "<b>no</b>" not in text
 
 
-def test_probes_of_ones_own(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+def test_probes_of_ones_own(guerdon: Command, tmp_path: Path, rows: Path, checks: Checks) -> None:
+    checks("probes")
     probe = {"id": "magic", "about": "a magic word", "template": "abracadabra", "do": "Drop the word."}
     probes = tmp_path / "probes.json"
     probes.write_text(json.dumps({"version": 1, "probes": [probe]}))
@@ -134,11 +128,9 @@ def test_probes_of_ones_own(guerdon: Command, tmp_path: Path, rows: Path) -> Non
     assert "probe:magic" in checks
 
 
-def test_the_json_is_what_the_docs_say(guerdon: Command, tmp_path: Path, rows: Path) -> None:
-    file = write_rewards(tmp_path, SOUND)
-    ended = guerdon("profile", file, rows, "--json", "--prompts", 16, "--generations", 4, "--workers", 3)
-    profile = json.loads(ended.out)
-    assert ended.code == (0 if profile["clean"] else 1)
+def test_the_json_is_what_the_docs_say(sound: Shown) -> None:
+    profile = sound.json
+    assert sound.code == (0 if profile["clean"] else 1)
     assert (profile["format"], profile["rows"], profile["recorded"], profile["cut_short"]) == (1, 12, False, None)
     function = profile["functions"]["exact"]
     assert set(function) == {
@@ -173,11 +165,8 @@ class Page(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
 
 
-def test_the_page_needs_nothing_else(guerdon: Command, tmp_path: Path, rows: Path) -> None:
-    file = write_rewards(tmp_path, SOUND)
-    target = tmp_path / "page.html"
-    guerdon("profile", file, rows, "--html", target, "--time-limit", 250)
-    text = target.read_text()
+def test_the_page_needs_nothing_else(sound: Shown) -> None:
+    text = sound.page
     page = Page(text)
     assert all(address.startswith("#") for address in page.addresses)
     assert "script" not in page.tags
@@ -187,14 +176,17 @@ def test_the_page_needs_nothing_else(guerdon: Command, tmp_path: Path, rows: Pat
     assert [address[1:] for address in page.addresses] == anchors
 
 
-def test_several_functions_by_name_have_a_place_each_on_the_page(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+def test_several_functions_by_name_have_a_place_each_on_the_page(
+    guerdon: Command, tmp_path: Path, rows: Path, checks: Checks
+) -> None:
+    checks()
     code = "\n".join(
         f"@guerdon.reward(lane='thread')\ndef {name}(completion: str) -> float:\n    return 0.5\n"
         for name in ("ac", "cb", "other")
     )
     file, target = write_rewards(tmp_path, f"import guerdon\n{code}"), tmp_path / "page.html"
     asked = ("--function", "ac", "--function", "cb")
-    ended = guerdon("profile", file, rows, *asked, "--html", target, "--json", "--rows", 2, "--time-limit", 250)
+    ended = guerdon("profile", file, rows, *asked, "--html", target, "--json", "--rows", 2)
     assert list(json.loads(ended.out)["functions"]) == ["ac", "cb"]
     places = re.findall(r'id="([^"]+)"', target.read_text())
     assert len(set(places)) == 2
@@ -203,16 +195,17 @@ def test_several_functions_by_name_have_a_place_each_on_the_page(guerdon: Comman
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_it_fits_a_narrow_terminal(
-    guerdon: Command, tmp_path: Path, rows: Path, columns: int, monkeypatch: pytest.MonkeyPatch
+def test_the_table_fits_a_narrow_terminal(
+    guerdon: Command, tmp_path: Path, rows: Path, sound: Shown, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows, "--time-limit", 250)
+    monkeypatch.setattr(profiling, "profile", lambda *arguments, **options: sound.found)
+    ended = guerdon("profile", write_rewards(tmp_path, SOUND), rows)
     assert max(map(len, ended.out.splitlines())) <= columns
     words = " ".join(ended.out.split())
     # the least there is, where the machine has nothing else to do
     assert re.search(r'@reward\(lane="process", timeout=\d+, retries=2\)', words)
-    assert "A step of 64 prompts × 8 completions" in words
+    assert "A step of 16 prompts × 4 completions" in words
     assert "\x1b" not in ended.out
     assert ended.err == ""
 
@@ -227,7 +220,9 @@ def test_in_a_terminal(tmp_path: Path, rows: Path, colour: bool) -> None:
     here, there = os.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     environment |= {"TERM": "xterm-256color", "COLUMNS": "80", **({} if colour else {"NO_COLOR": "1"})}
-    process = subprocess.Popen(command(file, rows, "--time-limit", 250), stdout=there, stderr=there, env=environment)
+    process = subprocess.Popen(
+        command(file, rows, "--rows", 1, "--time-limit", 1), stdout=there, stderr=there, env=environment
+    )
     os.close(there)
     shown = b""
     while True:
@@ -259,7 +254,6 @@ def test_ctrl_c_prints_what_is_known(tmp_path: Path, rows: Path) -> None:
     deadline = time.monotonic() + 100
     while not begun.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 130, err

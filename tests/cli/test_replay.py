@@ -304,12 +304,15 @@ def written(out: Path) -> list[dict[str, Any]]:
     "`guerdon replay -o OUT` is killed with SIGKILL, or interrupted, in the middle",
     sees="what was written stays; `--resume` goes on, scores and writes nothing twice, and its diff is that of one replay",
 )
-@pytest.mark.parametrize("name", ["out", "rows.jsonl"])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_rows_that_are_done_stay_and_none_comes_twice(tmp_path: Path, name: str, how: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("name", "how"), [("out", signal.SIGKILL), ("rows.jsonl", signal.SIGKILL), ("out", signal.SIGINT)]
+)
+def test_rows_that_are_done_stay_and_none_comes_twice(
+    guerdon: Command, tmp_path: Path, name: str, how: signal.Signals
+) -> None:
     journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / name
-    command = [sys.executable, "-m", "guerdon", "replay", str(journal), str(rewards), "-o", str(out)]
-    command += ["--chunk", "16", "--json"]
+    replay = ["replay", str(journal), str(rewards), "-o", str(out), "--chunk", "16", "--json"]
+    command = [sys.executable, "-m", "guerdon", *replay]
     slow = {**os.environ, "SLOW_S": "0.3"}  # so that it is not done before it is ended
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=slow)
     deadline = time.monotonic() + 60
@@ -324,9 +327,9 @@ def test_rows_that_are_done_stay_and_none_comes_twice(tmp_path: Path, name: str,
         with out.open("ab") as file:
             file.write(b'{"run": "run-1", "bat')
 
-    ended = subprocess.run([*command, "--resume"], capture_output=True, check=False, timeout=250)
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
+    ended = guerdon(*replay, "--resume")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
     assert found["functions"]["slow"]["resumed"] > 0
     assert found["functions"]["slow"]["scored"] > 0
     assert found["functions"]["slow"]["scored"] + found["functions"]["slow"]["resumed"] == 200

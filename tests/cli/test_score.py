@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from guerdon.cli import main
-from tests.cli.conftest import Command, write_rewards, write_rows
+from tests.cli.conftest import REWARDS, Command, write_rewards, write_rows
 
 FAILING = """
 import guerdon
@@ -29,7 +29,9 @@ def fails(completion: str) -> float | None:
 """
 
 
-def test_writes_a_row_for_each_sample(guerdon: Command, rewards: Path, data: Path) -> None:
+@pytest.mark.parametrize("lane", ["process", "thread"])
+def test_writes_a_row_for_each_sample(guerdon: Command, tmp_path: Path, data: Path, lane: str) -> None:
+    rewards = write_rewards(tmp_path, REWARDS.replace('lane="thread"', f"lane={lane!r}"))
     ended = guerdon("score", rewards, data)
     assert ended.code == 0
     assert ended.rows == [
@@ -312,6 +314,9 @@ def test_parquet_in_and_out(guerdon: Command, rewards: Path, data: Path, tmp_pat
     assert guerdon("score", rewards, tmp_path / "data.parquet").rows == guerdon("score", rewards, data).rows
 
 
+# A file's line ends at the first of these only, Python's text may end one at each.
+_ODD = "\n\r\x00\x0b\x1c\x85\u2028\u2029"
+_SURROGATES = "\udfff\ud800"
 _keys = st.text(max_size=5).filter(lambda key: key not in ("completion", "answer"))
 _rows = st.lists(
     st.fixed_dictionaries(
@@ -326,8 +331,14 @@ _rows = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=max(1, settings().max_examples // 12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(rows=_rows, chunk=st.integers(1, 12), escaped=st.booleans())
+@example(rows=[{"completion": text, "answer": _ODD, "": text} for text in ("", *_ODD, _ODD)], chunk=2, escaped=False)
+@example(rows=[{"completion": _SURROGATES + _ODD, "answer": ""}], chunk=1, escaped=True)
 def test_any_text_in_any_chunks(rows: list[dict[str, object]], chunk: int, escaped: bool, tmp_path: Path) -> None:
     """Odd text (surrogates, NUL, line separators) goes through, in order, and ``--keep`` gives it
     back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from guerdon.cli import main
 from tests.cli.conftest import write_rewards, write_rows
 from tests.journal_files import training, write_journal
 
@@ -62,8 +64,8 @@ COMMANDS = [
 @pytest.mark.parametrize(
     ("command", "code", "closed"),
     [
-        *((*command, ">&-") for command in COMMANDS),
         *((*command, "<&- >&- 2>&-") for command in COMMANDS[:3]),
+        *((*command, ">&-") for command in COMMANDS[3:]),
         (*COMMANDS[2], "2>&-"),
     ],
 )
@@ -82,15 +84,26 @@ def test_closed_streams_lead_nowhere(folder: Path, command: str, code: int, clos
             assert "to std" not in text, "what workers print is in no file"
 
 
-def test_what_an_encoding_lacks_is_escaped(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "command", ["trace run.pftrace", "score prints_rewards.py data.jsonl", "report journal --json"]
+)
+@pytest.mark.usefixtures("guerdon")  # which forgets what the command imported
+def test_a_command_escapes_what_the_encoding_lacks(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from guerdon import Dispatcher, Trace, reward
 
-    with Dispatcher([reward(lambda text: 1.0, name="größe")], trace=Trace(folder / "run.pftrace")) as dispatcher:
+    size = reward(lambda text: 1.0, name="größe", lane="thread")
+    with Dispatcher([size], trace=Trace(folder / "run.pftrace")) as dispatcher:
         dispatcher.score(completions=["a", "b"])
-    for command in ("trace run.pftrace", "score prints_rewards.py data.jsonl", "report journal --json"):
-        ended = shell(folder, f"guerdon {command}", PYTHONIOENCODING="ascii")
-        assert ended.returncode == 0, ended.stderr
-        assert (ended.stdout + ended.stderr).isascii()
+    monkeypatch.chdir(folder)
+    shown = io.BytesIO()
+    # The streams of PYTHONIOENCODING=ascii.
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii", write_through=True))
+    monkeypatch.setattr(
+        sys, "stderr", io.TextIOWrapper(shown, encoding="ascii", errors="backslashreplace", write_through=True)
+    )
+    assert main(command.split()) == 0
+    assert shown.getvalue().isascii()
+    assert ("gr\\xf6\\xdfe" in shown.getvalue().decode()) is command.startswith("trace")
 
 
 def test_a_reader_that_goes_away_while_the_version_is_printed_is_no_error(folder: Path) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from guerdon.profile.inspection import CLOCKS
+from guerdon.profile.stand_in import CLOCKS
 
 DAY = 86400
 MIDNIGHT = 1_795_478_400

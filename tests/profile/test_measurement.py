@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +111,20 @@ def test_groups_and_batches() -> None:
     assert (grouped.calls, len(grouped.seconds)) == ("group", 6)
     whole = measure(spec_of(of_a_batch), rows, Budget())
     assert (whole.calls, len(whole.seconds), whole.rows_of_call) == ("batch", 1, 24)
+
+
+def test_a_signal_while_its_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = os.mkdir
+
+    def interrupted(path: str, mode: int) -> None:
+        make(path, mode)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(reward(sleeps).spec, ROWS, Budget())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_after_some_hangs_the_rest_is_left_out() -> None:

@@ -9,12 +9,17 @@
 
 from __future__ import annotations
 
-from guerdon.profile.audit import audit
-from guerdon.profile.check import Check
-from guerdon.profile.finding import Example, Finding, Severity
-from guerdon.profile.function_profile import Profile
-from guerdon.profile.profiling import profile
-from guerdon.profile.subject import Case, Row, Score, Subject
+from typing import TYPE_CHECKING, Final
+
+from guerdon._lazy_imports import names as _names
+
+if TYPE_CHECKING:
+    from guerdon.profile.auditing import audit
+    from guerdon.profile.check import Check
+    from guerdon.profile.finding import Example, Finding, Severity
+    from guerdon.profile.function_profile import Profile
+    from guerdon.profile.profiling import profile
+    from guerdon.profile.subject import Case, Row, Score, Subject
 
 __all__ = [
     "Case",
@@ -29,3 +34,15 @@ __all__ = [
     "audit",
     "profile",
 ]
+
+_HOMES: Final = {
+    **dict.fromkeys(("Case", "Row", "Score", "Subject"), "subject"),
+    **dict.fromkeys(("Example", "Finding", "Severity"), "finding"),
+    "Check": "check",
+    "Profile": "function_profile",
+    "audit": "auditing",
+    "profile": "profiling",
+}
+
+# Workers import the classes that measure a function from this folder: they need nothing else of it.
+__getattr__, __dir__ = _names(globals(), _HOMES)

@@ -13,10 +13,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
+import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -165,8 +168,7 @@ def measure(spec: FunctionSpec, rows: SampleRows, budget: Budget, empty_bytes: i
     """
     limits = _in_worker(spec, budget).spec.policy
     found = Measurement(spec.shape, empty_bytes=empty_bytes, timeout=limits.timeout, grace=limits.grace)
-    with tempfile.TemporaryDirectory(prefix="guerdon-profile-") as folder:
-        notes = os.path.join(folder, "calls.jsonl")
+    with _notes_file() as notes:
         measured = (AsyncMeasured if spec.is_async else Measured)(spec.item, notes)
         with Dispatcher([_in_worker(spec, budget, measured)], workers=1, max_failure_rate=1.0) as watched:
             _score(watched, rows.first(_FIRST_ROWS), budget)
@@ -195,8 +197,7 @@ def time_requests(spec: FunctionSpec, rows: SampleRows, budget: Budget) -> Measu
 
 def empty_worker_bytes() -> int:
     """Resident memory of a worker that has run a function which does nothing."""
-    with tempfile.TemporaryDirectory(prefix="guerdon-profile-") as folder:
-        notes = os.path.join(folder, "calls.jsonl")
+    with _notes_file() as notes:
         from guerdon.functions import reward
 
         spec = reward(nothing).spec
@@ -206,6 +207,21 @@ def empty_worker_bytes() -> int:
             dispatcher.score(completions=[""])
         _read_notes(found, notes)
     return found.worker_bytes
+
+
+@contextmanager
+def _notes_file() -> Iterator[str]:
+    """The path of a file in a temporary folder of its own, for the notes of `Measured`.
+
+    A signal at any moment leaves no folder behind: unlike with `tempfile.TemporaryDirectory`, its
+    removal is arranged before it is made.
+    """
+    folder = os.path.join(tempfile.gettempdir(), f"guerdon-profile-{secrets.token_hex(8)}")
+    try:
+        os.mkdir(folder, 0o700)
+        yield os.path.join(folder, "calls.jsonl")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _in_worker(spec: FunctionSpec, budget: Budget, target: Any = None) -> Listed:

@@ -10,7 +10,8 @@ from guerdon.profile.checks.baseline import baseline
 from guerdon.profile.checks.compare import differences
 from guerdon.profile.checks.threads import ended
 from guerdon.profile.finding import Example, Finding
-from guerdon.profile.inspection import CLOCKS, inspect_function
+from guerdon.profile.inspection import inspect_function
+from guerdon.profile.stand_in import CLOCKS
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.status import Status
 

@@ -9,7 +9,8 @@ from guerdon.profile.check import Check
 from guerdon.profile.checks.baseline import baseline
 from guerdon.profile.checks.compare import differences
 from guerdon.profile.finding import Finding, Severity
-from guerdon.profile.inspection import THREADS, inspect_function
+from guerdon.profile.inspection import inspect_function
+from guerdon.profile.stand_in import THREADS
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.status import Status
 
