@@ -28,6 +28,7 @@ PUBLIC = {
     "MainGuardError",
     "OpenBatch",
     "PendingBatch",
+    "QuietRewardWarning",
     "Ray",
     "Recycle",
     "RegistrationError",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from guerdon._native import Batch
     from guerdon._result.failure_rate import FailureRate
     from guerdon._result.failures import BatchFailures
+    from guerdon._result.quiet_rewards import QuietRewards
     from guerdon.results import Group, RewardBatch, SampleResult
 
 
@@ -26,12 +27,14 @@ class ResultBuilder:
         weights: One per function.
         incomplete: What becomes of a sample on which a function failed.
         max_failure_rate: Where a function has none of its own.
+        example: Gives the beginning of a completion that was scored, for warnings.
     """
 
     specs: tuple[FunctionSpec, ...]
     weights: tuple[float, ...]
     incomplete: str
     max_failure_rate: float
+    example: Callable[[], str] = str
     # Called with each result that is made, on the thread that asks for it; none of them raises.
     listeners: list[Callable[[RewardBatch], None]] = field(default_factory=list)
 
@@ -65,6 +68,12 @@ class ResultBuilder:
         """The functions' failures, of the batches that no trainer brought."""
         return self.new_failure_rate()
 
+    @cached_property
+    def _quiet(self) -> QuietRewards:
+        from guerdon._result.quiet_rewards import QuietRewards
+
+        return QuietRewards(self._columns[0], self.example)
+
     def new_failure_rate(self) -> FailureRate:
         """An empty record of the functions' failures."""
         from guerdon._result.failure_rate import FailureRate
@@ -80,6 +89,7 @@ class ResultBuilder:
         names, shapes = self._columns
         kinds = self._gated, self._pure, self._cached, self._token_users
         result = RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, *kinds)
+        self._quiet.look(result.rewards, result.status)
         for listener in self.listeners:
             listener(result)
         return result
@@ -112,6 +122,7 @@ class ResultBuilder:
         from guerdon.results import SampleResult
         from guerdon.status import Status
 
+        self._quiet.look(group.rewards, group.status)
         names, _ = self._columns
         weights = np.asarray(self.weights, np.float32)
         failed = batch.failures() if group.status.any() else []

@@ -173,7 +173,13 @@ class Dispatcher(ScoringMethods):
         self._reward_list = RewardList.of(items, self._options["weights"])
         models = self._reward_list.models
         self._submitter = Submitter(self._engine, self._specs, models, num_generations, batch_timeout, kept)
-        self._builder = ResultBuilder(self._specs, ours, self._options["incomplete"], self._options["max_failure_rate"])
+        self._builder = ResultBuilder(
+            self._specs,
+            ours,
+            self._options["incomplete"],
+            self._options["max_failure_rate"],
+            self._submitter.example,
+        )
         self._trainer_batches = TrainerBatches(self, self._engine, self._submitter, self._builder, self._reward_list)
         self._columns = RewardColumns(items, self.names, self._reward_list, self._trainer_batches.collect)
         self._sample_scorer = SampleScorer(self._engine, self._submitter, self._builder)

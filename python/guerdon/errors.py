@@ -20,6 +20,7 @@ __all__ = [
     "GuerdonError",
     "GuerdonWarning",
     "MainGuardError",
+    "QuietRewardWarning",
     "RegistrationError",
     "RewardFailureError",
     "SerializationError",
@@ -78,6 +79,11 @@ class VLLMServerError(GuerdonError, ConnectionError):
 class GuerdonWarning(RuntimeWarning):
     """Something works, but not as well as it could, or not as expected. Filter on it to silence
     Guerdon."""
+
+
+class QuietRewardWarning(GuerdonWarning):
+    """A reward function says nothing, or the same for every sample, or gets messages where its
+    signature says ``str``. It is reported once and never raised, whatever the filters say."""
 
 
 class RewardFailureError(GuerdonError):

@@ -104,7 +104,9 @@ class RewardFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         spec, target = self.spec, self.spec.target
-        of_lists = spec.rowwise or spec.batch_size is not None or "trainer_state" in spec.wants.named
+        of_lists = (
+            spec.rowwise or spec.shape == "batch" or spec.batch_size is not None or "trainer_state" in spec.wants.named
+        )
         if "completions" in kwargs and "trainer_state" in kwargs and not of_lists:
             raise TypeError(
                 f"reward function {spec.name!r} scores one {spec.shape}, but a trainer called it with a whole batch: "
@@ -175,8 +177,9 @@ def reward(
     for the dataset columns not named otherwise; a parameter with a default gets its column if there
     is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record into the trainer's
     log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with
-    ``"score"`` whose other fields are logged. It may be async, a lambda, closure, partial, bound
-    method, callable object or a `guerdon.StatefulReward` instance.
+    ``"score"`` whose other fields are logged. One that names ``completions`` is called once per
+    batch, as TRL calls it, unless ``rowwise`` or ``batch_size`` says otherwise. It may be async, a
+    lambda, closure, partial, bound method, callable object or a `guerdon.StatefulReward` instance.
 
     Args:
         function: The function, when not used as ``@reward(…)``.

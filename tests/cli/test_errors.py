@@ -109,7 +109,7 @@ def test_an_unknown_name_lists_the_reward_functions(guerdon: Command, tmp_path: 
         ("def f(:\n", ["can't be loaded", "SyntaxError"]),
         ("raise SystemExit(0)\n", ["can't be loaded", "SystemExit"]),
         ("import guerdon\n@guerdon.reward(timeout=-1)\ndef f(completion): ...\n", ["timeout"]),
-        ("import guerdon\n@guerdon.reward\ndef f(completions): ...\n", ["use 'completion'"]),
+        ("import guerdon\n@guerdon.reward\ndef f(prompts): ...\n", ["use 'prompt'"]),
         (
             "from guerdon import *\na = reward(lambda text: 1.0, name='a')\nx = Dispatcher([a])\ny = Dispatcher([a])\n",
             ["has 2 dispatchers", ":x"],

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from guerdon import Dispatcher, StatefulReward, Status
+from guerdon.results import RewardBatch
 
 from .lane_helpers import looped
 
@@ -169,3 +170,24 @@ def test_a_cached_client_is_good_for_many_batches_and_callers(kind: type[Judge],
 
         asyncio.run(from_a_loop())
         assert dispatcher.score(completions=["close"]).status.max() == Status.OK
+
+
+def test_client_of_another_loop_is_reported_with_the_option_to_give() -> None:
+    """Each function has a loop of its own, and a lock belongs to the loop that first waited."""
+    lock = asyncio.Lock()
+
+    async def locks(completion: str) -> float:
+        async with lock:
+            await asyncio.sleep(0.01)
+        return 1.0
+
+    def result(**options: Any) -> RewardBatch:
+        functions = [looped(locks, name=name, **options) for name in ("one", "other")]
+        with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
+            return dispatcher.score(completions=["a"] * 8)
+
+    failures = result().failures()
+    assert failures
+    assert all('reward(…, loop="shared")' in failure.reason for failure in failures)
+    lock = asyncio.Lock()
+    assert result(loop="shared").failures() == []

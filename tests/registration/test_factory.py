@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, code_reward, reward, rewards
+from guerdon import Dispatcher, code_reward, http_reward, judge, reward, rewards
 from guerdon._registration.factory import Factory
 from guerdon.errors import DataError, RegistrationError
 
@@ -74,3 +76,19 @@ def test_two_of_a_name_get_a_name_by_their_own_call() -> None:
         Dispatcher([rewards.math_reward(), rewards.math_reward()])
     with pytest.raises(RegistrationError, match=r"another name: reward\(fn, name=…\)"):
         Dispatcher([rewards.exact_match(name="a"), reward(lambda text: 1.0, name="a")])
+
+
+@pytest.mark.parametrize(
+    ("factory", "call"),
+    [
+        (rewards.math_reward, "rewards.math_reward()"),
+        (judge, "judge(base_url=…, model=…, prompt=…)"),
+        (http_reward, "http_reward(url=…)"),
+        (code_reward, "code_reward()"),
+        (reward, "reward(function)"),
+    ],
+)
+def test_factory_that_was_not_called_is_refused_with_the_call(factory: Callable[..., Any], call: str) -> None:
+    for make in (lambda: Dispatcher([factory]), lambda: reward(factory)):
+        with pytest.raises(RegistrationError, match=re.escape(f"call it, {call}")):
+            make()

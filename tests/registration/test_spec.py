@@ -91,6 +91,22 @@ def test_an_undecorated_function_obeys_trls_contract() -> None:
     assert awaits.loop == spec_of(trl_async).loop == UNDECORATED_LOOP
 
 
+def test_decorated_function_of_completions_is_called_once_per_batch() -> None:
+    spec = spec_of(reward(trl_style, timeout=5, retries=2))
+    assert (spec.shape, spec.pinned, spec.decorated, spec.policy.timeout) == ("batch", True, True, 5.0)
+    assert spec.wants.everything
+    assert spec_of(reward(trl_style)).policy.timeout == 600.0
+    assert spec_of(reward(trl_async, timeout=5)).loop == UNDECORATED_LOOP
+    assert not spec_of(reward(trl_style, isolation="call")).pinned
+    with pytest.raises(RegistrationError, match=r"pure=True.*once for the whole batch.*rowwise=True"):
+        reward(trl_style, pure=True)
+
+
+def test_decorated_function_of_keywords_alone_is_called_per_sample() -> None:
+    spec = spec_of(reward(lambda **row: 1.0, name="f", timeout=5))
+    assert (spec.shape, spec.wants.everything) == ("sample", False)
+
+
 def test_live_environments_keep_a_function_in_this_process() -> None:
     def batch(completions: list[str], environments: list[object], **kwargs: Any) -> list[float]:
         return [1.0]

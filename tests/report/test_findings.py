@@ -161,3 +161,10 @@ def test_of_many_alike_a_few_are_shown(tmp_path: Path) -> None:
 )
 def test_times_have_two_digits(value: float, shown: str) -> None:
     assert seconds(value) == shown
+
+
+def test_function_that_always_abstains_is_a_warning(tmp_path: Path) -> None:
+    rows = [row(**each, status="abstained", reward=None) for each in steps()]
+    message, severity = some(sentences(tmp_path, rows), "correct abstained on all of its 160 samples")
+    assert severity == "warning"
+    assert "forget a return" in message

@@ -18,7 +18,7 @@ from guerdon._trainer.metrics import _spread, metrics_of
 from tests.http.server import serving
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
-COMMON = {"failed_frac", "timeout_frac", "error_frac", "crashed_frac"}
+COMMON = {"failed_frac", "timeout_frac", "error_frac", "crashed_frac", "abstained_frac"}
 TIMES = {"run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s"}
 SPREAD = {"group_std", "no_spread_frac"}
 REQUESTS = {"requests"}
@@ -47,6 +47,7 @@ def test_spread_within_groups() -> None:
     assert metrics["guerdon/length/no_spread_frac"] == 0.75
     assert metrics["guerdon/length/group_std"] == pytest.approx(np.std([1.0, 3.0], ddof=1) / 4)
     assert metrics["guerdon/gated/skipped_frac"] == 7 / 8
+    assert metrics["guerdon/length/abstained_frac"] == 3 / 8
     assert metrics["guerdon/gated/no_spread_frac"] == 1.0
     assert names(metrics, "length") == COMMON | TIMES | SPREAD | {"shared_frac"}
     assert names(metrics, "gated") == COMMON | TIMES | SPREAD | {"skipped_frac"}

@@ -22,6 +22,7 @@ LIMITS: Final = {
     "tail": 10.0,
     "slow_s": 1.0,
     "few": 100,
+    "quiet": 64,
     "work": 0.1,
 }
 """Shares, correlations, seconds, rows, and seconds of run time for each of waiting, beyond which
@@ -137,6 +138,14 @@ def _spread(figures: dict[str, Any]) -> Iterator[Finding]:
 
 def _constant(figures: dict[str, Any]) -> Iterator[Finding]:
     for name, each in figures["functions"].items():
+        abstained = each["status"].get("abstained", 0)
+        if abstained >= LIMITS["quiet"] and not each["rewards"]:
+            yield _finding(
+                "warning",
+                "distributions",
+                f"{name} abstained on all of its {abstained:,} samples and gave no reward: does it forget a return?",
+            )
+            continue
         if each["rewards"] < LIMITS["few"]:
             continue
         counts = each["histogram"]["counts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 
 from guerdon._worker.invoke.call import Call
@@ -9,6 +10,13 @@ from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
 from guerdon._worker.invoke.reasons import REASON_LIMIT, has_type, reason_of, truncated_utf8
 from guerdon._worker.invoke.returned_values import InvalidValue, to_cells
 from guerdon._worker.invoke.tracebacks import traceback_of
+
+# As asyncio says it of a future, a task or a lock.
+_OTHER_LOOP = re.compile(r"(attached to a|bound to a) different (event )?loop")
+_SHARE_LOOP = (
+    "a client or lock that this function uses belongs to the event loop of another one: give all functions that use "
+    'it the same loop, reward(…, loop="shared").'
+)
 
 Failed = tuple[str, str | None, bool, float | None, int | None]
 """Reason, traceback, whether to retry, seconds that the server asked to wait, its status."""
@@ -19,7 +27,10 @@ def failed(call: Call, error: BaseException) -> Failed:
     call.drop_records()
     if has_type(error, InvalidValue):
         return reason_of(error), None, False, None, None
-    return reason_of(error), traceback_of(error), True, retry_after_of(error), http_status_of(error)
+    reason = reason_of(error)
+    if isinstance(error, RuntimeError) and _OTHER_LOOP.search(reason):
+        reason = truncated_utf8(f"{_SHARE_LOOP} {reason}", REASON_LIMIT)
+    return reason, traceback_of(error), True, retry_after_of(error), http_status_of(error)
 
 
 def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:

@@ -9,7 +9,9 @@ import warnings
 from guerdon.errors import GuerdonWarning
 
 
-def warn(message: str, filename: str = "<guerdon>", line: int = 1) -> None:
+def warn(
+    message: str, filename: str = "<guerdon>", line: int = 1, *, category: type[GuerdonWarning] = GuerdonWarning
+) -> None:
     """Warn as if `message` came from that line; a filter that raises makes it a line on stderr.
 
     Without a line of the user's it names no file: Python would show a line of this one, which says
@@ -21,6 +23,6 @@ def warn(message: str, filename: str = "<guerdon>", line: int = 1) -> None:
         tell(message)
         return
     try:
-        warnings.warn_explicit(message, GuerdonWarning, filename, line)
+        warnings.warn_explicit(message, category, filename, line)
     except Warning as error:
         print(f"guerdon: {error}", file=sys.stderr)  # noqa: T201 - an exception here would reach nobody

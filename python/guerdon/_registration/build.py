@@ -19,9 +19,17 @@ from guerdon._registration import options, resource_limits
 from guerdon._registration.cache_folder import checked_cache
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.conditions import checked_run_if
+from guerdon._registration.factory import refuse_uncalled_factory
 from guerdon._registration.options import Lane, Options
 from guerdon._registration.policy import checked_policy
-from guerdon._registration.signature import Contract, Shape, inspect_finish, inspect_wants, names_environments
+from guerdon._registration.signature import (
+    Contract,
+    Shape,
+    inspect_finish,
+    inspect_wants,
+    names_environments,
+    parameter_names,
+)
 from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 from guerdon.stateful import StatefulReward
@@ -57,6 +65,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         RegistrationError: It can't work.
     """
     target = _callable(target, shape)
+    shape = _shape(target, given, shape)
     stateful = isinstance(target, StatefulReward)
     if stateful and shape == "group":
         raise RegistrationError(
@@ -96,6 +105,11 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
             f"reward function {name!r}: {'pure=True' if cache is None else 'cache='} shares the outcome of identical calls, but this reward's depends on its "
             "group, by finish_group. Leave it out, or make the score a reward of its own."
         )
+    if pure and shape == "batch":
+        raise RegistrationError(
+            f"reward function {name!r}: {'pure=True' if cache is None else 'cache='} shares the outcome of identical calls, but this one "
+            "names completions and is called once for the whole batch. Leave it out, or add rowwise=True if its rows are independent."
+        )
     live = names_environments(called, wants, contract)
     lane = _lane(name, given, returns_awaitable, live)
     return FunctionSpec(
@@ -110,7 +124,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         batch_size=batch_size,
         batch_wait=batch_wait,
         is_async=returns_awaitable,
-        pinned=shape == "batch" and lane == "process",
+        pinned=shape == "batch" and lane == "process" and given.isolation != "call",
         loop=_loop(name, given, lane, shared=shape == "batch"),
         node=options.node(name, given.node, lane, live=live),
         stateful=stateful,
@@ -124,6 +138,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
 
 def _callable(target: object, shape: Shape) -> Callable[..., Any] | StatefulReward:
     """`target`, if it can score."""
+    refuse_uncalled_factory(target)
     if isinstance(target, type):
         raise RegistrationError(
             f"{target.__qualname__} is a class, not a reward function. Did you mean an instance, "
@@ -138,6 +153,14 @@ def _callable(target: object, shape: Shape) -> Callable[..., Any] | StatefulRewa
     if isinstance(target, StatefulReward) or callable(target):
         return target
     raise RegistrationError(f"{_show(target)} can't be called, so it is no reward function.")
+
+
+def _shape(target: Callable[..., Any] | StatefulReward, given: Options, shape: Shape) -> Shape:
+    """The shape of a decorated function: "batch" if it names ``completions``, as for TRL."""
+    if shape != "sample" or isinstance(target, StatefulReward) or given.rowwise or given.batch_size is not None:
+        return shape
+    names = parameter_names(target)
+    return "batch" if "completions" in names and "completion" not in names else shape
 
 
 def _called(target: Callable[..., Any] | StatefulReward, name: str) -> Callable[..., Any]:

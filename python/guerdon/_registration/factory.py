@@ -9,9 +9,12 @@ import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-__all__ = ["Factory", "nothing_missing"]
+from guerdon.errors import RegistrationError
+
+__all__ = ["Factory", "nothing_missing", "refuse_uncalled_factory"]
 
 
 def nothing_missing() -> str | None:
@@ -72,6 +75,35 @@ class Factory:
             return None
         close = difflib.get_close_matches(column, list(dataset), n=1) or (list(dataset) if len(dataset) == 1 else ["…"])
         return self.short(**{option: close[0]})
+
+
+def refuse_uncalled_factory(item: object) -> None:
+    """Refuses a function of Guerdon that makes reward functions, in the place of one that it made.
+
+    Raises:
+        RegistrationError: With the call to write.
+    """
+    home = getattr(item, "__module__", None)
+    if not inspect.isfunction(item) or not isinstance(home, str) or not home.startswith("guerdon."):
+        return
+    for module in ("guerdon", "guerdon.rewards"):
+        names = vars(import_module(module)).get("__all__", ())
+        if item.__name__ in names and getattr(import_module(module), item.__name__) is item:
+            break
+    else:
+        return
+    needed = [
+        p for p in inspect.signature(item).parameters.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    ]
+    shown = ", ".join(f"{p.name}=…" for p in needed)
+    if item.__name__ in ("reward", "group_reward"):
+        needs, shown = "a decorator", "function"
+    else:
+        needs = "a factory"
+    called = f"{module.removeprefix('guerdon').removeprefix('.')}.{item.__name__}".lstrip(".")
+    raise RegistrationError(
+        f"{called} is {needs}, not a reward function: call it, {called}({shown}), and put what it returns into the list."
+    )
 
 
 def _quoted(value: Any) -> str:

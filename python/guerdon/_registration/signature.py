@@ -31,6 +31,7 @@ __all__ = [
     "inspect_finish",
     "inspect_wants",
     "names_environments",
+    "parameter_names",
 ]
 
 Shape = Literal["sample", "group", "batch"]
@@ -68,6 +69,7 @@ class Wants:
         everything: TRL's batch contract with ``**kwargs``: it gets all that TRL passes.
         fixed: Names that a partial has set; ``**row`` doesn't get them.
         reserved: Names of the contract for values that are no dataset columns.
+        texts: Those annotated as ``str``.
     """
 
     required: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class Wants:
     everything: bool = False
     fixed: tuple[str, ...] = ()
     reserved: tuple[str, ...] = SAMPLE_NAMES
+    texts: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -106,6 +109,14 @@ class Wants:
             closed = frozenset((*self.named, *self.fixed, *self.reserved, *RECORDERS))
             return names + tuple(name for name in order if name not in closed), False
         return names, self.positional and names == self.named[: len(names)]
+
+
+def parameter_names(function: Callable[..., Any]) -> frozenset[str]:
+    """The parameters of its signature; none of one that can't be read."""
+    try:
+        return frozenset(_signature(function, "sample").parameters) - frozenset(_fixed(function))
+    except (ValueError, TypeError):
+        return frozenset()
 
 
 def inspect_wants(function: Callable[..., Any], name: str, shape: Contract) -> Wants:
@@ -159,6 +170,7 @@ def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape:
         everything=everything,
         fixed=fixed,
         reserved=_RESERVED[shape],
+        texts=tuple(p.name for p in asked if p.annotation in (str, "str")),
     )
     only = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
     if only and not (wants.positional and len(wants.optional) <= 1):

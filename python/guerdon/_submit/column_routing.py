@@ -8,14 +8,16 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon._columns import TEXT, Data, Single
+from guerdon._columns import COMPLETIONS, TEXT, Data, Single
 from guerdon._http.template import MadeField
 from guerdon._registration.spec import FunctionSpec
 from guerdon._submit.layout import Consumer, Layout, Route, Source, layout
+from guerdon._submit.text_parameters import TextParameters
 from guerdon._submit.token_counts import counting
 from guerdon._submit.trainer_state import names_history, snapshot
 from guerdon.errors import DataError
@@ -48,6 +50,9 @@ class ColumnRouter:
     Args:
         specs: The functions.
         kept: What a journal keeps.
+
+    Attributes:
+        example: The beginning of the first completion, for warnings.
     """
 
     def __init__(self, specs: Sequence[FunctionSpec], kept: KeptColumns | None = None) -> None:
@@ -57,6 +62,8 @@ class ColumnRouter:
         )
         # Of the last batch. Written by whatever thread has one with other columns, as a whole.
         self._last: tuple[_Names, Layout] | None = None
+        self._text_parameters = TextParameters(specs)
+        self.example = ""
 
     def route(self, data: Data, *, is_open: bool = False) -> RoutedColumns:
         """The engine's columns and, for each function, which of them its calls get.
@@ -69,6 +76,9 @@ class ColumnRouter:
         """
         known = self._layout(data)
         columns = _BatchColumns(data, known, is_open)
+        if not self.example and data.samples:
+            self.example = reprlib.repr(data.own[COMPLETIONS][0])
+        self._text_parameters.look(known.routes, columns.given)
         uses = [route.use or columns.use(route) for route in known.routes]
         sources = [] if self._kept is None else self._kept.of(data)
         journal = [None if source is None else columns.index(source) for source in sources]
@@ -151,16 +161,16 @@ class _BatchColumns:
         from guerdon._http import column_texts
         from guerdon._kernels import columns as kernel_columns
 
-        values, samples = self._given(source), self._data.samples
+        values, samples = self.given(source), self._data.samples
         if isinstance(field, kernel_columns.KernelColumn):
             return kernel_columns.texts_of(values, field, samples, always=self._is_open)
         if isinstance(field, MadeField):
-            given = {name: self._given(available[name]) for name in _columns(field, available)}
+            given = {name: self.given(available[name]) for name in _columns(field, available)}
             return field.made(given, samples)
-        others = [self._given(available[name]) for name in field.columns[1:]]
+        others = [self.given(available[name]) for name in field.columns[1:]]
         return column_texts.texts_of(values, field, samples, function, others=others, always=self._is_open)
 
-    def _given(self, source: Source) -> list[object] | Single:
+    def given(self, source: Source) -> list[object] | Single:
         kind, name = source
         values: list[object] | Single = self._data.texts if name == TEXT else getattr(self._data, kind)[name]
         return values

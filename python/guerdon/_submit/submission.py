@@ -155,6 +155,10 @@ class Submitter:
         own: dict[str, list[object]] = {name: [] for name in (PROMPTS, COMPLETIONS, COMPLETION_IDS)}
         return self._router.sources(Data(0, own, {name: [] for name in columns}, trainer_state))
 
+    def example(self) -> str:
+        """The beginning of the first completion that was scored, for warnings."""
+        return self._router.example
+
     def _refuse_models(self) -> None:
         if self._models:
             raise DataError(

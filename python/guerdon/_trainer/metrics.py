@@ -35,6 +35,7 @@ def metrics_of(result: RewardBatch) -> dict[str, float]:
         of_function = {"failed_frac": sum(failed[name, status] for status in Status) / samples}
         for key, status in _FRACTIONS.items():
             of_function[key] = failed[name, status] / samples
+        of_function["abstained_frac"] = float((result.status[:, :, place] == Status.ABSTAINED).sum()) / samples
         if name in result._gated:
             of_function["skipped_frac"] = len(result.skipped.get(name, ())) / samples
         timings = result.timings[name]

@@ -255,7 +255,7 @@ def _check_functions(dispatcher: Dispatcher, framework: str) -> None:
     batch = [spec.name for spec in dispatcher._specs if spec.shape == "batch" and not spec.rowwise]
     if batch:
         warnings.warn(
-            f"reward function {batch[0]!r} is undecorated, so it is called with a list, and {framework} hands out single "
+            f"reward function {batch[0]!r} is called with the list of a whole batch, and {framework} hands out single "
             "samples: it gets those that come together. If its rows are independent, say so with guerdon.reward(function, "
             "rowwise=True); if not, its rewards depend on what comes together.",
             GuerdonWarning,

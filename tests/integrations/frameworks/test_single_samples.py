@@ -57,7 +57,7 @@ def test_a_function_of_lists_works_and_is_warned_of() -> None:
     def lengths(completions: list[str], **columns: Any) -> list[float]:
         return [float(len(one)) for one in completions]
 
-    with pytest.warns(GuerdonWarning, match=r"'lengths' is undecorated, .*rowwise=True"):
+    with pytest.warns(GuerdonWarning, match=r"'lengths' is called with the list of a whole batch.*rowwise=True"):
         scorer = SampleRewards(Dispatcher([lengths]), "a framework", "")
     assert scorer.wait(scorer.reward(FrameworkSample("abc"))) == 3.0
     scorer.dispatcher.close()

@@ -194,8 +194,8 @@ def _check_functions(config: Any, dispatcher: Dispatcher, named: object) -> None
     batch = [spec.name for spec in dispatcher._specs if spec.shape == "batch" and not spec.rowwise]
     if batch:
         raise RegistrationError(
-            f"reward function {batch[0]!r} is undecorated, so it works on a whole batch, but verl hands out single responses. "
-            "Decorate it with @guerdon.reward; if it is verl's compute_score, set reward.custom_reward_function.path and name "
+            f"reward function {batch[0]!r} works on a whole batch, but verl hands out single responses. "
+            "Have it take one completion, decorated with @guerdon.reward; if it is verl's compute_score, set reward.custom_reward_function.path and name "
             f"instead of {_WHERE}.dispatcher."
         )
     if dispatcher.reward_models:
