@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,12 @@ impl Payload for Samples {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// Seeds of a simulation: `many` where PROPTEST_CASES is set, as by `make stress`, else `few`.
+#[must_use]
+pub fn seeds(few: u64, many: u64) -> Range<u64> {
+    0..if std::env::var_os("PROPTEST_CASES").is_some() { many } else { few }
 }
 
 /// A batch without a budget.

@@ -177,7 +177,7 @@ fn read(parser: &ScoreParser, text: &str, reasoning: Option<&str>, cut: bool) ->
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// What is read of a prefix that was cut, or decided on one, the whole answer has, too.
     #[test]
