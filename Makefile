@@ -241,8 +241,10 @@ lint-python: setup
 	$(BIN)/ruff format --quiet --check
 	$(BIN)/zizmor --offline --quiet --no-progress .github/workflows
 	$(BIN)/mypy
-	# From a folder without sources, so that the stubs are compared with what is installed.
-	cd $(VENV) && bin/python -m mypy.stubtest --concise --allowlist ../scripts/stubtest-allowlist guerdon._native
+	# From a folder without sources, so that the stubs are compared with what is installed; with mypy's
+	# settings, without which it would read PyTorch.
+	cd $(VENV) && bin/python -m mypy.stubtest --concise --mypy-config-file ../pyproject.toml \
+		--allowlist ../scripts/stubtest-allowlist guerdon._native
 
 # Which way imports go, the words of the glossary, the form of comments.
 .PHONY: lint-structure
