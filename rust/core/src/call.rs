@@ -70,7 +70,8 @@ impl Call {
     /// more than once. One that was deferred goes first then, for its answer tells whether the pause
     /// is over.
     pub(crate) const fn is_behind(&self) -> bool {
-        self.attempt > 1 && !(self.attempt == 2 && self.deferred == 1) && !self.finish && !self.suspect
+        let deferred_once = self.attempt == 2 && self.deferred == 1;
+        self.attempt > 1 && !deferred_once && !self.finish && !self.suspect
     }
 
     /// For the reason of its failure: attempts that used up no retry.

@@ -96,7 +96,7 @@ struct BreakerSeen {
 
 #[derive(Debug)]
 enum Store {
-    Own(RateLimiter),
+    Own(Box<RateLimiter>),
     Shared(Box<SharedFile>),
 }
 
@@ -130,7 +130,7 @@ impl Limiter {
 
     fn new(limit: &Limit) -> Self {
         let (name, store) = match &limit.key {
-            None => (String::new(), Store::Own(RateLimiter::default())),
+            None => (String::new(), Store::Own(Box::default())),
             Some((key, path)) => {
                 (format!(" '{key}' ({})", path.display()), Store::Shared(Box::new(SharedFile::new(path))))
             }

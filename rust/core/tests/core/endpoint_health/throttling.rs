@@ -104,8 +104,11 @@ fn later(retry_after: Duration) -> Response {
     (after, failed.map_err(|failed| Failure { retry_after: Some(retry_after), ..failed }))
 }
 
+/// Of a sample.
+type IsRefused = fn(usize) -> bool;
+
 /// How long `samples` take, those refused once that `is_refused`, and how many requests it takes.
-fn refused_once(samples: usize, is_refused: fn(usize) -> bool) -> (Duration, usize) {
+fn refused_once(samples: usize, is_refused: IsRefused) -> (Duration, usize) {
     paused(async move {
         let engine = Engine::start(judge(at_once(32), 4), move |sample, attempt| match attempt {
             1 if is_refused(sample) => later(200 * MS),
@@ -122,7 +125,7 @@ fn refused_once(samples: usize, is_refused: fn(usize) -> bool) -> (Duration, usi
 fn refusals_of_single_samples_hold_up_no_others_for_long() {
     for seed in seeds(2, 8) {
         fastrand::seed(seed);
-        let cases: [(&str, usize, fn(usize) -> bool); 5] = [
+        let cases: [(&str, usize, IsRefused); 5] = [
             ("64 of 640 at first", 640, |sample| sample < 64),
             ("64 of 864 at first", 864, |sample| sample < 64),
             ("64 of 640 amid the others", 640, |sample| sample % 10 == 7),
