@@ -195,7 +195,7 @@ SELECT := $(RERUNS) $(if $(WHOLE),-m 'not soak')
 
 # Most tests wait rather than compute, so that two cores can do with three processes.
 JOBS := 3
-PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(SELECT)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadscope $(SELECT)
 
 .PHONY: test
 test: check-cargo lint docs ## everything that CI runs on the Python of .venv, the Rust tests beside the others
@@ -428,7 +428,7 @@ test-debian-pythons: $(VENV)/.dependencies ## on Python 3.14 and 3.15, in a chro
 	BIN=$(BIN) TARGET=$(TARGET)/pythons scripts/test-debian-pythons
 
 .PHONY: check-aarch64
-check-aarch64: check-cargo $(VENV)/.installer ## type-check for 64-bit ARM, by Debian's Rust where rustup has none
+check-aarch64: check-cargo $(VENV)/.installer ## type-check for 64-bit ARM
 	TARGET=$(TARGET) scripts/check-aarch64
 
 ROUNDS := 10

@@ -15,7 +15,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,12 +50,28 @@ def pytest_configure(config: pytest.Config) -> None:
     reruns.pytest_configure(config)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keeps the tests that share a fixture of their file in one process (``--dist loadgroup``): what
-    such a fixture makes, two ranks that train for instance, is dear."""
-    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
-    if any(fixture.scope in ("module", "class") for found in fixtures.values() for fixture in found):
-        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keeps the tests of a file in one process that share what is dear to make, two ranks that train
+    for instance; all others go where there is room."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if _shares_fixtures(config.rootpath / file) else nodeid
+
+    return Scheduling(config, log)
+
+
+@cache
+def _shares_fixtures(path: Path) -> bool:
+    """Whether a file of tests has fixtures of its own, or of its folder, for all of its tests."""
+    return any(
+        'scope="module"' in source.read_text(encoding="utf-8")
+        for source in (path, path.with_name("conftest.py"))
+        if source.is_file()
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -58,8 +58,6 @@ class Reruns:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            # pytest-xdist names the group of a test behind an @.
-            report.nodeid = report.nodeid.removesuffix(f"@{report.nodeid.partition('::')[0]}")
             self._failures.setdefault(report.nodeid, Failure(report))
             self._final |= report.when not in ("setup", "call")
 

@@ -1,5 +1,6 @@
 """Judges on hostile days, over real sockets: what a server does to some requests costs the others
-nothing. How much it may cost is shown on a paused clock (`rust/core/tests/core/endpoint_health`)."""
+nothing. How much it may cost is shown on a paused clock
+(`rust/core/tests/core/endpoint_health`)."""
 
 from __future__ import annotations
 

@@ -66,9 +66,9 @@ impl Call {
         self.attempt > self.deferred.saturating_add(1)
     }
 
-    /// Whether it goes behind fresh calls where its function has a limit: it failed, or was deferred
-    /// more than once. One that was deferred goes first then, for its answer tells whether the pause
-    /// is over.
+    /// Whether it goes behind fresh calls where its function has a limit: it failed, or was
+    /// deferred more than once. One that was deferred once goes first, for its answer tells whether
+    /// the pause is over.
     pub(crate) const fn is_behind(&self) -> bool {
         let deferred_once = self.attempt == 2 && self.deferred == 1;
         self.attempt > 1 && !deferred_once && !self.finish && !self.suspect

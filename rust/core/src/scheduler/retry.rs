@@ -3,8 +3,7 @@
 //! - `retries` counts attempts after the first. A call whose worker died is tried once more, alone,
 //!   beyond them. Deferrals and what is excused by an open circuit breaker are not counted.
 //! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least what was asked
-//!   for, up to `LONGEST_RETRY_AFTER`; under a limit a deferred call waits for that alone, and for
-//!   the pause of its limit.
+//!   for, up to `LONGEST_RETRY_AFTER`; a call deferred under a limit waits for that alone.
 //! - No attempt starts after `total_timeout` or `batch_timeout`.
 //! - "Too many requests" defers a call up to `DEFERRALS` times, or more under a limit. 400, 401,
 //!   403, 404 and 422 are final.
@@ -61,8 +60,8 @@ pub(crate) fn decide(
         }
         let jitter = backoff_ns(times, random);
         let asked_ns = failure.retry_after.map_or(0, |asked: Duration| nanos(asked.min(LONGEST_RETRY_AFTER)));
-        // A limit pauses for all its calls: each by itself waits for what it was asked to alone, and
-        // is back before the pause is over.
+        // A limit pauses for all its calls: each by itself waits for what it was asked to alone,
+        // and is back before the pause is over.
         let wait = if deferred && policy.limit.is_some() {
             asked_ns.saturating_sub(BEFORE_THE_END_NS)
         } else {

@@ -11,15 +11,15 @@ import pytest
 from guerdon import Dispatcher, StatefulReward, Status, reward
 from tests.cluster.in_memory import Clustered, InMemoryCluster
 
-PLACES = ["here", "host", "node"]
+WHERE = ["here", "host", "node"]
 COMPLETIONS = ["a", "bb", "ccc", "d"]
 
 
-def dispatcher_at(place: str, functions: list[Any]) -> AbstractContextManager[Dispatcher]:
+def dispatcher_on(where: str, functions: list[Any]) -> AbstractContextManager[Dispatcher]:
     options: dict[str, Any] = {"max_failure_rate": 1.0}
-    if place == "node":
+    if where == "node":
         return Clustered(functions, InMemoryCluster(2), **options)
-    return Dispatcher(functions, workers=2, cluster="host" if place == "host" else None, **options)
+    return Dispatcher(functions, workers=2, cluster="host" if where == "host" else None, **options)
 
 
 class Shaped(StatefulReward):
@@ -42,16 +42,16 @@ class ShapedInteger(Shaped):
         return len(completion)
 
 
-def source(lane: str, place: str) -> Any:
+def source(lane: str, where: str) -> Any:
     kind = {"asyncio": ShapedOnLoop, "integers": ShapedInteger}.get(lane, Shaped)
-    anywhere: dict[str, Any] = {"node": "any"} if place == "node" and lane != "process" else {}
+    anywhere: dict[str, Any] = {"node": "any"} if where == "node" and lane != "process" else {}
     name = {"integers": "thread"}.get(lane, lane)
     return reward(kind(), name="source", lane=name, **anywhere)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", ["process", "thread", "integers", "asyncio"])
-def test_row_42_a_gate_is_decided_by_the_finished_value(lane: str, place: str) -> None:
+def test_row_42_a_gate_is_decided_by_the_finished_value(lane: str, where: str) -> None:
     """Once, whatever else the gate waits for, in batches and in streams."""
     longer = reward(lambda completion: float(len(completion)), name="longer", lane="thread")
     gated = reward(lambda completion: 100.0, name="gated", lane="thread", run_if={"source": ">= 12"}, otherwise=0.0)
@@ -62,7 +62,7 @@ def test_row_42_a_gate_is_decided_by_the_finished_value(lane: str, place: str) -
         [13.0, 3.0, 100.0, np.nan],
         [11.0, 1.0, 0.0, 1.0],
     ]
-    with dispatcher_at(place, [source(lane, place), longer, gated, both]) as dispatcher:
+    with dispatcher_on(where, [source(lane, where), longer, gated, both]) as dispatcher:
         batch = dispatcher.score(completions=COMPLETIONS, num_generations=2)
         stream = dispatcher.stream(num_generations=2)
         for completion in COMPLETIONS:
@@ -77,9 +77,9 @@ def lengths(completions: list[str]) -> list[float]:
     return [float(len(completion)) for completion in completions]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_gathered_samples_of_batches_of_different_sizes_have_their_own_values(place: str) -> None:
-    with dispatcher_at(place, [reward(lengths, batch_size=16, batch_wait=0.05)]) as dispatcher:
+@pytest.mark.parametrize("where", WHERE)
+def test_gathered_samples_of_batches_of_different_sizes_have_their_own_values(where: str) -> None:
+    with dispatcher_on(where, [reward(lengths, batch_size=16, batch_wait=0.05)]) as dispatcher:
         sizes = [1, 40, 1, 3, 17, 1]
         texts = [[f"{number}" * (index + 1) for index in range(size)] for number, size in enumerate(sizes)]
         pending = [dispatcher.submit(completions=each) for each in texts]
@@ -89,9 +89,9 @@ def test_gathered_samples_of_batches_of_different_sizes_have_their_own_values(pl
             assert result.rewards.ravel().tolist() == [float(len(text)) for text in each]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_gathered_samples_of_several_additions_to_streams_have_their_own_values(place: str) -> None:
-    with dispatcher_at(place, [reward(lengths, batch_size=64, batch_wait=0.3)]) as dispatcher:
+@pytest.mark.parametrize("where", WHERE)
+def test_gathered_samples_of_several_additions_to_streams_have_their_own_values(where: str) -> None:
+    with dispatcher_on(where, [reward(lengths, batch_size=64, batch_wait=0.3)]) as dispatcher:
         dispatcher.score(completions=["started"])
         streams = [dispatcher.stream(num_generations=2) for _ in range(2)]
         for number in range(2):
@@ -102,6 +102,6 @@ def test_gathered_samples_of_several_additions_to_streams_have_their_own_values(
             result = stream.result(timeout=60)
             assert result.rewards.ravel().tolist() == [1.0, 3.0, 2.0, 3.0]
         assert (dispatcher.score(completions=["after"]).status == Status.OK).all()
-        if place != "here":
+        if where != "here":
             nodes = dispatcher._engine.get().nodes()
             assert [node.state for node in nodes] == ["ready"]
