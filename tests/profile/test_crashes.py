@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from guerdon import reward
-from guerdon.profile import profile
+from guerdon.profile import measurement, profile
 from guerdon.profile.checks.survival import CHECK
 from guerdon.profile.finding import Example, Finding
 from guerdon.profile.measurement import Budget, measure
@@ -18,7 +18,13 @@ from guerdon.profile.measurement_findings import joined, measurement_findings
 from guerdon.profile.sample_rows import SampleRows
 from guerdon.profile.subject import Subject
 
-ROWS = [{"prompt": "p", "answer": "4", "completion": text} for text in ("4", "end", "5", "6")]
+ROWS = [{"prompt": "p", "answer": "4", "completion": text} for text in ("4", "end", "5")]
+
+
+@pytest.fixture(autouse=True)
+def few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short calls are watched a few times, not two thousand: no test here is about their CPU."""
+    monkeypatch.setattr(measurement, "_MOST_REPEATS", 16)
 
 
 @reward
@@ -101,11 +107,11 @@ def test_a_profile_reports_a_failure_once() -> None:
         return float(completion != "a") / len(completion.strip("a"))
 
     rows = [{"prompt": "p", "completion": "a" if row == 2 else "b"} for row in range(8)]
-    found = profile([reward(raises)], rows, time_limit=30.0).functions["raises"]
+    found = profile([reward(raises)], rows, checks=[CHECK]).functions["raises"]
     assert [each.check for each in found.findings if each.check in ("fails", "exception")] == ["exception"]
 
 
 def test_a_profile_reports_a_crash_once() -> None:
     rows = [{"prompt": "p", **each} for each in ROWS]
-    findings = profile([exits], rows, time_limit=30.0).functions[exits.name].findings
+    findings = profile([exits], rows, checks=[CHECK]).functions[exits.name].findings
     assert [each.check for each in findings if each.check == "crash"] == ["crash"]

@@ -17,6 +17,9 @@ CHECK_OF = {
     "empty_reference": "missing_reference",
 }
 
+OF_STATE = {"repeat", "order", "batch", "process", "threads", "clock", "arguments"}
+"""Checks that ask how a function is called, not for answers: each starts workers of its own."""
+
 MISSED: dict[str, str] = {}
 """Bugs that no check finds, by function, and why: at most one in twenty."""
 
@@ -46,7 +49,16 @@ def test_planted_bugs_are_found(entry: Planted) -> None:
     ids=name_of,
 )
 def test_robust_functions_are_not_called_wrong(entry: Robust) -> None:
-    findings = counted(audit(entry.function, entry.rows, **entry.options))
+    checks = [check for check in CHECKS if not entry.row_alone or check.id not in OF_STATE]
+    findings = counted(audit(entry.function, entry.rows, checks=checks, **entry.options))
+    assert not findings, "\n".join(map(str, findings))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("entry", [entry for entry in ROBUST if entry.row_alone], ids=name_of)
+def test_a_robust_function_passes_the_checks_of_state(entry: Robust) -> None:
+    checks = [check for check in CHECKS if check.id in OF_STATE]
+    findings = counted(audit(entry.function, entry.rows, checks=checks, **entry.options))
     assert not findings, "\n".join(map(str, findings))
 
 

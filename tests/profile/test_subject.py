@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +23,7 @@ def exact(completion: str, answer: str) -> float:
 @reward(retries=3)
 def fragile(completion: str) -> float:
     if completion == "hang":
-        while True:
-            pass
+        time.sleep(60)
     if completion == "crash":
         os._exit(3)
     if completion == "raise":
@@ -33,8 +33,7 @@ def fragile(completion: str) -> float:
 
 def plain(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
     if "hang" in completions:
-        while True:
-            pass
+        time.sleep(60)
     return [float(completion == right) for completion, right in zip(completions, answer, strict=True)]
 
 

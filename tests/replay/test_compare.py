@@ -32,7 +32,7 @@ def _arrays(cells: Any) -> tuple[Any, Any]:
     return np.array(rewards, np.float32), np.array(status, np.uint8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=max(1, settings().max_examples // 2), deadline=None)
 @given(_pairs, st.sampled_from([0.0, 0.25]), st.integers(1, 4))
 def test_agreement_is_that_of_a_loop(pairs: Any, tolerance: float, pieces: int) -> None:
     agreement = Agreement(tolerance)
@@ -95,7 +95,7 @@ _groups = st.integers(1, 5).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=max(1, settings().max_examples // 2), deadline=None)
 @given(_groups)
 def test_ranks_and_advantages_are_those_of_a_loop(groups: Any) -> None:
     values = np.array(groups, np.float32)

@@ -76,7 +76,7 @@ def close(one: float | None, other: float) -> bool:
     return one == pytest.approx(other, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=max(1, settings().max_examples // 10), deadline=None)
 @given(rows=journals(), parts=st.integers(1, 3))
 def test_figures_are_those_of_pandas(rows: list[dict[str, Any]], parts: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +131,7 @@ def check_spread(each: dict[str, Any], groups: Any) -> None:
     assert close(each["spread"], np.mean([rewards.std() for rewards in several]) if several else math.nan)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=max(1, settings().max_examples // 10), deadline=None)
 @given(rows=journals(), parts=st.integers(1, 4))
 def test_totals_and_correlations_are_those_of_pandas(rows: list[dict[str, Any]], parts: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

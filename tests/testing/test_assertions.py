@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,13 +21,6 @@ from guerdon.testing import (
 )
 
 ROWS = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 22)]
-ASSERTIONS: list[Callable[[Any, Any], None]] = [
-    assert_bounded,
-    assert_deterministic,
-    assert_reference_scores,
-    assert_rejects,
-    assert_row_independent,
-]
 
 
 @reward
@@ -65,12 +59,20 @@ def unbounded(completion: str, answer: str) -> float:
 @reward(timeout=0.3)
 def hangs(completion: str) -> float:
     while "sorry" in completion:
-        pass
+        time.sleep(0.01)
     return 0.0
 
 
-@pytest.mark.parametrize("function", [exact, plain], ids=["decorated", "plain"])
-@pytest.mark.parametrize("check", ASSERTIONS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    ("check", "function"),
+    [
+        (assert_bounded, plain),
+        (assert_deterministic, exact),
+        (assert_reference_scores, plain),
+        (assert_rejects, exact),
+        (assert_row_independent, plain),
+    ],
+)
 def test_a_sound_function_passes(check: Callable[[Any, Any], None], function: Any) -> None:
     check(function, ROWS)
 
@@ -156,8 +158,8 @@ def exits(completion: str, answer: str) -> float:
 
 @reward(timeout=0.3)
 def never_ends(completion: str, answer: str) -> float:
-    while True:
-        pass
+    time.sleep(60)
+    return 1.0
 
 
 @group_reward
@@ -176,9 +178,10 @@ class WithoutModel(StatefulReward):
 @pytest.mark.parametrize(
     ("check", "function"),
     [
-        *((check, exits) for check in ASSERTIONS),
-        (assert_bounded, never_ends),
+        (assert_bounded, exits),
+        (assert_reference_scores, exits),
         (assert_rejects, never_ends),
+        (assert_row_independent, exits),
         (assert_deterministic, one_too_few),
         (assert_deterministic, WithoutModel()),
     ],

@@ -74,7 +74,7 @@ def test_math_verify_rowwise(example: ModuleType) -> None:
     accuracy = reward(example.accuracy_reward, rowwise=True, timeout=20)
     rows = [
         {"prompt": [{"role": "user", "content": "How likely?"}], "solution": f"${solution}$"}
-        for solution in (example.SOLUTION, r"\frac{1}{7}", "12", r"\sqrt{3}")
+        for solution in (example.SOLUTION, r"\sqrt{3}")
     ]
     assert_reference_scores(accuracy, rows)
     assert_rejects(accuracy, rows, probes=["empty", "refusal", "shuffled", "negative", "longer"])

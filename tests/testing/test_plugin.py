@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -39,18 +40,26 @@ def configure(project: Path, *lines: str) -> None:
     (project / "pyproject.toml").write_text(text)
 
 
-def run(project: Path, *arguments: str) -> tuple[int, str]:
-    """A pytest of its own: the plugin starts engines, and this process has plugins of its own."""
+def run(project: Path, *arguments: str, installed: bool = False) -> tuple[int, str]:
+    """A pytest of its own: the plugin starts engines, and this process has plugins of its own.
+
+    Args:
+        installed: It finds this plugin as it finds all others of the environment, which takes
+            seconds to import them.
+    """
     known = any(point.name == "guerdon" for point in entry_points(group="pytest11"))
-    plugin = [] if known else ["-p", "guerdon.testing.plugin"]
+    plugin = [] if installed and known else ["-p", "guerdon.testing.plugin"]
     off = [option for name in ("xdist", "cacheprovider", "randomly") for option in ("-p", f"no:{name}")]
+    environment = dict(os.environ) if installed else {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, "-m", "pytest", *off, *plugin, *arguments]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=200
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 def test_each_check_of_each_function_is_a_test(project: Path) -> None:
-    code, out = run(project, "--collect-only", "-q")
+    code, out = run(project, "--collect-only", "-q", installed=True)
     assert code == 0, out
     assert "tests/test_other.py::test_other" in out
     for function in ("exact", "substring"):

@@ -89,7 +89,7 @@ def facts(file: PerfettoFile) -> list[object]:
     return [sorted(map(repr, slices)), sorted(map(repr, file.instants)), counters]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=max(1, settings().max_examples // 4), deadline=None)
 @given(tracks, counters)
 def test_what_is_read_and_written_is_what_was_there(tracks: Any, counters: Any) -> None:
     official = OfficialTrace()

@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.cli.top.keys import Keys
@@ -35,6 +35,7 @@ def test_a_state_is_read() -> None:
     assert process.calls[0].place == "judge:8000"
 
 
+@settings(max_examples=max(1, settings().max_examples // 4))
 @given(st.dictionaries(PARTS, JSON, max_size=8))
 def test_any_object_is_read(changes: dict[str, object]) -> None:
     process = read(json.dumps({**state(5), **changes}).encode(), 5)

@@ -21,11 +21,17 @@ class Planted:
 
 @dataclass(frozen=True)
 class Robust:
-    """A function without one: no error and no warning may be found."""
+    """A function without one: no error and no warning may be found.
+
+    Attributes:
+        row_alone: It is called as many others are, with one row, and keeps nothing between calls:
+            only the forms of answers that it takes are its own.
+    """
 
     function: Any
     rows: Rows
     options: Mapping[str, Any]
+    row_alone: bool
 
 
 PLANTED: list[Planted] = []
@@ -42,11 +48,11 @@ def planted(bug: str, *found_by: str, rows: Rows) -> Callable[[Any], Any]:
     return enter
 
 
-def robust(rows: Rows, **options: Any) -> Callable[[Any], Any]:
+def robust(rows: Rows, *, row_alone: bool = False, **options: Any) -> Callable[[Any], Any]:
     """Enters a function without one."""
 
     def enter(function: Any) -> Any:
-        ROBUST.append(Robust(function, rows, options))
+        ROBUST.append(Robust(function, rows, options, row_alone))
         return function
 
     return enter

@@ -48,7 +48,7 @@ def exact(completion: str, answer: str) -> float | None:
     return float(completion.strip() == answer)
 
 
-@robust(FACTS)
+@robust(FACTS, row_alone=True)
 @reward
 def normalised(text: str, answer: str | None) -> float | None:
     def plain(value: str) -> str:
@@ -59,7 +59,7 @@ def normalised(text: str, answer: str | None) -> float | None:
     return float(plain(text) == plain(answer))
 
 
-@robust(NUMBERS)
+@robust(NUMBERS, row_alone=True)
 @reward
 def numeric_tolerance(text: str, answer: str | None) -> float | None:
     given, wanted = _number(text), _number(answer or "")
@@ -68,14 +68,14 @@ def numeric_tolerance(text: str, answer: str | None) -> float | None:
     return float(given is not None and math.isclose(given, wanted, rel_tol=1e-4))
 
 
-@robust(REASONED)
+@robust(REASONED, row_alone=True)
 @reward
 def tag_exact(text: str, answer: str) -> float:
     found = _last_tag(text)
     return float(bool(found) and found == answer)
 
 
-@robust(REASONED)
+@robust(REASONED, row_alone=True)
 @reward
 def form_and_answer(text: str, answer: str) -> float:
     """A fifth for the form, the rest for the answer."""
@@ -84,14 +84,14 @@ def form_and_answer(text: str, answer: str) -> float:
     return 0.2 + 0.8 * float(_last_tag(text) == answer and bool(answer))
 
 
-@robust(LATEX)
+@robust(LATEX, row_alone=True)
 @reward
 def boxed_exact(text: str, solution: str) -> float:
     wanted = _boxed(solution)
     return float(wanted is not None and _boxed(text) == wanted)
 
 
-@robust(SOLUTIONS)
+@robust(SOLUTIONS, row_alone=True)
 @reward
 def hashes(text: str, answer: str) -> float | None:
     """GSM8K's form, at the end of the completion."""
@@ -103,14 +103,14 @@ def hashes(text: str, answer: str) -> float | None:
     return float(_number(found) == wanted)
 
 
-@robust(CHOICES)
+@robust(CHOICES, row_alone=True)
 @reward
 def choice(text: str, answer: str) -> float:
     found = re.fullmatch(r"(?:the answer is )?\(?([A-D])\)?\.?", text.strip(), re.IGNORECASE)
     return float(found is not None and found.group(1).upper() == answer)
 
 
-@robust(NUMBERS)
+@robust(NUMBERS, row_alone=True)
 @reward
 def json_answer(text: str, answer: str) -> float:
     try:
@@ -157,7 +157,7 @@ def brevity(completion_ids: list[int]) -> float:
     return 1.0 / (1.0 + len(completion_ids) / 100)
 
 
-@robust(ROLLOUTS)
+@robust(ROLLOUTS, row_alone=True)
 @reward
 def soft_length(completion: str) -> float:
     return max(0.0, 1.0 - max(0, len(completion) - 200) / 400)
@@ -183,7 +183,7 @@ async def awaited(text: str, answer: str) -> float:
     return float(bool(answer) and text.strip().casefold() == answer.casefold())
 
 
-@robust(NUMBERS)
+@robust(NUMBERS, row_alone=True)
 @reward
 def shaped_by_length(text: str, answer: str) -> float:
     """Right answers lose a little for length, wrong ones are all the same."""
@@ -191,7 +191,7 @@ def shaped_by_length(text: str, answer: str) -> float:
     return 1.0 - min(len(text), 1000) / 10_000 if right else 0.0
 
 
-@robust(NUMBERS, reference="Therefore: {answer}!")
+@robust(NUMBERS, row_alone=True, reference="Therefore: {answer}!")
 @reward
 def own_form(text: str, answer: str) -> float:
     return float(bool(answer) and text.strip() == f"Therefore: {answer}!")

@@ -171,7 +171,7 @@ planted("a running mean", "repeat", "order", rows=NUMBERS)(reward(Running(), nam
 
 
 @planted("nested repetition", "hang", rows=NUMBERS)
-@reward(timeout=1)
+@reward(timeout=0.3, grace=0.1)
 def catastrophic(completion: str, answer: str) -> float:
     if not re.match(r"^(\w+\s*)+$", completion):
         return 0.0
@@ -204,7 +204,7 @@ def recursive(completion: str, answer: str) -> float:
 
 
 @planted("a loop over white space", "hang", rows=NUMBERS)
-@reward(timeout=0.5)
+@reward(timeout=0.3, grace=0.1)
 def endless(completion: str, answer: str) -> float:
     text = completion
     while text.endswith("\n "):
