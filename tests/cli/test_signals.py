@@ -28,7 +28,8 @@ def slow(completion: str) -> float:
 
 
 def test_a_reader_that_goes_away_is_no_error(rewards: Path, tmp_path: Path) -> None:
-    data = write_rows(tmp_path / "data.jsonl", [{"completion": "x" * 100}] * 5000)
+    # More than a pipe and a chunk hold.
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "x" * (100 + row % 2)} for row in range(5000)])
     command = subprocess.Popen(
         [*COMMAND, f"{rewards}:length", str(data), "--keep", "-q"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

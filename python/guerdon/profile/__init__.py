@@ -1,6 +1,7 @@
 """Auditing reward functions on one's own rows: `profile`, `audit`, `Subject`, `Finding`.
 
 >>> from guerdon import reward
+>>> from guerdon.profile import audit
 >>> exact = reward(lambda completion, answer: float(completion == answer), name="exact")
 >>> rows = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 18)]
 >>> [finding.check for finding in audit(exact, rows) if finding.severity != "info"]
