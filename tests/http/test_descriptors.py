@@ -23,13 +23,14 @@ IN_FLIGHT = 64
 OTHERS = 64 + 24
 TRAINER = """
 import json, os, resource, sys, warnings
-from guerdon import Dispatcher, GuerdonError, Limit, judge
+from guerdon import Dispatcher, GuerdonError, Limit, QuietRewardWarning, judge
 
 first, *others = sys.argv[4:]
 opened = len(os.listdir("/proc/self/fd"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (opened + int(sys.argv[1]), opened + int(sys.argv[2])))
 found = {"refused": None, "limits": [], "warnings": [], "scores": []}
 warnings.showwarning = lambda message, *_: found["warnings"].append(str(message))
+warnings.simplefilter("ignore", QuietRewardWarning)  # this judge always says the same
 asked = judge(base_url=first, model="m", prompt="{completion}", limit=Limit(concurrency=int(sys.argv[3])), pure=False)
 
 def score():
