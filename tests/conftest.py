@@ -52,8 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keeps the tests of a file in one process that share what is dear to make, two ranks that train
-    for instance; all others go where there is room."""
+    """Keeps the tests of a file in one process that share what is dear to make, two ranks that
+    train for instance; all others go where there is room."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
