@@ -73,13 +73,16 @@ check-cargo:
 # uv installs in seconds what takes pip minutes; scripts/uv-pip hands it pip's settings.
 UV_PIP := $(BIN)/python scripts/uv-pip
 INSTALL := $(UV_PIP) install --quiet -c constraints.txt
+# No stamp is made for what failed, so that the next `make` does it again.
+FAILED = { echo "== failed, for the reason above: is there a network, and room on the disk ($$(df -Ph . | awk 'NR == 2 { print $$4 }') free)?" \
+	"The next make goes on from here." >&2; exit 1; }
 
 $(VENV)/.installer: constraints.txt
 	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13)}"
 	echo "== environment: $(VENV), $$("$$python" --version)"
-	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
-	$(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install -c constraints.txt uv
-	$(INSTALL) maturin pip
+	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV) || { rm -rf $(VENV); $(FAILED); }
+	$(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install -c constraints.txt uv || $(FAILED)
+	$(INSTALL) maturin pip || $(FAILED)
 	touch $@
 
 # What the demo needs, and what all targets need: two stamps of one environment.
@@ -88,7 +91,7 @@ $(VENV)/.dependencies: GROUP := dev
 $(VENV)/.demo-dependencies $(VENV)/.dependencies: $(VENV)/.installer pyproject.toml
 	echo '== packages: PyTorch, TRL and what else "$(GROUP)" names (5 GB where nothing is there yet)'
 	start=$$SECONDS
-	$(INSTALL) --group $(GROUP)
+	$(INSTALL) --group $(GROUP) || $(FAILED)
 	touch $@
 	echo "== packages: installed, $$((SECONDS - start)) s"
 
@@ -107,14 +110,14 @@ $(WHEELS)/.built: $(VENV)/.installer $(VENV)/.sources $(WHEEL_SOURCES)
 	rm -rf $(WHEELS)
 	mkdir -p $(WHEELS)
 	start=$$SECONDS
-	crates=$$(cargo tree --locked --quiet --package guerdon-bindings --edges normal,build --prefix none --format '{p}' | sort -u | wc -l)
+	crates=$$(cargo tree --locked --quiet --package guerdon-bindings --edges normal,build --prefix none --format '{p}' | sort -u | wc -l) || $(FAILED)
 	echo "== wheel: compiling up to $$crates crates ($(PROFILE))"
 	# Cargo's lines, counted; what else it says is shown as it is.
 	$(if $(filter release,$(PROFILE)),$(BUILD_PORTABLE),$(BUILD_QUICK)) 2>&1 | awk '
 		/^ *Compiling guerdon-bindings / { print "== wheel: the last crate, and linking"; fflush() }
 		/^ *(Compiling|Fresh) / { if (++n % 25 == 0) { print "== wheel: " n " crates"; fflush() } next }
 		/^ *(Updating|Locking|Downloading|Downloaded|Finished|Running) |^[^a-z0-9]* (Building|Found|Built|Using|Copied)/ { next }
-		{ print; fflush() }' >&2
+		{ print; fflush() }' >&2 || $(FAILED)
 	touch $@
 	echo "== wheel: built, $$((SECONDS - start)) s"
 
@@ -122,10 +125,11 @@ $(WHEELS)/.built: $(VENV)/.installer $(VENV)/.sources $(WHEEL_SOURCES)
 define install-wheel
 +$(MAKE) --no-print-directory -j2 $(PACKAGES) $(WHEELS)/.built
 if [ ! -e $(VENV)/.wheel-$(PROFILE) ] || [ $(WHEELS)/.built -nt $(VENV)/.wheel-$(PROFILE) ]; then
-	$(UV_PIP) install --quiet --no-deps --no-index --reinstall $(WHEELS)/*.whl
+	# First, so that none speaks for a wheel that is installed by half.
+	rm -f $(VENV)/.wheel-*
+	$(UV_PIP) install --quiet --no-deps --no-index --reinstall $(WHEELS)/*.whl || $(FAILED)
 	# Else threads compile it at its first import, which Python 3.11 does not always survive.
 	$(BIN)/python -m compileall -q "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/guerdon"
-	rm -f $(VENV)/.wheel-*
 	touch $(VENV)/.wheel-$(PROFILE)
 fi
 endef

@@ -26,7 +26,11 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 LINKING = [
     *PAGES,
-    *(path for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benches/README.md") if (path := ROOT / name).exists()),
+    *(
+        path
+        for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benches/README.md")
+        if (path := ROOT / name).exists()
+    ),
 ]
 FRAMEWORKS = ("areal", "miles", "nemo_rl", "openrlhf", "roll", "skyrl", "slime", "verifiers")
 NEEDS = {

@@ -71,6 +71,45 @@ def test_an_environment_that_cannot_be_used_is_removed(venv: str, says: str | No
     assert (says or "") in ended.stdout
 
 
+# A Python whose `-m venv` makes an environment with a python of the same kind in it; `FAILS` names
+# the module that fails, `uv-pip` the script.
+TOOLS = """
+case "$1 $2" in
+    --version*) echo Python 3.11.9 ;;
+    -c*) echo 3.11 ;;
+    "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && [ "$FAILS" != venv ] ;;
+    "-m pip") [ "$FAILS" != pip ] ;;
+    scripts/uv-pip*) [ "$FAILS" != uv-pip ] ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("fails", "remains"), [("venv", False), ("pip", True), ("uv-pip", True)])
+def test_make_goes_on_where_an_installation_failed(fails: str, remains: bool, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    command = ["make", f"VENV={venv}", str(venv / ".installer")]
+    python = str(program(tmp_path / "python", TOOLS))
+    failed = run(command, PYTHON=python, FAILS=fails)
+    assert failed.returncode == 2
+    assert "is there a network, and room on the disk (" in failed.stderr
+    assert venv.exists() is remains
+    assert not (venv / ".installer").exists()
+    again = run(command, PYTHON=python, FAILS="")
+    assert again.returncode == 0, again.stderr
+    assert (venv / ".installer").exists()
+
+
+def test_an_environment_stays_where_no_python_could_replace_it(tmp_path: Path) -> None:
+    program(tmp_path / "venv/bin/python", "echo 3.14")
+    nothing = program(tmp_path / "bin/env", "").parent
+    for name in ("bash", "dirname", "grep", "sort"):
+        (nothing / name).symlink_to(shutil.which(name) or name)
+    ended = run(["/bin/bash", "scripts/check-python", str(tmp_path / "venv")], PATH=str(nothing))
+    assert ended.returncode == 1
+    assert "No Python 3.11 to 3.13 was found" in ended.stderr
+    assert (tmp_path / "venv").exists()
+
+
 @pytest.mark.parametrize(
     ("cargo", "problem"),
     [

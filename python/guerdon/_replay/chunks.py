@@ -75,9 +75,9 @@ class Chunk:
     """Samples of a journal.
 
     Args:
+        writer: The process that wrote them.
         table: Their rows, those of a sample together.
         starts: The first row of each sample, and the number of rows.
-        functions: Of the whole journal.
         size: Samples of a group; 1 where `whole` is False.
         whole: Whether all groups are.
         survey: Of the journal.

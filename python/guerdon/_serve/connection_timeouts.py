@@ -19,7 +19,9 @@ class ConnectionTimeouts:
     """The timeouts of one server's connections.
 
     Args:
-        head_timeout, idle_timeout, body_timeout: Seconds.
+        head_timeout: Seconds until a request's head must have come.
+        idle_timeout: Seconds that a connection may wait for its next request.
+        body_timeout: Seconds that an answer may wait for its client to read it.
         unread: Called with the path of a request whose answer was not read.
     """
 

@@ -73,5 +73,5 @@ def test_what_the_asynchronous_trainer_lacks_is_named_with_the_extra(
     for package in missing:
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(vars(integration), "AsyncGRPOTrainer", raising=False)
-    with pytest.raises(ImportError, match=rf"AsyncGRPOTrainer needs {named}, .*pip install 'guerdon\[trl-async\]'"):
+    with pytest.raises(ImportError, match=rf"AsyncGRPOTrainer needs {named}, .*pip install 'aiohttp' 'requests' "):
         integration.AsyncGRPOTrainer  # noqa: B018
