@@ -51,7 +51,7 @@ def source(lane: str, where: str) -> Any:
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", ["process", "thread", "integers", "asyncio"])
-def test_row_42_a_gate_is_decided_by_the_finished_value(lane: str, where: str) -> None:
+def test_a_gate_is_decided_by_the_finished_value(lane: str, where: str) -> None:
     """Once, whatever else the gate waits for, in batches and in streams."""
     longer = reward(lambda completion: float(len(completion)), name="longer", lane="thread")
     gated = reward(lambda completion: 100.0, name="gated", lane="thread", run_if={"source": ">= 12"}, otherwise=0.0)
