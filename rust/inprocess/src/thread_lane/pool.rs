@@ -2,7 +2,8 @@
 //!
 //! A function has at most its limit of threads that count. A thread whose call ran past its
 //! timeout, or was ended by the scheduler, is abandoned: it counts no more, another may take its
-//! place, what it brings is dropped, and it ends when it comes back. `setup()` runs once, on the
+//! place, what it brings is dropped, and it ends when it comes back; while too many of a function
+//! hang, its calls fail at once. `setup()` runs once, on the
 //! first thread, while the others wait; `close()` once, on the last. A `setup()` that failed is
 //! tried again with the next batch. A thread that dies fails the call that it had in hand, and
 //! another is started for what waits.
@@ -121,6 +122,11 @@ impl<F: CallFrame> ThreadPool<F> {
             return;
         }
         slots.functions[function].push(frame);
+        if slots.functions[function].refuses().is_some() {
+            drop(slots);
+            self.refuse_waiting(function);
+            return;
+        }
         self.assign(&mut slots, function);
     }
 
@@ -175,9 +181,7 @@ impl<F: CallFrame> ThreadPool<F> {
         if let Some(running) = left.died_in {
             drop(running.die(time::now_ns(self.clock), death));
         }
-        for mut frame in left.stranded {
-            frame.fail_setup(format!("no thread could be started: {}", death.reason), None);
-        }
+        fail(left.stranded, &format!("no thread could be started: {}", death.reason));
         left.close
     }
 
@@ -231,6 +235,7 @@ impl<F: CallFrame> ThreadPool<F> {
             Checked::Abandoned(frame) => {
                 frame.trace_abandoned(thread);
                 drop(frame);
+                self.refuse_waiting(function);
                 false
             }
         }
@@ -279,12 +284,26 @@ impl<F: CallFrame> ThreadPool<F> {
 
     fn abandon(&self, function: FunctionId, thread: u64, why: Abandon) {
         let mut slots = self.slots.lock();
-        let Some(count) = slots.functions[function].abandon(thread, why == Abandon::InSetup) else { return };
-        if why != Abandon::Swept {
+        let one = &mut slots.functions[function];
+        let Some(count) = one.abandon(thread, why == Abandon::InSetup) else { return };
+        if why != Abandon::Swept && one.warns(count) {
             self.supervisor.push(SupervisorRequest::ThreadAbandoned { function, count });
         }
         self.assign(&mut slots, function);
         self.release_supervisor(&slots);
+    }
+
+    /// Fails what waits for a function of which too many threads hang.
+    fn refuse_waiting(&self, function: FunctionId) {
+        let (waiting, reason) = {
+            let mut slots = self.slots.lock();
+            let one = &mut slots.functions[function];
+            let Some(reason) = one.refuses() else {
+                return self.assign(&mut slots, function); // one has returned just now
+            };
+            (one.drain(), reason)
+        };
+        fail(waiting, &reason);
     }
 
     /// `setup()` came back. When it failed, what waits fails with it.
@@ -310,6 +329,13 @@ impl<F: CallFrame> ThreadPool<F> {
         if slots.closed && !slots.functions.iter().any(FunctionSlots::has_threads) {
             self.supervisor.close(SupervisedLane::Thread);
         }
+    }
+}
+
+/// Fails all calls of these frames, which no thread has begun.
+fn fail<F: CallFrame>(frames: VecDeque<F>, reason: &str) {
+    for mut frame in frames {
+        frame.fail_setup(reason.to_owned(), None);
     }
 }
 

@@ -13,6 +13,10 @@ use crate::thread_lane::running_frame::{RunningFrame, Spent};
 /// Mean run time of a call from which a function gets all its threads.
 const LONG_NS: u64 = 100_000;
 
+/// Threads that hang in calls of a function, from which on its calls fail at once: each takes one
+/// of the threads and some of the memory that the trainer may have.
+const MOST_ABANDONED: usize = 64;
+
 /// Whether a function is ready for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
@@ -85,6 +89,8 @@ pub struct FunctionSlots<F> {
     sets_up: Option<u64>,
     /// Mean run time of its calls, the last frames counting most.
     mean_ns: Option<u64>,
+    /// With how many abandoned threads the next warning is due.
+    warn_at: u64,
 }
 
 impl<F> FunctionSlots<F> {
@@ -98,6 +104,7 @@ impl<F> FunctionSlots<F> {
             setup: Setup::Needed,
             sets_up: None,
             mean_ns: None,
+            warn_at: 1,
         }
     }
 
@@ -129,6 +136,27 @@ impl<F> FunctionSlots<F> {
     pub const fn abandoned(&self) -> usize {
         let [.., abandoned] = self.count;
         abandoned
+    }
+
+    /// Why its calls fail at once; `None` if they don't.
+    pub fn refuses(&self) -> Option<String> {
+        let abandoned = self.abandoned();
+        (abandoned >= MOST_ABANDONED).then(|| {
+            format!(
+                "{abandoned} threads hang in earlier calls of this function, and a thread can't be killed: its calls fail until \
+                 some of these return. Give what it waits for a timeout of its own, or use lane=\"process\", whose workers \
+                 can be killed"
+            )
+        })
+    }
+
+    /// Whether a warning is due: with 1, 2, 4, 8, … abandoned threads.
+    pub const fn warns(&mut self, abandoned: u64) -> bool {
+        let due = abandoned >= self.warn_at;
+        if due {
+            self.warn_at = abandoned.saturating_mul(2);
+        }
+        due
     }
 
     /// Threads that count.
@@ -387,6 +415,24 @@ mod tests {
         assert!(slots.leave(1, false).died_in.is_none() && slots.abandoned() == 0);
         assert!(take(&mut slots, 2), "setup() is tried again");
         assert_eq!(slots.end_setup(false).len(), 0);
+    }
+
+    #[test]
+    fn calls_fail_at_once_while_too_many_threads_hang() {
+        let mut slots = slots(1);
+        let mut warned = Vec::new();
+        for thread in 0..64 {
+            assert!(slots.refuses().is_none(), "{thread}");
+            assert!(push(&mut slots, thread) && take(&mut slots, thread));
+            let abandoned = slots.abandon(thread, true).unwrap();
+            if slots.warns(abandoned) {
+                warned.push(abandoned);
+            }
+        }
+        assert!(slots.refuses().is_some_and(|reason| reason.contains("64 threads hang")));
+        assert_eq!(warned, [1, 2, 4, 8, 16, 32, 64]);
+        slots.leave(5, false);
+        assert!(slots.refuses().is_none(), "one has returned");
     }
 
     #[test]
