@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, Status, reward
+from guerdon import DataError, Dispatcher, Status, group_reward, reward
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.misbehaving_functions import SlowToLoad, UnfitToLoad
 
@@ -26,14 +26,65 @@ def test_values_that_take_long_to_load_are_loaded_at_last(tmp_path: Path) -> Non
     assert len(path.read_text().splitlines()) == 24
 
 
-def test_values_that_cannot_be_loaded_fail_their_own_samples(tmp_path: Path) -> None:
-    values: list[object] = [1, "two", UnfitToLoad(), None]
-    with Dispatcher([reward(behaviours.takes, retries=3)], workers=1) as made:
-        result = made.score(completions=["c"] * 4, value=values, path=[str(tmp_path / "notes")] * 4)
-    failures = result.failures()
-    assert 2 in {failure.sample for failure in failures}
-    assert all("RuntimeError: not here" in failure.reason for failure in failures)
-    assert result.status.ravel()[2] == Status.ERROR
+UNFIT = {
+    "error": (Status.ERROR, "the arguments could not be unpickled in the worker: ValueError: wrong"),
+    "hang": (Status.TIMEOUT, "no answer within the timeout of 0.5 s"),
+    "exit": (Status.CRASHED, "the worker process exited with status 3"),
+}
+
+
+@pytest.mark.fault(
+    "a value of a column raises, hangs or ends its worker when it is unpickled there",
+    sees="error, timeout or crashed for its own sample; all others are ok, each called once",
+)
+@pytest.mark.parametrize("how", UNFIT)
+@pytest.mark.parametrize("among", [{"index": 1}, behaviours.Silent()], ids=["plain values", "objects"])
+def test_a_value_that_cannot_be_loaded_fails_its_own_sample(tmp_path: Path, how: str, among: object) -> None:
+    path, bad = tmp_path / "notes", 300
+    values: list[object] = [among] * 512
+    values[bad] = UnfitToLoad(how)
+    with Dispatcher([reward(behaviours.takes, timeout=0.5)], workers=2) as made:
+        result = made.score(completions=["c"] * 512, value=values, path=[str(path)] * 512)
+    (failure,) = result.failures()
+    status, reason = UNFIT[how]
+    assert (failure.sample, failure.status) == (bad, status)
+    assert failure.reason.startswith(reason)
+    assert failure.attempts == (2 if how == "exit" else 1)
+    assert len(path.read_text().splitlines()) == 511
+
+
+@pytest.mark.parametrize("how", UNFIT)
+def test_a_value_that_cannot_be_loaded_fails_its_own_group(how: str) -> None:
+    ranked = group_reward(lambda completions, value: [1.0] * len(completions), name="ranked", timeout=0.5)
+    values: list[object] = [None] * 32
+    values[9] = UnfitToLoad(how)
+    with Dispatcher([ranked], workers=2) as made:
+        result = made.score(completions=["c"] * 32, value=values, num_generations=4)
+    assert {failure.sample for failure in result.failures()} == {8, 9, 10, 11}
+    assert {failure.status for failure in result.failures()} == {UNFIT[how][0]}
+
+
+def test_a_gathered_call_on_a_value_that_cannot_be_loaded_is_split() -> None:
+    gathered = reward(lambda completions, value: [1.0] * len(completions), name="gathered", batch_size=16)
+    values: list[object] = [None] * 64
+    values[9] = UnfitToLoad()
+    with Dispatcher([gathered], workers=2) as made:
+        result = made.score(completions=["c"] * 64, value=values)
+    assert [failure.sample for failure in result.failures()] == [9]
+
+
+def test_values_of_additions_to_a_stream_are_loaded_for_their_own_samples() -> None:
+    def number(value: object) -> float:
+        return float(len(value)) if isinstance(value, str) else value.real + 0.0  # type: ignore[attr-defined]
+
+    with Dispatcher([reward(number)], workers=1) as made:
+        stream = made.stream()
+        for values in (["text", "a"], [np.float64(2), "abc"], [5, UnfitToLoad()], [np.float64(3)]):
+            stream.add(completions=["c"] * len(values), value=values)
+        stream.finish()
+        result = stream.result()
+    assert result.rewards.ravel()[[0, 1, 2, 3, 4, 6]].tolist() == [4, 1, 2, 3, 5, 3]
+    assert [failure.sample for failure in result.failures()] == [5]
 
 
 def test_values_that_cannot_be_sent_are_refused_before_any_call() -> None:

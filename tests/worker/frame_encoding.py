@@ -51,7 +51,7 @@ def pickled(positions: Sequence[int], blocks: Sequence[tuple[Sequence[Sequence[o
 
 def constant(positions: Sequence[int], content: Sequence[object]) -> bytes:
     """The same values for every sample."""
-    return part(5, positions, pickle.dumps(list(content)))
+    return part(5, positions, pickle.dumps([[value] for value in content]))
 
 
 def run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+from guerdon._worker.columns import UNREADABLE, UnreadableValueError
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
 from guerdon._worker.invoke.reasons import REASON_LIMIT, has_type, reason_of, truncated_utf8
@@ -17,6 +18,8 @@ Failed = tuple[str, str | None, bool, float | None, int | None]
 def failed(call: Call, error: BaseException) -> Failed:
     """An exception that ended a call; what it had recorded is dropped."""
     call.drop_records()
+    if has_type(error, UnreadableValueError):
+        return UNREADABLE + reason_of(error.cause), traceback_of(error.cause), False, None, None
     if has_type(error, InvalidValue):
         return reason_of(error), None, False, None, None
     return reason_of(error), traceback_of(error), True, retry_after_of(error), http_status_of(error)

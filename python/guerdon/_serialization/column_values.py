@@ -1,5 +1,7 @@
 """Pickling the values of calls for the workers.
 
+- A value whose unpickling runs code is never pickled together with those of other samples: it may
+  raise, hang or end the process, and only its own call must fail.
 - A value whose class or function workers can't import (of ``__main__``, a notebook, a module loaded
   by path) is pickled with it, so that it arrives as the same type.
 - Plain values (strings, numbers, lists, dicts, None) cost no more than `pickle.dumps`.
@@ -25,22 +27,44 @@ __all__ = ["dumps"]
 _known: dict[str, ModuleType | None] = {}
 
 
-def dumps(value: object) -> bytes:
-    """Pickle `value`; `pickle.loads` reads it.
+def dumps(columns: list[list[object]]) -> list[bytes]:
+    """Pickles some samples of some columns: together if all values are plain, else each sample alone.
+
+    Returns:
+        What `pickle.loads` reads as `columns`, of all samples or of one each.
 
     Raises:
         Exception: Whatever the pickling of something inside raised.
     """
     file = io.BytesIO()
     try:
-        _ColumnPickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+        _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(columns)
+    except _NotPlainError:
+        return [_dumps_sample([[value] for value in row]) for row in zip(*columns, strict=True)]
+    return [file.getvalue()]
+
+
+def _dumps_sample(columns: list[list[object]]) -> bytes:
+    file = io.BytesIO()
+    try:
+        _ColumnPickler(file, pickle.HIGHEST_PROTOCOL).dump(columns)
     except _ByValueError:
-        return function_pickler.dumps(value)
+        return function_pickler.dumps(columns)
     return file.getvalue()
+
+
+class _NotPlainError(Exception):
+    """The unpickling of a part would run code."""
 
 
 class _ByValueError(Exception):
     """A part has to be pickled with its class."""
+
+
+class _PlainPickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        # Called for everything but plain values.
+        raise _NotPlainError
 
 
 class _ColumnPickler(pickle.Pickler):

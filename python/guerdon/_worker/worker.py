@@ -18,6 +18,7 @@ from itertools import repeat
 from typing import Any
 
 from . import stack_dump, wire
+from .columns import UNREADABLE, Constant, UnreadableValueError, Values
 from .invoke.awaiter import Awaiter
 from .invoke.call import Call
 from .invoke.http_errors import http_status_of, retry_after_of
@@ -29,7 +30,7 @@ from .output import OutputMarkers, flush_output
 from .resource_limits import ResourceLimits
 from .shared_page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, SharedPage
 from .timeout_signal import CallInterrupted, TimeoutSignal
-from .wire import Constant, Frame, SupervisorSocket
+from .wire import Frame, SupervisorSocket
 
 # The longest wait for the supervisor to count what was printed before the call.
 _COUNTING_S = 1.0
@@ -173,7 +174,7 @@ class Worker:
         self._claim(frame, DECODING)
         finish = frame.kind == wire.FINISH
         try:
-            rows, columns = frame.decode()
+            values = frame.values()
             key = (frame.function, finish, frame.names)
             bound = self._bound.get(key)
             if bound is None:
@@ -181,26 +182,26 @@ class Worker:
                 bound = self._bound[key] = call.bind_finish(names or ()) if finish else call.bind(names)
         except CallInterrupted:
             raise
-        except BaseException as error:  # unpickling runs user code
+        except BaseException as error:  # unpickling a constant runs user code
             for index in range(frame.calls):
-                self._failed(frame, call, index, error, "the arguments could not be unpickled in the worker: ")
+                self._failed(frame, call, index, UnreadableValueError(error))
             return frame.calls
         if frame.kind == wire.SAMPLE:
-            return self._samples(frame, call, bound, _rows_of(rows, columns))
-        return self._lists(frame, call, bound, columns)
+            return self._samples(frame, call, bound, values)
+        return self._lists(frame, call, bound, values)
 
-    def _samples(self, frame: Frame, call: Call, bound: Callable[..., Any], rows: Iterable[tuple[Any, ...]]) -> int:
+    def _samples(self, frame: Frame, call: Call, bound: Callable[..., Any], values: Values) -> int:
         """The loop of per-sample calls: no system call, and a message only if the result is no
         float."""
         # All in locals: this loop is the lane's overhead per call.
         words, commands, clock, fid = self._words, self._commands, time.monotonic_ns, frame.id
         results = self._page.results_of(fid)
-        stamps, values, states = results.stamps, results.values, results.states
+        stamps, cells, states, pickles = results.stamps, results.values, results.states, values.pickles
         states[: frame.calls] = bytes(frame.calls)
         records = bool(self._functions.recipe(frame.function)["records"])
         least, most = -FLOAT32_MAX, FLOAT32_MAX
         index, claim = 0, fid << 8
-        for row in rows:
+        for row in _rows_of(values):
             claim += 1
             stamps[index] = clock()
             words[PROGRESS] = claim
@@ -209,11 +210,11 @@ class Worker:
                 words[PROGRESS] = fid << 8
                 return index
             try:
-                value = bound(*row)
+                value = bound(*(values.row(index) if index in pickles else row))
                 if type(value) is float and least <= value <= most and not records:
-                    values[index] = value
+                    cells[index] = value
                 else:
-                    states[index], values[index] = self._other_result(frame, call, index, value)
+                    states[index], cells[index] = self._other_result(frame, call, index, value)
             except CallInterrupted:
                 raise
             except BaseException as error:
@@ -240,16 +241,13 @@ class Worker:
         self._record(frame, call, index)
         return status, value
 
-    def _lists(self, frame: Frame, call: Call, bound: Callable[..., Any], columns: list[Any]) -> int:
+    def _lists(self, frame: Frame, call: Call, bound: Callable[..., Any], values: Values) -> int:
         """Group, batch and finish calls: lists in, cells out as a message."""
         words, commands, fid, base = self._words, self._commands, frame.id, frame.id << 8
         stamps = self._page.results_of(fid).stamps
         start = 0
         for index, count in enumerate(frame.counts):
             end = start + count
-            arguments = [column.value if isinstance(column, Constant) else column[start:end] for column in columns]
-            if frame.kind == wire.FINISH:
-                arguments.insert(0, frame.scores[start:end])
             stamps[index] = time.monotonic_ns()
             words[PROGRESS] = base + index + 1
             # never before the first call, however long decoding took
@@ -257,6 +255,9 @@ class Worker:
                 words[PROGRESS] = base
                 return index
             try:
+                arguments = values.lists(start, end)
+                if frame.kind == wire.FINISH:
+                    arguments.insert(0, frame.scores[start:end])
                 cells = to_cells(self._awaiter.result(call, bound(*arguments)), count)
                 self._record(frame, call, index)
                 stamps[index + 1] = time.monotonic_ns()
@@ -287,8 +288,11 @@ class Worker:
             )
         self._signal.shielded = False
 
-    def _failed(self, frame: Frame, call: Call, index: int, error: BaseException, prefix: str = "") -> None:
+    def _failed(self, frame: Frame, call: Call, index: int, error: BaseException) -> None:
         """Reports a call that raised; the time for that does not count as the call's."""
+        prefix = ""
+        if has_type(error, UnreadableValueError):
+            prefix, error = UNREADABLE, error.cause
         self._page.results_of(frame.id).stamps[index + 1] = time.monotonic_ns()
         self._signal.shielded = True
         hint = self._limits.explain(error)
@@ -342,12 +346,13 @@ def _finish_multiprocessing() -> None:
             _warn(f"multiprocessing did not shut down cleanly: {reason_of(error)}")
 
 
-def _rows_of(rows: int, columns: list[Any]) -> Iterable[tuple[Any, ...]]:
-    """The argument tuples of per-sample calls."""
-    if not columns:
-        return repeat((), rows)
+def _rows_of(values: Values) -> Iterable[tuple[Any, ...]]:
+    """The argument tuples of per-sample calls; the parts that are still pickled are None."""
+    if not values.columns:
+        return repeat((), values.rows)
     return zip(
-        *[repeat(column.value, rows) if isinstance(column, Constant) else column for column in columns], strict=True
+        *[repeat(column.value, values.rows) if isinstance(column, Constant) else column for column in values.columns],
+        strict=True,
     )
 
 

@@ -19,8 +19,9 @@
 //   string. One position.
 // - 4 pickled: `u32 blocks`; per block `u64 length of the pickle, u32 n, n × u32 index, pickle`.
 //   The pickle is a list with one list per position, of which the indices choose, in order of the
-//   rows.
-// - 5 constant: the pickle of a list with one value per position, the same for every row.
+//   rows. A block of one row is unpickled in the call on it; a block of several holds plain values
+//   only, whose unpickling runs no code.
+// - 5 constant: the pickle of a list with a list of one value per position, the same for every row.
 // - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No
 //   position: it is the only part.
 

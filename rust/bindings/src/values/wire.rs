@@ -1,8 +1,9 @@
 //! The columns of a function that runs in workers: text by reference, all else pickled at
 //! submission.
 //!
-//! Values are pickled in blocks of samples, once, on the caller's thread; a frame carries the
-//! blocks that it needs. Encoding a frame takes no lock and needs no GIL.
+//! Values are pickled once, on the caller's thread, plain ones in blocks of samples and others per
+//! sample; a frame carries the blocks that it needs. Encoding a frame takes no lock and needs no
+//! GIL.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::values::columns::Column;
 use crate::values::text::Texts;
 
-/// The most samples pickled together: enough to share the pickler's start, few enough that a frame
+/// The most samples with plain values that are pickled together: enough to share the pickler's start, few enough that a frame
 /// of one call carries little else.
 const BLOCK_SAMPLES: usize = 16;
 /// The size that a block aims not to exceed, in bytes.
@@ -141,7 +142,8 @@ pub struct WireCapture<'a, 'py> {
     py: Python<'py>,
     sources: &'a [Column],
     samples: usize,
-    /// Pickles a value for workers, called as `dumps(value)`.
+    /// Pickles columns of some samples, a list of lists: together, or each sample alone if
+    /// unpickling a value runs code.
     dumps: &'a Bound<'py, PyAny>,
     texts: Vec<Option<Option<Arc<Texts>>>>,
     /// Of each column the calls that get it: columns that the same calls get are pickled together.
@@ -220,9 +222,8 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             Column::Const(value) => value.bind(self.py).clone(),
             Column::List(list) => list.bind(self.py).clone().into_any(),
         };
-        let values = PyList::new(self.py, columns.iter().map(value))?;
         let diagnose = |error| unpicklable(&value(&columns[0]), columns[0], None, error);
-        let pickle: Arc<[u8]> = self.dumps(values.as_any()).map_err(diagnose)?.into();
+        let pickle: Arc<[u8]> = self.dumps_one(columns.iter().map(value)).map_err(diagnose)?.into();
         self.constants.insert(columns, pickle.clone());
         Ok(pickle)
     }
@@ -250,12 +251,17 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         while at < self.samples {
             let end = (at + size).min(self.samples);
             let block = PyList::new(self.py, lists.iter().map(|(_, list)| list.get_slice(at, end)))?;
-            let blob = self.dumps(block.as_any()).map_err(|error| self.diagnose(&lists, at..end, error))?;
-            if blob.len() > BLOCK_BYTES {
-                size = (size / 2).max(1);
+            let pickles = self.dumps(&block).map_err(|error| self.diagnose(&lists, at..end, error))?;
+            match pickles.as_slice() {
+                [together] => {
+                    if together.len() > BLOCK_BYTES {
+                        size = (size / 2).max(1);
+                    }
+                    starts.push(at);
+                }
+                singly => starts.extend((at..end).take(singly.len())),
             }
-            starts.push(at);
-            blobs.push(blob);
+            blobs.extend(pickles);
             at = end;
         }
         let pickled = Arc::new(Pickled { starts, blobs, samples: self.samples });
@@ -271,7 +277,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         for (column, list) in lists {
             for sample in samples.clone() {
                 if let Ok(value) = list.get_item(sample)
-                    && let Err(error) = self.dumps(&value)
+                    && let Err(error) = self.dumps_one(std::iter::once(value.clone()))
                 {
                     return unpicklable(&value, *column, Some(sample), error);
                 }
@@ -280,8 +286,16 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         error
     }
 
-    fn dumps(&self, value: &Bound<'py, PyAny>) -> PyResult<Vec<u8>> {
-        Ok(self.dumps.call1((value,))?.cast::<PyBytes>()?.as_bytes().to_vec())
+    /// These columns of some samples: one pickle, or one per sample.
+    fn dumps(&self, columns: &Bound<'py, PyList>) -> PyResult<Vec<Vec<u8>>> {
+        let pickles = self.dumps.call1((columns,))?;
+        pickles.cast::<PyList>()?.iter().map(|pickle| Ok(pickle.cast::<PyBytes>()?.as_bytes().to_vec())).collect()
+    }
+
+    /// These values, as columns of one sample.
+    fn dumps_one(&self, values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Vec<u8>> {
+        let columns = values.map(|value| PyList::new(self.py, [value])).collect::<PyResult<Vec<_>>>()?;
+        Ok(self.dumps(&PyList::new(self.py, columns)?)?.concat())
     }
 }
 
