@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from guerdon._worker.columns import Constant, Values
+from guerdon._worker.columns import Constant, Values, import_all, modules_of
 from guerdon._worker.wire import names_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class EncodedView:
         self.columns: list[tuple[bool, Any]] = []
         self.error: BaseException | None = None
         try:
+            import_all(modules_of(memoryview(encoded)))
             self._values = Values(memoryview(encoded))
             places = memoryview(view.places).cast("Q").tolist()
             self._places = {place: index for index, place in enumerate(places)}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from guerdon._serialization import function_pickler
@@ -27,11 +27,15 @@ __all__ = ["dumps"]
 _known: dict[str, ModuleType | None] = {}
 
 
-def dumps(columns: list[list[object]]) -> list[bytes]:
+# Modules that each worker has.
+_EVERYWHERE = {"__main__", "builtins", "copyreg"}
+
+
+def dumps(columns: list[list[object]]) -> tuple[list[bytes], list[str]]:
     """Pickles some samples of some columns: together if all values are plain, else each sample alone.
 
     Returns:
-        What `pickle.loads` reads as `columns`, of all samples or of one each.
+        What `pickle.loads` reads as `columns`, of all samples or of one each, and the modules that it imports.
 
     Raises:
         Exception: Whatever the pickling of something inside raised.
@@ -40,16 +44,18 @@ def dumps(columns: list[list[object]]) -> list[bytes]:
     try:
         _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(columns)
     except _NotPlainError:
-        return [_dumps_sample([[value] for value in row]) for row in zip(*columns, strict=True)]
-    return [file.getvalue()]
+        modules: set[str] = set()
+        pickles = [_dumps_sample([[value] for value in row], modules) for row in zip(*columns, strict=True)]
+        return pickles, list(modules - _EVERYWHERE)
+    return [file.getvalue()], []
 
 
-def _dumps_sample(columns: list[list[object]]) -> bytes:
+def _dumps_sample(columns: list[list[object]], modules: set[str]) -> bytes:
     file = io.BytesIO()
     try:
-        _ColumnPickler(file, pickle.HIGHEST_PROTOCOL).dump(columns)
+        _ColumnPickler(file, modules).dump(columns)
     except _ByValueError:
-        return function_pickler.dumps(columns)
+        return function_pickler.dumps(columns, modules)
     return file.getvalue()
 
 
@@ -68,13 +74,26 @@ class _PlainPickler(pickle.Pickler):
 
 
 class _ColumnPickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, modules: set[str]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._modules = modules
+
     def reducer_override(self, value: Any) -> Any:
         # Called for everything but plain values.
         kind = type(value)
-        if (kind is FunctionType or issubclass(kind, type)) and not _can_import(value.__module__):
-            raise _ByValueError
-        refuse_device(value)
+        if kind is FunctionType or issubclass(kind, type):
+            if not _can_import(value.__module__):
+                raise _ByValueError
+            self._note(value)
+        elif kind is BuiltinFunctionType:
+            self._note(value)
+        else:
+            refuse_device(value)
         return NotImplemented
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value.__module__, str):
+            self._modules.add(value.__module__)
 
 
 def _can_import(name: object) -> bool:

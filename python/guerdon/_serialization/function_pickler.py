@@ -41,8 +41,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def dumps(value: object) -> bytes:
+def dumps(value: object, modules: set[str] | None = None) -> bytes:
     """Pickle `value`; `pickle.loads` reads it.
+
+    Args:
+        modules: The modules that it imports are added.
 
     Raises:
         Exception: Whatever the pickling of something inside raised.
@@ -57,6 +60,8 @@ def dumps(value: object) -> bytes:
         finally:
             for module in pickler.by_value:
                 cloudpickle.unregister_pickle_by_value(module)
+    if modules is not None:
+        modules.update(name for name, is_shared in pickler.known.items() if is_shared)
     return file.getvalue()
 
 
@@ -71,7 +76,7 @@ def _pickler_class() -> Any:
         def __init__(self, file: io.BytesIO) -> None:
             super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
             self.by_value: list[ModuleType] = []
-            self._known: dict[str, bool] = {}
+            self.known: dict[str, bool] = {}
 
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
@@ -91,9 +96,9 @@ def _pickler_class() -> Any:
             value."""
             if not isinstance(name, str):
                 return False
-            known = self._known.get(name)
+            known = self.known.get(name)
             if known is None:
-                known = self._known[name] = importable(name)
+                known = self.known[name] = importable(name)
                 module = sys.modules.get(name)
                 if not known and isinstance(module, ModuleType) and module.__name__ not in registered():
                     cloudpickle.register_pickle_by_value(module)

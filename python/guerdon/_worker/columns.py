@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import struct
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .timeout_signal import CallInterrupted
 
-_ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT, _PIECES = range(1, 7)
+_ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT, _PIECES, _MODULES = range(1, 8)
 _CODECS = {
     0: ("ascii", "strict"),
     1: ("latin-1", "strict"),
@@ -122,6 +124,8 @@ class Values:
             elif tag == _CONSTANT:
                 for position, (value,) in zip(positions, pickle.loads(body), strict=True):
                     columns[position] = Constant(value)
+            elif tag == _MODULES:
+                continue
             elif tag == _PIECES:
                 columns = self._joined(body, width, first)
             else:
@@ -131,15 +135,10 @@ class Values:
     def _joined(self, body: memoryview, width: int, first: int) -> list[Any]:
         """Columns in several pieces; a constant is one in all of them."""
         columns: list[Any] = [None] * width
-        (pieces,) = struct.unpack_from("<I", body, 0)
-        at = 4
-        for _ in range(pieces):
-            (length,) = struct.unpack_from("<Q", body, at)
-            at += 8
-            rows, piece = self._decode(body[at : at + length], first)
-            at += length
+        for piece in _pieces(body):
+            rows, of_piece = self._decode(piece, first)
             first += rows
-            for position, column in enumerate(piece):
+            for position, column in enumerate(of_piece):
                 if isinstance(column, Constant) or columns[position] is None:
                     columns[position] = column
                 else:
@@ -167,6 +166,43 @@ class Values:
                     column.extend([values[index] for index in chosen])
             row += count
         return columns
+
+
+def modules_of(view: memoryview) -> set[str]:
+    """The modules that unpickling values imports."""
+    modules: set[str] = set()
+    _, _, parts = struct.unpack_from("<IHH", view, 0)
+    if not parts:
+        return modules
+    tag, length = struct.unpack_from("<BxxxxxxxQ", view, 8)
+    body = view[24 : 24 + length]
+    if tag == _MODULES:
+        modules.update(str(body, "utf-8").split("\0")[:-1])
+    elif tag == _PIECES:
+        for piece in _pieces(body):
+            modules |= modules_of(piece)
+    return modules
+
+
+def import_all(modules: Iterable[str]) -> None:
+    """Imports modules. What one raises, it raises again where a value needs it."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except CallInterrupted:
+            raise
+        except BaseException:
+            continue
+
+
+def _pieces(body: memoryview) -> Iterator[memoryview]:
+    (pieces,) = struct.unpack_from("<I", body, 0)
+    at = 4
+    for _ in range(pieces):
+        (length,) = struct.unpack_from("<Q", body, at)
+        at += 8
+        yield body[at : at + length]
+        at += length
 
 
 def _plain_texts(body: memoryview, rows: int, codec: str) -> list[str]:

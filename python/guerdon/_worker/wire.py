@@ -14,7 +14,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from socket import socket  # imported by name: user code may replace socket.socket
 from typing import NoReturn
 
-from .columns import Values
+from .columns import Values, modules_of
 
 # Kinds of calls.
 SAMPLE, GROUP, BATCH, FINISH = range(4)
@@ -65,6 +65,10 @@ class Frame:
             self.scores = [score if score == score else None for score in found]
             at += 8 * total
         self._at = at
+
+    def modules(self) -> set[str]:
+        """The modules that unpickling the values imports."""
+        return modules_of(self._body[self._at :])
 
     def values(self) -> Values:
         """The values of the calls. They refer to the receive buffer until all are unpickled."""

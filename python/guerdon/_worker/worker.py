@@ -18,7 +18,7 @@ from itertools import repeat
 from typing import Any
 
 from . import stack_dump, wire
-from .columns import UNREADABLE, Constant, UnreadableValueError, Values
+from .columns import UNREADABLE, Constant, UnreadableValueError, Values, import_all
 from .invoke.awaiter import Awaiter
 from .invoke.call import Call
 from .invoke.http_errors import http_status_of, retry_after_of
@@ -28,7 +28,7 @@ from .invoke.tracebacks import traceback_of
 from .loaded_functions import LoadedFunctions, LoadFailure
 from .output import OutputMarkers, flush_output
 from .resource_limits import ResourceLimits
-from .shared_page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, SharedPage
+from .shared_page import COUNTED, DECODING, DONE, IMPORTING, LOADING, PROGRESS, SETUP, TAKEN, SharedPage
 from .timeout_signal import CallInterrupted, TimeoutSignal
 from .wire import Frame, SupervisorSocket
 
@@ -60,6 +60,8 @@ class Worker:
         self._limits = ResourceLimits(functions.hidden)
         # Functions whose setup ran, in that order.
         self._ready: dict[int, Call] = {}
+        # Modules of values that were imported here, or could not be.
+        self._imported: set[str] = set()
         self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
 
     def serve(self) -> None:
@@ -118,11 +120,20 @@ class Worker:
         call = self._prepare(frame)
         if call is None:
             return 0
+        self._import_modules(frame)
         if recipe.get("max_output"):
             self._start_output_count(frame, prepares or marker_written)  # a marker does not count
         if not limits.apply(recipe):
             return 0
         return self._calls(frame, call)
+
+    def _import_modules(self, frame: Frame) -> None:
+        """Imports what unpickling the values would import, in the time and memory of no call."""
+        missing = {name for name in frame.modules() if name not in sys.modules} - self._imported
+        if missing:
+            self._claim(frame, IMPORTING)
+            self._imported |= missing
+            import_all(missing)
 
     def _start_output_count(self, frame: Frame, prepared: bool) -> None:
         """Reports that output from now on counts for the call, and waits until earlier output is
@@ -313,7 +324,7 @@ class Worker:
         """Reports an interrupted call; the number of calls that ran. The supervisor knows the
         reason."""
         stack = traceback_of(error)
-        if claimed in (LOADING, SETUP):
+        if claimed in (IMPORTING, LOADING, SETUP):
             self._link.setup_failed(frame.id, "", stack, flags=wire.INTERRUPTED)
             return 0
         index = 0 if claimed == DECODING else claimed - 1

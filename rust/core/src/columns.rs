@@ -22,6 +22,8 @@
 //   rows. A block of one row is unpickled in the call on it; a block of several holds plain values
 //   only, whose unpickling runs no code.
 // - 5 constant: the pickle of a list with a list of one value per position, the same for every row.
+// - 7 modules: the names of modules that unpickling the values imports, each ended by a NUL. No
+//   position: it is the first part.
 // - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No
 //   position: it is the only part.
 
@@ -46,6 +48,7 @@ pub(crate) const MIXED: u8 = 3;
 pub(crate) const PICKLED: u8 = 4;
 pub(crate) const CONSTANT: u8 = 5;
 pub(crate) const PIECES: u8 = 6;
+pub(crate) const MODULES: u8 = 7;
 
 impl<'out> ColumnsWriter<'out> {
     /// Starts the values of `rows` samples, `width` a call.
@@ -55,6 +58,18 @@ impl<'out> ColumnsWriter<'out> {
         let parts_at = out.len();
         out.extend_from_slice(&[0; 2]);
         Self { out, rows, parts_at, parts: 0 }
+    }
+
+    /// The modules that unpickling the values imports; before all columns.
+    pub fn modules<'a>(&mut self, names: impl Iterator<Item = &'a str> + Clone) {
+        if names.clone().next().is_some() {
+            self.part(MODULES, &[], |out| {
+                for name in names {
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(0);
+                }
+            });
+        }
     }
 
     /// A column of texts: `text` gives that of each row.
@@ -171,6 +186,14 @@ pub fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
         ColumnsWriter::new(out, rows, frame.names().map_or(0, <[String]>::len)).pieces(shares(), encode);
     } else if let Some(all) = shares().next() {
         encode(all, out);
+    }
+}
+
+/// Calls `each` with the modules that unpickling the values of a frame imports.
+pub fn modules(frame: &Frame, each: &mut dyn FnMut(&str)) {
+    let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
+    for payload in frame.slices().iter().filter_map(BatchSlice::payload) {
+        payload.modules(function, finish, each);
     }
 }
 

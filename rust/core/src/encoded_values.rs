@@ -5,7 +5,7 @@
 //! few times their own size. What is not well formed is refused when it comes.
 
 use crate::byte_reader::ByteReader;
-use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, PICKLED, PIECES};
+use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, MODULES, PICKLED, PIECES};
 use crate::text::{RawText, TextKind};
 
 /// The values of some samples, as they came.
@@ -23,6 +23,7 @@ enum Part<'a> {
         rows: Vec<(usize, usize)>,
     },
     Constant(&'a [u8]),
+    Modules(Vec<&'a str>),
     Pieces(Vec<EncodedValues<'a>>),
 }
 
@@ -51,6 +52,7 @@ impl<'a> EncodedValues<'a> {
                 ASCII | LATIN1 | MIXED if positions.len() == 1 => texts(&mut body, tag, rows)?,
                 PICKLED => pickled(&mut body, rows)?,
                 CONSTANT => Part::Constant(body.0),
+                MODULES if positions.is_empty() => modules(body.0)?,
                 PIECES if alone => pieces(&mut body, rows, width)?,
                 _ => return None,
             };
@@ -65,6 +67,17 @@ impl<'a> EncodedValues<'a> {
         self.write(&rows, out);
     }
 
+    /// Calls `each` with the modules that unpickling the values imports.
+    pub fn modules(&self, each: &mut dyn FnMut(&str)) {
+        for (_, part) in &self.parts {
+            match part {
+                Part::Modules(names) => names.iter().for_each(|name| each(name)),
+                Part::Pieces(pieces) => pieces.iter().for_each(|piece| piece.modules(each)),
+                Part::Texts(_) | Part::Pickled { .. } | Part::Constant(_) => {}
+            }
+        }
+    }
+
     fn write(&self, rows: &[usize], out: &mut Vec<u8>) {
         let mut writer = ColumnsWriter::new(out, rows.len(), self.width);
         for (positions, part) in &self.parts {
@@ -74,6 +87,7 @@ impl<'a> EncodedValues<'a> {
                     writer.pickled(positions, |row| places[rows[row]], |block| pickles[block]);
                 }
                 Part::Constant(pickle) => writer.constant(positions, pickle),
+                Part::Modules(names) => writer.modules(names.iter().copied()),
                 Part::Pieces(pieces) => {
                     let mut of_piece: Vec<(usize, Vec<usize>)> = Vec::new();
                     for row in rows {
@@ -123,6 +137,11 @@ fn texts<'a>(body: &mut ByteReader<'a>, tag: u8, rows: usize) -> Option<Part<'a>
     (start == body.0.len()).then_some(Part::Texts(texts))
 }
 
+fn modules(body: &[u8]) -> Option<Part<'_>> {
+    let names = std::str::from_utf8(body).ok()?.strip_suffix('\0')?;
+    Some(Part::Modules(names.split('\0').collect()))
+}
+
 fn pickled<'a>(body: &mut ByteReader<'a>, rows: usize) -> Option<Part<'a>> {
     let blocks = body.u32()?;
     let (mut pickles, mut places) = (Vec::new(), Vec::new());
@@ -168,6 +187,7 @@ mod tests {
         };
         let pickles: Vec<Vec<u8>> = (0..20).map(|block| vec![block; usize::from(block)]).collect();
         let mut writer = ColumnsWriter::new(out, rows.len(), 4);
+        writer.modules(["numpy", "torch"].into_iter());
         writer.text(1, |row| text(rows[row]));
         writer.text(3, |row| RawText { kind: TextKind::Ascii, bytes: &b"abcdefgh"[..rows[row] % 5] });
         writer.pickled(&[0], |row| (rows[row] / 3, rows[row] % 3), |block| &pickles[block]);
@@ -201,6 +221,15 @@ mod tests {
         let mut got = Vec::new();
         values.encode(&[1, 2, 4, 5], &mut got);
         assert_eq!(got, whole(&[vec![2, 3], vec![30, 31]]));
+    }
+
+    #[test]
+    fn modules_of_all_pieces_are_given() {
+        let mut bytes = Vec::new();
+        ColumnsWriter::new(&mut bytes, 3, 4).pieces([vec![1, 2], vec![9]].iter(), |rows, out| write(rows, out));
+        let mut names = Vec::new();
+        EncodedValues::read(&bytes, 3).unwrap().modules(&mut |name| names.push(name.to_owned()));
+        assert_eq!(names, ["numpy", "torch", "numpy", "torch"]);
     }
 
     proptest! {

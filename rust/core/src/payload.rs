@@ -21,6 +21,9 @@ pub trait Payload: Send + Sync + 'static {
     /// Takes no lock that Python code can hold.
     fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], out: &mut Vec<u8>);
 
+    /// Calls `each` with the modules that unpickling the values of these calls imports.
+    fn modules(&self, _function: FunctionId, _finish: bool, _each: &mut dyn FnMut(&str)) {}
+
     /// About how many bytes `encode` writes for one sample.
     fn bytes(&self, function: FunctionId, sample: u32) -> usize;
 

@@ -54,6 +54,12 @@ impl Payload for FrameValues {
         }
     }
 
+    fn modules(&self, _: FunctionId, _: bool, each: &mut dyn FnMut(&str)) {
+        if let Some(values) = EncodedValues::read(self.encoded(), self.rows) {
+            values.modules(each);
+        }
+    }
+
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         self.place.len() / self.rows.max(1)
     }

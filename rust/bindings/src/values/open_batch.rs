@@ -376,6 +376,11 @@ impl Payload for FrameRows {
         WireValues::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), out);
     }
 
+    fn modules(&self, _: FunctionId, _: bool, each: &mut dyn FnMut(&str)) {
+        let same = |one: &(u32, Row), other: &(u32, Row)| Arc::ptr_eq(&one.1.0, &other.1.0);
+        self.rows.chunk_by(same).for_each(|rows| rows[0].1.0.modules(each));
+    }
+
     fn identity(&self, _: FunctionId, sample: u32, out: &mut Vec<u8>) -> bool {
         let found = self.rows.binary_search_by_key(&sample, |(held, _)| *held);
         found.is_ok_and(|index| {

@@ -175,6 +175,12 @@ impl Payload for WholeBatchPayload {
         }
     }
 
+    fn modules(&self, function: FunctionId, finish: bool, each: &mut dyn FnMut(&str)) {
+        if let Some(columns) = self.wire(function, finish) {
+            columns.modules(each);
+        }
+    }
+
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {
         self.wire(function, false).map_or(0, |columns| columns.bytes(sample))
     }

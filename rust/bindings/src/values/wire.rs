@@ -6,13 +6,14 @@
 //! GIL.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use guerdon_core::columns::ColumnsWriter;
 use guerdon_core::text::{RawText, TextKind};
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::values::columns::Column;
@@ -29,11 +30,22 @@ pub struct WireValues {
     width: usize,
     texts: Vec<(usize, Arc<Texts>)>,
     pickled: Vec<(Vec<usize>, Arc<Pickled>)>,
-    constants: Option<(Vec<usize>, Arc<[u8]>)>,
+    constants: Option<(Vec<usize>, Arc<Constants>)>,
+    /// The modules that unpickling them imports.
+    modules: Modules,
+}
+
+type Modules = BTreeSet<Arc<str>>;
+
+/// Columns that are the same for all samples, pickled together.
+struct Constants {
+    pickle: Vec<u8>,
+    modules: Modules,
 }
 
 /// Columns pickled together.
 struct Pickled {
+    modules: Modules,
     /// First sample of each block.
     starts: Vec<usize>,
     blobs: Vec<Vec<u8>>,
@@ -58,6 +70,7 @@ impl WireValues {
     pub fn encode(&self, samples: &[u32], out: &mut Vec<u8>) {
         let sample = |row: usize| samples[row] as usize;
         let mut writer = ColumnsWriter::new(out, samples.len(), self.width);
+        writer.modules(self.modules.iter().map(|name| &**name));
         for (position, texts) in &self.texts {
             if (0..samples.len()).any(|row| texts.raw(sample(row)).kind == TextKind::Utf16) {
                 let wide: Vec<(TextKind, Cow<'_, [u8]>)> =
@@ -70,9 +83,14 @@ impl WireValues {
         for (positions, pickled) in &self.pickled {
             writer.pickled(positions, |row| pickled.place(sample(row)), |block| &pickled.blobs[block]);
         }
-        if let Some((positions, pickle)) = &self.constants {
-            writer.constant(positions, pickle);
+        if let Some((positions, constants)) = &self.constants {
+            writer.constant(positions, &constants.pickle);
         }
+    }
+
+    /// Calls `each` with the modules that unpickling them imports.
+    pub fn modules(&self, each: &mut dyn FnMut(&str)) {
+        self.modules.iter().for_each(|name| each(name));
     }
 
     /// Writes the values of samples that came in several additions, each with its own `WireValues`
@@ -118,8 +136,8 @@ impl WireValues {
         for (positions, pickled) in &self.pickled {
             put(positions, u8::MAX, &pickled.blobs[sample]);
         }
-        if let Some((positions, pickle)) = &self.constants {
-            put(positions, u8::MAX, pickle);
+        if let Some((positions, constants)) = &self.constants {
+            put(positions, u8::MAX, &constants.pickle);
         }
         true
     }
@@ -149,7 +167,7 @@ pub struct WireCapture<'a, 'py> {
     /// Of each column the calls that get it: columns that the same calls get are pickled together.
     users: Vec<Vec<usize>>,
     pickled: BTreeMap<Vec<usize>, Arc<Pickled>>,
-    constants: BTreeMap<Vec<usize>, Arc<[u8]>>,
+    constants: BTreeMap<Vec<usize>, Arc<Constants>>,
     /// The most samples pickled together.
     block: usize,
     /// Whether no columns are pickled together.
@@ -210,11 +228,14 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         constants.sort_unstable();
         let (same, positions): (Vec<usize>, Vec<usize>) = constants.into_iter().unzip();
         let constants = if same.is_empty() { None } else { Some((positions, self.constants(same)?)) };
-        Ok(WireValues { width: columns.len(), texts, pickled, constants })
+        let of_pickled = pickled.iter().flat_map(|(_, pickled)| &pickled.modules);
+        let of_constants = constants.iter().flat_map(|(_, constants)| &constants.modules);
+        let modules = of_pickled.chain(of_constants).cloned().collect();
+        Ok(WireValues { width: columns.len(), texts, pickled, constants, modules })
     }
 
     /// These columns, which are the same for all samples, pickled together.
-    fn constants(&mut self, columns: Vec<usize>) -> PyResult<Arc<[u8]>> {
+    fn constants(&mut self, columns: Vec<usize>) -> PyResult<Arc<Constants>> {
         if let Some(known) = self.constants.get(&columns) {
             return Ok(known.clone());
         }
@@ -223,9 +244,11 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             Column::List(list) => list.bind(self.py).clone().into_any(),
         };
         let diagnose = |error| unpicklable(&value(&columns[0]), columns[0], None, error);
-        let pickle: Arc<[u8]> = self.dumps_one(columns.iter().map(value)).map_err(diagnose)?.into();
-        self.constants.insert(columns, pickle.clone());
-        Ok(pickle)
+        let mut modules = Modules::new();
+        let pickle = self.dumps_one(columns.iter().map(value), &mut modules).map_err(diagnose)?;
+        let constants = Arc::new(Constants { pickle, modules });
+        self.constants.insert(columns, constants.clone());
+        Ok(constants)
     }
 
     fn text(&mut self, column: usize, list: &Bound<'py, PyList>) -> PyResult<Option<Arc<Texts>>> {
@@ -246,12 +269,12 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             Column::Const(_) => None,
         };
         let lists: Vec<(usize, &Bound<'py, PyList>)> = columns.iter().filter_map(list).collect();
-        let (mut starts, mut blobs) = (Vec::new(), Vec::new());
+        let (mut starts, mut blobs, mut modules) = (Vec::new(), Vec::new(), Modules::new());
         let (mut at, mut size) = (0, self.block);
         while at < self.samples {
             let end = (at + size).min(self.samples);
             let block = PyList::new(self.py, lists.iter().map(|(_, list)| list.get_slice(at, end)))?;
-            let pickles = self.dumps(&block).map_err(|error| self.diagnose(&lists, at..end, error))?;
+            let pickles = self.dumps(&block, &mut modules).map_err(|error| self.diagnose(&lists, at..end, error))?;
             match pickles.as_slice() {
                 [together] => {
                     if together.len() > BLOCK_BYTES {
@@ -264,7 +287,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             blobs.extend(pickles);
             at = end;
         }
-        let pickled = Arc::new(Pickled { starts, blobs, samples: self.samples });
+        let pickled = Arc::new(Pickled { modules, starts, blobs, samples: self.samples });
         self.pickled.insert(columns, pickled.clone());
         Ok(pickled)
     }
@@ -277,7 +300,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         for (column, list) in lists {
             for sample in samples.clone() {
                 if let Ok(value) = list.get_item(sample)
-                    && let Err(error) = self.dumps_one(std::iter::once(value.clone()))
+                    && let Err(error) = self.dumps_one(std::iter::once(value.clone()), &mut Modules::new())
                 {
                     return unpicklable(&value, *column, Some(sample), error);
                 }
@@ -286,16 +309,18 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         error
     }
 
-    /// These columns of some samples: one pickle, or one per sample.
-    fn dumps(&self, columns: &Bound<'py, PyList>) -> PyResult<Vec<Vec<u8>>> {
-        let pickles = self.dumps.call1((columns,))?;
-        pickles.cast::<PyList>()?.iter().map(|pickle| Ok(pickle.cast::<PyBytes>()?.as_bytes().to_vec())).collect()
+    /// These columns of some samples: one pickle, or one per sample. Adds the modules that
+    /// unpickling them imports.
+    fn dumps(&self, columns: &Bound<'py, PyList>, modules: &mut Modules) -> PyResult<Vec<Vec<u8>>> {
+        let (pickles, names): (Bound<'py, PyList>, Vec<PyBackedStr>) = self.dumps.call1((columns,))?.extract()?;
+        names.iter().for_each(|name| _ = modules.contains(&**name) || modules.insert(Arc::from(&**name)));
+        pickles.iter().map(|pickle| Ok(pickle.cast::<PyBytes>()?.as_bytes().to_vec())).collect()
     }
 
     /// These values, as columns of one sample.
-    fn dumps_one(&self, values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Vec<u8>> {
+    fn dumps_one(&self, values: impl Iterator<Item = Bound<'py, PyAny>>, modules: &mut Modules) -> PyResult<Vec<u8>> {
         let columns = values.map(|value| PyList::new(self.py, [value])).collect::<PyResult<Vec<_>>>()?;
-        Ok(self.dumps(&PyList::new(self.py, columns)?)?.concat())
+        Ok(self.dumps(&PyList::new(self.py, columns)?, modules)?.concat())
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use loss::Loss;
 use loss::Violation;
 use sent_frame::{Current, SentFrame, failure};
 
-use crate::shared_page::{DECODING, LOADING, PageSnapshot};
+use crate::shared_page::{DECODING, IMPORTING, LOADING, PageSnapshot};
 use crate::slots::SlotGuard;
 use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
@@ -117,7 +117,7 @@ impl InFlightFrames {
             // it has said how it ended
             Current::Call(call) if !sent.frame.is_pending(call) => return None,
             Current::Call(call) => InFlightCall::call(&sent.frame, call, age_ns),
-            Current::Phase(DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
+            Current::Phase(IMPORTING | DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
             Current::Phase(LOADING) => InFlightCall::before(&sent.frame, Phase::Loading, age_ns),
             Current::Phase(_) => InFlightCall::before(&sent.frame, Phase::Setup, age_ns),
         };
