@@ -3,6 +3,7 @@ can't be sent."""
 
 from __future__ import annotations
 
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, Status, group_reward, reward
+from guerdon._serialization.column_values import dumps
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.misbehaving_functions import SlowToLoad, UnfitToLoad
 
@@ -124,6 +126,21 @@ def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
         with pytest.raises(DataError, match=r"column 'value' of sample 1 .* a tensor on meta would open that device"):
             made.score(completions=["c"] * 2, value=[torch.ones(1), torch.empty(1, device="meta")])
         assert made.score(completions=["c"] * 2, value=[torch.ones(1)] * 2).status.max() == Status.OK
+
+
+def test_a_view_of_a_tensor_travels_without_the_rest_of_it() -> None:
+    torch = pytest.importorskip("torch")
+    whole = torch.arange(64 * 1024, dtype=torch.float32).reshape(64, 1024)
+    views: list[object] = [*whole[:8], whole[:, 5], {"row": whole[9]}, whole[10].requires_grad_()]
+    pickles, modules = dumps([views])
+    assert len(pickles) == len(views)
+    assert max(map(len, pickles)) < 6000
+    assert "torch._utils" in modules
+    for view, pickled in zip(views, pickles, strict=True):
+        ((loaded,),) = pickle.loads(pickled)
+        one, other = (view["row"], loaded["row"]) if isinstance(view, dict) else (view, loaded)
+        assert torch.equal(one, other)
+        assert one.requires_grad == other.requires_grad  # type: ignore[attr-defined]
 
 
 def test_arrays_travel_with_their_type() -> None:

@@ -5,7 +5,8 @@
 - A value whose class or function workers can't import (of ``__main__``, a notebook, a module loaded
   by path) is pickled with it, so that it arrives as the same type.
 - Plain values (strings, numbers, lists, dicts, None) cost no more than `pickle.dumps`.
-- A tensor of a device is refused: each worker would open the device to hold it.
+- A tensor of a device is refused: each worker would open the device to hold it. Of a view its own
+  elements are sent, not those of the tensor that it shows a part of.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from guerdon._serialization import function_pickler
-from guerdon._serialization.device_tensors import refuse_device
 from guerdon._serialization.importable import importable
+from guerdon._serialization.tensors import refuse_device, small_copy
 
 __all__ = ["dumps"]
 
@@ -89,6 +90,9 @@ class _ColumnPickler(pickle.Pickler):
             self._note(value)
         else:
             refuse_device(value)
+            copy = small_copy(value)
+            if copy is not None:
+                return copy.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return NotImplemented
 
     def _note(self, value: Any) -> None:

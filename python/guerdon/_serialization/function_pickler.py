@@ -20,8 +20,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from guerdon._registration.callables import find_attribute
-from guerdon._serialization.device_tensors import refuse_device
 from guerdon._serialization.importable import importable
+from guerdon._serialization.tensors import refuse_device, small_copy
 from guerdon.functions import RewardFunction
 from guerdon.stateful import StatefulReward
 
@@ -89,6 +89,9 @@ def _pickler_class() -> Any:
             elif kind is functools._lru_cache_wrapper and not self._found(value):
                 return functools.lru_cache(**value.cache_parameters()), (value.__wrapped__,)
             refuse_device(value)
+            copy = small_copy(value)
+            if copy is not None:
+                return copy.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
             return super().reducer_override(value)
 
         def _shared(self, name: object) -> bool:
