@@ -15,7 +15,7 @@ import io
 import pickle
 import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from guerdon._serialization import function_pickler
 from guerdon._serialization.importable import importable
@@ -33,10 +33,11 @@ _EVERYWHERE = {"__main__", "builtins", "copyreg"}
 
 
 def dumps(columns: list[list[object]]) -> tuple[list[bytes], list[str]]:
-    """Pickles some samples of some columns: together if all values are plain, else each sample alone.
+    """Pickles some samples of some columns: together if all values are plain, else each alone.
 
     Returns:
-        What `pickle.loads` reads as `columns`, of all samples or of one each, and the modules that it imports.
+        What `pickle.loads` reads as `columns`, of all samples or of one each, and the modules that
+        it imports.
 
     Raises:
         Exception: Whatever the pickling of something inside raised.
@@ -45,27 +46,35 @@ def dumps(columns: list[list[object]]) -> tuple[list[bytes], list[str]]:
     try:
         _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(columns)
     except _NotPlainError:
-        modules: set[str] = set()
-        pickles = [_dumps_sample([[value] for value in row], modules) for row in zip(*columns, strict=True)]
-        return pickles, list(modules - _EVERYWHERE)
+        found = _BlockNotes(set(), {})
+        pickles = [_dumps_sample([[value] for value in row], found) for row in zip(*columns, strict=True)]
+        return pickles, list(found.modules - _EVERYWHERE)
     return [file.getvalue()], []
 
 
-def _dumps_sample(columns: list[list[object]], modules: set[str]) -> bytes:
+class _BlockNotes(NamedTuple):
+    """What is noted of a block's samples: the modules that unpickling imports, and by identity the
+    pickles of classes and functions that workers can't import."""
+
+    modules: set[str]
+    by_value: dict[int, bytes]
+
+
+def _dumps_sample(columns: list[list[object]], found: _BlockNotes) -> bytes:
     file = io.BytesIO()
+    pickler = _ColumnPickler(file, found)
     try:
-        _ColumnPickler(file, modules).dump(columns)
-    except _ByValueError:
-        return function_pickler.dumps(columns, modules)
+        pickler.dump(columns)
+    except Exception:
+        if not pickler.by_value:
+            raise
+        # What came from there may need cloudpickle.
+        return function_pickler.dumps(columns, found.modules)
     return file.getvalue()
 
 
 class _NotPlainError(Exception):
     """The unpickling of a part would run code."""
-
-
-class _ByValueError(Exception):
-    """A part has to be pickled with its class."""
 
 
 class _PlainPickler(pickle.Pickler):
@@ -75,16 +84,18 @@ class _PlainPickler(pickle.Pickler):
 
 
 class _ColumnPickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, modules: set[str]) -> None:
+    def __init__(self, file: io.BytesIO, found: _BlockNotes) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._modules = modules
+        self._found = found
+        self.by_value = False  # a class or function was met that workers can't import
 
     def reducer_override(self, value: Any) -> Any:
         # Called for everything but plain values.
         kind = type(value)
         if kind is FunctionType or issubclass(kind, type):
             if not _can_import(value.__module__):
-                raise _ByValueError
+                self.by_value = True
+                return pickle.loads, (self._pickled(value),)
             self._note(value)
         elif kind is BuiltinFunctionType:
             self._note(value)
@@ -95,9 +106,15 @@ class _ColumnPickler(pickle.Pickler):
                 return copy.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return NotImplemented
 
+    def _pickled(self, value: object) -> bytes:
+        known = self._found.by_value.get(id(value))
+        if known is None:
+            known = self._found.by_value[id(value)] = function_pickler.dumps(value, self._found.modules)
+        return known
+
     def _note(self, value: Any) -> None:
         if isinstance(value.__module__, str):
-            self._modules.add(value.__module__)
+            self._found.modules.add(value.__module__)
 
 
 def _can_import(name: object) -> bool:
