@@ -23,6 +23,17 @@ class SlowToLoad:
         self.__dict__.update(state)
 
 
+class NotesItsLoads:
+    """Notes each time that it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        note(self.path)
+
+
 class UnfitToLoad:
     """Can be pickled, not unpickled: there it raises, hangs or ends the process."""
 

@@ -14,7 +14,7 @@ import pytest
 from guerdon import DataError, Dispatcher, Status, group_reward, reward
 from guerdon._serialization.column_values import dumps
 from tests.contract import misbehaving_functions as behaviours
-from tests.contract.misbehaving_functions import SlowToLoad, UnfitToLoad
+from tests.contract.misbehaving_functions import NotesItsLoads, SlowToLoad, UnfitToLoad
 
 
 def test_values_that_take_long_to_load_are_loaded_at_last(tmp_path: Path) -> None:
@@ -116,6 +116,27 @@ def score(completion, spec, kind):
         result = made.score(completions=texts, spec=specs, kind=[scope["Kind"].EXACT] * 40)
     assert not result.failures()
     assert result.rewards.ravel().tolist() == [float(index % 2) for index in range(40)]
+
+
+@pytest.mark.parametrize("how", ["whole", "stream"])
+def test_what_is_the_same_for_all_samples_is_loaded_once_a_worker_and_batch(tmp_path: Path, how: str) -> None:
+    def step(trainer_state: Any) -> float:
+        return float(trainer_state.step)
+
+    with Dispatcher([reward(step)], workers=2) as made:
+        for batch in range(12):  # more than a worker keeps of what is the same for all samples
+            state = NotesItsLoads(str(tmp_path / f"loads {batch}"))
+            state.step = batch  # type: ignore[attr-defined]
+            if how == "whole":
+                result = made.score(completions=["c"] * 256, trainer_state=state)
+            else:
+                stream = made.stream(trainer_state=state)
+                for _ in range(4):
+                    stream.add(completions=["c"] * 64)
+                stream.finish()
+                result = stream.result()
+            assert (result.rewards == batch).all()
+            assert 1 <= len(Path(state.path).read_text().splitlines()) <= 2
 
 
 def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:

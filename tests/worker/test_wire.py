@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon._worker import wire
-from guerdon._worker.columns import Constant, Values
+from guerdon._worker.columns import Constant, KnownConstants, Values
 from tests.worker import frame_encoding
 
 ODD_TEXTS = ["", "a\0b", "é", "€", "\ud83d\ude00", "\U0001f600", "\udc80", "x" * 5000, "ÿ" * 300]
@@ -30,7 +30,7 @@ def ends() -> Iterator[tuple[socket.socket, wire.SupervisorSocket]]:
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=[]), max_size=20), max_size=20))
 def test_mixed_texts_arrive_as_they_are(texts: list[str]) -> None:
-    values = Values(memoryview(frame_encoding.values(len(texts), 1, frame_encoding.mixed_text(0, texts))))
+    values = _decoded(frame_encoding.values(len(texts), 1, frame_encoding.mixed_text(0, texts)))
     assert (values.rows, values.columns) == (len(texts), [texts])
 
 
@@ -45,7 +45,7 @@ def test_parts_give_the_values_at_their_positions() -> None:
         ),
         frame_encoding.constant([2], [{"step": 7}]),
     )
-    values = Values(memoryview(content))
+    values = _decoded(content)
     assert values.rows == 4
     assert isinstance(values.columns[2], Constant)
     assert values.lists(0, 4) == [
@@ -55,6 +55,13 @@ def test_parts_give_the_values_at_their_positions() -> None:
         ["é", "ÿ", "", "a"],
         ["x", "z", "u", "v"],
     ]
+
+
+def test_constants_of_the_last_frames_need_not_come_again() -> None:
+    known = KnownConstants()
+    for number, is_known, expected in [(1, False, [{"step": 1}]), (2, False, [2]), (1, True, [{"step": 1}])]:
+        content = frame_encoding.values(3, 1, frame_encoding.constant([0], expected, number, known=is_known))
+        assert _decoded(content, known).lists(0, 3) == expected
 
 
 def test_names_may_be_absent_empty_or_odd() -> None:
@@ -81,7 +88,7 @@ def test_messages_arrive_whole_whatever_the_pieces(ends: tuple[socket.socket, wi
     for _ in range(4):
         frame = link.next()
         assert frame is not None
-        found.append((frame.id, frame.calls, wire.names_of(frame.names), frame.values().columns[0]))
+        found.append((frame.id, frame.calls, wire.names_of(frame.names), _columns_of(frame)[0]))
         frame.release()
     last = link.next()
     assert last is not None
@@ -113,7 +120,7 @@ def test_a_large_message_is_moved_once_however_small_its_pieces(
     frame = link.next()
     sender.join()
     assert frame is not None
-    assert frame.values().columns == [[text]]
+    assert _columns_of(frame) == [[text]]
     frame.release()
     assert len(moves) == 1
 
@@ -136,7 +143,7 @@ def test_group_and_finish_frames_carry_sizes_and_scores(ends: tuple[socket.socke
     assert frame is not None
     assert frame.counts == (2, 3)
     assert frame.scores == [1.0, None, 0.0, 2.0, -1.5]
-    assert frame.values().columns == [list("abcde")]
+    assert _columns_of(frame) == [list("abcde")]
 
 
 def test_a_record_that_is_too_large_is_refused(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
@@ -207,3 +214,15 @@ def _send_in_pieces(engine: socket.socket, data: bytes) -> None:
         size = sizes[index % len(sizes)]
         engine.sendall(data[at : at + size])
         at, index = at + size, index + 1
+
+
+def _decoded(content: bytes, known: KnownConstants | None = None) -> Values:
+    values = Values(memoryview(content), known or KnownConstants())
+    values.decode()
+    return values
+
+
+def _columns_of(frame: wire.Frame) -> list[object]:
+    values = frame.values(KnownConstants())
+    values.decode()
+    return values.columns

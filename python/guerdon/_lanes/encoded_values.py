@@ -1,7 +1,7 @@
 """Values of calls that came as bytes, as the lanes' threads and loops look at those of a batch.
 
 A value whose unpickling runs code is unpickled in its own call (columns-1): a call on one sample
-unpacks a `_Row`, a call on lists slices a `_BySample`.
+unpacks a `_LazyRow`, a call on lists slices a `_BySample`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from guerdon._worker.columns import Constant, Values, import_all, modules_of
+from guerdon._worker.columns import Constant, KnownConstants, Values, import_all
 from guerdon._worker.wire import names_of
 
 if TYPE_CHECKING:
@@ -44,19 +44,21 @@ class EncodedView:
         self.function, self.kind, self.calls, self.size = view.function, view.kind, view.calls, view.size
         self.first, self.firsts = view.first, view.firsts
         self.names = names_of(view.encoded_names)
-        self.rows: _Rows | None = None
+        self.rows: _LazyRows | None = None
         self._values: Values | None = None
         self._places: dict[int, int] = {}
         self.columns: list[tuple[bool, Any]] = []
         self.error: BaseException | None = None
         try:
-            import_all(modules_of(memoryview(encoded)))
-            self._values = Values(memoryview(encoded))
+            values = Values(memoryview(encoded), KnownConstants())
+            import_all(values.modules)
+            values.decode()
+            self._values = values
             places = memoryview(view.places).cast("Q").tolist()
             self._places = {place: index for index, place in enumerate(places)}
             self.columns = self.columns_of(0)
-            if self._values.pickles:
-                self.rows = _Rows(self._values, self._places)
+            if values.pickles:
+                self.rows = _LazyRows(values, self._places)
         except BaseException as error:  # user code may run where a constant is unpickled
             self.error = error
 
@@ -95,7 +97,7 @@ class _BySample:
         return self._column[place]
 
 
-class _Rows:
+class _LazyRows:
     """The arguments of calls on one sample, by sample."""
 
     __slots__ = ("_places", "_values")
@@ -107,10 +109,10 @@ class _Rows:
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return [self[sample] for sample in range(index.start, index.stop)]
-        return _Row(self._values, self._places[index])
+        return _LazyRow(self._values, self._places[index])
 
 
-class _Row:
+class _LazyRow:
     """The arguments of a call; unpacking them unpickles them."""
 
     __slots__ = ("_place", "_values")

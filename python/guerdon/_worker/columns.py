@@ -11,7 +11,7 @@ import importlib
 import pickle
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from .timeout_signal import CallInterrupted
 
@@ -49,21 +49,87 @@ class UnreadableValueError(Exception):
         self.cause = cause
 
 
+class KnownConstants:
+    """The constants of the frames that came last, pickled or unpickled. The sender leaves out those
+    that it knows to be here: it keeps the same account (``process/src/in_flight/mod.rs``)."""
+
+    MOST = 8
+
+    def __init__(self) -> None:
+        self._known: dict[int, _ConstantPickle] = {}  # the one noted last is the last
+
+    def note(self, number: int, pickled: memoryview) -> _ConstantPickle:
+        """The constants of this number, pickled unless they are here."""
+        found = self._known.pop(number, None) or _ConstantPickle(bytes(pickled))
+        self._known[number] = found
+        if len(self._known) > self.MOST:
+            del self._known[next(iter(self._known))]
+        return found
+
+
+class _ConstantPickle:
+    __slots__ = ("_columns", "_pickled")
+
+    def __init__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+        self._columns: list[Constant] | None = None
+
+    def columns(self) -> list[Constant]:
+        if self._columns is None:
+            self._columns = [Constant(value) for (value,) in pickle.loads(self._pickled)]
+            self._pickled = b""
+        return self._columns
+
+
+class _Piece(NamedTuple):
+    """Values of some samples: the number of samples, of values a call, and tag, positions and body
+    of each part."""
+
+    rows: int
+    width: int
+    parts: list[tuple[int, tuple[int, ...], Any]]
+
+
 class Values:
-    """The values of some samples.
+    """The values of some samples; `decode` comes before all else.
 
     Attributes:
+        modules: What unpickling them imports.
         rows: The number of samples.
-        columns: Per value of a call a list with one element a sample, or a `Constant`. Elements that are still
-            pickled are None.
+        columns: Per value of a call a list with one element a sample, or a `Constant`. Elements
+            that are still pickled are None.
         pickles: By sample, the pickles of its values that are to be unpickled for its call alone.
     """
 
-    __slots__ = ("columns", "pickles", "rows")
+    __slots__ = ("_constants", "_pieces", "columns", "modules", "pickles", "rows")
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, constants: KnownConstants) -> None:
+        self.modules: set[str] = set()
+        self.columns: list[Any] = []
         self.pickles: dict[int, list[_Pickle]] = {}
-        self.rows, self.columns = self._decode(view, 0)
+        self._constants = constants
+        self._pieces: list[_Piece] = []
+        self._read(view)
+        self.rows = sum(piece.rows for piece in self._pieces)
+
+    def decode(self) -> None:
+        """Makes the columns, without what is to be unpickled for one call alone.
+
+        Raises:
+            Exception: What unpickling a constant raised.
+        """
+        first = 0
+        for piece in self._pieces:
+            columns = self._decode(piece, first)
+            first += piece.rows
+            if not self.columns:
+                self.columns = columns
+                continue
+            for position, column in enumerate(columns):
+                if isinstance(column, Constant):  # one in all pieces
+                    self.columns[position] = column
+                else:
+                    self.columns[position].extend(column)
 
     def load(self, row: int) -> None:
         """Unpickles what is still pickled of a sample.
@@ -102,47 +168,44 @@ class Values:
                 self.load(row)
         return [column.value if isinstance(column, Constant) else column[start:end] for column in self.columns]
 
-    def _decode(self, view: memoryview, first: int) -> tuple[int, list[Any]]:
-        """The number of samples and their columns; `first`: the samples before them."""
-        rows, width, parts = struct.unpack_from("<IHH", view, 0)
-        columns: list[Any] = [None] * width
+    def _read(self, view: memoryview) -> None:
+        rows, width, count = struct.unpack_from("<IHH", view, 0)
+        parts: list[tuple[int, tuple[int, ...], Any]] = []
         at = 8
-        for _ in range(parts):
-            tag, count, length = struct.unpack_from("<BxHxxxxQ", view, at)
+        for _ in range(count):
+            tag, places, length = struct.unpack_from("<BxHxxxxQ", view, at)
             at += 16
-            positions = struct.unpack_from(f"<{count}H", view, at)
-            at += 2 * count
-            body = view[at : at + length]
+            positions = struct.unpack_from(f"<{places}H", view, at)
+            at += 2 * places
+            body: Any = view[at : at + length]
             at += length
-            if tag in (_ASCII, _LATIN1):
-                columns[positions[0]] = _plain_texts(body, rows, "ascii" if tag == _ASCII else "latin-1")
-            elif tag == _MIXED:
-                columns[positions[0]] = _mixed_texts(body, rows)
-            elif tag == _PICKLED:
-                for position, column in zip(positions, self._pickled(body, positions, first), strict=True):
-                    columns[position] = column
-            elif tag == _CONSTANT:
-                for position, (value,) in zip(positions, pickle.loads(body), strict=True):
-                    columns[position] = Constant(value)
-            elif tag == _MODULES:
+            if tag == _PIECES:  # the only part
+                for piece in _pieces(body):
+                    self._read(piece)
+                return
+            if tag == _MODULES:
+                self.modules.update(str(body, "utf-8").split("\0")[:-1])
                 continue
-            elif tag == _PIECES:
-                columns = self._joined(body, width, first)
+            if tag == _CONSTANT:
+                (number,) = struct.unpack_from("<Q", body, 0)
+                body = self._constants.note(number, body[8:])
+            parts.append((tag, positions, body))
+        self._pieces.append(_Piece(rows, width, parts))
+
+    def _decode(self, piece: _Piece, first: int) -> list[Any]:
+        """The columns of a piece; `first`: the samples before it."""
+        columns: list[Any] = [None] * piece.width
+        for tag, positions, body in piece.parts:
+            if tag in (_ASCII, _LATIN1):
+                columns[positions[0]] = _plain_texts(body, piece.rows, "ascii" if tag == _ASCII else "latin-1")
+            elif tag == _MIXED:
+                columns[positions[0]] = _mixed_texts(body, piece.rows)
+            elif tag in (_PICKLED, _CONSTANT):
+                found = body.columns() if tag == _CONSTANT else self._pickled(body, positions, first)
+                for position, column in zip(positions, found, strict=True):
+                    columns[position] = column
             else:
                 raise ValueError(f"unknown part {tag} in a frame")
-        return rows, columns
-
-    def _joined(self, body: memoryview, width: int, first: int) -> list[Any]:
-        """Columns in several pieces; a constant is one in all of them."""
-        columns: list[Any] = [None] * width
-        for piece in _pieces(body):
-            rows, of_piece = self._decode(piece, first)
-            first += rows
-            for position, column in enumerate(of_piece):
-                if isinstance(column, Constant) or columns[position] is None:
-                    columns[position] = column
-                else:
-                    columns[position].extend(column)
         return columns
 
     def _pickled(self, body: memoryview, positions: tuple[int, ...], first: int) -> list[list[Any]]:
@@ -166,22 +229,6 @@ class Values:
                     column.extend([values[index] for index in chosen])
             row += count
         return columns
-
-
-def modules_of(view: memoryview) -> set[str]:
-    """The modules that unpickling values imports."""
-    modules: set[str] = set()
-    _, _, parts = struct.unpack_from("<IHH", view, 0)
-    if not parts:
-        return modules
-    tag, length = struct.unpack_from("<BxxxxxxxQ", view, 8)
-    body = view[24 : 24 + length]
-    if tag == _MODULES:
-        modules.update(str(body, "utf-8").split("\0")[:-1])
-    elif tag == _PIECES:
-        for piece in _pieces(body):
-            modules |= modules_of(piece)
-    return modules
 
 
 def import_all(modules: Iterable[str]) -> None:

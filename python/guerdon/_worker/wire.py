@@ -14,7 +14,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from socket import socket  # imported by name: user code may replace socket.socket
 from typing import NoReturn
 
-from .columns import Values, modules_of
+from .columns import KnownConstants, Values
 
 # Kinds of calls.
 SAMPLE, GROUP, BATCH, FINISH = range(4)
@@ -66,13 +66,10 @@ class Frame:
             at += 8 * total
         self._at = at
 
-    def modules(self) -> set[str]:
-        """The modules that unpickling the values imports."""
-        return modules_of(self._body[self._at :])
-
-    def values(self) -> Values:
-        """The values of the calls. They refer to the receive buffer until all are unpickled."""
-        return Values(self._body[self._at :])
+    def values(self, constants: KnownConstants) -> Values:
+        """The values of the calls, of each frame in turn. They refer to the receive buffer until
+        all are unpickled."""
+        return Values(self._body[self._at :], constants)
 
     def environment(self) -> dict[str, str]:
         """The variables of an `ENVIRONMENT` message."""

@@ -18,7 +18,7 @@ from itertools import repeat
 from typing import Any
 
 from . import stack_dump, wire
-from .columns import UNREADABLE, Constant, UnreadableValueError, Values, import_all
+from .columns import UNREADABLE, Constant, KnownConstants, UnreadableValueError, Values, import_all
 from .invoke.awaiter import Awaiter
 from .invoke.call import Call
 from .invoke.http_errors import http_status_of, retry_after_of
@@ -60,6 +60,7 @@ class Worker:
         self._limits = ResourceLimits(functions.hidden)
         # Functions whose setup ran, in that order.
         self._ready: dict[int, Call] = {}
+        self._constants = KnownConstants()
         # Modules of values that were imported here, or could not be.
         self._imported: set[str] = set()
         self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
@@ -92,10 +93,11 @@ class Worker:
         words, commands, signal, limits = self._words, self._commands, self._signal, self._limits
         base = frame.id << 8
         stack_dump.disable_if_taken(words)
+        values = frame.values(self._constants)
         ran = 0
         try:
             if commands[TAKEN] < frame.id:
-                ran = self._run_calls(frame)
+                ran = self._run_calls(frame, values)
             signal.shielded = True
             limits.lift()
         except CallInterrupted as error:
@@ -110,7 +112,7 @@ class Worker:
         signal.shielded = False
         return retire
 
-    def _run_calls(self, frame: Frame) -> int:
+    def _run_calls(self, frame: Frame, values: Values) -> int:
         """Applies the function's limits and runs its calls; the number that ran."""
         function, limits = frame.function, self._limits
         limits.switch_to(function)
@@ -120,16 +122,16 @@ class Worker:
         call = self._prepare(frame)
         if call is None:
             return 0
-        self._import_modules(frame)
+        self._import_modules(frame, values)
         if recipe.get("max_output"):
             self._start_output_count(frame, prepares or marker_written)  # a marker does not count
         if not limits.apply(recipe):
             return 0
-        return self._calls(frame, call)
+        return self._calls(frame, call, values)
 
-    def _import_modules(self, frame: Frame) -> None:
+    def _import_modules(self, frame: Frame, values: Values) -> None:
         """Imports what unpickling the values would import, in the time and memory of no call."""
-        missing = {name for name in frame.modules() if name not in sys.modules} - self._imported
+        missing = {name for name in values.modules if name not in sys.modules} - self._imported
         if missing:
             self._claim(frame, IMPORTING)
             self._imported |= missing
@@ -180,12 +182,12 @@ class Worker:
         if hasattr(type(raw), "__await__"):
             self._awaiter.run(raw)
 
-    def _calls(self, frame: Frame, call: Call) -> int:
+    def _calls(self, frame: Frame, call: Call, values: Values) -> int:
         """Decodes the values and runs the calls; the number that ran."""
         self._claim(frame, DECODING)
         finish = frame.kind == wire.FINISH
         try:
-            values = frame.values()
+            values.decode()
             key = (frame.function, finish, frame.names)
             bound = self._bound.get(key)
             if bound is None:

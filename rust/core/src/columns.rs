@@ -21,17 +21,19 @@
 //   The pickle is a list with one list per position, of which the indices choose, in order of the
 //   rows. A block of one row is unpickled in the call on it; a block of several holds plain values
 //   only, whose unpickling runs no code.
-// - 5 constant: the pickle of a list with a list of one value per position, the same for every row.
-// - 7 modules: the names of modules that unpickling the values imports, each ended by a NUL. No
-//   position: it is the first part.
+// - 5 constant: `u64 number`, and the pickle of a list with a list of one value per position, the
+//   same for every row; without the pickle where the reader has it of an earlier frame.
 // - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No
 //   position: it is the only part.
+// - 7 modules: the names of modules that unpickling the values imports, each ended by a NUL. No
+//   position: it is the first part.
 
 use std::ops::Range;
 
 use crate::batch_slice::BatchSlice;
 use crate::call::CallKind;
 use crate::frame::Frame;
+use crate::sent_constants::SentConstants;
 use crate::text::{RawText, TextKind};
 
 /// Writes the values of some samples.
@@ -126,13 +128,20 @@ impl<'out> ColumnsWriter<'out> {
         });
     }
 
-    /// Values that are the same for every row: the pickle of a list with one per position.
-    pub fn constant(&mut self, positions: &[usize], pickle: &[u8]) {
-        self.part(CONSTANT, positions, |out| out.extend_from_slice(pickle));
+    /// Values that are the same for every row, by the number of their pickle, which is left out
+    /// where the reader has it.
+    pub fn constant(&mut self, positions: &[usize], number: u64, pickle: &[u8], sent: &mut SentConstants) {
+        let is_known = sent.note(number);
+        self.part(CONSTANT, positions, |out| {
+            out.extend_from_slice(&number.to_le_bytes());
+            if !is_known {
+                out.extend_from_slice(pickle);
+            }
+        });
     }
 
     /// All values, of some rows after the others: `write` writes those of each piece.
-    pub fn pieces<P>(&mut self, pieces: impl Iterator<Item = P>, write: impl Fn(P, &mut Vec<u8>)) {
+    pub fn pieces<P>(&mut self, pieces: impl Iterator<Item = P>, mut write: impl FnMut(P, &mut Vec<u8>)) {
         self.part(PIECES, &[], |out| {
             let count_at = out.len();
             out.extend_from_slice(&[0; 4]);
@@ -169,16 +178,16 @@ impl<'out> ColumnsWriter<'out> {
 }
 
 /// Writes the values of these calls of a frame.
-pub fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
+pub fn encode(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) {
     let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
     let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.slices().len()];
     for (share, sample) in calls.flat_map(|call| frame.samples_by_slice(call)) {
         samples[share].push(sample as u32);
     }
     let shares = || frame.slices().iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
-    let encode = |(share, samples): (&BatchSlice, &Vec<u32>), out: &mut Vec<u8>| {
+    let mut encode = |(share, samples): (&BatchSlice, &Vec<u32>), out: &mut Vec<u8>| {
         if let Some(payload) = share.payload() {
-            payload.encode(function, finish, samples, out);
+            payload.encode(function, finish, samples, sent, out);
         }
     };
     if shares().nth(1).is_some() {

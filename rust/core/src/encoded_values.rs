@@ -6,6 +6,7 @@
 
 use crate::byte_reader::ByteReader;
 use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, MODULES, PICKLED, PIECES};
+use crate::sent_constants::SentConstants;
 use crate::text::{RawText, TextKind};
 
 /// The values of some samples, as they came.
@@ -22,7 +23,7 @@ enum Part<'a> {
         pickles: Vec<&'a [u8]>,
         rows: Vec<(usize, usize)>,
     },
-    Constant(&'a [u8]),
+    Constant(u64, &'a [u8]),
     Modules(Vec<&'a str>),
     Pieces(Vec<EncodedValues<'a>>),
 }
@@ -51,7 +52,7 @@ impl<'a> EncodedValues<'a> {
             let part = match tag {
                 ASCII | LATIN1 | MIXED if positions.len() == 1 => texts(&mut body, tag, rows)?,
                 PICKLED => pickled(&mut body, rows)?,
-                CONSTANT => Part::Constant(body.0),
+                CONSTANT => Part::Constant(body.u64()?, body.0),
                 MODULES if positions.is_empty() => modules(body.0)?,
                 PIECES if alone => pieces(&mut body, rows, width)?,
                 _ => return None,
@@ -62,9 +63,19 @@ impl<'a> EncodedValues<'a> {
     }
 
     /// Writes the values of these rows, in this order; rows that there are not are left out.
-    pub fn encode(&self, rows: &[u32], out: &mut Vec<u8>) {
+    pub fn encode(&self, rows: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let rows: Vec<usize> = rows.iter().map(|row| *row as usize).filter(|row| *row < self.rows).collect();
-        self.write(&rows, out);
+        self.write(&rows, sent, out);
+    }
+
+    /// Whether some values are the same for all rows.
+    #[must_use]
+    pub fn has_constants(&self) -> bool {
+        self.parts.iter().any(|(_, part)| match part {
+            Part::Constant(..) => true,
+            Part::Pieces(pieces) => pieces.iter().any(Self::has_constants),
+            Part::Texts(_) | Part::Pickled { .. } | Part::Modules(_) => false,
+        })
     }
 
     /// Calls `each` with the modules that unpickling the values imports.
@@ -73,12 +84,12 @@ impl<'a> EncodedValues<'a> {
             match part {
                 Part::Modules(names) => names.iter().for_each(|name| each(name)),
                 Part::Pieces(pieces) => pieces.iter().for_each(|piece| piece.modules(each)),
-                Part::Texts(_) | Part::Pickled { .. } | Part::Constant(_) => {}
+                Part::Texts(_) | Part::Pickled { .. } | Part::Constant(..) => {}
             }
         }
     }
 
-    fn write(&self, rows: &[usize], out: &mut Vec<u8>) {
+    fn write(&self, rows: &[usize], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let mut writer = ColumnsWriter::new(out, rows.len(), self.width);
         for (positions, part) in &self.parts {
             match part {
@@ -86,7 +97,7 @@ impl<'a> EncodedValues<'a> {
                 Part::Pickled { pickles, rows: places } => {
                     writer.pickled(positions, |row| places[rows[row]], |block| pickles[block]);
                 }
-                Part::Constant(pickle) => writer.constant(positions, pickle),
+                Part::Constant(number, pickle) => writer.constant(positions, *number, pickle, sent),
                 Part::Modules(names) => writer.modules(names.iter().copied()),
                 Part::Pieces(pieces) => {
                     let mut of_piece: Vec<(usize, Vec<usize>)> = Vec::new();
@@ -98,7 +109,7 @@ impl<'a> EncodedValues<'a> {
                         }
                     }
                     let each = of_piece.iter().filter_map(|(number, rows)| Some((pieces.get(*number)?, rows)));
-                    writer.pieces(each, |(piece, rows), out| piece.write(rows, out));
+                    writer.pieces(each, |(piece, rows), out| piece.write(rows, sent, out));
                 }
             }
         }
@@ -191,7 +202,7 @@ mod tests {
         writer.text(1, |row| text(rows[row]));
         writer.text(3, |row| RawText { kind: TextKind::Ascii, bytes: &b"abcdefgh"[..rows[row] % 5] });
         writer.pickled(&[0], |row| (rows[row] / 3, rows[row] % 3), |block| &pickles[block]);
-        writer.constant(&[2], b"same");
+        writer.constant(&[2], 7, b"same", &mut SentConstants::none());
     }
 
     #[test]
@@ -203,7 +214,11 @@ mod tests {
         for some in [vec![], vec![7], vec![0, 3, 39], (5..30).collect()] {
             let (mut wanted, mut got) = (Vec::new(), Vec::new());
             write(&some, &mut wanted);
-            values.encode(&some.iter().map(|row| *row as u32).collect::<Vec<_>>(), &mut got);
+            values.encode(
+                &some.iter().map(|row| *row as u32).collect::<Vec<_>>(),
+                &mut SentConstants::none(),
+                &mut got,
+            );
             assert_eq!(got, wanted);
         }
     }
@@ -219,8 +234,19 @@ mod tests {
         let bytes = whole(&[vec![1, 2, 3], vec![9], vec![30, 31]]);
         let values = EncodedValues::read(&bytes, 6).unwrap();
         let mut got = Vec::new();
-        values.encode(&[1, 2, 4, 5], &mut got);
+        values.encode(&[1, 2, 4, 5], &mut SentConstants::none(), &mut got);
         assert_eq!(got, whole(&[vec![2, 3], vec![30, 31]]));
+    }
+
+    #[test]
+    fn a_constant_is_written_again_once_its_reader_has_dropped_it() {
+        let mut sent = SentConstants::kept(2);
+        let mut has_pickle = |number: u64| {
+            let mut out = Vec::new();
+            ColumnsWriter::new(&mut out, 1, 1).constant(&[0], number, b"pickle", &mut sent);
+            out.ends_with(b"pickle")
+        };
+        assert_eq!([1, 2, 1, 3, 1, 2].map(&mut has_pickle), [true, true, false, true, false, true]);
     }
 
     #[test]
@@ -247,7 +273,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = byte;
             if let Some(values) = EncodedValues::read(&bytes, 40) {
-                values.encode(&rows, &mut Vec::new());
+                values.encode(&rows, &mut SentConstants::none(), &mut Vec::new());
             }
         }
     }

@@ -7,9 +7,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use guerdon_core::columns::ColumnsWriter;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
@@ -19,8 +21,8 @@ use pyo3::types::{PyBytes, PyList};
 use crate::values::columns::Column;
 use crate::values::text::Texts;
 
-/// The most samples with plain values that are pickled together: enough to share the pickler's start, few enough that a frame
-/// of one call carries little else.
+/// The most samples with plain values that are pickled together: enough to share the pickler's
+/// start, few enough that a frame of one call carries little else.
 const BLOCK_SAMPLES: usize = 16;
 /// The size that a block aims not to exceed, in bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -39,6 +41,8 @@ type Modules = BTreeSet<Arc<str>>;
 
 /// Columns that are the same for all samples, pickled together.
 struct Constants {
+    /// Tells the pickle from others: equal ones have the same.
+    number: u64,
     pickle: Vec<u8>,
     modules: Modules,
 }
@@ -67,7 +71,7 @@ impl Pickled {
 
 impl WireValues {
     /// Writes the values of these samples.
-    pub fn encode(&self, samples: &[u32], out: &mut Vec<u8>) {
+    pub fn encode(&self, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let sample = |row: usize| samples[row] as usize;
         let mut writer = ColumnsWriter::new(out, samples.len(), self.width);
         writer.modules(self.modules.iter().map(|name| &**name));
@@ -84,7 +88,7 @@ impl WireValues {
             writer.pickled(positions, |row| pickled.place(sample(row)), |block| &pickled.blobs[block]);
         }
         if let Some((positions, constants)) = &self.constants {
-            writer.constant(positions, &constants.pickle);
+            writer.constant(positions, constants.number, &constants.pickle, sent);
         }
     }
 
@@ -95,16 +99,16 @@ impl WireValues {
 
     /// Writes the values of samples that came in several additions, each with its own `WireValues`
     /// and its index there.
-    pub fn encode_from(rows: &[(&Self, u32)], out: &mut Vec<u8>) {
+    pub fn encode_from(rows: &[(&Self, u32)], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let Some((first, _)) = rows.first() else { return };
         let same = |one: &(&Self, u32), other: &(&Self, u32)| std::ptr::eq(one.0, other.0);
         let indexes = |rows: &[(&Self, u32)]| rows.iter().map(|(_, row)| *row).collect::<Vec<_>>();
         if rows.iter().all(|row| same(row, &rows[0])) {
-            first.encode(&indexes(rows), out);
+            first.encode(&indexes(rows), sent, out);
         } else {
             let pieces = rows.chunk_by(same).map(|piece| (piece[0].0, indexes(piece)));
             ColumnsWriter::new(out, rows.len(), first.width)
-                .pieces(pieces, |(wire, rows), out| wire.encode(&rows, out));
+                .pieces(pieces, |(wire, rows), out| wire.encode(&rows, sent, out));
         }
     }
 
@@ -246,7 +250,9 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         let diagnose = |error| unpicklable(&value(&columns[0]), columns[0], None, error);
         let mut modules = Modules::new();
         let pickle = self.dumps_one(columns.iter().map(value), &mut modules).map_err(diagnose)?;
-        let constants = Arc::new(Constants { pickle, modules });
+        let mut hasher = DefaultHasher::new();
+        pickle.hash(&mut hasher);
+        let constants = Arc::new(Constants { number: hasher.finish(), pickle, modules });
         self.constants.insert(columns, constants.clone());
         Ok(constants)
     }

@@ -20,6 +20,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 pub(crate) use loss::Loss;
 use loss::Violation;
@@ -39,11 +40,21 @@ pub(super) struct Update {
     pub retire: bool,
 }
 
+/// Constants that a worker keeps; `python/guerdon/_worker/columns.py` has it too.
+const KEPT_CONSTANTS: usize = 8;
+
 /// The frames of one worker, oldest first.
-#[derive(Default)]
 pub(super) struct InFlightFrames {
     sent: VecDeque<SentFrame>,
     last_id: u64,
+    /// What the worker has of the frames sent to it.
+    constants: SentConstants,
+}
+
+impl Default for InFlightFrames {
+    fn default() -> Self {
+        Self { sent: VecDeque::new(), last_id: 0, constants: SentConstants::kept(KEPT_CONSTANTS) }
+    }
 }
 
 impl InFlightFrames {
@@ -80,7 +91,7 @@ impl InFlightFrames {
         out: &mut Vec<u8>,
     ) {
         self.last_id += 1;
-        wire::run(self.last_id, &frame, out);
+        wire::run(self.last_id, &frame, &mut self.constants, out);
         self.sent.push_back(SentFrame { id: self.last_id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
     }
 
