@@ -99,6 +99,7 @@ class Machine:
         patch = self._monkeypatch
         patch.setattr(os, "cpu_count", lambda: cores)
         patch.setattr(os, "sched_getaffinity", lambda process: set(range(launcher if process else bound)))
+        patch.setattr("guerdon._cpu_count.allowed_cores", lambda: frozenset(range(bound)))
         patch.setattr("guerdon._cpu_count.usable_cores", lambda: min(bound, quota or bound))
         for name, value in {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", **(env or {})}.items():
             patch.setenv(name, value)

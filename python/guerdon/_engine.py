@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from guerdon._cpu_count import allowed_cores, on_cores, warn_if_bound
 from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
 
@@ -77,6 +78,8 @@ class EngineHandle:
         self._watchdog = watchdog
         self._trace = trace
         self._make_cluster = cluster
+        # With the number of workers: a library may bind this thread before the engine starts.
+        self._cores = allowed_cores()
         self._closed = False
         self._serves_ranks = False  # written by `serve_ranks`, under the lock
         # Both written under the lock, and after a fork by the child's only thread.
@@ -137,19 +140,22 @@ class EngineHandle:
                 from guerdon._monitor.settings import Monitor  # not by `import guerdon`
 
                 monitor = Monitor(self._specs, self._metrics_port)
-                engine, supervisor, cluster = _start(
-                    self._specs,
-                    self._workers,
-                    self._recycle,
-                    self._worker_env,
-                    self._max_cost,
-                    monitor,
-                    self._journal,
-                    self._stall_reports(),
-                    trace=self._trace,
-                    make_cluster=self._make_cluster,
-                    serves_ranks=self._serves_ranks,
-                )
+                cores = self._cores | allowed_cores()
+                warn_if_bound(cores)
+                with on_cores(cores):
+                    engine, supervisor, cluster = _start(
+                        self._specs,
+                        self._workers,
+                        self._recycle,
+                        self._worker_env,
+                        self._max_cost,
+                        monitor,
+                        self._journal,
+                        self._stall_reports(),
+                        trace=self._trace,
+                        make_cluster=self._make_cluster,
+                        serves_ranks=self._serves_ranks,
+                    )
                 if self._closed or self._engine is not None:  # a signal handler was quicker
                     _close(engine, cluster, CLOSE_TIMEOUT_S)
                     self._refuse_closed()

@@ -527,7 +527,7 @@ class Engine:
         samples: int,
         num_generations: int,
         held: list[Batch],
-        dumps: Callable[[object], bytes],
+        dumps: Callable[[list[list[object]]], tuple[list[bytes], list[str]]],
         batch_timeout: float | None = None,
         group_quorum: int | None = None,
         group_timeout: float | None = None,
@@ -748,7 +748,7 @@ class Batch:
         uses: Sequence[FunctionColumns],
         *,
         count: int,
-        dumps: Callable[[object], bytes],
+        dumps: Callable[[list[list[object]]], tuple[list[bytes], list[str]]],
         group: int | None = None,
         samples: list[int] | None = None,
         journal: Sequence[int | None] = ...,  # none

@@ -149,17 +149,22 @@ leave = threading.Event()
 
 
 class Unreadable:
-    """It can be pickled, and what comes of that can't be read."""
+    """It can be pickled, and what comes of that can't be read, at once or ever."""
+
+    def __init__(self, hangs: bool = False) -> None:
+        self.hangs = hangs
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _refuse, ()
+        return _refuse, (self.hangs,)
 
 
-def _refuse() -> None:
+def _refuse(hangs: bool) -> None:
+    if hangs:
+        time.sleep(6)
     raise LookupError("not on this machine")
 
 
-@guerdon.reward(lane="thread", node="any")
+@guerdon.reward(lane="thread", timeout=0.5, node="any")
 def threaded_extra(completion: str, extra: object) -> float:
     return 1.0
 

@@ -199,16 +199,26 @@ def test_a_dump_shows_the_node_and_where_a_call_stands(leave: Any) -> None:
 )
 def test_values_that_a_node_cannot_read_fail_their_calls_alone() -> None:
     three: list[Any] = [functions.threaded_extra, functions.loop_extra, functions.loop_group_extra, functions.slow]
-    extra = [functions.Unreadable() if index == 0 else index for index in range(4)]
+    extra = [functions.Unreadable() if index == 5 else index for index in range(64)]
+    texts: dict[str, list[str]] = {"prompts": ["p"] * 64, "completions": ["ab"] * 64}
     with Clustered(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
-        batch = dispatcher.score(prompts=["p"] * 4, completions=["ab"] * 4, extra=extra, num_generations=4)
-        assert {(one.function, one.status) for one in batch.failures()} == {
-            (name, Status.ERROR) for name in ("threaded_extra", "loop_extra", "loop_group_extra")
-        }
-        reasons = {one.function: one.reason for one in batch.failures()}
-        assert all("not on this machine" in reason for reason in reasons.values()), reasons
-        again = dispatcher.score(prompts=["p"] * 4, completions=["ab"] * 4, extra=[1] * 4, num_generations=4)
+        batch = dispatcher.score(**texts, extra=extra, num_generations=4)
+        failed = [(one.function, one.sample, one.status) for one in batch.failures()]
+        assert failed == [
+            ("threaded_extra", 5, Status.ERROR),
+            ("loop_extra", 5, Status.ERROR),
+            *[("loop_group_extra", sample, Status.ERROR) for sample in (4, 5, 6, 7)],
+        ]
+        assert all("not on this machine" in failure.reason for failure in batch.failures())
+        again = dispatcher.score(**texts, extra=[1] * 64, num_generations=4)
         assert (again.status == Status.OK).all()
+
+
+def test_a_value_that_hangs_a_thread_of_a_node_times_out_alone() -> None:
+    extra = [functions.Unreadable(hangs=True) if index == 5 else index for index in range(64)]
+    with Clustered([functions.threaded_extra], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+        batch = dispatcher.score(completions=["ab"] * 64, extra=extra)
+        assert [(one.sample, one.status) for one in batch.failures()] == [(5, Status.TIMEOUT)]
 
 
 @pytest.mark.fault(

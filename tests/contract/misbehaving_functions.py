@@ -23,14 +23,25 @@ class SlowToLoad:
         self.__dict__.update(state)
 
 
-class UnfitToLoad:
-    """Can be pickled, not unpickled."""
+class NotesItsLoads:
+    """Notes each time that it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        raise RuntimeError("not here")
+        self.__dict__.update(state)
+        note(self.path)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"some": "state"}
+
+class UnfitToLoad:
+    """Can be pickled, not unpickled: there it raises, hangs or ends the process."""
+
+    def __init__(self, how: str = "error") -> None:
+        self.how = how
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        end(state["how"])
 
 
 def takes(value: object, path: str) -> float:

@@ -3,6 +3,7 @@ can't be sent."""
 
 from __future__ import annotations
 
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, Status, reward
+from guerdon import DataError, Dispatcher, Status, group_reward, reward
+from guerdon._serialization.column_values import dumps
 from tests.contract import misbehaving_functions as behaviours
-from tests.contract.misbehaving_functions import SlowToLoad, UnfitToLoad
+from tests.contract.misbehaving_functions import NotesItsLoads, SlowToLoad, UnfitToLoad
 
 
 def test_values_that_take_long_to_load_are_loaded_at_last(tmp_path: Path) -> None:
@@ -26,14 +28,65 @@ def test_values_that_take_long_to_load_are_loaded_at_last(tmp_path: Path) -> Non
     assert len(path.read_text().splitlines()) == 24
 
 
-def test_values_that_cannot_be_loaded_fail_their_own_samples(tmp_path: Path) -> None:
-    values: list[object] = [1, "two", UnfitToLoad(), None]
-    with Dispatcher([reward(behaviours.takes, retries=3)], workers=1) as made:
-        result = made.score(completions=["c"] * 4, value=values, path=[str(tmp_path / "notes")] * 4)
-    failures = result.failures()
-    assert 2 in {failure.sample for failure in failures}
-    assert all("RuntimeError: not here" in failure.reason for failure in failures)
-    assert result.status.ravel()[2] == Status.ERROR
+UNFIT = {
+    "error": (Status.ERROR, "the arguments could not be unpickled in the worker: ValueError: wrong"),
+    "hang": (Status.TIMEOUT, "no answer within the timeout of 0.5 s"),
+    "exit": (Status.CRASHED, "the worker process exited with status 3"),
+}
+
+
+@pytest.mark.fault(
+    "a value of a column raises, hangs or ends its worker when it is unpickled there",
+    sees="error, timeout or crashed for its own sample; all others are ok, each called once",
+)
+@pytest.mark.parametrize("how", UNFIT)
+@pytest.mark.parametrize("among", [{"index": 1}, behaviours.Silent()], ids=["plain values", "objects"])
+def test_a_value_that_cannot_be_loaded_fails_its_own_sample(tmp_path: Path, how: str, among: object) -> None:
+    path, bad = tmp_path / "notes", 300
+    values: list[object] = [among] * 512
+    values[bad] = UnfitToLoad(how)
+    with Dispatcher([reward(behaviours.takes, timeout=0.5)], workers=2) as made:
+        result = made.score(completions=["c"] * 512, value=values, path=[str(path)] * 512)
+    (failure,) = result.failures()
+    status, reason = UNFIT[how]
+    assert (failure.sample, failure.status) == (bad, status)
+    assert failure.reason.startswith(reason)
+    assert failure.attempts == (2 if how == "exit" else 1)
+    assert len(path.read_text().splitlines()) == 511
+
+
+@pytest.mark.parametrize("how", UNFIT)
+def test_a_value_that_cannot_be_loaded_fails_its_own_group(how: str) -> None:
+    ranked = group_reward(lambda completions, value: [1.0] * len(completions), name="ranked", timeout=0.5)
+    values: list[object] = [None] * 32
+    values[9] = UnfitToLoad(how)
+    with Dispatcher([ranked], workers=2) as made:
+        result = made.score(completions=["c"] * 32, value=values, num_generations=4)
+    assert {failure.sample for failure in result.failures()} == {8, 9, 10, 11}
+    assert {failure.status for failure in result.failures()} == {UNFIT[how][0]}
+
+
+def test_a_gathered_call_on_a_value_that_cannot_be_loaded_is_split() -> None:
+    gathered = reward(lambda completions, value: [1.0] * len(completions), name="gathered", batch_size=16)
+    values: list[object] = [None] * 64
+    values[9] = UnfitToLoad()
+    with Dispatcher([gathered], workers=2) as made:
+        result = made.score(completions=["c"] * 64, value=values)
+    assert [failure.sample for failure in result.failures()] == [9]
+
+
+def test_values_of_additions_to_a_stream_are_loaded_for_their_own_samples() -> None:
+    def number(value: object) -> float:
+        return float(len(value)) if isinstance(value, str) else value.real + 0.0  # type: ignore[attr-defined]
+
+    with Dispatcher([reward(number)], workers=1) as made:
+        stream = made.stream()
+        for values in (["text", "a"], [np.float64(2), "abc"], [5, UnfitToLoad()], [np.float64(3)]):
+            stream.add(completions=["c"] * len(values), value=values)
+        stream.finish()
+        result = stream.result()
+    assert result.rewards.ravel()[[0, 1, 2, 3, 4, 6]].tolist() == [4, 1, 2, 3, 5, 3]
+    assert [failure.sample for failure in result.failures()] == [5]
 
 
 def test_values_that_cannot_be_sent_are_refused_before_any_call() -> None:
@@ -65,6 +118,27 @@ def score(completion, spec, kind):
     assert result.rewards.ravel().tolist() == [float(index % 2) for index in range(40)]
 
 
+@pytest.mark.parametrize("how", ["whole", "stream"])
+def test_what_is_the_same_for_all_samples_is_loaded_once_a_worker_and_batch(tmp_path: Path, how: str) -> None:
+    def step(trainer_state: Any) -> float:
+        return float(trainer_state.step)
+
+    with Dispatcher([reward(step)], workers=2) as made:
+        for batch in range(12):  # more than a worker keeps of what is the same for all samples
+            state = NotesItsLoads(str(tmp_path / f"loads {batch}"))
+            state.step = batch  # type: ignore[attr-defined]
+            if how == "whole":
+                result = made.score(completions=["c"] * 256, trainer_state=state)
+            else:
+                stream = made.stream(trainer_state=state)
+                for _ in range(4):
+                    stream.add(completions=["c"] * 64)
+                stream.finish()
+                result = stream.result()
+            assert (result.rewards == batch).all()
+            assert 1 <= len(Path(state.path).read_text().splitlines()) <= 2
+
+
 def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
     """What can't be sent."""
     torch = pytest.importorskip("torch")
@@ -73,6 +147,21 @@ def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
         with pytest.raises(DataError, match=r"column 'value' of sample 1 .* a tensor on meta would open that device"):
             made.score(completions=["c"] * 2, value=[torch.ones(1), torch.empty(1, device="meta")])
         assert made.score(completions=["c"] * 2, value=[torch.ones(1)] * 2).status.max() == Status.OK
+
+
+def test_a_view_of_a_tensor_travels_without_the_rest_of_it() -> None:
+    torch = pytest.importorskip("torch")
+    whole = torch.arange(64 * 1024, dtype=torch.float32).reshape(64, 1024)
+    views: list[object] = [*whole[:8], whole[:, 5], {"row": whole[9]}, whole[10].requires_grad_()]
+    pickles, modules = dumps([views])
+    assert len(pickles) == len(views)
+    assert max(map(len, pickles)) < 6000
+    assert "torch._utils" in modules
+    for view, pickled in zip(views, pickles, strict=True):
+        ((loaded,),) = pickle.loads(pickled)
+        one, other = (view["row"], loaded["row"]) if isinstance(view, dict) else (view, loaded)
+        assert torch.equal(one, other)
+        assert one.requires_grad == other.requires_grad  # type: ignore[attr-defined]
 
 
 def test_arrays_travel_with_their_type() -> None:

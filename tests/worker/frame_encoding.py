@@ -49,9 +49,10 @@ def pickled(positions: Sequence[int], blocks: Sequence[tuple[Sequence[Sequence[o
     return part(4, positions, body)
 
 
-def constant(positions: Sequence[int], content: Sequence[object]) -> bytes:
-    """The same values for every sample."""
-    return part(5, positions, pickle.dumps(list(content)))
+def constant(positions: Sequence[int], content: Sequence[object], number: int = 1, known: bool = False) -> bytes:
+    """The same values for every sample; `known`: they were in an earlier frame."""
+    body = b"" if known else pickle.dumps([[value] for value in content])
+    return part(5, positions, struct.pack("<Q", number) + body)
 
 
 def run(

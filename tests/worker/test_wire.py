@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon._worker import wire
+from guerdon._worker.columns import Constant, KnownConstants, Values
 from tests.worker import frame_encoding
 
 ODD_TEXTS = ["", "a\0b", "é", "€", "\ud83d\ude00", "\U0001f600", "\udc80", "x" * 5000, "ÿ" * 300]
@@ -29,10 +30,8 @@ def ends() -> Iterator[tuple[socket.socket, wire.SupervisorSocket]]:
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=[]), max_size=20), max_size=20))
 def test_mixed_texts_arrive_as_they_are(texts: list[str]) -> None:
-    rows, columns = wire.decode_columns(
-        memoryview(frame_encoding.values(len(texts), 1, frame_encoding.mixed_text(0, texts)))
-    )
-    assert (rows, columns) == (len(texts), [texts])
+    values = _decoded(frame_encoding.values(len(texts), 1, frame_encoding.mixed_text(0, texts)))
+    assert (values.rows, values.columns) == (len(texts), [texts])
 
 
 def test_parts_give_the_values_at_their_positions() -> None:
@@ -41,17 +40,28 @@ def test_parts_give_the_values_at_their_positions() -> None:
         5,
         frame_encoding.plain_text(1, ["a", "", "bc", "d"]),
         frame_encoding.plain_text(3, ["é", "ÿ", "", "a"], "latin-1"),
-        frame_encoding.pickled([0, 4], [([[1, 2, 3], ["x", "y", "z"]], [0, 2]), ([[4, 5], ["u", "v"]], [1, 1])]),
+        frame_encoding.pickled(
+            [0, 4], [([[1, 2, 3], ["x", "y", "z"]], [0, 2]), ([[4], ["u"]], [0]), ([[5], ["v"]], [0])]
+        ),
         frame_encoding.constant([2], [{"step": 7}]),
     )
-    rows, columns = wire.decode_columns(memoryview(content))
-    assert rows == 4
-    assert columns[0] == [1, 3, 5, 5]
-    assert columns[1] == ["a", "", "bc", "d"]
-    assert isinstance(columns[2], wire.Constant)
-    assert columns[2].value == {"step": 7}
-    assert columns[3] == ["é", "ÿ", "", "a"]
-    assert columns[4] == ["x", "z", "v", "v"]
+    values = _decoded(content)
+    assert values.rows == 4
+    assert isinstance(values.columns[2], Constant)
+    assert values.lists(0, 4) == [
+        [1, 3, 4, 5],
+        ["a", "", "bc", "d"],
+        {"step": 7},
+        ["é", "ÿ", "", "a"],
+        ["x", "z", "u", "v"],
+    ]
+
+
+def test_constants_of_the_last_frames_need_not_come_again() -> None:
+    known = KnownConstants()
+    for number, is_known, expected in [(1, False, [{"step": 1}]), (2, False, [2]), (1, True, [{"step": 1}])]:
+        content = frame_encoding.values(3, 1, frame_encoding.constant([0], expected, number, known=is_known))
+        assert _decoded(content, known).lists(0, 3) == expected
 
 
 def test_names_may_be_absent_empty_or_odd() -> None:
@@ -78,7 +88,7 @@ def test_messages_arrive_whole_whatever_the_pieces(ends: tuple[socket.socket, wi
     for _ in range(4):
         frame = link.next()
         assert frame is not None
-        found.append((frame.id, frame.calls, wire.names_of(frame.names), frame.decode()[1][0]))
+        found.append((frame.id, frame.calls, wire.names_of(frame.names), _columns_of(frame)[0]))
         frame.release()
     last = link.next()
     assert last is not None
@@ -110,7 +120,7 @@ def test_a_large_message_is_moved_once_however_small_its_pieces(
     frame = link.next()
     sender.join()
     assert frame is not None
-    assert frame.decode()[1] == [[text]]
+    assert _columns_of(frame) == [[text]]
     frame.release()
     assert len(moves) == 1
 
@@ -133,7 +143,7 @@ def test_group_and_finish_frames_carry_sizes_and_scores(ends: tuple[socket.socke
     assert frame is not None
     assert frame.counts == (2, 3)
     assert frame.scores == [1.0, None, 0.0, 2.0, -1.5]
-    assert frame.decode() == (5, [list("abcde")])
+    assert _columns_of(frame) == [list("abcde")]
 
 
 def test_a_record_that_is_too_large_is_refused(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
@@ -204,3 +214,15 @@ def _send_in_pieces(engine: socket.socket, data: bytes) -> None:
         size = sizes[index % len(sizes)]
         engine.sendall(data[at : at + size])
         at, index = at + size, index + 1
+
+
+def _decoded(content: bytes, known: KnownConstants | None = None) -> Values:
+    values = Values(memoryview(content), known or KnownConstants())
+    values.decode()
+    return values
+
+
+def _columns_of(frame: wire.Frame) -> list[object]:
+    values = frame.values(KnownConstants())
+    values.decode()
+    return values.columns

@@ -148,7 +148,8 @@ def spread(function: Callable[..., Any]) -> Callable[[Iterable[Any]], Any]:
     return lambda row: function(*row)
 
 
-def _at(values: list[Any], samples: Sequence[int]) -> list[Any]:
+def _at(values: Any, samples: Sequence[int]) -> list[Any]:
     if isinstance(samples, range):
-        return values[samples.start : samples.stop]
+        found: list[Any] = values[samples.start : samples.stop]
+        return found
     return [values[sample] for sample in samples]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 
+from guerdon._worker.columns import UNREADABLE, UnreadableValueError
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
 from guerdon._worker.invoke.reasons import REASON_LIMIT, has_type, reason_of, truncated_utf8
@@ -25,6 +26,8 @@ Failed = tuple[str, str | None, bool, float | None, int | None]
 def failed(call: Call, error: BaseException) -> Failed:
     """An exception that ended a call; what it had recorded is dropped."""
     call.drop_records()
+    if has_type(error, UnreadableValueError):
+        return UNREADABLE + reason_of(error.cause), traceback_of(error.cause), False, None, None
     if has_type(error, InvalidValue):
         return reason_of(error), None, False, None, None
     reason = reason_of(error)

@@ -2,6 +2,6 @@
 
 - `serialized_functions`: by reference what workers can import (`importable`, unless `source_check`
   finds the file changed), by value what `function_pickler` can pickle.
-- `pickling_diagnostics` names what can't be pickled, `device_tensors` refuses tensors of a device.
+- `pickling_diagnostics` names what can't be pickled, `tensors` refuses those of a device.
 - `column_values` pickles the values of calls.
 """

@@ -20,8 +20,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from guerdon._registration.callables import find_attribute
-from guerdon._serialization.device_tensors import refuse_device
 from guerdon._serialization.importable import importable
+from guerdon._serialization.tensors import refuse_device, small_copy
 from guerdon.functions import RewardFunction
 from guerdon.stateful import StatefulReward
 
@@ -41,8 +41,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def dumps(value: object) -> bytes:
+def dumps(value: object, modules: set[str] | None = None) -> bytes:
     """Pickle `value`; `pickle.loads` reads it.
+
+    Args:
+        modules: The modules that it imports are added.
 
     Raises:
         Exception: Whatever the pickling of something inside raised.
@@ -57,6 +60,8 @@ def dumps(value: object) -> bytes:
         finally:
             for module in pickler.by_value:
                 cloudpickle.unregister_pickle_by_value(module)
+    if modules is not None:
+        modules.update(name for name, is_shared in pickler.known.items() if is_shared)
     return file.getvalue()
 
 
@@ -71,7 +76,7 @@ def _pickler_class() -> Any:
         def __init__(self, file: io.BytesIO) -> None:
             super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
             self.by_value: list[ModuleType] = []
-            self._known: dict[str, bool] = {}
+            self.known: dict[str, bool] = {}
 
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
@@ -84,6 +89,9 @@ def _pickler_class() -> Any:
             elif kind is functools._lru_cache_wrapper and not self._found(value):
                 return functools.lru_cache(**value.cache_parameters()), (value.__wrapped__,)
             refuse_device(value)
+            copy = small_copy(value)
+            if copy is not None:
+                return copy.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
             return super().reducer_override(value)
 
         def _shared(self, name: object) -> bool:
@@ -91,9 +99,9 @@ def _pickler_class() -> Any:
             value."""
             if not isinstance(name, str):
                 return False
-            known = self._known.get(name)
+            known = self.known.get(name)
             if known is None:
-                known = self._known[name] = importable(name)
+                known = self.known[name] = importable(name)
                 module = sys.modules.get(name)
                 if not known and isinstance(module, ModuleType) and module.__name__ not in registered():
                     cloudpickle.register_pickle_by_value(module)

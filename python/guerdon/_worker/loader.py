@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
+import time
 from collections.abc import Callable
 
 from . import fork_obstacles, forking, linux, zygote_requests
+from .columns import import_all
 from .invoke import tracebacks
 from .loaded_functions import Buffer, LoadedFunctions
-from .output import warn
-from .zygote_requests import ControlSocket
+from .output import flush_output, warn
+from .zygote_requests import ControlSocket, ForkRequest
 
 
 def run(control_fd: int, serialized: Callable[[], Buffer], reported: mmap.mmap) -> None:
@@ -57,3 +60,47 @@ def _serve(link: ControlSocket, functions: LoadedFunctions) -> None:
             return
         elif request.op == zygote_requests.REAP:
             link.reply(request.op, linux.reap(request.value), request.value)
+        elif request.op == zygote_requests.PRELOAD:
+            link.reply(request.op, 0, 1 + _preload(request))
+
+
+def _preload(request: ForkRequest) -> int:
+    """Imports modules that column values need; the number of obstacles to forks that it left."""
+    with open(request.fds[0], encoding="utf-8") as file:
+        modules = file.read().splitlines()
+    if request.flags & zygote_requests.TRY_FIRST and not _goes_well(modules, request.value / 1000):
+        return 0
+    import_all(modules)
+    forking.prepare()
+    obstacles = fork_obstacles.find()
+    if any(obstacles):
+        warn(
+            f"warning: {', '.join(sorted(modules))}, which values of columns need, left {obstacles} when imported, so that "
+            "workers can't be forked with them. Each worker imports them itself."
+        )
+    return sum(map(len, obstacles))
+
+
+def _goes_well(modules: list[str], patience: float) -> bool:
+    """Whether a child that imports modules lives on and could fork."""
+    flush_output()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            linux.exit_with_parent(parent)
+            import_all(modules)
+            status = int(any(fork_obstacles.find()))
+        finally:
+            forking.end(status)
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status == 0
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return False

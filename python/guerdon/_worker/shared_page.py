@@ -14,7 +14,7 @@ import fcntl
 import mmap
 import os
 
-# Indexes of words. A claim is ``frame << 8 | call + 1``. Low bytes from `DECODING` up are a phase
+# Indexes of words. A claim is ``frame << 8 | call + 1``. Low bytes from `IMPORTING` up are a phase
 # instead of a call; 0 means that no call is current.
 PROGRESS = 0
 DONE = 1  # ``frame << 8 | calls done`` of the last frame that ended
@@ -25,6 +25,7 @@ COUNTED = 5  # the frame for which earlier output was counted
 # Of the worker's again.
 STACK = 4  # ``signal << 32 | descriptor``: how to request the stack; 0: not possible
 
+IMPORTING = 0xFC
 DECODING = 0xFD
 LOADING = 0xFE
 SETUP = 0xFF

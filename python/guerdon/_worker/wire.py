@@ -1,7 +1,6 @@
 """Messages between the supervisor and a worker; ``process/src/wire/mod.rs`` documents the format.
 
 - A message is one header and one body, sent whole before the progress word moves on.
-- Values are decoded once for a whole frame; nothing refers to the receive buffer afterwards.
 - User code may close the socket and open a file under its number: the socket is used by calls that
   work on sockets only, and its number is so high (`linux.to_high_descriptor`) that no other socket
   gets it. That costs no system call.
@@ -10,11 +9,12 @@
 from __future__ import annotations
 
 import os
-import pickle
 import struct
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from socket import socket  # imported by name: user code may replace socket.socket
-from typing import Any, NoReturn
+from typing import NoReturn
+
+from .columns import KnownConstants, Values
 
 # Kinds of calls.
 SAMPLE, GROUP, BATCH, FINISH = range(4)
@@ -30,32 +30,17 @@ RETIRE = 1  # flag of DONE: the worker ends after this frame
 RETRYABLE = 1  # flag of FAIL
 PREPARED = 1  # flag of BEGUN: the function was just loaded or set up
 INTERRUPTED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
+IMPORTS = 4  # flag of SETUP_FAILED: in imports that the arguments need
 _LARGEST_RECORD = 16 << 20
 _FRAME_RECORDS = 64 << 20  # of all calls of one frame
 
-_ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT, _PIECES = range(1, 7)
-_CODECS = {
-    0: ("ascii", "strict"),
-    1: ("latin-1", "strict"),
-    2: ("utf-16-le", "strict"),
-    4: ("utf-32-le", "surrogatepass"),
-}
 _NO_NAMES = 0xFFFFFFFF
 _NO_STATUS = 0xFFFF
 _BUFFER = 512 << 10
 
 
-class Constant:
-    """A column with one value for every sample."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-
 class Frame:
-    """One received message. `RUN` messages carry calls, whose values `decode` returns."""
+    """One received message. `RUN` messages carry calls, whose values `values` returns."""
 
     __slots__ = ("_at", "_body", "calls", "counts", "function", "id", "kind", "message", "names", "scores")
 
@@ -82,9 +67,10 @@ class Frame:
             at += 8 * total
         self._at = at
 
-    def decode(self) -> tuple[int, list[Any]]:
-        """Number of samples, and per value a list with one element a sample or a `Constant`."""
-        return decode_columns(self._body[self._at :])
+    def values(self, constants: KnownConstants) -> Values:
+        """The values of the calls, of each frame in turn. They refer to the receive buffer until
+        all are unpickled."""
+        return Values(self._body[self._at :], constants)
 
     def environment(self) -> dict[str, str]:
         """The variables of an `ENVIRONMENT` message."""
@@ -99,90 +85,6 @@ class Frame:
 def names_of(blob: bytes | None) -> tuple[str, ...] | None:
     """The keyword names of a frame, each ended by a NUL."""
     return None if blob is None else tuple(name.decode("utf-8", "surrogatepass") for name in blob.split(b"\0")[:-1])
-
-
-def decode_columns(view: memoryview) -> tuple[int, list[Any]]:
-    """Number of samples, and per value a list with one element a sample or a `Constant`."""
-    rows, width, parts = struct.unpack_from("<IHH", view, 0)
-    columns: list[Any] = [None] * width
-    at = 8
-    for _ in range(parts):
-        tag, count, length = struct.unpack_from("<BxHxxxxQ", view, at)
-        at += 16
-        positions = struct.unpack_from(f"<{count}H", view, at)
-        at += 2 * count
-        body = view[at : at + length]
-        at += length
-        if tag in (_ASCII, _LATIN1):
-            columns[positions[0]] = _plain_texts(body, rows, "ascii" if tag == _ASCII else "latin-1")
-        elif tag == _MIXED:
-            columns[positions[0]] = _mixed_texts(body, rows)
-        elif tag == _PICKLED:
-            for position, column in zip(positions, _pickled(body, count), strict=True):
-                columns[position] = column
-        elif tag == _CONSTANT:
-            for position, value in zip(positions, pickle.loads(body), strict=True):
-                columns[position] = Constant(value)
-        elif tag == _PIECES:
-            columns = _joined(body, width)
-        else:
-            raise ValueError(f"unknown part {tag} in a frame")
-    return rows, columns
-
-
-def _joined(body: memoryview, width: int) -> list[Any]:
-    """Columns in several pieces; a constant is one in all of them."""
-    columns: list[Any] = [None] * width
-    (pieces,) = struct.unpack_from("<I", body, 0)
-    at = 4
-    for _ in range(pieces):
-        (length,) = struct.unpack_from("<Q", body, at)
-        at += 8
-        _, piece = decode_columns(body[at : at + length])
-        at += length
-        for position, column in enumerate(piece):
-            if isinstance(column, Constant) or columns[position] is None:
-                columns[position] = column
-            else:
-                columns[position].extend(column)
-    return columns
-
-
-def _plain_texts(body: memoryview, rows: int, codec: str) -> list[str]:
-    ends = struct.unpack_from(f"<{rows}Q", body, 0)
-    whole = str(body[8 * rows :], codec)  # decoded once for the frame; slices are cheap
-    texts, start = [], 0
-    for end in ends:
-        texts.append(whole[start:end])
-        start = end
-    return texts
-
-
-def _mixed_texts(body: memoryview, rows: int) -> list[str]:
-    ends = struct.unpack_from(f"<{rows}Q", body, rows)
-    data = body[9 * rows :]
-    texts, start = [], 0
-    for kind, end in zip(body[:rows], ends, strict=True):
-        codec, errors = _CODECS[kind]
-        texts.append(str(data[start:end], codec, errors))
-        start = end
-    return texts
-
-
-def _pickled(body: memoryview, width: int) -> list[list[Any]]:
-    columns: list[list[Any]] = [[] for _ in range(width)]
-    (blocks,) = struct.unpack_from("<I", body, 0)
-    at = 4
-    for _ in range(blocks):
-        length, count = struct.unpack_from("<QI", body, at)
-        at += 12
-        chosen = struct.unpack_from(f"<{count}I", body, at)
-        at += 4 * count
-        block = pickle.loads(body[at : at + length])
-        at += length
-        for column, values in zip(columns, block, strict=True):
-            column.extend([values[index] for index in chosen])
-    return columns
 
 
 class SupervisorSocket:

@@ -18,6 +18,7 @@ from itertools import repeat
 from typing import Any
 
 from . import stack_dump, wire
+from .columns import UNREADABLE, Constant, KnownConstants, UnreadableValueError, Values, import_all
 from .invoke.awaiter import Awaiter
 from .invoke.call import Call
 from .invoke.http_errors import http_status_of, retry_after_of
@@ -27,9 +28,9 @@ from .invoke.tracebacks import traceback_of
 from .loaded_functions import LoadedFunctions, LoadFailure
 from .output import OutputMarkers, flush_output
 from .resource_limits import ResourceLimits
-from .shared_page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, SharedPage
+from .shared_page import COUNTED, DECODING, DONE, IMPORTING, LOADING, PROGRESS, SETUP, TAKEN, SharedPage
 from .timeout_signal import CallInterrupted, TimeoutSignal
-from .wire import Constant, Frame, SupervisorSocket
+from .wire import Frame, SupervisorSocket
 
 # The longest wait for the supervisor to count what was printed before the call.
 _COUNTING_S = 1.0
@@ -59,6 +60,9 @@ class Worker:
         self._limits = ResourceLimits(functions.hidden)
         # Functions whose setup ran, in that order.
         self._ready: dict[int, Call] = {}
+        self._constants = KnownConstants()
+        # Modules of values that were imported here, or could not be.
+        self._imported: set[str] = set()
         self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
 
     def serve(self) -> None:
@@ -89,10 +93,11 @@ class Worker:
         words, commands, signal, limits = self._words, self._commands, self._signal, self._limits
         base = frame.id << 8
         stack_dump.disable_if_taken(words)
+        values = frame.values(self._constants)
         ran = 0
         try:
             if commands[TAKEN] < frame.id:
-                ran = self._run_calls(frame)
+                ran = self._run_calls(frame, values)
             signal.shielded = True
             limits.lift()
         except CallInterrupted as error:
@@ -107,7 +112,7 @@ class Worker:
         signal.shielded = False
         return retire
 
-    def _run_calls(self, frame: Frame) -> int:
+    def _run_calls(self, frame: Frame, values: Values) -> int:
         """Applies the function's limits and runs its calls; the number that ran."""
         function, limits = frame.function, self._limits
         limits.switch_to(function)
@@ -117,11 +122,20 @@ class Worker:
         call = self._prepare(frame)
         if call is None:
             return 0
+        self._import_modules(frame, values)
         if recipe.get("max_output"):
             self._start_output_count(frame, prepares or marker_written)  # a marker does not count
         if not limits.apply(recipe):
             return 0
-        return self._calls(frame, call)
+        return self._calls(frame, call, values)
+
+    def _import_modules(self, frame: Frame, values: Values) -> None:
+        """Imports what unpickling the values would import, in the time and memory of no call."""
+        missing = {name for name in values.modules if name not in sys.modules} - self._imported
+        if missing:
+            self._claim(frame, IMPORTING)
+            self._imported |= missing
+            import_all(missing)
 
     def _start_output_count(self, frame: Frame, prepared: bool) -> None:
         """Reports that output from now on counts for the call, and waits until earlier output is
@@ -168,12 +182,12 @@ class Worker:
         if hasattr(type(raw), "__await__"):
             self._awaiter.run(raw)
 
-    def _calls(self, frame: Frame, call: Call) -> int:
+    def _calls(self, frame: Frame, call: Call, values: Values) -> int:
         """Decodes the values and runs the calls; the number that ran."""
         self._claim(frame, DECODING)
         finish = frame.kind == wire.FINISH
         try:
-            rows, columns = frame.decode()
+            values.decode()
             key = (frame.function, finish, frame.names)
             bound = self._bound.get(key)
             if bound is None:
@@ -181,26 +195,26 @@ class Worker:
                 bound = self._bound[key] = call.bind_finish(names or ()) if finish else call.bind(names)
         except CallInterrupted:
             raise
-        except BaseException as error:  # unpickling runs user code
+        except BaseException as error:  # unpickling a constant runs user code
             for index in range(frame.calls):
-                self._failed(frame, call, index, error, "the arguments could not be unpickled in the worker: ")
+                self._failed(frame, call, index, UnreadableValueError(error))
             return frame.calls
         if frame.kind == wire.SAMPLE:
-            return self._samples(frame, call, bound, _rows_of(rows, columns))
-        return self._lists(frame, call, bound, columns)
+            return self._samples(frame, call, bound, values)
+        return self._lists(frame, call, bound, values)
 
-    def _samples(self, frame: Frame, call: Call, bound: Callable[..., Any], rows: Iterable[tuple[Any, ...]]) -> int:
+    def _samples(self, frame: Frame, call: Call, bound: Callable[..., Any], values: Values) -> int:
         """The loop of per-sample calls: no system call, and a message only if the result is no
         float."""
         # All in locals: this loop is the lane's overhead per call.
         words, commands, clock, fid = self._words, self._commands, time.monotonic_ns, frame.id
         results = self._page.results_of(fid)
-        stamps, values, states = results.stamps, results.values, results.states
+        stamps, cells, states, pickles = results.stamps, results.values, results.states, values.pickles
         states[: frame.calls] = bytes(frame.calls)
         records = bool(self._functions.recipe(frame.function)["records"])
         least, most = -FLOAT32_MAX, FLOAT32_MAX
         index, claim = 0, fid << 8
-        for row in rows:
+        for row in _rows_of(values):
             claim += 1
             stamps[index] = clock()
             words[PROGRESS] = claim
@@ -209,11 +223,11 @@ class Worker:
                 words[PROGRESS] = fid << 8
                 return index
             try:
-                value = bound(*row)
+                value = bound(*(values.row(index) if index in pickles else row))
                 if type(value) is float and least <= value <= most and not records:
-                    values[index] = value
+                    cells[index] = value
                 else:
-                    states[index], values[index] = self._other_result(frame, call, index, value)
+                    states[index], cells[index] = self._other_result(frame, call, index, value)
             except CallInterrupted:
                 raise
             except BaseException as error:
@@ -240,16 +254,13 @@ class Worker:
         self._record(frame, call, index)
         return status, value
 
-    def _lists(self, frame: Frame, call: Call, bound: Callable[..., Any], columns: list[Any]) -> int:
+    def _lists(self, frame: Frame, call: Call, bound: Callable[..., Any], values: Values) -> int:
         """Group, batch and finish calls: lists in, cells out as a message."""
         words, commands, fid, base = self._words, self._commands, frame.id, frame.id << 8
         stamps = self._page.results_of(fid).stamps
         start = 0
         for index, count in enumerate(frame.counts):
             end = start + count
-            arguments = [column.value if isinstance(column, Constant) else column[start:end] for column in columns]
-            if frame.kind == wire.FINISH:
-                arguments.insert(0, frame.scores[start:end])
             stamps[index] = time.monotonic_ns()
             words[PROGRESS] = base + index + 1
             # never before the first call, however long decoding took
@@ -257,6 +268,9 @@ class Worker:
                 words[PROGRESS] = base
                 return index
             try:
+                arguments = values.lists(start, end)
+                if frame.kind == wire.FINISH:
+                    arguments.insert(0, frame.scores[start:end])
                 cells = to_cells(self._awaiter.result(call, bound(*arguments)), count)
                 self._record(frame, call, index)
                 stamps[index + 1] = time.monotonic_ns()
@@ -287,8 +301,11 @@ class Worker:
             )
         self._signal.shielded = False
 
-    def _failed(self, frame: Frame, call: Call, index: int, error: BaseException, prefix: str = "") -> None:
+    def _failed(self, frame: Frame, call: Call, index: int, error: BaseException) -> None:
         """Reports a call that raised; the time for that does not count as the call's."""
+        prefix = ""
+        if has_type(error, UnreadableValueError):
+            prefix, error = UNREADABLE, error.cause
         self._page.results_of(frame.id).stamps[index + 1] = time.monotonic_ns()
         self._signal.shielded = True
         hint = self._limits.explain(error)
@@ -309,8 +326,9 @@ class Worker:
         """Reports an interrupted call; the number of calls that ran. The supervisor knows the
         reason."""
         stack = traceback_of(error)
-        if claimed in (LOADING, SETUP):
-            self._link.setup_failed(frame.id, "", stack, flags=wire.INTERRUPTED)
+        if claimed in (IMPORTING, LOADING, SETUP):
+            imports = wire.IMPORTS if claimed == IMPORTING else 0
+            self._link.setup_failed(frame.id, "", stack, flags=wire.INTERRUPTED | imports)
             return 0
         index = 0 if claimed == DECODING else claimed - 1
         results = self._page.results_of(frame.id)
@@ -342,12 +360,13 @@ def _finish_multiprocessing() -> None:
             _warn(f"multiprocessing did not shut down cleanly: {reason_of(error)}")
 
 
-def _rows_of(rows: int, columns: list[Any]) -> Iterable[tuple[Any, ...]]:
-    """The argument tuples of per-sample calls."""
-    if not columns:
-        return repeat((), rows)
+def _rows_of(values: Values) -> Iterable[tuple[Any, ...]]:
+    """The argument tuples of per-sample calls; the parts that are still pickled are None."""
+    if not values.columns:
+        return repeat((), values.rows)
     return zip(
-        *[repeat(column.value, rows) if isinstance(column, Constant) else column for column in columns], strict=True
+        *[repeat(column.value, values.rows) if isinstance(column, Constant) else column for column in values.columns],
+        strict=True,
     )
 
 

@@ -27,11 +27,16 @@ BECOME = 5  # like WORKER, but without a fork: the process itself becomes the wo
 END = 6  # kill all descendants and end; no reply
 LOADED = 7  # sent once by a loader: extra is 1 if it can fork workers, more if it can not
 KNOW = 9  # value is the pid of a loader that another one forked; no reply
+# [memfd with names of modules, one a line]: import them before the next fork; value is how many ms
+# a try may take; reply: extra as in LOADED, 1 too if they were left alone
+PRELOAD = 10
 ORPHANS = 8  # value is the mark of a worker that ended: kill what it left behind; no reply
 
 # Flag of WORKER: load all functions before reporting ready. Without it they are loaded already, or
 # each at its first call.
 LOAD_FIRST = 1
+# Flag of PRELOAD: import the modules in a child first, and leave them alone if that goes wrong.
+TRY_FIRST = 1
 
 
 class ForkRequest(NamedTuple):

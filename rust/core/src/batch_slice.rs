@@ -115,6 +115,7 @@ mod tests {
     use crate::function::{Function, OnFailure, Policy, Shape};
     use crate::outcome::{Outcome, Status, Times};
     use crate::payload::Payload;
+    use crate::sent_constants::SentConstants;
 
     struct Named([String; 1]);
 
@@ -123,7 +124,7 @@ mod tests {
             Some(&self.0)
         }
 
-        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
         fn bytes(&self, _: FunctionId, _: u32) -> usize {
             0

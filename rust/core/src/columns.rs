@@ -19,16 +19,21 @@
 //   string. One position.
 // - 4 pickled: `u32 blocks`; per block `u64 length of the pickle, u32 n, n × u32 index, pickle`.
 //   The pickle is a list with one list per position, of which the indices choose, in order of the
-//   rows.
-// - 5 constant: the pickle of a list with one value per position, the same for every row.
+//   rows. A block of one row is unpickled in the call on it; a block of several holds plain values
+//   only, whose unpickling runs no code.
+// - 5 constant: `u64 number`, and the pickle of a list with a list of one value per position, the
+//   same for every row; without the pickle where the reader has it of an earlier frame.
 // - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No
 //   position: it is the only part.
+// - 7 modules: the names of modules that unpickling the values imports, each ended by a NUL. No
+//   position: it is the first part.
 
 use std::ops::Range;
 
 use crate::batch_slice::BatchSlice;
 use crate::call::CallKind;
 use crate::frame::Frame;
+use crate::sent_constants::SentConstants;
 use crate::text::{RawText, TextKind};
 
 /// Writes the values of some samples.
@@ -45,6 +50,7 @@ pub(crate) const MIXED: u8 = 3;
 pub(crate) const PICKLED: u8 = 4;
 pub(crate) const CONSTANT: u8 = 5;
 pub(crate) const PIECES: u8 = 6;
+pub(crate) const MODULES: u8 = 7;
 
 impl<'out> ColumnsWriter<'out> {
     /// Starts the values of `rows` samples, `width` a call.
@@ -54,6 +60,18 @@ impl<'out> ColumnsWriter<'out> {
         let parts_at = out.len();
         out.extend_from_slice(&[0; 2]);
         Self { out, rows, parts_at, parts: 0 }
+    }
+
+    /// The modules that unpickling the values imports; before all columns.
+    pub fn modules<'a>(&mut self, names: impl Iterator<Item = &'a str> + Clone) {
+        if names.clone().next().is_some() {
+            self.part(MODULES, &[], |out| {
+                for name in names {
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(0);
+                }
+            });
+        }
     }
 
     /// A column of texts: `text` gives that of each row.
@@ -110,13 +128,20 @@ impl<'out> ColumnsWriter<'out> {
         });
     }
 
-    /// Values that are the same for every row: the pickle of a list with one per position.
-    pub fn constant(&mut self, positions: &[usize], pickle: &[u8]) {
-        self.part(CONSTANT, positions, |out| out.extend_from_slice(pickle));
+    /// Values that are the same for every row, by the number of their pickle, which is left out
+    /// where the reader has it.
+    pub fn constant(&mut self, positions: &[usize], number: u64, pickle: &[u8], sent: &mut SentConstants) {
+        let is_known = sent.note(number);
+        self.part(CONSTANT, positions, |out| {
+            out.extend_from_slice(&number.to_le_bytes());
+            if !is_known {
+                out.extend_from_slice(pickle);
+            }
+        });
     }
 
     /// All values, of some rows after the others: `write` writes those of each piece.
-    pub fn pieces<P>(&mut self, pieces: impl Iterator<Item = P>, write: impl Fn(P, &mut Vec<u8>)) {
+    pub fn pieces<P>(&mut self, pieces: impl Iterator<Item = P>, mut write: impl FnMut(P, &mut Vec<u8>)) {
         self.part(PIECES, &[], |out| {
             let count_at = out.len();
             out.extend_from_slice(&[0; 4]);
@@ -153,16 +178,16 @@ impl<'out> ColumnsWriter<'out> {
 }
 
 /// Writes the values of these calls of a frame.
-pub fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
+pub fn encode(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) {
     let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
     let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.slices().len()];
     for (share, sample) in calls.flat_map(|call| frame.samples_by_slice(call)) {
         samples[share].push(sample as u32);
     }
     let shares = || frame.slices().iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
-    let encode = |(share, samples): (&BatchSlice, &Vec<u32>), out: &mut Vec<u8>| {
+    let mut encode = |(share, samples): (&BatchSlice, &Vec<u32>), out: &mut Vec<u8>| {
         if let Some(payload) = share.payload() {
-            payload.encode(function, finish, samples, out);
+            payload.encode(function, finish, samples, sent, out);
         }
     };
     if shares().nth(1).is_some() {
@@ -170,6 +195,14 @@ pub fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
         ColumnsWriter::new(out, rows, frame.names().map_or(0, <[String]>::len)).pieces(shares(), encode);
     } else if let Some(all) = shares().next() {
         encode(all, out);
+    }
+}
+
+/// Calls `each` with the modules that unpickling the values of a frame imports.
+pub fn modules(frame: &Frame, each: &mut dyn FnMut(&str)) {
+    let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
+    for payload in frame.slices().iter().filter_map(BatchSlice::payload) {
+        payload.modules(function, finish, each);
     }
 }
 

@@ -5,7 +5,8 @@
 //! few times their own size. What is not well formed is refused when it comes.
 
 use crate::byte_reader::ByteReader;
-use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, PICKLED, PIECES};
+use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, MODULES, PICKLED, PIECES};
+use crate::sent_constants::SentConstants;
 use crate::text::{RawText, TextKind};
 
 /// A call has a piece for each batch that its samples are of, and such a piece one for each
@@ -26,7 +27,8 @@ enum Part<'a> {
         pickles: Vec<&'a [u8]>,
         rows: Vec<(usize, usize)>,
     },
-    Constant(&'a [u8]),
+    Constant(u64, &'a [u8]),
+    Modules(Vec<&'a str>),
     Pieces(Vec<EncodedValues<'a>>),
 }
 
@@ -54,7 +56,8 @@ impl<'a> EncodedValues<'a> {
             let part = match tag {
                 ASCII | LATIN1 | MIXED if positions.len() == 1 => texts(&mut body, tag, rows)?,
                 PICKLED => pickled(&mut body, rows)?,
-                CONSTANT => Part::Constant(body.0),
+                CONSTANT => Part::Constant(body.u64()?, body.0),
+                MODULES if positions.is_empty() => modules(body.0)?,
                 PIECES if alone => pieces(&mut body, rows, width, deep - 1)?,
                 _ => return None,
             };
@@ -64,12 +67,33 @@ impl<'a> EncodedValues<'a> {
     }
 
     /// Writes the values of these rows, in this order; rows that there are not are left out.
-    pub fn encode(&self, rows: &[u32], out: &mut Vec<u8>) {
+    pub fn encode(&self, rows: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let rows: Vec<usize> = rows.iter().map(|row| *row as usize).filter(|row| *row < self.rows).collect();
-        self.write(&rows, out);
+        self.write(&rows, sent, out);
     }
 
-    fn write(&self, rows: &[usize], out: &mut Vec<u8>) {
+    /// Whether some values are the same for all rows.
+    #[must_use]
+    pub fn has_constants(&self) -> bool {
+        self.parts.iter().any(|(_, part)| match part {
+            Part::Constant(..) => true,
+            Part::Pieces(pieces) => pieces.iter().any(Self::has_constants),
+            Part::Texts(_) | Part::Pickled { .. } | Part::Modules(_) => false,
+        })
+    }
+
+    /// Calls `each` with the modules that unpickling the values imports.
+    pub fn modules(&self, each: &mut dyn FnMut(&str)) {
+        for (_, part) in &self.parts {
+            match part {
+                Part::Modules(names) => names.iter().for_each(|name| each(name)),
+                Part::Pieces(pieces) => pieces.iter().for_each(|piece| piece.modules(each)),
+                Part::Texts(_) | Part::Pickled { .. } | Part::Constant(..) => {}
+            }
+        }
+    }
+
+    fn write(&self, rows: &[usize], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let mut writer = ColumnsWriter::new(out, rows.len(), self.width);
         for (positions, part) in &self.parts {
             match part {
@@ -77,7 +101,8 @@ impl<'a> EncodedValues<'a> {
                 Part::Pickled { pickles, rows: places } => {
                     writer.pickled(positions, |row| places[rows[row]], |block| pickles[block]);
                 }
-                Part::Constant(pickle) => writer.constant(positions, pickle),
+                Part::Constant(number, pickle) => writer.constant(positions, *number, pickle, sent),
+                Part::Modules(names) => writer.modules(names.iter().copied()),
                 Part::Pieces(pieces) => {
                     let mut of_piece: Vec<(usize, Vec<usize>)> = Vec::new();
                     for row in rows {
@@ -88,7 +113,7 @@ impl<'a> EncodedValues<'a> {
                         }
                     }
                     let each = of_piece.iter().filter_map(|(number, rows)| Some((pieces.get(*number)?, rows)));
-                    writer.pieces(each, |(piece, rows), out| piece.write(rows, out));
+                    writer.pieces(each, |(piece, rows), out| piece.write(rows, sent, out));
                 }
             }
         }
@@ -125,6 +150,11 @@ fn texts<'a>(body: &mut ByteReader<'a>, tag: u8, rows: usize) -> Option<Part<'a>
         start = end;
     }
     (start == body.0.len()).then_some(Part::Texts(texts))
+}
+
+fn modules(body: &[u8]) -> Option<Part<'_>> {
+    let names = std::str::from_utf8(body).ok()?.strip_suffix('\0')?;
+    Some(Part::Modules(names.split('\0').collect()))
 }
 
 fn pickled<'a>(body: &mut ByteReader<'a>, rows: usize) -> Option<Part<'a>> {
@@ -172,10 +202,11 @@ mod tests {
         };
         let pickles: Vec<Vec<u8>> = (0..20).map(|block| vec![block; usize::from(block)]).collect();
         let mut writer = ColumnsWriter::new(out, rows.len(), 4);
+        writer.modules(["numpy", "torch"].into_iter());
         writer.text(1, |row| text(rows[row]));
         writer.text(3, |row| RawText { kind: TextKind::Ascii, bytes: &b"abcdefgh"[..rows[row] % 5] });
         writer.pickled(&[0], |row| (rows[row] / 3, rows[row] % 3), |block| &pickles[block]);
-        writer.constant(&[2], b"same");
+        writer.constant(&[2], 7, b"same", &mut SentConstants::none());
     }
 
     #[test]
@@ -187,7 +218,11 @@ mod tests {
         for some in [vec![], vec![7], vec![0, 3, 39], (5..30).collect()] {
             let (mut wanted, mut got) = (Vec::new(), Vec::new());
             write(&some, &mut wanted);
-            values.encode(&some.iter().map(|row| *row as u32).collect::<Vec<_>>(), &mut got);
+            values.encode(
+                &some.iter().map(|row| *row as u32).collect::<Vec<_>>(),
+                &mut SentConstants::none(),
+                &mut got,
+            );
             assert_eq!(got, wanted);
         }
     }
@@ -203,7 +238,7 @@ mod tests {
         let bytes = whole(&[vec![1, 2, 3], vec![9], vec![30, 31]]);
         let values = EncodedValues::read(&bytes, 6).unwrap();
         let mut got = Vec::new();
-        values.encode(&[1, 2, 4, 5], &mut got);
+        values.encode(&[1, 2, 4, 5], &mut SentConstants::none(), &mut got);
         assert_eq!(got, whole(&[vec![2, 3], vec![30, 31]]));
     }
 
@@ -224,9 +259,29 @@ mod tests {
         let call = nest(&[block(&[30]), stream.clone()], 4);
         let values = EncodedValues::read(&call, 4).unwrap();
         let mut got = Vec::new();
-        values.encode(&[0, 2, 3], &mut got);
+        values.encode(&[0, 2, 3], &mut SentConstants::none(), &mut got);
         assert_eq!(got, nest(&[block(&[30]), nest(&[block(&[2]), block(&[9])], 2)], 3));
         assert!(EncodedValues::read(&nest(&[call], 4), 4).is_none());
+    }
+
+    #[test]
+    fn a_constant_is_written_again_once_its_reader_has_dropped_it() {
+        let mut sent = SentConstants::kept(2);
+        let mut has_pickle = |number: u64| {
+            let mut out = Vec::new();
+            ColumnsWriter::new(&mut out, 1, 1).constant(&[0], number, b"pickle", &mut sent);
+            out.ends_with(b"pickle")
+        };
+        assert_eq!([1, 2, 1, 3, 1, 2].map(&mut has_pickle), [true, true, false, true, false, true]);
+    }
+
+    #[test]
+    fn modules_of_all_pieces_are_given() {
+        let mut bytes = Vec::new();
+        ColumnsWriter::new(&mut bytes, 3, 4).pieces([vec![1, 2], vec![9]].iter(), |rows, out| write(rows, out));
+        let mut names = Vec::new();
+        EncodedValues::read(&bytes, 3).unwrap().modules(&mut |name| names.push(name.to_owned()));
+        assert_eq!(names, ["numpy", "torch", "numpy", "torch"]);
     }
 
     proptest! {
@@ -244,7 +299,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = byte;
             if let Some(values) = EncodedValues::read(&bytes, 40) {
-                values.encode(&rows, &mut Vec::new());
+                values.encode(&rows, &mut SentConstants::none(), &mut Vec::new());
             }
         }
     }

@@ -40,6 +40,7 @@ pub mod outcome_cache;
 pub mod payload;
 pub mod report;
 pub mod scheduler;
+pub mod sent_constants;
 pub mod spending;
 pub mod stall;
 mod sync;

@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::function::FunctionId;
+use crate::sent_constants::SentConstants;
 use crate::text::RawText;
 
 /// The arguments of a batch's calls, captured when it was submitted or, if it streamed, added to.
@@ -19,7 +20,10 @@ pub trait Payload: Send + Sync + 'static {
 
     /// The values of these samples in the wire form of lanes that run calls in other processes.
     /// Takes no lock that Python code can hold.
-    fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], out: &mut Vec<u8>);
+    fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>);
+
+    /// Calls `each` with the modules that unpickling the values of these calls imports.
+    fn modules(&self, _function: FunctionId, _finish: bool, _each: &mut dyn FnMut(&str)) {}
 
     /// About how many bytes `encode` writes for one sample.
     fn bytes(&self, function: FunctionId, sample: u32) -> usize;
@@ -128,7 +132,7 @@ impl Payload for Gone {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         0

@@ -13,6 +13,7 @@ use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 use guerdon_kernels::{Fault, Input, InputForm, Kernel, Score, Stop};
 use guerdon_native::NativeLane;
@@ -28,7 +29,15 @@ impl Payload for Texts {
         Some(&self.1)
     }
 
-    fn encode(&self, _function: FunctionId, _finish: bool, _samples: &[u32], _out: &mut Vec<u8>) {}
+    fn encode(
+        &self,
+        _function: FunctionId,
+        _finish: bool,
+        _samples: &[u32],
+        _: &mut SentConstants,
+        _out: &mut Vec<u8>,
+    ) {
+    }
 
     fn bytes(&self, _function: FunctionId, _sample: u32) -> usize {
         0

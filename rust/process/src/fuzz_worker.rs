@@ -13,6 +13,7 @@ use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::sent_constants::SentConstants;
 use proptest::prelude::*;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -63,7 +64,7 @@ impl Payload for Nothing {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         0

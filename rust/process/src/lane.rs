@@ -175,6 +175,7 @@ impl Lane for ProcessLane {
     fn run(&self, frame: Frame) {
         // Dropped frames go back to the scheduler.
         let Some(shared) = self.shared.get() else { return };
+        shared.preload(&frame);
         let losses = shared.losses.losses(&frame);
         match shared.slots.broken(frame.function_id(), frame.alone(), losses) {
             Some(why) => LaneState::refuse(frame, why, losses > 0),

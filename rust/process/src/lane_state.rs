@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
+use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::lane::LaneWaker;
 use guerdon_core::loss_ledger::LossLedger;
@@ -30,6 +31,8 @@ pub(super) struct LaneState {
     pub zygote: Zygote,
     /// Of calls that zygotes were lost under.
     pub suspects_zygote: Zygote,
+    /// The modules of values that the zygotes were told. Written by frames that bring more.
+    modules: Mutex<BTreeSet<Arc<str>>>,
     /// What was in hand when zygotes were lost.
     pub losses: LossLedger<()>,
     pub printer: Arc<Printer>,
@@ -83,6 +86,7 @@ impl LaneState {
             waker,
             zygote,
             suspects_zygote,
+            modules: Mutex::default(),
             losses: LossLedger::default(),
             printer,
             slots,
@@ -95,6 +99,24 @@ impl LaneState {
             give_way: Arc::default(),
             live: Mutex::default(),
             alive: watch::Sender::new(0),
+        }
+    }
+
+    /// Tells the zygotes which modules the values of a frame need, so that its worker is forked
+    /// with them.
+    pub(super) fn preload(&self, frame: &Frame) {
+        let mut new = Vec::new();
+        columns::modules(frame, &mut |name| {
+            let mut known = self.modules.lock();
+            if !known.contains(name) {
+                let name = Arc::<str>::from(name);
+                known.insert(name.clone());
+                new.push(name);
+            }
+        });
+        if !new.is_empty() {
+            self.suspects_zygote.preload(new.clone());
+            self.zygote.preload(new);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::stack_file::StackFile;
 pub(super) const CALLS: usize = 64;
 
 /// Phases that stand in the low byte of a claim where else a call stands.
+pub(super) const IMPORTING: u8 = 0xFC;
 pub(super) const DECODING: u8 = 0xFD;
 pub(super) const LOADING: u8 = 0xFE;
 pub(super) const SETUP: u8 = 0xFF;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::nanos;
 
-use crate::shared_page::{DECODING, LOADING, SETUP};
+use crate::shared_page::{DECODING, IMPORTING, LOADING, SETUP};
 
 /// Time between two looks at a busy worker.
 pub(super) const TICK: Duration = Duration::from_millis(10);
@@ -173,13 +173,14 @@ impl Watchdog {
     }
 }
 
-/// Where a claim stands in its frame: loading, setup, decoding, then the calls.
+/// Where a claim stands in its frame: loading, setup, importing, decoding, then the calls.
 const fn place(claim: u64) -> u64 {
     match (claim & 0xFF) as u8 {
         LOADING => 0,
         SETUP => 1,
-        DECODING => 2,
-        call => call as u64 + 2,
+        IMPORTING => 2,
+        DECODING => 3,
+        call => call as u64 + 3,
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) const END: u32 = 6;
 pub(super) const LOADED: u32 = 7;
 pub(super) const ORPHANS: u32 = 8;
 pub(super) const KNOW: u32 = 9;
+pub(super) const PRELOAD: u32 = 10;
 
 /// What our end of a socket holds of what was not read yet: two large frames, so that sending one
 /// takes one call and no waiting. The system may grant less.
@@ -30,6 +31,9 @@ const SEND_BUFFER: usize = 1 << 20;
 
 /// Flag of `WORKER`: load all functions before saying ready.
 pub(super) const LOAD_FIRST: u32 = 1;
+
+/// Flag of `PRELOAD`: import the modules in a child first.
+pub(super) const TRY_FIRST: u32 = 1;
 
 /// What a forking process says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use guerdon_core::encoded_values::EncodedValues;
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
+use guerdon_core::sent_constants::SentConstants;
 
 /// See the module.
 pub struct FrameValues {
@@ -14,6 +15,8 @@ pub struct FrameValues {
     /// Where in the message.
     place: Range<usize>,
     rows: usize,
+    has_constants: bool,
+    modules: Vec<String>,
     names: Option<Vec<String>>,
 }
 
@@ -25,8 +28,10 @@ impl FrameValues {
         rows: usize,
         names: Option<Vec<String>>,
     ) -> Option<Self> {
-        EncodedValues::read(message.get(place.clone())?, rows)?;
-        Some(Self { message, place, rows, names })
+        let values = EncodedValues::read(message.get(place.clone())?, rows)?;
+        let (has_constants, mut modules) = (values.has_constants(), Vec::new());
+        values.modules(&mut |name| modules.push(name.to_owned()));
+        Some(Self { message, place, rows, has_constants, modules, names })
     }
 
     /// All of them, as they came.
@@ -46,12 +51,19 @@ impl Payload for FrameValues {
         self.names.as_deref()
     }
 
-    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
-        if samples.len() == self.rows && samples.iter().zip(0..).all(|(sample, row)| *sample == row) {
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
+        if !self.has_constants
+            && samples.len() == self.rows
+            && samples.iter().zip(0..).all(|(sample, row)| *sample == row)
+        {
             out.extend_from_slice(self.encoded());
         } else if let Some(values) = EncodedValues::read(self.encoded(), self.rows) {
-            values.encode(samples, out);
+            values.encode(samples, sent, out);
         }
+    }
+
+    fn modules(&self, _: FunctionId, _: bool, each: &mut dyn FnMut(&str)) {
+        self.modules.iter().for_each(|name| each(name));
     }
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {

@@ -6,6 +6,7 @@ use guerdon_core::columns::ColumnsWriter;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 
 const MARK: &str = "sample ";
@@ -24,7 +25,7 @@ impl Payload for Identified {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         let text = |sample: &u32| format!("{:<width$}", format!("{MARK}{} {sample}", self.batch), width = self.bytes);
         let texts: Vec<String> = samples.iter().map(text).collect();
         ColumnsWriter::new(out, samples.len(), 1)
@@ -49,7 +50,7 @@ impl Payload for Identified {
 pub fn identity(frame: &Frame, call: usize) -> Option<(u64, usize)> {
     let mut bytes = Vec::new();
     let first = u32::try_from(frame.first(call)).ok()?;
-    frame.payload()?.encode(frame.function_id(), false, &[first], &mut bytes);
+    frame.payload()?.encode(frame.function_id(), false, &[first], &mut SentConstants::none(), &mut bytes);
     let text = std::str::from_utf8(bytes.get(TEXT_AT..)?).ok()?;
     let mut numbers = text.strip_prefix(MARK)?.split_whitespace();
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
 use guerdon_core::payload::Payload;
+use guerdon_core::sent_constants::SentConstants;
 
 /// Arguments that are the number of the sample, of a size that can be chosen.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ impl Payload for Samples {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         for sample in samples {
             out.extend_from_slice(&sample.to_le_bytes());
         }

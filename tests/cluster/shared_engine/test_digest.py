@@ -47,7 +47,7 @@ def test_ranks_with_other_hash_seeds_have_the_same_functions(tmp_path: Path) -> 
 
 def test_the_cores_of_a_host_are_its_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a rank alone where the launcher's are not to be known."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {4, 5})
+    monkeypatch.setattr(_cpu_count, "allowed_cores", lambda: frozenset({4, 5}))
     monkeypatch.setattr(_launcher, "_affinity", lambda environ: frozenset(range(8)))
     monkeypatch.setattr(_cpu_count, "usable_cores", lambda: 2)
     monkeypatch.setattr(_launcher, "ranks_on_host", lambda environ: 4)

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::RawText;
 use parking_lot::Mutex;
 use pyo3::PyTraverseError;
@@ -323,7 +324,7 @@ impl Payload for OpenBatchPayload {
     }
 
     /// Frames for workers hold what they encode.
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {
         let Some(CallValues { values: SampleValues::Wire(rows), .. }) = self.0.kind(function, false) else { return 0 };
@@ -367,13 +368,18 @@ impl Payload for FrameRows {
         self.names.as_deref()
     }
 
-    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let row = |sample: &u32| {
             let index = self.rows.binary_search_by_key(sample, |(held, _)| *held).ok()?;
             let (wire, row) = &self.rows[index].1;
             Some((&**wire, *row))
         };
-        WireValues::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), out);
+        WireValues::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), sent, out);
+    }
+
+    fn modules(&self, _: FunctionId, _: bool, each: &mut dyn FnMut(&str)) {
+        let same = |one: &(u32, Row), other: &(u32, Row)| Arc::ptr_eq(&one.1.0, &other.1.0);
+        self.rows.chunk_by(same).for_each(|rows| rows[0].1.0.modules(each));
     }
 
     fn identity(&self, _: FunctionId, sample: u32, out: &mut Vec<u8>) -> bool {

@@ -9,6 +9,7 @@
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::RawText;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyException;
@@ -169,9 +170,15 @@ impl Payload for WholeBatchPayload {
         self.captured(function, finish)?.names.as_deref()
     }
 
-    fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], out: &mut Vec<u8>) {
+    fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         if let Some(columns) = self.wire(function, finish) {
-            columns.encode(samples, out);
+            columns.encode(samples, sent, out);
+        }
+    }
+
+    fn modules(&self, function: FunctionId, finish: bool, each: &mut dyn FnMut(&str)) {
+        if let Some(columns) = self.wire(function, finish) {
+            columns.modules(each);
         }
     }
 

@@ -1,24 +1,28 @@
 //! The columns of a function that runs in workers: text by reference, all else pickled at
 //! submission.
 //!
-//! Values are pickled in blocks of samples, once, on the caller's thread; a frame carries the
-//! blocks that it needs. Encoding a frame takes no lock and needs no GIL.
+//! Values are pickled once, on the caller's thread, plain ones in blocks of samples and others per
+//! sample; a frame carries the blocks that it needs. Encoding a frame takes no lock and needs no
+//! GIL.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use guerdon_core::columns::ColumnsWriter;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::values::columns::Column;
 use crate::values::text::Texts;
 
-/// The most samples pickled together: enough to share the pickler's start, few enough that a frame
-/// of one call carries little else.
+/// The most samples with plain values that are pickled together: enough to share the pickler's
+/// start, few enough that a frame of one call carries little else.
 const BLOCK_SAMPLES: usize = 16;
 /// The size that a block aims not to exceed, in bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -28,11 +32,24 @@ pub struct WireValues {
     width: usize,
     texts: Vec<(usize, Arc<Texts>)>,
     pickled: Vec<(Vec<usize>, Arc<Pickled>)>,
-    constants: Option<(Vec<usize>, Arc<[u8]>)>,
+    constants: Option<(Vec<usize>, Arc<Constants>)>,
+    /// The modules that unpickling them imports.
+    modules: Modules,
+}
+
+type Modules = BTreeSet<Arc<str>>;
+
+/// Columns that are the same for all samples, pickled together.
+struct Constants {
+    /// Tells the pickle from others: equal ones have the same.
+    number: u64,
+    pickle: Vec<u8>,
+    modules: Modules,
 }
 
 /// Columns pickled together.
 struct Pickled {
+    modules: Modules,
     /// First sample of each block.
     starts: Vec<usize>,
     blobs: Vec<Vec<u8>>,
@@ -54,9 +71,10 @@ impl Pickled {
 
 impl WireValues {
     /// Writes the values of these samples.
-    pub fn encode(&self, samples: &[u32], out: &mut Vec<u8>) {
+    pub fn encode(&self, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let sample = |row: usize| samples[row] as usize;
         let mut writer = ColumnsWriter::new(out, samples.len(), self.width);
+        writer.modules(self.modules.iter().map(|name| &**name));
         for (position, texts) in &self.texts {
             if (0..samples.len()).any(|row| texts.raw(sample(row)).kind == TextKind::Utf16) {
                 let wide: Vec<(TextKind, Cow<'_, [u8]>)> =
@@ -69,23 +87,28 @@ impl WireValues {
         for (positions, pickled) in &self.pickled {
             writer.pickled(positions, |row| pickled.place(sample(row)), |block| &pickled.blobs[block]);
         }
-        if let Some((positions, pickle)) = &self.constants {
-            writer.constant(positions, pickle);
+        if let Some((positions, constants)) = &self.constants {
+            writer.constant(positions, constants.number, &constants.pickle, sent);
         }
+    }
+
+    /// Calls `each` with the modules that unpickling them imports.
+    pub fn modules(&self, each: &mut dyn FnMut(&str)) {
+        self.modules.iter().for_each(|name| each(name));
     }
 
     /// Writes the values of samples that came in several additions, each with its own `WireValues`
     /// and its index there.
-    pub fn encode_from(rows: &[(&Self, u32)], out: &mut Vec<u8>) {
+    pub fn encode_from(rows: &[(&Self, u32)], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let Some((first, _)) = rows.first() else { return };
         let same = |one: &(&Self, u32), other: &(&Self, u32)| std::ptr::eq(one.0, other.0);
         let indexes = |rows: &[(&Self, u32)]| rows.iter().map(|(_, row)| *row).collect::<Vec<_>>();
         if rows.iter().all(|row| same(row, &rows[0])) {
-            first.encode(&indexes(rows), out);
+            first.encode(&indexes(rows), sent, out);
         } else {
             let pieces = rows.chunk_by(same).map(|piece| (piece[0].0, indexes(piece)));
             ColumnsWriter::new(out, rows.len(), first.width)
-                .pieces(pieces, |(wire, rows), out| wire.encode(&rows, out));
+                .pieces(pieces, |(wire, rows), out| wire.encode(&rows, sent, out));
         }
     }
 
@@ -117,8 +140,8 @@ impl WireValues {
         for (positions, pickled) in &self.pickled {
             put(positions, u8::MAX, &pickled.blobs[sample]);
         }
-        if let Some((positions, pickle)) = &self.constants {
-            put(positions, u8::MAX, pickle);
+        if let Some((positions, constants)) = &self.constants {
+            put(positions, u8::MAX, &constants.pickle);
         }
         true
     }
@@ -141,13 +164,14 @@ pub struct WireCapture<'a, 'py> {
     py: Python<'py>,
     sources: &'a [Column],
     samples: usize,
-    /// Pickles a value for workers, called as `dumps(value)`.
+    /// Pickles columns of some samples, a list of lists: together, or each sample alone if
+    /// unpickling a value runs code.
     dumps: &'a Bound<'py, PyAny>,
     texts: Vec<Option<Option<Arc<Texts>>>>,
     /// Of each column the calls that get it: columns that the same calls get are pickled together.
     users: Vec<Vec<usize>>,
     pickled: BTreeMap<Vec<usize>, Arc<Pickled>>,
-    constants: BTreeMap<Vec<usize>, Arc<[u8]>>,
+    constants: BTreeMap<Vec<usize>, Arc<Constants>>,
     /// The most samples pickled together.
     block: usize,
     /// Whether no columns are pickled together.
@@ -208,11 +232,14 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         constants.sort_unstable();
         let (same, positions): (Vec<usize>, Vec<usize>) = constants.into_iter().unzip();
         let constants = if same.is_empty() { None } else { Some((positions, self.constants(same)?)) };
-        Ok(WireValues { width: columns.len(), texts, pickled, constants })
+        let of_pickled = pickled.iter().flat_map(|(_, pickled)| &pickled.modules);
+        let of_constants = constants.iter().flat_map(|(_, constants)| &constants.modules);
+        let modules = of_pickled.chain(of_constants).cloned().collect();
+        Ok(WireValues { width: columns.len(), texts, pickled, constants, modules })
     }
 
     /// These columns, which are the same for all samples, pickled together.
-    fn constants(&mut self, columns: Vec<usize>) -> PyResult<Arc<[u8]>> {
+    fn constants(&mut self, columns: Vec<usize>) -> PyResult<Arc<Constants>> {
         if let Some(known) = self.constants.get(&columns) {
             return Ok(known.clone());
         }
@@ -220,11 +247,14 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             Column::Const(value) => value.bind(self.py).clone(),
             Column::List(list) => list.bind(self.py).clone().into_any(),
         };
-        let values = PyList::new(self.py, columns.iter().map(value))?;
         let diagnose = |error| unpicklable(&value(&columns[0]), columns[0], None, error);
-        let pickle: Arc<[u8]> = self.dumps(values.as_any()).map_err(diagnose)?.into();
-        self.constants.insert(columns, pickle.clone());
-        Ok(pickle)
+        let mut modules = Modules::new();
+        let pickle = self.dumps_one(columns.iter().map(value), &mut modules).map_err(diagnose)?;
+        let mut hasher = DefaultHasher::new();
+        pickle.hash(&mut hasher);
+        let constants = Arc::new(Constants { number: hasher.finish(), pickle, modules });
+        self.constants.insert(columns, constants.clone());
+        Ok(constants)
     }
 
     fn text(&mut self, column: usize, list: &Bound<'py, PyList>) -> PyResult<Option<Arc<Texts>>> {
@@ -245,20 +275,25 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             Column::Const(_) => None,
         };
         let lists: Vec<(usize, &Bound<'py, PyList>)> = columns.iter().filter_map(list).collect();
-        let (mut starts, mut blobs) = (Vec::new(), Vec::new());
+        let (mut starts, mut blobs, mut modules) = (Vec::new(), Vec::new(), Modules::new());
         let (mut at, mut size) = (0, self.block);
         while at < self.samples {
             let end = (at + size).min(self.samples);
             let block = PyList::new(self.py, lists.iter().map(|(_, list)| list.get_slice(at, end)))?;
-            let blob = self.dumps(block.as_any()).map_err(|error| self.diagnose(&lists, at..end, error))?;
-            if blob.len() > BLOCK_BYTES {
-                size = (size / 2).max(1);
+            let pickles = self.dumps(&block, &mut modules).map_err(|error| self.diagnose(&lists, at..end, error))?;
+            match pickles.as_slice() {
+                [together] => {
+                    if together.len() > BLOCK_BYTES {
+                        size = (size / 2).max(1);
+                    }
+                    starts.push(at);
+                }
+                singly => starts.extend((at..end).take(singly.len())),
             }
-            starts.push(at);
-            blobs.push(blob);
+            blobs.extend(pickles);
             at = end;
         }
-        let pickled = Arc::new(Pickled { starts, blobs, samples: self.samples });
+        let pickled = Arc::new(Pickled { modules, starts, blobs, samples: self.samples });
         self.pickled.insert(columns, pickled.clone());
         Ok(pickled)
     }
@@ -271,7 +306,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         for (column, list) in lists {
             for sample in samples.clone() {
                 if let Ok(value) = list.get_item(sample)
-                    && let Err(error) = self.dumps(&value)
+                    && let Err(error) = self.dumps_one(std::iter::once(value.clone()), &mut Modules::new())
                 {
                     return unpicklable(&value, *column, Some(sample), error);
                 }
@@ -280,8 +315,18 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         error
     }
 
-    fn dumps(&self, value: &Bound<'py, PyAny>) -> PyResult<Vec<u8>> {
-        Ok(self.dumps.call1((value,))?.cast::<PyBytes>()?.as_bytes().to_vec())
+    /// These columns of some samples: one pickle, or one per sample. Adds the modules that
+    /// unpickling them imports.
+    fn dumps(&self, columns: &Bound<'py, PyList>, modules: &mut Modules) -> PyResult<Vec<Vec<u8>>> {
+        let (pickles, names): (Bound<'py, PyList>, Vec<PyBackedStr>) = self.dumps.call1((columns,))?.extract()?;
+        names.iter().for_each(|name| _ = modules.contains(&**name) || modules.insert(Arc::from(&**name)));
+        pickles.iter().map(|pickle| Ok(pickle.cast::<PyBytes>()?.as_bytes().to_vec())).collect()
+    }
+
+    /// These values, as columns of one sample.
+    fn dumps_one(&self, values: impl Iterator<Item = Bound<'py, PyAny>>, modules: &mut Modules) -> PyResult<Vec<u8>> {
+        let columns = values.map(|value| PyList::new(self.py, [value])).collect::<PyResult<Vec<_>>>()?;
+        Ok(self.dumps(&PyList::new(self.py, columns)?, modules)?.concat())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::batch::{Batch, BatchSpec};
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
 use crate::payload::Payload;
+use crate::sent_constants::SentConstants;
 
 /// A payload without values.
 pub(super) struct Nothing;
@@ -18,7 +19,7 @@ impl Payload for Nothing {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         0

@@ -8,6 +8,7 @@ use crate::function::{Function, FunctionId};
 use crate::open_batch::Placement;
 use crate::outcome::{Cell, FailureKind, Status};
 use crate::payload::Payload;
+use crate::sent_constants::SentConstants;
 use crate::sync::Mutex;
 
 /// Samples that are all alike.
@@ -18,7 +19,7 @@ impl Payload for Alike {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         0

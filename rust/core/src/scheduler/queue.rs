@@ -176,6 +176,7 @@ pub(crate) mod tests {
 
     use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
     use crate::payload::Payload;
+    use crate::sent_constants::SentConstants;
 
     /// A payload without values.
     pub(crate) struct NoValues;
@@ -185,7 +186,7 @@ pub(crate) mod tests {
             None
         }
 
-        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
         fn bytes(&self, _: FunctionId, _: u32) -> usize {
             0

@@ -16,6 +16,7 @@ use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_testkit::{InstantLane, Samples, done, function, paused, spec};
 use tokio::runtime::Handle;
 
@@ -67,7 +68,7 @@ impl Payload for Unsized {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         panic_now("no size is known")
@@ -123,7 +124,7 @@ impl Payload for Gathered {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         0

@@ -13,6 +13,7 @@ use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::outcome_cache::{CachePolicy, KeptOutcome, OutcomeCache, OutcomeKey};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, failure, function, paused};
 use proptest::prelude::*;
 
@@ -24,7 +25,7 @@ impl Payload for Alike {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         4

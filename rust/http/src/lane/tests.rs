@@ -6,6 +6,7 @@ use guerdon_core::batch::BatchSpec;
 use guerdon_core::function::{Policy, Shape};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -27,7 +28,15 @@ impl Payload for SameText {
         Some(&self.0)
     }
 
-    fn encode(&self, _function: FunctionId, _finish: bool, _samples: &[u32], _out: &mut Vec<u8>) {}
+    fn encode(
+        &self,
+        _function: FunctionId,
+        _finish: bool,
+        _samples: &[u32],
+        _: &mut SentConstants,
+        _out: &mut Vec<u8>,
+    ) {
+    }
 
     fn bytes(&self, _function: FunctionId, _sample: u32) -> usize {
         0

@@ -11,6 +11,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::function::{FunctionId, Shape};
 use guerdon_core::payload::{Payload, SharedPayload};
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_journal::{Journal, Kind, TextColumn, TextSource};
 use guerdon_testkit::{done, function, spec};
 use proptest::prelude::*;
@@ -58,7 +59,7 @@ impl Payload for Valued {
         None
     }
 
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         0

@@ -20,12 +20,13 @@ use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 pub(crate) use loss::Loss;
 use loss::Violation;
 use sent_frame::{Current, SentFrame, failure};
 
-use crate::shared_page::{DECODING, LOADING, PageSnapshot};
+use crate::shared_page::{DECODING, IMPORTING, LOADING, PageSnapshot};
 use crate::slots::SlotGuard;
 use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
@@ -39,11 +40,21 @@ pub(super) struct Update {
     pub retire: bool,
 }
 
+/// Constants that a worker keeps; `python/guerdon/_worker/columns.py` has it too.
+const KEPT_CONSTANTS: usize = 8;
+
 /// The frames of one worker, oldest first.
-#[derive(Default)]
 pub(super) struct InFlightFrames {
     sent: VecDeque<SentFrame>,
     last_id: u64,
+    /// What the worker has of the frames sent to it.
+    constants: SentConstants,
+}
+
+impl Default for InFlightFrames {
+    fn default() -> Self {
+        Self { sent: VecDeque::new(), last_id: 0, constants: SentConstants::kept(KEPT_CONSTANTS) }
+    }
 }
 
 impl InFlightFrames {
@@ -80,7 +91,7 @@ impl InFlightFrames {
         out: &mut Vec<u8>,
     ) {
         self.last_id += 1;
-        wire::run(self.last_id, &frame, out);
+        wire::run(self.last_id, &frame, &mut self.constants, out);
         self.sent.push_back(SentFrame { id: self.last_id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
     }
 
@@ -117,7 +128,7 @@ impl InFlightFrames {
             // it has said how it ended
             Current::Call(call) if !sent.frame.is_pending(call) => return None,
             Current::Call(call) => InFlightCall::call(&sent.frame, call, age_ns),
-            Current::Phase(DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
+            Current::Phase(IMPORTING | DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
             Current::Phase(LOADING) => InFlightCall::before(&sent.frame, Phase::Loading, age_ns),
             Current::Phase(_) => InFlightCall::before(&sent.frame, Phase::Setup, age_ns),
         };
@@ -236,10 +247,12 @@ impl InFlightFrames {
                 let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
                 sent.end(call, times, |frame| frame.complete_many(call, cells, times));
             }
-            Message::SetupFailed { frame, text, expired } => {
+            Message::SetupFailed { frame, text, expired, imports } => {
                 let sent = self.named(frame)?;
                 let Text { reason, traceback } = text;
-                if expired {
+                if expired && imports {
+                    sent.time_out_import(traceback);
+                } else if expired {
                     sent.frame.time_out_setup(traceback);
                 } else {
                     sent.frame.fail_setup(reason, traceback);

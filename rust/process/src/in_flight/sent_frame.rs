@@ -12,7 +12,7 @@ use guerdon_core::timeout_messages::{no_answer, timed_out};
 
 use super::loss::{Loss, Violation, WITH_ITS_OWN};
 use crate::resource_limits::ByteSize;
-use crate::shared_page::{CALLS, DECODING, LOADING, PageSnapshot, SETUP};
+use crate::shared_page::{CALLS, DECODING, IMPORTING, LOADING, PageSnapshot, SETUP};
 use crate::slots::SlotGuard;
 
 /// Most bytes that the calls of one frame record; `python/guerdon/_worker/wire.py` has it too.
@@ -89,7 +89,7 @@ impl SentFrame {
 
     pub(super) fn hand_of(&self, low: u8) -> Current {
         match low {
-            DECODING | LOADING | SETUP => Current::Phase(low),
+            IMPORTING | DECODING | LOADING | SETUP => Current::Phase(low),
             0 => Current::Nothing,
             number if usize::from(number) <= self.frame.len().min(CALLS) => Current::Call(usize::from(number) - 1),
             _ => Current::Nothing,
@@ -197,13 +197,25 @@ impl SentFrame {
 
     /// Fails the function, which was not ready for calls.
     pub(super) fn charge_setup(&mut self, phase: u8, loss: &Loss) {
-        let place = if phase == LOADING { "while it loaded the function" } else { "in setup()" };
+        let place = match phase {
+            LOADING => "while it loaded the function",
+            IMPORTING => "while it imported the modules of its arguments",
+            _ => "in setup()",
+        };
         let (reason, stack) = match loss {
+            Loss::Expired(_, stack) if phase == IMPORTING => return self.time_out_import(stack.clone()),
             Loss::Expired(_, stack) => return self.frame.time_out_setup(stack.clone()),
             Loss::Stopped(_, stack, why) => (why.clone(), stack.clone()),
             Loss::Crashed(why, stack, _) => (format!("the worker process {why} {place}"), stack.clone()),
             Loss::Zygote(_) => (format!("{place} the worker process {WITH_ITS_OWN}"), None),
         };
+        self.frame.fail_setup(reason, stack);
+    }
+
+    /// Fails the function, since the modules of its arguments took too long to import.
+    pub(super) fn time_out_import(&mut self, stack: Option<String>) {
+        let limit = self.frame.function().policy.setup_timeout.as_secs_f64();
+        let reason = format!("the modules of its arguments were not imported within the setup_timeout of {limit} s");
         self.frame.fail_setup(reason, stack);
     }
 

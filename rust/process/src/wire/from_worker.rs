@@ -58,6 +58,8 @@ pub(crate) enum Message {
         frame: u64,
         text: Text,
         expired: bool,
+        /// It was about to import what its arguments need.
+        imports: bool,
     },
     Begun {
         frame: u64,
@@ -142,7 +144,7 @@ fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: ByteReader<'_>)
         }),
         4 => cells(&mut body).map(|cells| Message::Cells { frame, call, cells }),
         5 => Some(Message::Record { frame, call, json: body.0.to_vec() }),
-        6 => text(&mut body).map(|text| Message::SetupFailed { frame, text, expired }),
+        6 => text(&mut body).map(|text| Message::SetupFailed { frame, text, expired, imports: flags & 4 != 0 }),
         7 => Some(Message::Begun { frame, prepared: flags & 1 != 0 }),
         8 => body.f64().map(|tokens| Message::Used { frame, call, tokens }),
         _ => return Err(WireError::UnknownKind(kind)),

@@ -4,6 +4,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::sent_constants::SentConstants;
 
 use super::{NONE, count};
 
@@ -34,7 +35,7 @@ pub(crate) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)]
 }
 
 /// Writes the message that has a worker run all calls of a frame.
-pub(crate) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
+pub(crate) fn run(id: u64, frame: &Frame, sent: &mut SentConstants, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&id.to_le_bytes());
@@ -70,7 +71,7 @@ pub(crate) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
             out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
         }
     }
-    columns::encode(frame, 0..frame.len(), out);
+    columns::encode(frame, 0..frame.len(), sent, out);
     let length = (out.len() - body) as u64;
     out[start..start + 8].copy_from_slice(&length.to_le_bytes());
 }

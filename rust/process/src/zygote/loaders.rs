@@ -77,12 +77,10 @@ impl ZygoteSupervisor {
 
     /// Has the loader fork another.
     pub(super) async fn clone_loader(&mut self) {
-        let made = self
-            .answered(async |supervisor| {
-                supervisor.prepared().await?;
-                supervisor.ask_for_loader(Parent::new).await
-            })
-            .await;
+        let made = match self.prepared().await {
+            Ok(()) => self.answered(async |supervisor| supervisor.ask_for_loader(Parent::new).await).await,
+            Err(error) => Err(error),
+        };
         if made.is_err() {
             // There may be no room for more, and so none for workers.
             self.end_clones().await;

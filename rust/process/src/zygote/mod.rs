@@ -9,6 +9,7 @@
 
 mod loaders;
 mod new_worker;
+mod preload;
 mod process;
 mod requests;
 mod rounds;
@@ -35,7 +36,7 @@ use crate::zygote_requests;
 use new_worker::{NewWorker, fork_by, is_refusal};
 use process::{ANSWER, Load, Loader, ZygoteProcess, start_loader, start_zygote, stay_stopped};
 pub(super) use requests::{Fork, LaneStage, Zygote};
-use requests::{ForkReply, Reap, Request};
+use requests::{ForkReply, Modules, Reap, Request};
 use rounds::{Step, most_loaders, next_step};
 
 /// How long the zygote may take to end everything, before it is killed.
@@ -79,6 +80,7 @@ impl Zygote {
             loading: LoadRetries::default(),
             spare: None,
             leavings: Vec::new(),
+            modules: Modules::default(),
         };
         (Self { requests, loads }, tokio::spawn(supervisor.run(received, stage, begin)))
     }
@@ -106,6 +108,7 @@ struct ZygoteSupervisor {
     spare: Option<Forked>,
     /// Lost stems that are waited for and whose leavings are killed.
     leavings: Vec<oneshot::Receiver<()>>,
+    modules: Modules,
 }
 
 impl ZygoteSupervisor {
@@ -192,6 +195,7 @@ impl ZygoteSupervisor {
             Request::Fork(reply) => self.asked.push_back(reply),
             Request::ForkApart(reply) => self.asked_apart.push_back(reply),
             Request::Reap(reap) => self.reaps.push_back(reap),
+            Request::Preload(names) => self.modules.names.extend(names),
             Request::Rest => self.rests = true,
         }
     }
@@ -288,8 +292,16 @@ impl ZygoteSupervisor {
         ending
     }
 
-    /// Makes sure of a zygote and of what forks workers.
+    /// Makes sure of a zygote and of what forks workers, with the modules of values.
     async fn prepared(&mut self) -> io::Result<()> {
+        self.prepared_without_modules().await?;
+        while !self.preload().await {
+            self.prepared_without_modules().await?;
+        }
+        Ok(())
+    }
+
+    async fn prepared_without_modules(&mut self) -> io::Result<()> {
         if self.zygote.as_ref().is_some_and(|zygote| !zygote.parent.is_alive()) {
             self.lose_stem();
         }
@@ -313,6 +325,7 @@ impl ZygoteSupervisor {
                 Load::Done(loader) => {
                     zygote.loader = loader;
                     self.loading.done();
+                    self.modules.loader_started(self.forks);
                 }
                 Load::Ended => self.loading.ended(Instant::now()),
                 Load::Hung => self.loading.hung(),

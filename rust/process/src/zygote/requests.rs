@@ -40,6 +40,8 @@ pub(super) enum Request {
     /// By a loader that forks no other worker, if there can be one.
     ForkApart(ForkReply),
     Reap(Reap),
+    /// Modules that values need: workers that are forked from now on shall have them.
+    Preload(Vec<Arc<str>>),
     /// Nothing of it is needed for a while.
     Rest,
 }
@@ -51,6 +53,24 @@ pub(super) struct Reap {
     /// The process that forked it.
     pub parent: Arc<Parent>,
     pub reply: oneshot::Sender<ExitStatus>,
+}
+
+/// The modules that a lane's values need.
+#[derive(Default)]
+pub(super) struct Modules {
+    /// Their names. Added to by requests.
+    pub names: Vec<Arc<str>>,
+    /// How many of them the loaders have imported, or are not to import.
+    pub done: usize,
+    /// Workers that were forked before the loader was there.
+    pub forks_before: usize,
+}
+
+impl Modules {
+    /// A new loader has imported none.
+    pub(super) fn loader_started(&mut self, forks: usize) {
+        (self.done, self.forks_before) = (0, forks);
+    }
 }
 
 impl Zygote {
@@ -67,6 +87,12 @@ impl Zygote {
     /// Asks for a worker that has a loader to itself.
     pub(crate) fn fork_apart(&self) -> Fork {
         self.ask(Request::ForkApart)
+    }
+
+    /// Has workers that are forked from now on come with these modules.
+    pub(crate) fn preload(&self, names: Vec<Arc<str>>) {
+        // A supervisor that is gone forks nobody.
+        let _ = self.requests.send(Request::Preload(names));
     }
 
     fn ask(&self, request: impl FnOnce(ForkReply) -> Request) -> Fork {

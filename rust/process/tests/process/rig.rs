@@ -14,6 +14,7 @@ use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 use guerdon_process::{ProcessConfig, ProcessLane, ResourceLimits};
 use parking_lot::Mutex;
@@ -60,7 +61,7 @@ impl Payload for Texts {
         (finish || self.shapes[function] != Shape::Sample).then_some(&self.names)
     }
 
-    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         let mut columns = ColumnsWriter::new(out, samples.len(), 1);
         columns.text(0, |row| {
             let (kind, bytes) = &self.texts[samples[row] as usize];

@@ -15,7 +15,7 @@ pub(crate) use to_agent::{FrameHead, ToAgent};
 pub(crate) use to_driver::{InHandCall, ToDriver};
 
 /// Raised with every change of the items: both sides must have the same.
-pub(crate) const PROTOCOL: u16 = 3;
+pub(crate) const PROTOCOL: u16 = 4;
 
 /// What tells the functions of an engine from others'.
 pub type Digest = [u8; 32];

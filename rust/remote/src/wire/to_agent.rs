@@ -20,6 +20,7 @@ use std::time::Duration;
 use guerdon_core::call::CallKind;
 use guerdon_core::columns;
 use guerdon_core::frame::Frame;
+use guerdon_core::sent_constants::SentConstants;
 
 use super::reader::{Items, ReadItem, Reader};
 use super::{Digest, WireError, count, item};
@@ -92,7 +93,7 @@ pub(crate) fn frame(id: u64, frame: &Frame, out: &mut Vec<u8>) {
                 out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
             }
         }
-        columns::encode(frame, 0..frame.len(), out);
+        columns::encode(frame, 0..frame.len(), &mut SentConstants::none(), out);
     });
 }
 

@@ -5,11 +5,10 @@ Nothing here imports torch or trl.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from guerdon._cpu_count import host_cores
+from guerdon._cpu_count import allowed_cores, host_cores
 from guerdon._launcher import ranks_on_host, world_size
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def _reason(spec: FunctionSpec, cluster: object) -> str | None:
             f"{spec.name!r} runs in workers of its rank's host, which are idle elsewhere: Dispatcher(cluster=guerdon.Ray()) "
             "has the workers of all hosts"
         )
-    if cluster is None and hasattr(os, "sched_getaffinity") and len(host_cores()) > len(os.sched_getaffinity(0)):
+    if cluster is None and len(host_cores()) > len(allowed_cores()):
         return (
             f"{spec.name!r} runs on the cores that its rank is bound to: Dispatcher(cluster='host') has the cores of all "
             "ranks"
