@@ -203,11 +203,11 @@ def test_values_that_a_node_cannot_read_fail_their_calls_alone() -> None:
     texts: dict[str, list[str]] = {"prompts": ["p"] * 64, "completions": ["ab"] * 64}
     with Clustered(three, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
         batch = dispatcher.score(**texts, extra=extra, num_generations=4)
-        failed = [(one.function, one.sample, one.status) for one in batch.failures()]
+        failed = sorted((one.function, one.sample, one.status) for one in batch.failures())
         assert failed == [
-            ("threaded_extra", 5, Status.ERROR),
             ("loop_extra", 5, Status.ERROR),
             *[("loop_group_extra", sample, Status.ERROR) for sample in (4, 5, 6, 7)],
+            ("threaded_extra", 5, Status.ERROR),
         ]
         assert all("not on this machine" in failure.reason for failure in batch.failures())
         again = dispatcher.score(**texts, extra=[1] * 64, num_generations=4)
