@@ -840,6 +840,9 @@ class Batch:
         The failures stand here whatever ``on_failure`` made of their value.
         """
 
+    def reasons(self, sample: int, /) -> list[tuple[int, str]]:
+        """The functions that failed on one sample, and why."""
+
     def records(self, function: int) -> list[tuple[int, list[int], bytes]]:
         """What a function recorded, in sample order.
 

@@ -125,10 +125,10 @@ class ResultBuilder:
         self._quiet.look(group.rewards, group.status)
         names, _ = self._columns
         weights = np.asarray(self.weights, np.float32)
-        failed = batch.failures() if group.status.any() else []
+        failed = batch.reasons(group.index) if group.status.any() else []
         return SampleResult(
             rewards=dict(zip(names, group.rewards[0].tolist(), strict=True)),
             status=dict(zip(names, map(Status, group.status[0].tolist()), strict=True)),
-            reasons={names[function]: reason for sample, function, _, reason, *_ in failed if sample == group.index},
+            reasons={names[function]: reason for function, reason in failed},
             total=float(total(group.rewards, unscorable(group.rewards, group.status, self.incomplete), weights)[0]),
         )

@@ -322,6 +322,11 @@ impl PyBatch {
         self.result().failures(py)
     }
 
+    #[pyo3(signature = (sample, /))]
+    fn reasons(&self, py: Python<'_>, sample: usize) -> Vec<(usize, String)> {
+        self.result().reasons(py, sample)
+    }
+
     fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<RecordOf<'py>>> {
         self.result().records(py, function)
     }

@@ -114,6 +114,17 @@ impl BatchResult<'_> {
         self.read(py, || batch.failed().into_iter().map(row).collect())
     }
 
+    /// The functions that failed on one sample, and why.
+    pub fn reasons(&self, py: Python<'_>, sample: usize) -> Vec<(usize, String)> {
+        let batch = self.0;
+        let reason = |function: usize| {
+            let failed = batch.cell(sample, function).is_some_and(|cell| cell.outcome.status.is_failure());
+            let note = if failed { batch.note_of(sample, function) } else { None };
+            note.map(|note| (function, location::described(note).0))
+        };
+        py.detach(|| (0..batch.functions().len()).filter_map(reason).collect())
+    }
+
     /// The first sample of each call that recorded something, all of them if they were gathered,
     /// and what it recorded.
     pub fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<RecordOf<'py>>> {

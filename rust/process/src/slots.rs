@@ -278,7 +278,7 @@ impl Slots {
         let all = self.pool.iter().chain(&self.alone).chain(&self.own_loader).chain(&self.own_zygote);
         for slot in all.filter(|slot| slot.pool != pool) {
             if slot.state() == SlotState::Ready {
-                slot.nudge.notify_waiters();
+                slot.nudge.notify_one();
             }
         }
     }
@@ -308,7 +308,7 @@ impl Slots {
             return;
         }
         if let Some(slot) = self.pool.iter().find(|slot| slot.state() == SlotState::Closed && slot.load() > 0) {
-            slot.nudge.notify_waiters();
+            slot.nudge.notify_one();
         }
     }
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import decimal
 import fractions
+import itertools
 import math
 import struct
 import subprocess
@@ -68,6 +70,8 @@ def test_what_is_no_reward_is_shown_without_going_through_all_of_it() -> None:
         (FLOAT32_MAX, FLOAT32_MAX),
         (-FLOAT32_MAX, -FLOAT32_MAX),
         (5e-324, 5e-324),
+        (decimal.Decimal("0.5"), 0.5),
+        (fractions.Fraction(1, 4), 0.25),
     ],
 )
 def test_numbers_are_rewards(raw: object, value: float) -> None:
@@ -142,8 +146,9 @@ class Nasty:
         (np.ma.masked, "numpy.ma"),
         (np.array("x"), "numpy.ndarray"),
         (np.str_("x"), "is not a reward"),
-        (decimal.Decimal(1), "decimal.Decimal"),
-        (fractions.Fraction(1, 2), "fractions.Fraction"),
+        (decimal.Decimal("sNaN"), "decimal.Decimal"),
+        (decimal.Decimal("1e999"), "beyond float32"),
+        (fractions.Fraction(10**400), "beyond float32"),
         (b"1", "a bytes"),
         (object, "a type"),
         ("x" * 10_000, "…"),
@@ -164,8 +169,8 @@ def test_coroutines_and_generators_are_refused_quietly() -> None:
         to_cell(_coroutine())
     with pytest.raises(InvalidValue, match="async_generator"):
         to_cell(_generator())
-    with pytest.raises(InvalidValue, match="generator"):
-        to_cells((x for x in [1.0]), 1)
+    with pytest.raises(InvalidValue, match="a generator"):
+        to_cell(x for x in [1.0])
     with pytest.raises(InvalidValue, match="coroutine"):
         to_cells(_coroutine(), 1)
 
@@ -180,6 +185,18 @@ def test_the_boundary_is_the_largest_float32() -> None:
 def test_lists_of_rewards(kind: type) -> None:
     cells = to_cells(kind([1.0, 2.0]), 2)
     assert cells == [(OK, 1.0, None), (OK, 2.0, None)]
+
+
+@pytest.mark.parametrize("raw", [(x / 2 for x in (1, 2)), map(float, ["0.5", "1"]), collections.deque([0.5, 1])])
+def test_what_trl_goes_through_is_a_list(raw: object) -> None:
+    assert to_cells(raw, 2) == [(OK, 0.5, None), (OK, 1.0, None)]
+
+
+def test_a_generator_without_an_end_is_left_after_one_too_many() -> None:
+    numbers = itertools.count()
+    with pytest.raises(InvalidValue, match="more than 2 rewards were returned for 2 completions"):
+        to_cells(numbers, 2)
+    assert next(numbers) == 3
 
 
 def test_a_bad_element_fails_its_own_cell() -> None:

@@ -1,6 +1,6 @@
 """What a reward function returned, as cells: reward, abstention or error.
 
-- Only real numbers become rewards: finite, and within float32. Everything else is refused, with
+- Only real numbers become rewards: finite, and within float32; Decimal and Fraction are such. Everything else is refused, with
   what to return instead.
 - NumPy and torch are recognised, never imported.
 - One bad element of a batch or group call fails its own cell; a wrong length or type the call.
@@ -9,7 +9,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import islice
+from numbers import Number
 from typing import Any
 
 OK, ABSTAINED, TIMEOUT, ERROR, CRASHED, CANCELLED = range(6)
@@ -50,14 +53,18 @@ def to_cells(raw: object, count: int) -> list[tuple[int, float, str | None]]:
     """(status, value, error) of each of the `count` completions of a call on lists.
 
     Raises:
-        InvalidValue: It is not a list (tuple, 1-d array or tensor) of `count` elements.
+        InvalidValue: It is not a list (tuple, 1-d array or tensor, generator, …) of `count`
+            elements.
     """
-    values = _listed(raw)
+    values = _listed(raw, count)
     if values is None:
         _dispose(raw)
         raise InvalidValue(f"{_described(raw)} is not a list of rewards: {_LIST_HINT}")
     if len(values) != count:
-        raise InvalidValue(f"{len(values)} rewards were returned for {count} completions: {_LIST_HINT}")
+        more = "more than " if len(values) > count and not hasattr(raw, "__len__") else ""
+        raise InvalidValue(
+            f"{more}{len(values) - bool(more)} rewards were returned for {count} completions: {_LIST_HINT}"
+        )
     return [_element(value) for value in values]
 
 
@@ -84,7 +91,7 @@ def to_single(raw: object) -> object:
     Raises:
         InvalidValue: It is not a list of one.
     """
-    values = _listed(raw)
+    values = _listed(raw, 1)
     if values is None or len(values) != 1:
         _dispose(raw)
         found = _described(raw) if values is None else f"a list of {len(values)}"
@@ -122,10 +129,18 @@ def _as_float(raw: object) -> float | None:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(raw, torch.Tensor):
         return float(raw.item()) if raw.dim() == 0 and not raw.is_complex() else None
+    if isinstance(raw, Number) and hasattr(type(raw), "__float__"):  # Decimal, Fraction, SymPy's
+        try:
+            return float(raw)  # type: ignore[arg-type]
+        except OverflowError:
+            return float("inf") if raw > 0 else float("-inf")  # type: ignore[operator]
+        except (TypeError, ValueError):  # a signalling NaN
+            return None
     return None
 
 
-def _listed(raw: object) -> Sequence[object] | None:
+def _listed(raw: object, count: int) -> Sequence[object] | None:
+    """Its elements; of what only can be gone through, one more than `count` at most."""
     if isinstance(raw, (list, tuple)):
         return raw
     numpy = sys.modules.get("numpy")
@@ -134,7 +149,9 @@ def _listed(raw: object) -> Sequence[object] | None:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(raw, torch.Tensor):
         return list(raw.tolist()) if raw.dim() == 1 else None
-    return None
+    if isinstance(raw, (str, bytes, bytearray, Mapping, AbstractSet)) or not hasattr(type(raw), "__iter__"):
+        return None
+    return list(islice(raw, count + 1))  # type: ignore[call-overload]
 
 
 def _described(raw: object) -> str:
