@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from guerdon._math.helper import ask
+from guerdon._math.plain_gold import plain_score, unsigned, warn_unread
 from guerdon._math.verify import PARSE_S, MathSample, is_missing, package_missing
 from guerdon._native import math_decision
 from guerdon._registration import options as checked
@@ -47,6 +49,8 @@ class MathReward(WorkerReward):
             least_timeout=float(PARSE_S),
             missing=package_missing,
         )
+        if why := package_missing():
+            logging.getLogger("guerdon").warning("%s: %s Without it such samples are an error.", self.name, why)
 
     def __call__(
         self, prompts: object = None, completions: object = None, completion_ids: object = None, **columns: object
@@ -66,12 +70,26 @@ class MathReward(WorkerReward):
                 raise DataError(
                     f"reward function {self.name!r}: sample {sample}: the gold answer is a {kind}, no text."
                 )
-            decision = "no gold" if without else math_decision(str(gold), text, reward=True, strict=self._strict)
+            if without:
+                scores.append(None)
+                continue
+            gold = unsigned(str(gold))
+            decision = math_decision(gold, text, reward=True, strict=self._strict)
             if decision is None:
-                left.append((sample, str(gold), text))
-            scores.append(None if decision is None or decision == "no gold" else float(decision))
+                left.append((sample, gold, text))
+            elif decision == "no gold":
+                scores.append(self._without_math(gold, text))
+                continue
+            scores.append(None if decision is None else float(decision))
         if left:
             answered = ask([(gold, answer) for _, gold, answer in left], reward=True)
-            for (sample, _, _), value in zip(left, answered, strict=True):
-                scores[sample] = value
+            for (sample, gold, text), value in zip(left, answered, strict=True):
+                scores[sample] = self._without_math(gold, text) if value is None else value
         return scores
+
+    def _without_math(self, gold: str, text: str) -> float | None:
+        """The score where math-verify reads no gold answer."""
+        value = plain_score(gold, text, strict=self._strict)
+        if value is None:
+            warn_unread(self._column or "", gold)
+        return value

@@ -21,6 +21,7 @@ from numbers import Number
 from typing import Any, Final
 
 from guerdon._extras import pip_install
+from guerdon._math.plain_gold import plain_score, unsigned, warn_unread
 from guerdon._native import math_decision
 from guerdon.errors import DataError
 
@@ -123,10 +124,13 @@ def accuracy(gold: object, answer: str, *, strict: bool) -> float | None:
         return None
     if not isinstance(gold, str):
         raise DataError(f"the gold answer is a {type(gold).__name__}, not a text: give str(…) of it")
+    gold = unsigned(gold)
     decision = math_decision(gold, answer, reward=True, strict=strict)
     if decision is None:
-        return score(gold, answer, reward=True)
-    return None if decision == "no gold" else float(decision)
+        value = score(gold, answer, reward=True)
+    else:
+        value = None if decision == "no gold" else float(decision)
+    return plain_score(gold, answer, strict=strict) if value is None else value
 
 
 class MathSample:
@@ -141,7 +145,11 @@ class MathSample:
             self.__signature__ = Signature([Parameter("text", kind), Parameter(column, kind)])
 
     def __call__(self, text: str, *gold: object, **named: object) -> float | None:
-        return accuracy(gold[0] if gold else named[self.column], text, strict=self.strict)
+        given = gold[0] if gold else named[self.column]
+        value = accuracy(given, text, strict=self.strict)
+        if value is None and isinstance(given, str):
+            warn_unread(self.column, given)
+        return value
 
     def __reduce__(self) -> tuple[Callable[[str, bool], MathSample], tuple[str, bool]]:
         return _unpickled, (self.column, self.strict)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from guerdon._kernels.reward import KernelOptions
 from guerdon._math.helper import ask
+from guerdon._math.plain_gold import boxed, same_words, unsigned
 from guerdon._math.reward import MathReward
 from guerdon._native import math_decision
 
@@ -40,6 +41,9 @@ def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
         >>> math_equal("1,234.50", r"$\frac{2469}{2}$"), math_equal("#### 18", "It is 19.")
         (True, False)
     """
+    if not set(gold) & set("$\\") and same_words(gold, (boxed(answer) or [answer])[-1], strict=strict):
+        return True  # math-verify reads nothing in such a gold answer
+    gold = unsigned(gold)
     decision = math_decision(gold, answer, reward=False, strict=strict)
     if decision is None:
         [value] = ask([(gold, answer)], reward=False)
@@ -49,7 +53,8 @@ def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
 
 def math_reward(column: str = "solution", *, strict: bool = False, **options: Unpack[KernelOptions]) -> MathReward:
     r"""1.0 where the answer of the completion is the gold one, 0.0 where it isn't, and no reward
-    where the gold text has no answer in it.
+    where the gold text has no answer in it. A gold answer that is a letter or a few words is
+    compared with the last box, without regard to case.
 
     It reads a completion's ``\boxed{…}``, or LaTeX behind the word "answer". A worker decides
     numbers, fractions, letters and equal LaTeX natively, and asks math-verify where that isn't
