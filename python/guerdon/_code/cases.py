@@ -14,13 +14,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from guerdon._code.arguments import pack
 from guerdon._code.encoding import EncodingError
 from guerdon.errors import DataError
 
-__all__ = ["CallCase", "Case", "StdinCase", "function_name", "parse_cases"]
+__all__ = ["CallCase", "Case", "StdinCase", "called_by", "function_name", "parse_cases"]
 
 _EXPECTED: Final = (
     'expected {"stdin": …, "stdout": …} or {"fn": …, "args": […], "expected": …}, APPS\'s {"inputs", "outputs"} or '
@@ -77,6 +78,11 @@ def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "ca
         return parser.cases(_from_json(value, column) if isinstance(value, str) else value)
     except RecursionError:
         raise DataError(f"column {column!r}: a value is nested too deeply") from None
+
+
+def called_by(cases: list[Case]) -> set[str]:
+    """The functions that the cases call."""
+    return {case.fn for case in cases if isinstance(case, CallCase)}
 
 
 def function_name(value: str) -> str:
@@ -237,14 +243,24 @@ def _printed(value: Any, place: int, what: str) -> str:
 
 def _json(text: Any, place: int) -> Any:
     try:
-        return json.loads(text)
+        return _loaded(text)
     except (ValueError, TypeError) as error:
         raise DataError(f"case {place}: {str(text)[:80]!r} is not JSON: {error}") from None
 
 
-def _from_json(text: str, column: str) -> Any:
+def _loaded(text: Any) -> Any:
+    """JSON, with integers of any length."""
     try:
         return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # more digits than Python reads by itself
+        return json.loads(text, parse_int=lambda digits: int(Decimal(digits)))
+
+
+def _from_json(text: str, column: str) -> Any:
+    try:
+        return _loaded(text)
     except ValueError as error:
         raise DataError(
             f"column {column!r}: a string that is not JSON, {text[:80]!r}: {error}; write it with json.dumps"

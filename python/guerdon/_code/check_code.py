@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from guerdon.errors import DataError
 
-__all__ = ["FILE", "CheckCode", "check_code", "defined_by"]
+__all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
 FILE: Final = "<check>"
 MODULES: Final = frozenset(
@@ -97,6 +97,16 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
     return CheckCode(code, frozenset(methods.found | names.functions), names.others)
+
+
+def asked_of_program(texts: list[str]) -> set[str]:
+    """The functions of the program that tests use.
+
+    Raises:
+        DataError: They are no tests.
+    """
+    known = frozenset[str]().union(*map(defined_by, texts))
+    return {name for text in texts for name in check_code(text, known).functions}
 
 
 def _parsed(text: str) -> ast.Module:
