@@ -3,8 +3,9 @@
 - ``{"stdin", "stdout"}``, and ``{"fn", "args", "kwargs", "expected"}``, in a list; or such a list
   as JSON text; or a dict with a list for each field. None is as not there, but in JSON text: Arrow
   fills structs up so.
-- APPS's and TACO's ``{"inputs", "outputs", "fn_name"}``, LiveCodeBench's
-  ``{"input", "output", "testtype"}``.
+- APPS's and TACO's ``{"inputs", "outputs", "fn_name"}``, in LiveCodeBench's samples with texts of
+  JSON; its ``{"input", "output", "testtype"}``; open-r1's with ``"type"`` and ``"fn_name"``.
+- The form is decided by these fields, never by what fits.
 - What is none of these is the dataset's fault: a `DataError`, never a program that fails.
 """
 
@@ -114,6 +115,8 @@ class _Parser:
 
     def cases(self, value: Any) -> list[Case]:
         if isinstance(value, Mapping):
+            if isinstance(value.get("test_cases"), (list, tuple)):  # open-r1's verification_info
+                return self.cases(value["test_cases"])
             if value.get("inputs") is not None:
                 cases = self._of_apps(value)
             elif any(isinstance(value.get(field), (list, tuple)) for field in _NO_LISTS):
@@ -139,8 +142,10 @@ class _Parser:
         if "testtype" in given and "input" in given and "output" in given:
             if given["testtype"] != "functional":
                 return StdinCase(_text(given["input"], place, "input"), _printed(given["output"], place, "output"))
-            args = [_json(line, place) for line in str(given["input"]).split("\n") if line.strip()]
+            args = _json_lines(str(given["input"]), place)
             return self._call(given.get("fn"), args, {}, [_json(given["output"], place)], place)
+        if given.get("type") == "function_call" or ("fn_name" in given and given.get("type") != "stdin_stdout"):
+            return self._of_open_r1(given, place)
         if "stdout" in given or "output" in given:
             read = "stdin" if "stdin" in given else "input"
             printed = "stdout" if "stdout" in given else "output"
@@ -178,6 +183,11 @@ class _Parser:
             ]
         cases: list[Case] = []
         for place, (args, output) in enumerate(zip(inputs, outputs, strict=True)):
+            if isinstance(args, str):
+                args = _json_lines(args, place)
+                output = _json(output, place) if isinstance(output, str) else output
+                cases.append(self._call(name, args, {}, [output], place))
+                continue
             if isinstance(args, (list, tuple)):
                 # As APPS's own harness does: JSON has no other keys than texts.
                 args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
@@ -185,6 +195,19 @@ class _Parser:
             wrapped = isinstance(output, (list, tuple)) and len(output) == 1
             cases.append(self._call(name, args, {}, [output, output[0]] if wrapped else [output], place))
         return cases
+
+    def _of_open_r1(self, given: Mapping[str, Any], place: int) -> CallCase:
+        """A call whose arguments are a list, or JSON of one, as Arrow has it."""
+        if "input" not in given or "output" not in given:
+            raise DataError(f'case {place} calls a function and lacks "input" or "output"')
+        args, output = given["input"], given["output"]
+        if isinstance(args, str):
+            args = _json(args, place)
+            output = _json(output, place) if isinstance(output, str) else output
+        if not isinstance(args, (list, tuple)):
+            args = [args]
+        wrapped = isinstance(output, (list, tuple)) and len(output) == 1
+        return self._call(given.get("fn_name"), args, {}, [output, output[0]] if wrapped else [output], place)
 
     def _call(self, name: Any, args: Any, kwargs: dict[str, Any], expected: list[Any], place: int) -> CallCase:
         if not isinstance(args, (list, tuple)):
@@ -239,6 +262,11 @@ def _printed(value: Any, place: int, what: str) -> str:
     except UnicodeEncodeError:
         raise DataError(f"case {place}: no program can print {text[:80]!r}: it holds half a surrogate pair") from None
     return text
+
+
+def _json_lines(text: str, place: int) -> list[Any]:
+    """Arguments, JSON texts of one line each."""
+    return [_json(line, place) for line in text.split("\n") if line.strip()]
 
 
 def _json(text: Any, place: int) -> Any:

@@ -15,13 +15,15 @@ import builtins
 import contextlib
 import os
 import sys
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, Final, NoReturn
 
-from guerdon._code.arguments import unpack
+from guerdon._code.arguments import is_marshalled, unpack
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.frames import receive_blocking, send_blocking
+from guerdon._code.objects import Objects
 
 __all__ = ["CHANNEL", "ENTERED", "PRELUDE", "run"]
 
@@ -209,14 +211,17 @@ def _calls(request: dict[str, Any], mark: int) -> int:
         send_blocking(CHANNEL, encode((request["nonce"], "raised", *_raised(error))))
         return 0
     send_blocking(CHANNEL, encode((request["nonce"], "value", None)))
+    objects = Objects(module)
     while (message := receive_blocking(CHANNEL)) is not None:
         nonce, name, args, kwargs = unpack(message)
         try:
-            function = _found(module, name)
+            if not is_marshalled(message):
+                args, kwargs = objects.given(args), objects.given(kwargs)
+            function = partial(objects.do, name[1:]) if name[:1] == "#" else _found(module, name)
             if function is None:
                 answer = encode((nonce, "missing", name))
             else:
-                answer = encode((nonce, "value", function(*args, **kwargs)), limit, opaque=True)
+                answer = encode((nonce, "value", function(*args, **kwargs)), limit, opaque=objects.number)
         except EncodingError as error:
             answer = encode((nonce, "raised", "", str(error)))
         except BaseException as error:

@@ -19,6 +19,7 @@ from guerdon._code.cases import Case, StdinCase
 from guerdon._code.check import Caller, run_function, run_tests
 from guerdon._code.command_run import CommandProgram
 from guerdon._code.compare import Compare, outputs_match, shown, values_match
+from guerdon._code.encoding import Opaque
 from guerdon._code.judgement import Judgement, Score, of_cases
 from guerdon._code.languages import LANGUAGES, PYTHON, Language
 from guerdon._code.script_run import STDIN, ScriptRun, run_script
@@ -32,6 +33,11 @@ __all__ = ["BESIDE_S", "Driver", "JudgingRules"]
 BESIDE_S: Final = 15.0
 """What tests and functions of the user's may take beside the time of a program's cases."""
 
+# Which are their lists where a list is expected.
+_ITERATORS: Final = (
+    *("generator", "map", "filter", "zip", "enumerate", "reversed", "chain"),
+    *("list_iterator", "dict_keys", "dict_values", "dict_items"),
+)
 # For a function of the user's to compare what is expected with itself.
 _REFERENCE_S: Final = 5.0
 
@@ -186,6 +192,9 @@ class Driver:
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
         answer = calls.call(case.fn, case.args, case.kwargs, time)
+        value = answer.value
+        if isinstance(value, Opaque) and value.kind in _ITERATORS and isinstance(case.expected[0], (list, tuple)):
+            answer = calls.call("#list", [value], {}, time)
         if answer.fault:
             return answer.fault
         if any(_passed(values_match, expected, answer.value, rule, deadline) for expected in case.expected):
