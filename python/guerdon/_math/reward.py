@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from guerdon._math.helper import ask
+from guerdon._math.lenient import prepared
 from guerdon._math.plain_gold import plain_score, unsigned, warn_unread
 from guerdon._math.verify import PARSE_S, MathSample, is_missing, package_missing
 from guerdon._native import math_decision
 from guerdon._registration import options as checked
 from guerdon._registration.worker_reward import WorkerReward
-from guerdon.errors import DataError
+from guerdon.errors import DataError, RegistrationError
 
-__all__ = ["MathReward"]
+__all__ = ["NOTATIONS", "MathReward"]
+
+NOTATIONS: Final = ("math-verify", "lenient")
 
 
 class MathReward(WorkerReward):
@@ -36,13 +39,22 @@ class MathReward(WorkerReward):
         made_by: Callable[..., MathReward],
         column: str,
         strict: bool,
+        notation: str,
         options: Mapping[str, Any],
         known: Mapping[str, Any],
     ) -> None:
+        if notation not in NOTATIONS:
+            raise RegistrationError(
+                f"{made_by.__name__}(): notation={notation!r}: expected one of {', '.join(map(repr, NOTATIONS))}."
+            )
         self._strict = strict
+        self._lenient = notation == "lenient"
         super().__init__(
-            (made_by, {"column": column, "strict": checked.flag(made_by.__name__, "strict", strict)}),
-            MathSample(column, strict=strict),
+            (
+                made_by,
+                {"column": column, "strict": checked.flag(made_by.__name__, "strict", strict), "notation": notation},
+            ),
+            MathSample(column, strict=strict, lenient=self._lenient),
             column,
             options,
             known,
@@ -73,8 +85,15 @@ class MathReward(WorkerReward):
             if without:
                 scores.append(None)
                 continue
-            gold = unsigned(str(gold))
-            decision = math_decision(gold, text, reward=True, strict=self._strict)
+            gold = str(gold)
+            if self._lenient:
+                found = prepared(gold, text)
+                if not isinstance(found, tuple):
+                    scores.append(self._without_math(gold, text) if found is None else found)
+                    continue
+                gold, text = found
+            gold = unsigned(gold)
+            decision = math_decision(gold, text, reward=True, strict=self._strict or self._lenient)
             if decision is None:
                 left.append((sample, gold, text))
             elif decision == "no gold":
