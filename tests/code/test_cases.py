@@ -135,7 +135,7 @@ def test_live_code_bench() -> None:
         ([{"fn": "f", "expected": Decimal("0.1")}], "a Decimal is no data"),
         ([{"stdin": "", "stdout": "\ud800"}], "half a surrogate pair"),
         ({"inputs": "12", "outputs": "24"}, "of one length"),
-        ({"inputs": ["abc"], "outputs": ["abc"], "fn_name": "f"}, "arguments of a call are a list, not 'abc'"),
+        ({"inputs": ["abc"], "outputs": ["abc"], "fn_name": "f"}, "case 0: 'abc' is not JSON"),
         ({"inputs": [1], "outputs": [1], "fn_name": "f"}, "arguments of a call are a list, not 1"),
         ({"input": ["1", "2"], "output": ["1"]}, "column 'cases' is a dict of input, output, which are not all lists"),
         ({"input": "1", "output": ["1"]}, "which are not all lists of one length"),

@@ -48,6 +48,19 @@ TAGS = frozenset({"python", "py"})
         ("```python\na\n```\n```python\ncut off", "a\n"),
         ("text ```python a``` text\n```python\nb\n```", "b\n"),
         ("```python\ns = '''\n``` not a fence\n'''\n```", "s = '''\n``` not a fence\n'''\n"),
+        ("<think>x</think>\n<answer>```python\na\n```</answer>", "a\n"),
+        ("<think>```python\nfoo(\n</think>```python\na\n```</answer><|im_end|>", "a\n"),
+        ("```python\na\n```<|im_end|>\n```text\nb\n```", "a\n"),
+        ("```python\na\n``` </s>\nb\n```\nc\n```", "a\n"),
+        ("```python\na\n```[/INST]", "a\n"),
+        ("```python\na```</answer>", "a\n"),
+        ("The code: ```python\na\n```", "a\n"),
+        ("**Code:**```python\na\n```\nDone.", "a\n"),
+        ("**Code:**```\na\n```\nDone.", "a\n"),
+        ("```python\nx = '<b>'\ns = '```python'\n```", "x = '<b>'\ns = '```python'\n"),
+        ("```solution\na\n```\n```json\n{}\n```", "a\n"),
+        ("```solution\na\n```\n```\nb\n```", "b\n"),
+        ("```python_code\na\n```", "a\n"),
     ],
 )
 def test_the_last_block_of_the_language(text: str, program: str) -> None:
@@ -62,7 +75,10 @@ def test_the_last_block_of_the_language(text: str, program: str) -> None:
         ("```python\ncut off", "last", "the code block is cut off (no closing fence)"),
         ("```\ncut off", "first", "the code block is cut off (no closing fence)"),
         ("```cpp\nint a;\n```\n~~~py\ncut off", "last", "the code block is cut off (no closing fence)"),
+        ("<answer>```python\ncut off", "last", "the code block is cut off (no closing fence)"),
+        ("<answer>```python\ncut off</answer>", "last", "the code block is cut off (no closing fence)"),
         ("```cpp\ncut off", "last", "no code block"),
+        ("```output\n1\n```", "last", "no code block in this language, only: output"),
         ("```cpp\nint a;\n```\n```js\n1\n```", "last", "no code block in this language, only: cpp, js"),
         (" \n", "whole", "the completion is empty"),
         ("x", lambda text: None, "the function extract= found no program"),
@@ -96,7 +112,7 @@ def test_what_stands_behind_the_language_is_no_part_of_it(info: str) -> None:
 def test_languages_have_tags_of_their_versions(language: str, tags: list[str]) -> None:
     for tag in tags:
         assert extract_program(f"```{tag}\na\n```", "last", LANGUAGES[language].tags) == ("a\n", "")
-    for other in ("pycon", "c#", "cpython", "objective-c", "json"):
+    for other in ("pycon", "c#", "objective-c", "json"):
         assert extract_program(f"```{other}\na\n```", "last", LANGUAGES[language].tags)[0] is None
 
 
@@ -126,9 +142,43 @@ def test_first_whole_and_by_function() -> None:
     assert extract_program(text, lambda given: given[:3], TAGS) == ("```", "")
 
 
+@pytest.mark.parametrize(
+    ("blocks", "wanted", "chosen"),
+    [
+        (["def f(): pass", "print(f(1))"], {"f"}, 0),
+        (["def f(): pass", "def f(): return 1", "assert f() == 1\ndef test_f(): f()"], {"f"}, 1),
+        (["class Solution:\n  def f(self): pass", "Solution().f()"], {"Solution.f"}, 0),
+        (["class S:\n  def f(self): pass", "S().f()"], {"f"}, 0),
+        (["f = lambda: 1", "f() == 1"], {"f"}, 0),
+        (["def f(): pass\ndef g(): pass", "def f(): pass"], {"f", "g"}, 0),
+        (["n = int(input())", "assert 1 + 1 == 2"], set(), 0),
+        (["import sys\nsys.stdin.read()", "print(1)"], set(), 0),
+        (["print(0)", "print(1)"], set(), 1),
+        (["def f(): pass", "print(1)"], {"g"}, 1),
+    ],
+)
+def test_the_block_counts_that_defines_what_the_row_asks_for(blocks: list[str], wanted: set[str], chosen: int) -> None:
+    text = "".join(f"```python\n{one}\n```\n" for one in blocks)
+    assert extract_program(text, "last", TAGS, lambda: wanted) == (f"{blocks[chosen]}\n", "")
+
+
+@pytest.mark.parametrize("raised", [ValueError("no tag"), SystemExit(1)])
+def test_a_function_that_raises_finds_no_program(raised: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(text: str) -> str:
+        raise raised
+
+    for _ in range(2):
+        program, why = extract_program("text", fails, TAGS)
+        assert program is None
+        assert why == f"the function extract= raised {type(raised).__name__}: {raised}"
+    assert caplog.text.count("raised") == 1
+
+
 def test_many_fences_take_linear_time() -> None:
     assert len(blocks_of("```python\na\n```\n" * 20_000)) == 20_000
     assert blocks_of("`" * 500_000 + "\n" + "```a" * 100_000) == []
     assert blocks_of("```a\nb\n" * 100_000) == []
+    assert blocks_of("```a\n" + " " * 500_000 + "x" + "<a> " * 100_000) == []
+    assert blocks_of("x" * 500_000 + ": " + "`" * 500_000) == []
     assert blocks_of(("- " + " " * 1000 + "x\n") * 1000) == []
     assert len(blocks_of(" " * 100_000 + "```\n" + (" " * 100_000 + "a\n") * 10 + "```")) == 1

@@ -117,7 +117,7 @@ def returned(path: str, body: dict[str, Any]) -> dict[str, Any]:
     call = json.loads(request)
     names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
     (value,), _ = eval(call["arguments"], {"__builtins__": {}, **names})
-    text = canonical(value, numbers=call["numbers"], limit=1 << 20, opaque=True)
+    text = canonical(value, numbers=call["numbers"], limit=1 << 20, opaque=lambda value: 0)
     return echoed(path, {"stdin": f"{nonce} ready\n{nonce} value {text}\n"})
 
 
@@ -178,7 +178,7 @@ def test_values_of_other_modules_match_as_here(expected: str, value: str, same: 
     numpy = pytest.importorskip("numpy")
     names = {"numpy": numpy, "Fraction": Fraction, "Decimal": Decimal, "deque": deque}
     wanted, given = eval(expected, names), eval(value, names)
-    assert values_match(wanted, decode(encode(given, opaque=True)), rule) is same
+    assert values_match(wanted, decode(encode(given, opaque=lambda value: 0)), rule) is same
     options: dict[str, Any] = {"numbers": rule == "numbers", "limit": 1 << 20}
     assert (canonical(wanted, **options) == canonical(given, opaque=True, **options)) is same
 

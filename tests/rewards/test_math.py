@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, Status, rewards
-from guerdon._math import helper, verify
+from guerdon._math import helper, plain_gold, verify
 from guerdon._native import math_decision
 from guerdon.errors import DataError, RegistrationError
 from tests.rewards.math_forms import forms
@@ -45,7 +45,7 @@ TABLE = [
     ("$2\\sqrt{3}$", "\\boxed{2\\sqrt{3}}", 1.0, True),
     ("18", "it is 18", 0.0, True),
     ("18", "\\boxed{19}", 0.0, True),
-    ("no number", "\\boxed{19}", None, True),
+    ("There is no number in it, you see.", "\\boxed{19}", None, True),
     ("$2\\sqrt{3}$", "\\boxed{\\sqrt{12}}", 1.0, False),
     ("$\\frac{1}{3}$", "\\boxed{0.3333333}", 1.0, False),
     ("$1<x<2$", "\\boxed{(1,2)}", 1.0, False),
@@ -231,6 +231,43 @@ def test_values_are_those_of_trl() -> None:
     assert abstained == [value is None for value in values]
 
 
+WORDS = [
+    # gold, answer, value
+    ("C", "\\boxed{C}", 1.0),
+    ("C", "\\boxed{D}", 0.0),
+    ("(C)", "\\boxed{\\text{c}}", 1.0),
+    ("C", "\\boxed{(C) Paris}", 1.0),
+    ("C", "\\boxed{Cat}", 0.0),
+    ("C", "C", 0.0),
+    ("C", "\\boxed{C", 0.0),
+    ("Yes", "So \\boxed{\\textbf{Yes}}.", 1.0),
+    ("Yes", "\\boxed{No}", 0.0),
+    ("\\text{Yes}", "\\boxed{yes}", 1.0),
+    ("New York", "\\boxed{\\text{New York}}", 1.0),
+    ("True", "\\boxed{True}", 1.0),
+    ("True", "\\boxed{1}", 0.0),
+    ("+7", "\\boxed{7}", 1.0),
+    ("+7", "\\boxed{-7}", 0.0),
+    ("$+7$", "\\boxed{+7}", 1.0),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer", "value"), WORDS)
+def test_letters_words_and_signed_numbers_are_gold_answers(gold: str, answer: str, value: float) -> None:
+    pytest.importorskip("math_verify")
+    assert rewards.math_reward()(completions=[answer], solution=[gold]) == [value]
+    assert verify.accuracy(gold, answer, strict=False) == value
+    if (value and "\\" not in gold) or gold == "Yes":
+        assert rewards.math_equal(gold, answer) == bool(value)
+
+
+def test_gold_answers_that_can_not_be_read_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    plain_gold._warned.clear()
+    gold = ["There is no number in it, you see."] * 3
+    assert rewards.math_reward("reference")(completions=["\\boxed{1}"] * 3, reference=gold) == [None] * 3
+    assert caplog.text.count("column 'reference'") == 1
+
+
 def test_another_column_by_name_and_none_abstains() -> None:
     reward = rewards.math_reward("ground_truth", name="right")
     golds = ["4", None, np.nan, np.float32("nan"), np.str_("4")]
@@ -269,9 +306,13 @@ def test_strict_is_right_where_math_verify_is_lax() -> None:
 
 
 @pytest.mark.fault("math-verify is not installed", sees="an error that names it, only where a pair needs it")
-def test_a_missing_package_matters_only_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_matters_only_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
     verify._loaded.cache_clear()
+    rewards.math_reward()
+    assert "pip install 'math-verify" in caplog.text
     assert rewards.math_equal("18", "18.0")
     with pytest.raises(ImportError, match=r"pip install 'math-verify"):
         rewards.math_equal("$2\\sqrt{3}$", "$\\sqrt{12}$")

@@ -109,13 +109,9 @@ def test_think_format_is_that_of_trl(text: str) -> None:
 
 
 @usual
-@given(
-    st.lists(
-        st.sampled_from(["Answer", "answer", "AnſWER", ":", " ", "\t", "$", "A", "B", "e", "d", "\n"]), max_size=12
-    )
-)
-def test_multiple_choice_is_the_pattern(pieces: list[str]) -> None:
-    text = "".join(pieces)
+@given(st.lists(st.sampled_from(["So", " ", "\t", ".", "2", "\n", ","]), max_size=12), st.sampled_from("ABCD"))
+def test_multiple_choice_reads_what_the_pattern_does_behind_the_one_answer(pieces: list[str], letter: str) -> None:
+    text = f"{''.join(pieces)} Answer: ${letter}$"
     assert one(rewards.multiple_choice(), text, answer="B") == originals.multiple_choice(text, "B")
 
 

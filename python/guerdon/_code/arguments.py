@@ -14,7 +14,7 @@ from typing import Any, Final
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import MAX_DEPTH, encode
 
-__all__ = ["pack", "unpack"]
+__all__ = ["is_marshalled", "pack", "unpack"]
 
 _MARSHALLED, _ENCODED = b"m", b"e"
 _SCALARS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
@@ -29,6 +29,11 @@ def pack(value: Any) -> bytes:
     if _is_plain(value, 0, set()):
         return _MARSHALLED + marshal.dumps(value)
     return _ENCODED + encode(value)
+
+
+def is_marshalled(data: bytes) -> bool:
+    """Whether the value has no `Opaque` in it."""
+    return data[:1] == _MARSHALLED
 
 
 def unpack(data: bytes) -> Any:

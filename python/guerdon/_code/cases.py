@@ -3,8 +3,9 @@
 - ``{"stdin", "stdout"}``, and ``{"fn", "args", "kwargs", "expected"}``, in a list; or such a list
   as JSON text; or a dict with a list for each field. None is as not there, but in JSON text: Arrow
   fills structs up so.
-- APPS's and TACO's ``{"inputs", "outputs", "fn_name"}``, LiveCodeBench's
-  ``{"input", "output", "testtype"}``.
+- APPS's and TACO's ``{"inputs", "outputs", "fn_name"}``, in LiveCodeBench's samples with texts of
+  JSON; its ``{"input", "output", "testtype"}``; open-r1's with ``"type"`` and ``"fn_name"``.
+- The form is decided by these fields, never by what fits.
 - What is none of these is the dataset's fault: a `DataError`, never a program that fails.
 """
 
@@ -14,13 +15,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from guerdon._code.arguments import pack
 from guerdon._code.encoding import EncodingError
 from guerdon.errors import DataError
 
-__all__ = ["CallCase", "Case", "StdinCase", "function_name", "parse_cases"]
+__all__ = ["CallCase", "Case", "StdinCase", "called_by", "function_name", "parse_cases"]
 
 _EXPECTED: Final = (
     'expected {"stdin": …, "stdout": …} or {"fn": …, "args": […], "expected": …}, APPS\'s {"inputs", "outputs"} or '
@@ -79,6 +81,11 @@ def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "ca
         raise DataError(f"column {column!r}: a value is nested too deeply") from None
 
 
+def called_by(cases: list[Case]) -> set[str]:
+    """The functions that the cases call."""
+    return {case.fn for case in cases if isinstance(case, CallCase)}
+
+
 def function_name(value: str) -> str:
     """The name of a function, or ``Class.method``, also given as ``Class().method``.
 
@@ -108,6 +115,8 @@ class _Parser:
 
     def cases(self, value: Any) -> list[Case]:
         if isinstance(value, Mapping):
+            if isinstance(value.get("test_cases"), (list, tuple)):  # open-r1's verification_info
+                return self.cases(value["test_cases"])
             if value.get("inputs") is not None:
                 cases = self._of_apps(value)
             elif any(isinstance(value.get(field), (list, tuple)) for field in _NO_LISTS):
@@ -133,8 +142,10 @@ class _Parser:
         if "testtype" in given and "input" in given and "output" in given:
             if given["testtype"] != "functional":
                 return StdinCase(_text(given["input"], place, "input"), _printed(given["output"], place, "output"))
-            args = [_json(line, place) for line in str(given["input"]).split("\n") if line.strip()]
+            args = _json_lines(str(given["input"]), place)
             return self._call(given.get("fn"), args, {}, [_json(given["output"], place)], place)
+        if given.get("type") == "function_call" or ("fn_name" in given and given.get("type") != "stdin_stdout"):
+            return self._of_open_r1(given, place)
         if "stdout" in given or "output" in given:
             read = "stdin" if "stdin" in given else "input"
             printed = "stdout" if "stdout" in given else "output"
@@ -172,6 +183,11 @@ class _Parser:
             ]
         cases: list[Case] = []
         for place, (args, output) in enumerate(zip(inputs, outputs, strict=True)):
+            if isinstance(args, str):
+                args = _json_lines(args, place)
+                output = _json(output, place) if isinstance(output, str) else output
+                cases.append(self._call(name, args, {}, [output], place))
+                continue
             if isinstance(args, (list, tuple)):
                 # As APPS's own harness does: JSON has no other keys than texts.
                 args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
@@ -179,6 +195,19 @@ class _Parser:
             wrapped = isinstance(output, (list, tuple)) and len(output) == 1
             cases.append(self._call(name, args, {}, [output, output[0]] if wrapped else [output], place))
         return cases
+
+    def _of_open_r1(self, given: Mapping[str, Any], place: int) -> CallCase:
+        """A call whose arguments are a list, or JSON of one, as Arrow has it."""
+        if "input" not in given or "output" not in given:
+            raise DataError(f'case {place} calls a function and lacks "input" or "output"')
+        args, output = given["input"], given["output"]
+        if isinstance(args, str):
+            args = _json(args, place)
+            output = _json(output, place) if isinstance(output, str) else output
+        if not isinstance(args, (list, tuple)):
+            args = [args]
+        wrapped = isinstance(output, (list, tuple)) and len(output) == 1
+        return self._call(given.get("fn_name"), args, {}, [output, output[0]] if wrapped else [output], place)
 
     def _call(self, name: Any, args: Any, kwargs: dict[str, Any], expected: list[Any], place: int) -> CallCase:
         if not isinstance(args, (list, tuple)):
@@ -235,16 +264,31 @@ def _printed(value: Any, place: int, what: str) -> str:
     return text
 
 
+def _json_lines(text: str, place: int) -> list[Any]:
+    """Arguments, JSON texts of one line each."""
+    return [_json(line, place) for line in text.split("\n") if line.strip()]
+
+
 def _json(text: Any, place: int) -> Any:
     try:
-        return json.loads(text)
+        return _loaded(text)
     except (ValueError, TypeError) as error:
         raise DataError(f"case {place}: {str(text)[:80]!r} is not JSON: {error}") from None
 
 
-def _from_json(text: str, column: str) -> Any:
+def _loaded(text: Any) -> Any:
+    """JSON, with integers of any length."""
     try:
         return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # more digits than Python reads by itself
+        return json.loads(text, parse_int=lambda digits: int(Decimal(digits)))
+
+
+def _from_json(text: str, column: str) -> Any:
+    try:
+        return _loaded(text)
     except ValueError as error:
         raise DataError(
             f"column {column!r}: a string that is not JSON, {text[:80]!r}: {error}; write it with json.dumps"

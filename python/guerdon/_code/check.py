@@ -9,16 +9,17 @@
 from __future__ import annotations
 
 import builtins
-from collections import deque
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, Final, TypeVar
 
 from guerdon._code.calls import CallAnswer
-from guerdon._code.check_code import FILE, check_code, defined_by
+from guerdon._code.check_code import FILE, IN_PLACE, check_code, defined_by
+from guerdon._code.check_collected import collected, outcomes, run_collected
 from guerdon._code.check_result import fault_of, score_of
 from guerdon._code.compare import shown
 from guerdon._code.encoding import BoundError, EncodingError, Opaque
+from guerdon._code.handles import Exchange, Handle
 from guerdon._code.watchdog import LateError, at_most
 from guerdon.errors import DataError
 
@@ -42,48 +43,84 @@ class _StoppedError(BaseException):
 class Candidate:
     """A function of a program, as tests see it.
 
-    It has no attribute of the program's.
+    Args:
+        in_place: The tests call it for what it does to its arguments.
     """
 
-    def __init__(self, name: str, call: Caller, state: State) -> None:
+    def __init__(self, name: str, program: Program, *, in_place: bool = False) -> None:
         self.__name__ = self.__qualname__ = name
-        self._call = call
-        self._state = state
+        self._program = program
+        self._in_place = in_place
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        state = self._state
         if not self.__name__:
             raise DataError("check calls a program whose function has no name: give it in the column entry_point")
+        return self._program.call(self.__name__, args, kwargs, in_place=self._in_place)
+
+    def function(self, name: str) -> Candidate:
+        """Another function of the same program."""
+        return Candidate(name, self._program)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} of the program>"
+
+
+class Program:
+    """What tests ask of a program.
+
+    Attributes:
+        classes: Of the tests and the prelude, by name: their objects go over by their attributes.
+    """
+
+    def __init__(self, call: Caller, state: State) -> None:
+        self._call = call
+        self._state = state
+        self.classes: dict[str, type] = {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
+        """Call a function; with `in_place` its arguments are then as it left them."""
+        exchange = Exchange(self._ask, self.classes)
+        if in_place or self.classes:
+            args = tuple(exchange.sent(one, in_place=in_place) for one in args)
+            kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
+        value = exchange.received(self._asked(name, list(args), kwargs))
+        self._state.calls += 1
+        if in_place:
+            exchange.update()
+        return value
+
+    def _ask(self, act: str, args: list[Any]) -> Any:
+        """Do something with an object of the program."""
+        value = self._asked(f"#{act}", args, {})
+        if act in ("new", "keep") and isinstance(value, Opaque):
+            return Handle("", value.number, self._ask)
+        return value if act in ("vars", "value") else Exchange(self._ask, self.classes).received(value)
+
+    def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        state = self._state
         if state.stopped or state.lost is not None:
             raise _StoppedError
         try:
-            answer = self._call(self.__name__, list(args), kwargs)
+            answer = self._call(name, args, kwargs)
         except EncodingError as error:
-            if any(map(_holds_opaque, [*args, *kwargs.values()])):
-                raise CandidateError("it returned what is no data, and the tests pass that on") from None
             if isinstance(error, BoundError) and state.calls:  # it may be of what it returned
-                raise CandidateError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
-            raise DataError(f"the tests call {self.__name__!r} with what can't be sent: {error}") from None
+                raise CandidateError(f"the tests call {name!r} with what can't be sent: {error}") from None
+            raise DataError(f"the tests call {name!r} with what can't be sent: {error}") from None
         except MemoryError:  # of what the tests hold of the program's
             raise
         except Exception as error:  # of ours, whatever tests do with it
             state.lost = error
             raise _StoppedError from error
-        state.calls += 1
         if not answer.fault:
             return answer.value
+        state.calls += 1
         if answer.raised is None:
             state.stopped = answer.fault
             raise _StoppedError
-        name, text = answer.raised
-        raise _exception(name, text, answer.fault)
-
-    def function(self, name: str) -> Candidate:
-        """Another function of the same program."""
-        return Candidate(name, self._call, self._state)
-
-    def __repr__(self) -> str:
-        return f"<{self.__name__} of the program>"
+        kind, text = answer.raised
+        if name == "#next" and kind == "StopIteration":
+            raise StopIteration
+        raise _exception(kind, text, answer.fault)
 
 
 class State:
@@ -158,6 +195,7 @@ def run_tests(
         DataError: The tests are no tests.
     """
     state = State(deadline)
+    program = Program(call, state)
     namespace: dict[str, Any] = {"__name__": "check"}
     _run_prelude(prelude, namespace)
     known = frozenset(namespace).union(*map(defined_by, texts))
@@ -169,23 +207,27 @@ def run_tests(
         raise DataError(
             "check: the tests use no function that the program could define; name it in the column entry_point"
         )
-    proxies = {name: Candidate(name, call, state) for name in names}
+    proxies = {name: Candidate(name, program) for name in names}
     for code in codes:
         namespace.update(code.others)
     namespace.update(proxies, candidate=proxies[names[0]])
+    for name in [*names, "candidate"]:
+        namespace[f"{name}{IN_PLACE}"] = Candidate(
+            proxies.get(name, proxies[names[0]]).__name__, program, in_place=True
+        )
     faults = []
     for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
         begin(len(texts) - place)
         state.stopped = ""
-        fault = _run_text(text, code.code, namespace, proxies[names[0]], state)
+        fault = _run_text(text, code.code, namespace, proxies[names[0]], program, state)
         if state.calls:
             faults.append(fault)
         if (fault and not to_end) or state.late:
             return faults, len(texts) - place - 1
     if not faults:
         raise DataError(
-            "check: the tests never called the program. Give assert statements, or a function check(candidate): what "
-            "pytest or unittest would collect is not run"
+            "check: the tests never called the program. Give assert statements, a function check(candidate), or functions "
+            "and classes that pytest or unittest collects"
         )
     return faults, 0
 
@@ -203,7 +245,7 @@ def run_function(
     """
     state = State(deadline)
     try:
-        result = state.run(lambda: check(Candidate(name, call, state), **row))
+        result = state.run(lambda: check(Candidate(name, Program(call, state)), **row))
     except _StoppedError:
         return state.stopped
     except LateError:
@@ -217,13 +259,22 @@ def run_function(
     return score_of(check, result, calls=state.calls)
 
 
-def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, state: State) -> str:
-    namespace.pop("check", None)  # of the text before
+def _run_text(
+    text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, program: Program, state: State
+) -> str:
+    for name in collected(namespace):  # of the text before
+        del namespace[name]
+    program.classes = _classes(namespace)
 
     def run() -> str:
-        exec(code, namespace)
+        with outcomes():
+            exec(code, namespace)
+        program.classes = _classes(namespace)
         check = namespace.get("check")
-        return fault_of(check, check(candidate)) if callable(check) else ""
+        if callable(check):
+            return fault_of(check, check(candidate))
+        run_collected(namespace)
+        return ""
 
     try:
         fault = state.run(run)
@@ -282,12 +333,14 @@ def _run_prelude(prelude: str, namespace: dict[str, Any]) -> None:
         raise DataError(f"prelude can't be run: {type(error).__name__}: {str(error)[:300]}") from error
 
 
-def _holds_opaque(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_opaque, [*value, *value.values()]))
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return any(map(_holds_opaque, value))
-    return isinstance(value, Opaque)
+def _classes(namespace: dict[str, Any]) -> dict[str, type]:
+    """The plain classes that the tests and the prelude define."""
+    defined = {"check", "builtins"}
+    return {
+        name: one
+        for name, one in namespace.items()
+        if isinstance(one, type) and one.__module__ in defined and one.__name__ == name and one.__base__ is object
+    }
 
 
 def _exception(name: str, text: str, fault: str) -> Exception:

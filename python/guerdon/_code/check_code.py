@@ -4,7 +4,9 @@
 - ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it. A
   method that data have is called here, on data: ``name().upper()``.
 - A standard module or a name of ``typing`` that the tests forgot to import is that one.
-- Any other use of such a name is an error of the tests: no object of a program crosses over.
+- A call for what it does to its arguments, whose value nothing takes, is marked as such.
+- ``from solution import first`` is about the program; ``unittest`` and the like are not run here.
+- Any other use of such a name is an error of the tests: no class of a program crosses over.
 """
 
 from __future__ import annotations
@@ -23,9 +25,13 @@ from typing import Any, Final
 
 from guerdon.errors import DataError
 
-__all__ = ["FILE", "CheckCode", "check_code", "defined_by"]
+__all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
 FILE: Final = "<check>"
+IN_PLACE: Final = " in place"
+"""Behind the name of a function that is called for what it does to its arguments."""
+# What datasets call the file of the program.
+_PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
     (
         *(
@@ -71,7 +77,7 @@ def defined_by(text: str) -> frozenset[str]:
     Raises:
         DataError: It is no Python code.
     """
-    return frozenset(_defined(_parsed(text)))
+    return frozenset(_defined(_without_program(_parsed(text))))
 
 
 @lru_cache(maxsize=512)
@@ -85,6 +91,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
         DataError: It is no Python code, or asks for more than calls and their data.
     """
     tree = _parsed(text)
+    tree = _without_program(tree)
     known = known | _defined(tree) | _GIVEN
     methods = _Methods(known)
     names = _Names(text, known)
@@ -97,6 +104,22 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     except (SyntaxError, ValueError, RecursionError) as error:
         raise DataError(f"check is no Python code: {error}") from None
     return CheckCode(code, frozenset(methods.found | names.functions), names.others)
+
+
+def _without_program(tree: ast.Module) -> ast.Module:
+    """Without imports of the program's own file."""
+    kept = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module in _PROGRAM)]
+    return ast.Module(kept, tree.type_ignores)
+
+
+def asked_of_program(texts: list[str]) -> set[str]:
+    """The functions of the program that tests use.
+
+    Raises:
+        DataError: They are no tests.
+    """
+    known = frozenset[str]().union(*map(defined_by, texts))
+    return {name for text in texts for name in check_code(text, known).functions}
 
 
 def _parsed(text: str) -> ast.Module:
@@ -154,20 +177,24 @@ class _Names:
         self.known = known
         self.functions: set[str] = set()
         self.others: dict[str, Any] = {}
-        self.made: set[str] = set()
 
     def look(self, tree: ast.Module) -> None:
-        for node in ast.walk(tree):
-            match node:
-                case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call(func=ast.Name(id=made))):
-                    if made not in self.known:
-                        self.made.add(target)
         for node in ast.walk(tree):
             for field, child in _children(node):
                 if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child.id not in self.known:
                     self._used(child, node, field)
-            if isinstance(node, ast.Attribute):
-                self._attribute(node)
+        for node in ast.walk(tree):
+            match node:
+                case ast.Expr(value=ast.Call(func=ast.Name(id=name) as function)) if name in self.functions | {
+                    "candidate"
+                }:
+                    function.id = f"{name}{IN_PLACE}"
+                case ast.Assert(test=ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Attribute()])):
+                    raise self._wrong(node.test, "asks for the class of a value")
+                case ast.Call(func=ast.Attribute(attr="assertIsInstance"), args=[_, ast.Attribute(), *_]):
+                    raise self._wrong(node, "asks for the class of a value")
+                case ast.ImportFrom(module="unittest.mock") | ast.Import(names=[ast.alias(name="unittest.mock")]):
+                    raise self._wrong(node, "replaces functions of modules")
 
     def _used(self, name: ast.Name, by: ast.AST, field: str) -> None:
         if isinstance(by, ast.Attribute) and name.id in MODULES:
@@ -194,14 +221,7 @@ class _Names:
                 return attr in ("__name__", "__qualname__")
         return False
 
-    def _attribute(self, node: ast.Attribute) -> None:
-        match node.value:
-            case ast.Call(func=ast.Name(id=made)) if made not in self.known and node.attr not in _ATTRIBUTES:
-                raise self._wrong(node, f"asks what {made!r} returned for {node.attr!r}")
-            case ast.Name(id=name) if name in self.made and node.attr not in _ATTRIBUTES:
-                raise self._wrong(node, f"asks what the program returned for {node.attr!r}")
-
-    def _wrong(self, node: ast.expr, what: str) -> DataError:
+    def _wrong(self, node: ast.expr | ast.stmt, what: str) -> DataError:
         line = self.lines[node.lineno - 1].strip()[:200] if node.lineno <= len(self.lines) else ""
         return DataError(
             f"check {what}, in: {line}: only calls and plain data cross over from a program. Define or import in the tests, or "

@@ -15,13 +15,15 @@ import builtins
 import contextlib
 import os
 import sys
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, Final, NoReturn
 
-from guerdon._code.arguments import unpack
+from guerdon._code.arguments import is_marshalled, unpack
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.frames import receive_blocking, send_blocking
+from guerdon._code.objects import Objects
 
 __all__ = ["CHANNEL", "ENTERED", "PRELUDE", "run"]
 
@@ -44,6 +46,10 @@ def run(mode: str, mark: int) -> None:
     if first is None:
         os._exit(70)
     request = decode(first)
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)  # tasks with long integers are usual
+    if request.get("opens_stdin"):
+        _copy_stdin()
     if mode in ("exec", "build"):
         _exec(request, mark)
     os.write(mark, ENTERED)
@@ -76,6 +82,16 @@ def _exec(request: dict[str, Any], mark: int) -> NoReturn:
         os._exit(127)
 
 
+def _copy_stdin() -> None:
+    """Has /dev/stdin be a copy of the input, where it leads into the program's folder: no /proc is
+    there for it to lead to."""
+    with contextlib.suppress(OSError):
+        path = os.readlink("/dev/stdin")
+        if not path.startswith("/proc/"):
+            with open(path, "wb") as file:
+                os.sendfile(file.fileno(), 0, 0, os.fstat(0).st_size)
+
+
 def _main_module() -> ModuleType:
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
@@ -104,7 +120,9 @@ def _script(request: dict[str, Any], mark: int) -> int:
     _open_streams()
     sys.argv = ["program.py"]
     atexit._clear()
+    _bound_stacks()
     main = _main_module()
+    main.__dict__["__file__"] = os.path.abspath(sys.argv[0])
     status = 0
     try:
         _define(request["prelude"], request["source"], main, mark)
@@ -114,16 +132,36 @@ def _script(request: dict[str, Any], mark: int) -> int:
         status = 1
         sys.stderr.write(f"{_described(error)}\n")
     threading = sys.modules.get("threading")
-    if threading is not None and threading.active_count() > 1:
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
-                thread.join()
+    if threading is not None:
+        threading._shutdown()  # as Python ends: pools end their threads, then these are joined
     atexit._run_exitfuncs()
+    _flush()  # streams of the program's own may need its globals
     main.__dict__.clear()  # files that it left open write what they hold
+    _flush()
+    return status
+
+
+def _bound_stacks() -> None:
+    """Has a stack that is asked for, of half a gigabyte as is usual for deep recursion, fit into
+    the memory: that of Python's functions is not on it."""
+    import _thread
+    import resource
+
+    most, stack_size = resource.getrlimit(resource.RLIMIT_DATA)[0] // 4, _thread.stack_size
+
+    def bounded(size: int = 0) -> int:
+        return stack_size(min(size, most) if most > 0 else size)
+
+    _thread.stack_size = bounded
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading.stack_size = bounded  # type: ignore[attr-defined]
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.__stdout__):
         with contextlib.suppress(Exception):  # closed, or put there by the program
             stream.flush()  # type: ignore[union-attr]
-    return status
 
 
 def _exit_status(code: object) -> int:
@@ -173,14 +211,17 @@ def _calls(request: dict[str, Any], mark: int) -> int:
         send_blocking(CHANNEL, encode((request["nonce"], "raised", *_raised(error))))
         return 0
     send_blocking(CHANNEL, encode((request["nonce"], "value", None)))
+    objects = Objects(module)
     while (message := receive_blocking(CHANNEL)) is not None:
         nonce, name, args, kwargs = unpack(message)
         try:
-            function = _found(module, name)
+            if not is_marshalled(message):
+                args, kwargs = objects.given(args), objects.given(kwargs)
+            function = partial(objects.do, name[1:]) if name[:1] == "#" else _found(module, name)
             if function is None:
                 answer = encode((nonce, "missing", name))
             else:
-                answer = encode((nonce, "value", function(*args, **kwargs)), limit, opaque=True)
+                answer = encode((nonce, "value", function(*args, **kwargs)), limit, opaque=objects.number)
         except EncodingError as error:
             answer = encode((nonce, "raised", "", str(error)))
         except BaseException as error:

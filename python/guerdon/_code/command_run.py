@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from guerdon._code.fence import ONE_ARENA
 from guerdon._code.languages import Language
-from guerdon._code.script_run import ScriptRun, run_script
+from guerdon._code.script_run import STDIN, ScriptRun, run_script
 from guerdon._code.zygote_process import ProgramZygote
 
 __all__ = ["COMPILE_S", "CommandProgram"]
@@ -72,5 +72,6 @@ class CommandProgram:
             "files": files,
             "command": self._language.filled(command),
             "environment": _ENVIRONMENT,
+            "opens_stdin": STDIN in self._source,
         }
         return run_script(self._zygote, request, stdin, deadline, most, mode)

@@ -15,11 +15,11 @@ from typing import Any, Final, Literal
 
 __all__ = ["RULES", "Compare", "outputs_match", "printable", "shown", "values_match"]
 
-Compare = Literal["exact", "tokens", "numbers"] | Callable[[Any, Any], bool]
+Compare = Literal["exact", "tokens", "numbers"] | Callable[..., Any]
 
 RULES: Final = ("exact", "tokens", "numbers")
 _RELATIVE: Final = 1e-6
-_ABSOLUTE: Final = 1e-9
+_ABSOLUTE: Final = 1e-6
 # A float takes at most some 330 characters; reading a longer number costs more than linear time.
 _LONGEST_NUMBER: Final = 400
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -35,7 +35,7 @@ def outputs_match(expected: str, printed: str, rule: Compare) -> bool:
     Args:
         rule: ``"exact"``: but for white space at the ends of lines and of the text. ``"tokens"``:
             the texts between white space are the same. ``"numbers"``: those, but numbers may
-            differ by 1e-6 of their value; two integers may not. Or a function of both.
+            differ by 1e-6, absolute or of their value; two integers may not. Or a function of both.
     """
     if callable(rule):
         return bool(rule(expected, printed))
@@ -51,7 +51,7 @@ def values_match(expected: Any, value: Any, rule: Compare) -> bool:
     """Whether a function returned what was expected.
 
     Tuples and lists are the same, as datasets have lists only, and so is NaN and NaN. With
-    ``"numbers"`` floats may differ by 1e-6 of their value.
+    ``"numbers"`` floats may differ by 1e-6, absolute or of their value.
     """
     if callable(rule):
         return bool(rule(expected, value))

@@ -210,6 +210,11 @@ def _int(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
+def _opaque(data: bytes) -> Opaque:
+    number, _, kind = data.decode("utf-8").partition(":")
+    return Opaque(kind[:LONGEST_NAME], int(number) if number.isdecimal() and len(number) < 10 else -1)
+
+
 _F, _C, _L, _T, _D, _E, _Z, _Q, _R = b"fcltdezqr"
 _CONSTANTS: Final[dict[int, Any]] = {b"N"[0]: None, b"T"[0]: True, b"F"[0]: False}
 # What makes the value, and the memory that it takes: at least, and for each byte.
@@ -217,5 +222,5 @@ _SIZED: Final[dict[int, tuple[Callable[[bytes], Any], int, int]]] = {
     b"i"[0]: (_int, 32, 1),
     b"s"[0]: (lambda data: data.decode("utf-8", "surrogatepass"), 76, 4),
     b"b"[0]: (bytes, 36, 1),
-    b"o"[0]: (lambda data: Opaque(data.decode("utf-8")[:LONGEST_NAME]), 132, 4),
+    b"o"[0]: (_opaque, 132, 4),
 }

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,9 +19,11 @@ from guerdon._code.cases import Case, StdinCase
 from guerdon._code.check import Caller, run_function, run_tests
 from guerdon._code.command_run import CommandProgram
 from guerdon._code.compare import Compare, outputs_match, shown, values_match
+from guerdon._code.encoding import Opaque
 from guerdon._code.judgement import Judgement, Score, of_cases
 from guerdon._code.languages import LANGUAGES, PYTHON, Language
-from guerdon._code.script_run import ScriptRun, run_script
+from guerdon._code.script_run import STDIN, ScriptRun, run_script
+from guerdon._code.warn_once import warn_of_module, warn_once
 from guerdon._code.watchdog import LateError, at_most
 from guerdon._code.zygote_process import ProgramZygote
 from guerdon.errors import DataError
@@ -29,6 +32,14 @@ __all__ = ["BESIDE_S", "Driver", "JudgingRules"]
 
 BESIDE_S: Final = 15.0
 """What tests and functions of the user's may take beside the time of a program's cases."""
+
+# Which are their lists where a list is expected.
+_ITERATORS: Final = (
+    *("generator", "map", "filter", "zip", "enumerate", "reversed", "chain"),
+    *("list_iterator", "dict_keys", "dict_values", "dict_items"),
+)
+# For a function of the user's to compare what is expected with itself.
+_REFERENCE_S: Final = 5.0
 
 Run = Callable[[bytes, float], ScriptRun]
 """One run of a program: what it reads, and until when."""
@@ -42,6 +53,7 @@ class JudgingRules:
         timeout: Seconds for all cases of a program.
         case_timeout: Seconds for one; None: what is left.
         compare: When an output is the expected one.
+        takes_input: It is a function that takes the input, too.
         score: What counts.
         max_output: Bytes that a program may print, or return, in a case.
         language: Of the programs.
@@ -53,6 +65,7 @@ class JudgingRules:
     score: Score
     max_output: int
     language: Language = LANGUAGES[PYTHON]
+    takes_input: bool = False
 
 
 class Driver:
@@ -88,6 +101,8 @@ class Driver:
                 except LateError:
                     fault = "compare did not end with what the program gave"
                 faults.append(fault)
+                if fault:
+                    warn_of_module(fault)
                 if fault and rules.score == "all":
                     break
         return of_cases(faults, len(cases), rules.score)
@@ -109,6 +124,8 @@ class Driver:
         with self._calls(program, prelude, lambda: case) as call:
             to_end, deadline = self._rules.score != "all", time.deadline + BESIDE_S
             faults, left = run_tests(texts, call, entry_point, prelude, deadline, begin, to_end=to_end)
+        for fault in filter(None, faults):
+            warn_of_module(fault)
         return of_cases(faults, len(faults) + left, self._rules.score)
 
     def judge_by(
@@ -124,6 +141,7 @@ class Driver:
         with self._calls(program, prelude, lambda: time.case(1)) as call:
             found = run_function(check, call, name, row, time.deadline + BESIDE_S)
         if isinstance(found, str):
+            warn_of_module(found)
             return Judgement(0.0, 0, 1, found)
         score = found if self._rules.score == "share" else float(found == 1.0)
         return Judgement(score, int(found == 1.0), 1, "" if found == 1.0 else f"check gave {found:g}")
@@ -145,7 +163,7 @@ class Driver:
         return ProgramTime(self._rules.timeout, self._rules.case_timeout, divided=self._rules.score == "share")
 
     def _script(self, program: str, prelude: str) -> Run:
-        request = {"source": program, "prelude": prelude}
+        request = {"source": program, "prelude": prelude, "opens_stdin": STDIN in f"{prelude}{program}"}
         return lambda stdin, deadline: run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
 
     def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime, deadline: float) -> str:
@@ -160,21 +178,32 @@ class Driver:
         rules = self._rules
         if fault := time.fault():
             return fault
+        rule = rules.compare
+        if callable(rule) and rules.takes_input:
+            given = case.stdin if isinstance(case, StdinCase) else case.args
+            rule = _with_input(rule, given)
         if isinstance(case, StdinCase):
             ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
             if ended.fault:
                 return ended.fault
             # No expected text equals what is not UTF-8.
             printed = ended.stdout.decode("utf-8", "surrogateescape")
-            if _passed(outputs_match, case.stdout, printed, rules.compare, deadline):
+            if _passed(outputs_match, case.stdout, printed, rule, deadline):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
         answer = calls.call(case.fn, case.args, case.kwargs, time)
+        value = answer.value
+        if isinstance(value, Opaque) and value.kind in _ITERATORS and isinstance(case.expected[0], (list, tuple)):
+            answer = calls.call("#list", [value], {}, time)
         if answer.fault:
             return answer.fault
-        if any(_passed(values_match, expected, answer.value, rules.compare, deadline) for expected in case.expected):
+        if any(_passed(values_match, expected, answer.value, rule, deadline) for expected in case.expected):
             return ""
         return f"it returned {shown(answer.value)}, expected {shown(case.expected[0])}"
+
+
+def _with_input(compare: Callable[..., Any], given: object) -> Compare:
+    return lambda expected, came: compare(expected, came, given)
 
 
 def _passed(
@@ -183,16 +212,22 @@ def _passed(
     """Whether they match; not, where a function of the user's raises on what a program gave.
 
     Raises:
-        DataError: It raises on the expected value itself.
+        DataError: It raises on the expected value itself, or does not end.
         LateError: It did not end.
     """
     if not callable(rule):
         return match(expected, given, rule)
     try:
         return at_most(deadline, lambda: match(expected, given, rule))
-    except Exception as error:
+    except (Exception, SystemExit, LateError) as error:
+        late = isinstance(error, LateError)
+        why = "did not end" if late else f"raised {type(error).__name__}: {str(error)[:300]}"
         try:
-            rule(expected, expected)
-        except Exception:
-            raise DataError(f"compare raised {type(error).__name__}: {str(error)[:300]}") from error
+            at_most(time.monotonic() + _REFERENCE_S, lambda: rule(expected, expected))
+        except (Exception, SystemExit, LateError):
+            if expected not in ("", None):  # else there is no reference to tell
+                raise DataError(f"compare {why}, and fails on what is expected, too") from error
+            warn_once("compare", "code_reward: compare %s on what a program gave, which scores 0", why)
+        if late:
+            raise
         return False

@@ -41,12 +41,14 @@ class Opaque:
 
     Attributes:
         kind: What the program called its type.
+        number: By which the program's process has it; -1 where it does not.
     """
 
-    __slots__ = ("kind",)
+    __slots__ = ("kind", "number")
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, number: int = -1) -> None:
         self.kind = kind
+        self.number = number
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -59,14 +61,14 @@ class Opaque:
 
 class _Bounds(NamedTuple):
     limit: int
-    opaque: bool
+    opaque: Callable[[Any], int] | None
 
 
-def encode(value: object, limit: int = _LONGEST, *, opaque: bool = False) -> bytes:
+def encode(value: object, limit: int = _LONGEST, *, opaque: Callable[[Any], int] | None = None) -> bytes:
     """`value` as bytes.
 
     Args:
-        opaque: What is no data becomes an `Opaque`, instead of being refused.
+        opaque: Numbers what is no data, which becomes an `Opaque`; without it that is refused.
 
     Raises:
         EncodingError: It is nested too deeply, takes more than `limit` bytes, or is no data.
@@ -88,14 +90,14 @@ def _write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if writer is not None:
         writer(value, out, bounds, depth)
         return
-    plain = _nearest(value, kind, arrays=bounds.opaque)
+    plain = _nearest(value, kind, arrays=bounds.opaque is not None)
     if plain is not value:
         _write(plain, out, bounds, depth + 1)
         return
-    if not bounds.opaque:
+    if bounds.opaque is None:
         raise EncodingError(f"a {kind.__name__} is no data")
     name = kind.__name__ if type(kind.__name__) is str else "object"
-    _sized(b"o", name[:LONGEST_NAME].encode("utf-8", "replace"), out)
+    _sized(b"o", f"{bounds.opaque(value)}:{name[:LONGEST_NAME]}".encode("utf-8", "replace"), out)
 
 
 def _nearest(value: Any, kind: type, *, arrays: bool) -> Any:
@@ -178,6 +180,12 @@ def _write_range(value: range, out: bytearray, bounds: _Bounds, depth: int) -> N
     _items(b"r", 3, (value.start, value.stop, value.step), out, bounds, depth)
 
 
+def _write_opaque(value: Opaque, out: bytearray, bounds: _Bounds, depth: int) -> None:
+    if value.number < 0:
+        raise EncodingError(f"a {value.kind} is no data")
+    _sized(b"o", f"{value.number}:".encode(), out)
+
+
 def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
     if count > min(bounds.limit, _LONGEST):
         raise BoundError(f"the value takes more than {bounds.limit} bytes")
@@ -204,5 +212,6 @@ _WRITERS: Final[dict[type, Callable[[Any, bytearray, _Bounds, int], None]]] = {
     deque: _container(b"q", deque),
     bytearray: lambda value, out, bounds, depth: _write_bytes(bytes(value), out, bounds, depth),
     range: _write_range,
+    Opaque: _write_opaque,
 }
 _FRACTIONS: Final = (("fractions", "Fraction"), ("decimal", "Decimal"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Final, Literal
@@ -117,12 +118,14 @@ def code_reward(
         max_output: What it may print, on standard output and error together, or return, in a case.
         compare: When an output is right. ``"exact"``: but for white space at the ends of lines and
             of the text, tuples as lists. ``"tokens"``: but for any white space. ``"numbers"``:
-            tokens, and numbers but for 1e-6 of their value. Or a function of what was expected and
-            what came, on the trusted side.
+            tokens, and numbers but for 1e-6, absolute or of their value. Or a function of what was
+            expected and what came, and of the input if it has three parameters (the text that was
+            read, or the list of arguments), on the trusted side.
         score: ``"all"``: 1 if all cases pass, else 0. ``"share"``: the share that passes.
         extract: Where the program is: ``"last"`` or ``"first"`` fenced block of the language (one
-            without a tag is), ``"whole"``, all of the completion where it has no such block, or a
-            function of its text.
+            without a tag is) that defines the tested function, ``"whole"``, all of the completion
+            where it has no such block, or a function of its text; where that raises, the completion
+            scores 0.
         modules: Modules to import before programs run, as those that many of them need.
         isolation: ``"strict"``, or ``"none"``: programs run with the rights of this user.
         remote: A `SandboxFusion`: programs run on that server, by requests of the http lane, behind
@@ -181,6 +184,7 @@ def code_reward(
         score=_one_of(name, "score", score, ("all", "share")),
         max_output=_size(name, "max_output", max_output, 1),
         language=made,
+        takes_input=callable(compare) and _takes_input(name, compare),
     )
     if made.command and check is not None:
         raise _wrong(name, "check", check, "cases: only the functions of Python programs can be called")
@@ -303,6 +307,19 @@ def _called(name: str, option: str, function: Callable[..., Any]) -> Callable[..
     if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
         raise _wrong(name, option, function, "a plain function: no event loop runs here")
     return function
+
+
+def _takes_input(name: str, compare: Callable[..., Any]) -> bool:
+    """Whether it must be given the input beside what was expected and what came."""
+    try:
+        signature = inspect.signature(compare)
+    except ValueError:  # of a builtin
+        return False
+    for count in (2, 3):
+        with suppress(TypeError):
+            signature.bind(*range(count))
+            return count == 3
+    raise _wrong(name, "compare", compare, "a function of what was expected and what came, and of the input")
 
 
 def _seconds(name: str, option: str, value: object) -> float:

@@ -111,6 +111,8 @@ def remote_reward(
             extract=extract,
             tags=rules.language.tags,
             calls=rules.max_output if python else None,
+            cases=columns.cases,
+            entry_point=columns.entry_point or "",
         ),
         CaseTexts(
             columns.cases, entry_point=columns.entry_point or "", python=python, numbers=rules.compare == "numbers"

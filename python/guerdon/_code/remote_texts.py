@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final
 
 from guerdon._code import canonical, child, sandbox_calls
-from guerdon._code.cases import CallCase, Case, StdinCase, parse_cases
+from guerdon._code.cases import CallCase, Case, StdinCase, called_by, parse_cases
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.extract import Extract, extract_program
@@ -40,9 +40,13 @@ class ProgramTexts(MadeField):
         extract: As for `guerdon.code_reward`.
         tags: Of the language, in lower case.
         calls: For how long a value the functions of a program may be called; None: never.
+        cases: The column with cases, which say what a program defines.
+        entry_point: As for `CaseTexts`.
     """
 
     prelude: str | None = None
+    cases: str = ""
+    entry_point: str = ""
     extract: Extract = "last"
     tags: frozenset[str] = frozenset()
     calls: int | None = None
@@ -50,16 +54,28 @@ class ProgramTexts(MadeField):
     @property
     def columns(self) -> list[str]:
         """All columns that it takes."""
-        return [self.column] if self.prelude is None else [self.column, self.prelude]
+        return [one for one in (self.column, self.prelude, self.cases) if one]
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Columns that it takes where they are there."""
+        return (self.entry_point,)
 
     def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
         """The text of each sample."""
         completions = _each(values[self.column], samples)
         preludes = [None] * samples if self.prelude is None else _each(values[self.prelude], samples)
-        return JSON, [_dumped(self._one, one, before) for one, before in zip(completions, preludes, strict=True)]
+        cases = _each(values[self.cases], samples)
+        names = _each(values[self.entry_point], samples) if self.entry_point in values else [None] * samples
+        rows = zip(completions, preludes, cases, names, strict=True)
+        return JSON, [_dumped(self._one, *row) for row in rows]
 
-    def _one(self, completion: Any, prelude: object) -> dict[str, Any]:
-        program, why = extract_program(plain_text(completion), self.extract, self.tags)
+    def _one(self, completion: Any, prelude: object, cases: object, entry_point: object) -> dict[str, Any]:
+        def wanted() -> set[str]:
+            name = entry_point_of(self.entry_point, entry_point)
+            return called_by(parse_cases(cases, name, column=self.cases))
+
+        program, why = extract_program(plain_text(completion), self.extract, self.tags, wanted)
         if program is None:
             return {"fault": why}
         before = text_of(self.prelude, prelude)

@@ -12,11 +12,12 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._code.cases import function_name, parse_cases
+from guerdon._code.cases import called_by, function_name, parse_cases
+from guerdon._code.check_code import asked_of_program
 from guerdon._code.compare import printable
 from guerdon._code.driver import Driver, JudgingRules
 from guerdon._code.encoding import EncodingError
@@ -138,7 +139,9 @@ class CodeScorer(StatefulReward):
             ZygoteLostError: Programs can't be run.
         """
         judging = self._judging
-        program, why = extract_program(plain_text(row[COMPLETION]), judging.extract, judging.tags)
+        program, why = extract_program(
+            plain_text(row[COMPLETION]), judging.extract, judging.tags, lambda: self._wanted(row)
+        )
         if program is None:
             return Judgement(0.0, reason=why)
         try:
@@ -157,6 +160,21 @@ class CodeScorer(StatefulReward):
             zygote.start(_AGAIN_S)  # a new one; what happens twice is not by chance
             self._check(zygote)
             return self._judgement(program, row)
+
+    def _wanted(self, row: Mapping[str, Any]) -> Collection[str]:
+        """The functions that the row asks a program for.
+
+        Raises:
+            DataError: The row's cases or tests are at fault.
+        """
+        columns = self._judging.columns
+        entry_point = entry_point_of(columns.entry_point, _given(row, columns.entry_point))
+        if columns.cases is not None:
+            return called_by(parse_cases(row[columns.cases], entry_point, column=columns.cases))
+        if entry_point or columns.tests is None:
+            return [function_name(entry_point)] if entry_point else []
+        tests = _tests(row, columns.tests)
+        return asked_of_program([tests] if isinstance(tests, str) else tests)
 
     def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:
         judging, columns = self._judging, self._judging.columns

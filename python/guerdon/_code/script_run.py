@@ -1,5 +1,6 @@
 """One run of a program that reads standard input and writes standard output.
 
+- Standard input is a file, as judges give it: programs ask for its size, map it, or read it again.
 - All that it prints is read while it runs, up to a limit; then it is killed.
 - When this returns, nothing of the program is left.
 """
@@ -19,8 +20,10 @@ from guerdon._code.encoding import encode
 from guerdon._code.frames import ChannelClosedError, send
 from guerdon._code.zygote_process import Ended, ProgramZygote
 
-__all__ = ["ScriptRun", "run_script", "signal_name"]
+__all__ = ["STDIN", "ScriptRun", "run_script", "signal_name"]
 
+STDIN: Final = "/dev/stdin"
+"""A program whose text has this opens its input by name."""
 _PIECE: Final = 1 << 16
 _MOST_STDERR: Final = 1 << 16
 
@@ -80,13 +83,23 @@ def run_script(
     with contextlib.ExitStack() as stack:
         channel, theirs = map(stack.enter_context, socket.socketpair())
         ours, given = (stack.enter_context(contextlib.closing(_Descriptors())) for _ in range(2))
-        child_in, feed = _pipe(given, ours)
+        child_in = _file(stdin, given)
         out, child_out = _pipe(ours, given)
         err, child_err = _pipe(ours, given)
         zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
         theirs.close()
         given.close()
-        return _Conversation(zygote, ours, feed, out, err).to_end(channel, encode(request), stdin, deadline, max_output)
+        return _Conversation(zygote, out, err).to_end(channel, encode(request), deadline, max_output)
+
+
+def _file(data: bytes, owner: _Descriptors) -> int:
+    """A file in memory with this, that can only be read."""
+    fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        owner.add(read := os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC))
+    return read
 
 
 def _pipe(reader: _Descriptors, writer: _Descriptors) -> tuple[int, int]:
@@ -106,27 +119,21 @@ class _Descriptors:
     def add(self, fd: int) -> None:
         self._open.add(fd)
 
-    def close_one(self, fd: int) -> None:
-        if fd in self._open:
-            self._open.remove(fd)
-            os.close(fd)
-
     def close(self) -> None:
-        for fd in list(self._open):
-            self.close_one(fd)
+        while self._open:
+            os.close(self._open.pop())
 
 
 class _Conversation:
-    def __init__(self, zygote: ProgramZygote, fds: _Descriptors, feed: int, out: int, err: int) -> None:
+    def __init__(self, zygote: ProgramZygote, out: int, err: int) -> None:
         self._zygote = zygote
-        self._fds = fds
-        self._feed, self._out, self._err = feed, out, err
+        self._out, self._err = out, err
         self._stdout, self._stderr = bytearray(), bytearray()
         self._printed = 0
-        for fd in (feed, out, err):
+        for fd in (out, err):
             os.set_blocking(fd, False)
 
-    def to_end(self, channel: socket.socket, request: bytes, stdin: bytes, deadline: float, most: int) -> ScriptRun:
+    def to_end(self, channel: socket.socket, request: bytes, deadline: float, most: int) -> ScriptRun:
         stopped, started = "", time.monotonic()
         ended = None
         try:
@@ -134,7 +141,7 @@ class _Conversation:
             with contextlib.suppress(ChannelClosedError):
                 send(channel, request, deadline)
             channel.close()
-            if self._talk(memoryview(stdin), deadline, most):
+            if self._talk(deadline, most):
                 ended = self._zygote.end(time.monotonic())
             elif self._printed > most:
                 stopped = f"it printed more than {most} bytes"
@@ -152,40 +159,22 @@ class _Conversation:
             stopped = f"it printed more than {most} bytes"
         return ScriptRun(bytes(self._stdout), bytes(self._stderr[-_MOST_STDERR:]), stopped, ended)
 
-    def _talk(self, stdin: memoryview, deadline: float, most: int) -> bool:
-        """Feed and read until the program's process has ended; False if that takes too long, or if
+    def _talk(self, deadline: float, most: int) -> bool:
+        """Read until the program's process has ended; False if that takes too long, or if
         it prints too much."""
         poll = select.poll()
         for fd in (self._out, self._err, self._zygote.fileno()):
             poll.register(fd, select.POLLIN)
-        feeding = bool(stdin)
-        if feeding:
-            poll.register(self._feed, select.POLLOUT)
-        else:
-            self._fds.close_one(self._feed)
         while True:
             left = deadline - time.monotonic()
             if left <= 0 or self._printed > most:
                 return False
             for fd, _ in poll.poll(left * 1000):
-                if fd == self._feed:
-                    stdin = self._write(stdin)
-                    if not stdin:
-                        poll.unregister(fd)
-                        self._fds.close_one(fd)
-                elif fd == self._out or fd == self._err:
+                if fd == self._out or fd == self._err:
                     if not self._read(fd, self._stdout if fd == self._out else self._stderr, most):
                         poll.unregister(fd)
                 else:
                     return True
-
-    def _write(self, stdin: memoryview) -> memoryview:
-        try:
-            return stdin[os.write(self._feed, stdin[:_PIECE]) :]
-        except BlockingIOError:
-            return stdin
-        except OSError:  # it reads no more
-            return stdin[:0]
 
     def _read(self, fd: int, into: bytearray, most: int) -> bool:
         """Read what is there; False at the end of it."""

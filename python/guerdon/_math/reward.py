@@ -6,17 +6,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from guerdon._math.helper import ask
+from guerdon._math.lenient import prepared
+from guerdon._math.plain_gold import plain_score, unsigned, warn_unread
 from guerdon._math.verify import PARSE_S, MathSample, is_missing, package_missing
 from guerdon._native import math_decision
 from guerdon._registration import options as checked
 from guerdon._registration.worker_reward import WorkerReward
-from guerdon.errors import DataError
+from guerdon.errors import DataError, RegistrationError
 
-__all__ = ["MathReward"]
+__all__ = ["NOTATIONS", "MathReward"]
+
+NOTATIONS: Final = ("math-verify", "lenient")
 
 
 class MathReward(WorkerReward):
@@ -34,19 +39,30 @@ class MathReward(WorkerReward):
         made_by: Callable[..., MathReward],
         column: str,
         strict: bool,
+        notation: str,
         options: Mapping[str, Any],
         known: Mapping[str, Any],
     ) -> None:
+        if notation not in NOTATIONS:
+            raise RegistrationError(
+                f"{made_by.__name__}(): notation={notation!r}: expected one of {', '.join(map(repr, NOTATIONS))}."
+            )
         self._strict = strict
+        self._lenient = notation == "lenient"
         super().__init__(
-            (made_by, {"column": column, "strict": checked.flag(made_by.__name__, "strict", strict)}),
-            MathSample(column, strict=strict),
+            (
+                made_by,
+                {"column": column, "strict": checked.flag(made_by.__name__, "strict", strict), "notation": notation},
+            ),
+            MathSample(column, strict=strict, lenient=self._lenient),
             column,
             options,
             known,
             least_timeout=float(PARSE_S),
             missing=package_missing,
         )
+        if why := package_missing():
+            logging.getLogger("guerdon").warning("%s: %s Without it such samples are an error.", self.name, why)
 
     def __call__(
         self, prompts: object = None, completions: object = None, completion_ids: object = None, **columns: object
@@ -66,12 +82,33 @@ class MathReward(WorkerReward):
                 raise DataError(
                     f"reward function {self.name!r}: sample {sample}: the gold answer is a {kind}, no text."
                 )
-            decision = "no gold" if without else math_decision(str(gold), text, reward=True, strict=self._strict)
+            if without:
+                scores.append(None)
+                continue
+            gold = str(gold)
+            if self._lenient:
+                found = prepared(gold, text)
+                if not isinstance(found, tuple):
+                    scores.append(self._without_math(gold, text) if found is None else found)
+                    continue
+                gold, text = found
+            gold = unsigned(gold)
+            decision = math_decision(gold, text, reward=True, strict=self._strict or self._lenient)
             if decision is None:
-                left.append((sample, str(gold), text))
-            scores.append(None if decision is None or decision == "no gold" else float(decision))
+                left.append((sample, gold, text))
+            elif decision == "no gold":
+                scores.append(self._without_math(gold, text))
+                continue
+            scores.append(None if decision is None else float(decision))
         if left:
             answered = ask([(gold, answer) for _, gold, answer in left], reward=True)
-            for (sample, _, _), value in zip(left, answered, strict=True):
-                scores[sample] = value
+            for (sample, gold, text), value in zip(left, answered, strict=True):
+                scores[sample] = self._without_math(gold, text) if value is None else value
         return scores
+
+    def _without_math(self, gold: str, text: str) -> float | None:
+        """The score where math-verify reads no gold answer."""
+        value = plain_score(gold, text, strict=self._strict)
+        if value is None:
+            warn_unread(self._column or "", gold)
+        return value

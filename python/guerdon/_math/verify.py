@@ -21,6 +21,8 @@ from numbers import Number
 from typing import Any, Final
 
 from guerdon._extras import pip_install
+from guerdon._math.lenient import prepared
+from guerdon._math.plain_gold import plain_score, unsigned, warn_unread
 from guerdon._native import math_decision
 from guerdon.errors import DataError
 
@@ -113,8 +115,11 @@ def is_missing(gold: object) -> bool:
     return gold is None or (isinstance(gold, Number) and bool(gold != gold))
 
 
-def accuracy(gold: object, answer: str, *, strict: bool) -> float | None:
+def accuracy(gold: object, answer: str, *, strict: bool, lenient: bool = False) -> float | None:
     """The reward of one sample: decided natively, else by math-verify.
+
+    Args:
+        lenient: More notations are read; see `prepared`.
 
     Raises:
         DataError: The gold answer is no text.
@@ -123,33 +128,46 @@ def accuracy(gold: object, answer: str, *, strict: bool) -> float | None:
         return None
     if not isinstance(gold, str):
         raise DataError(f"the gold answer is a {type(gold).__name__}, not a text: give str(…) of it")
+    if lenient:
+        found = prepared(gold, answer)
+        if not isinstance(found, tuple):
+            return found
+        (gold, answer), strict = found, True
+    gold = unsigned(gold)
     decision = math_decision(gold, answer, reward=True, strict=strict)
     if decision is None:
-        return score(gold, answer, reward=True)
-    return None if decision == "no gold" else float(decision)
+        value = score(gold, answer, reward=True)
+    else:
+        value = None if decision == "no gold" else float(decision)
+    return plain_score(gold, answer, strict=strict) if value is None else value
 
 
 class MathSample:
     """What a worker calls, with a completion's text and its gold answer, which goes by the name of
     its column."""
 
-    def __init__(self, column: str, *, strict: bool) -> None:
+    def __init__(self, column: str, *, strict: bool, lenient: bool = False) -> None:
         self.column = column
         self.strict = strict
+        self.lenient = lenient
         if column.isidentifier() and not iskeyword(column):
             kind = Parameter.POSITIONAL_OR_KEYWORD
             self.__signature__ = Signature([Parameter("text", kind), Parameter(column, kind)])
 
     def __call__(self, text: str, *gold: object, **named: object) -> float | None:
-        return accuracy(gold[0] if gold else named[self.column], text, strict=self.strict)
+        given = gold[0] if gold else named[self.column]
+        value = accuracy(given, text, strict=self.strict, lenient=self.lenient)
+        if value is None and isinstance(given, str):
+            warn_unread(self.column, given)
+        return value
 
-    def __reduce__(self) -> tuple[Callable[[str, bool], MathSample], tuple[str, bool]]:
-        return _unpickled, (self.column, self.strict)
+    def __reduce__(self) -> tuple[Callable[[str, bool, bool], MathSample], tuple[str, bool, bool]]:
+        return _unpickled, (self.column, self.strict, self.lenient)
 
 
-def _unpickled(column: str, strict: bool) -> MathSample:
+def _unpickled(column: str, strict: bool, lenient: bool) -> MathSample:
     """In the process that workers are forked from, math-verify is loaded for all of them."""
     if "_guerdon_worker" in sys.modules and missing() is None:
         with suppress(ImportError):  # the samples that need it say why
             _loaded()
-    return MathSample(column, strict=strict)
+    return MathSample(column, strict=strict, lenient=lenient)

@@ -138,14 +138,17 @@ def squad_f1(column: str = "answer", *, tag: str | None = None, **options: Unpac
 
 
 def multiple_choice(column: str = "answer", *, choices: str = "ABCD", **options: Unpack[KernelOptions]) -> NativeReward:
-    r"""1.0 where the first "Answer: X" of the completion names the right choice, else 0.0.
+    r"""1.0 where the last "Answer: X" of the completion names the right choice, else 0.0.
 
-    Formula: ``float(found == reference)``, where ``found`` is the letter that
-    ``(?i)Answer[ \t]*:[ \t]*\$?([A-D])\$?`` finds first, as it stands there.
-    Source: OpenAI's simple-evals, ``ANSWER_PATTERN_MULTICHOICE`` in ``gpqa_eval.py``.
+    Formula: ``float(found == reference)``, where ``found`` is the letter behind the last
+    ``Answer:``, ``<answer>`` or ``answer is``, in upper case. ``**Answer:** B``, ``Answer: (b)``
+    and ``answer is $\boxed{B}$`` are read; a word that begins with the letter, a letter with a
+    question mark, and two letters beside each other are none.
+    Source: after OpenAI's simple-evals, ``gpqa_eval.py``, whose pattern reads fewer forms, takes
+    the first one, and takes the first letter of a word.
 
     Args:
-        column: The right letter, upper case, or a list of right ones; None abstains.
+        column: The right letter, or a list of right ones; None abstains.
         choices: The letters, from A on without a gap.
         options: As for `exact_match`.
 
@@ -154,7 +157,7 @@ def multiple_choice(column: str = "answer", *, choices: str = "ABCD", **options:
 
     Examples:
         >>> from guerdon import rewards
-        >>> rewards.multiple_choice()(completions=["I think so. Answer: $B$", "B"], answer=["B", "B"])
+        >>> rewards.multiple_choice()(completions=["I think so. **Answer:** (B)", "Answer: Because"], answer=["B", "B"])
         [1.0, 0.0]
     """
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -22,7 +22,7 @@ def ifeval(
     arguments: str = "kwargs",
     score: Literal["all", "share"] = "all",
     loose: bool = False,
-    undecided: Literal["abstain", "leave_out"] = "abstain",
+    undecided: Literal["abstain", "leave_out"] = "leave_out",
     **options: Unpack[KernelOptions],
 ) -> NativeReward:
     """Whether a completion follows its IFEval instructions.
@@ -33,11 +33,11 @@ def ifeval(
     mended), for each instruction that is decided here.
 
     Undecided are ``language:response_language``, ``length_constraints:number_sentences`` and
-    ``change_case:capital_word_frequency``, which take a language detector or a trained tokenizer;
-    ``change_case:english_capital`` and ``english_lowercase`` of a completion that has the case; a
+    ``change_case:capital_word_frequency``, which take a language detector or a trained tokenizer; a
     keyword, section mark or postscript mark with more than ASCII letters, digits and plain marks in
     it, which the original takes as a pattern; and what lacks an argument, which the original then
-    draws at random.
+    draws at random. ``change_case:english_capital`` and ``english_lowercase`` are decided by the
+    case alone.
 
     Args:
         column: A list of instruction ids a sample; None abstains.
@@ -45,8 +45,8 @@ def ifeval(
         score: See above.
         loose: It is enough to follow an instruction without the first or last line, or both, and
             with asterisks left out.
-        undecided: ``"abstain"``: a sample whose score depends on such an instruction has none.
-            ``"leave_out"``: they don't count; a sample with no others has none.
+        undecided: ``"leave_out"``: such instructions don't count; a sample with no others has no
+            score. ``"abstain"``: a sample with one has no score, whatever its completion is.
         options: Those of `guerdon.reward` that `KernelOptions` names.
 
     Raises:

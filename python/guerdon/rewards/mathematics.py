@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from guerdon._kernels.reward import KernelOptions
 from guerdon._math.helper import ask
+from guerdon._math.lenient import prepared
+from guerdon._math.plain_gold import boxed, same_words, unsigned
 from guerdon._math.reward import MathReward
 from guerdon._native import math_decision
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["math_equal", "math_reward"]
 
 
-def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
+def math_equal(
+    gold: str, answer: str, *, strict: bool = False, notation: Literal["math-verify", "lenient"] = "math-verify"
+) -> bool:
     r"""Whether an answer is the gold one.
 
     Numbers, fractions, percents, single letters and equal LaTeX are decided in about a microsecond;
@@ -31,6 +35,9 @@ def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
         answer: What it is compared with, in the same forms.
         strict: Where math-verify is lax, what is right: 9 % is not 9, nor 18.5 % 18.5, 0.3333333 is
             not 1/3, the letter ``A`` is not ``a``. It holds for pairs that are decided natively.
+        notation: ``"lenient"``: what math-verify reads wrongly or not is read, too: ``\frac18``,
+            mixed numbers, ``1.5e3``, ``12\,000``, ½, √2; units that differ make answers differ, and
+            rational numbers are compared exactly.
 
     Raises:
         ImportError: The pair needs math-verify, which is not installed.
@@ -40,6 +47,14 @@ def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
         >>> math_equal("1,234.50", r"$\frac{2469}{2}$"), math_equal("#### 18", "It is 19.")
         (True, False)
     """
+    if notation == "lenient":
+        found = prepared(gold, answer, alone=True)
+        if not isinstance(found, tuple):
+            return bool(found)
+        (gold, answer), strict = found, True
+    if not set(gold) & set("$\\") and same_words(gold, (boxed(answer) or [answer])[-1], strict=strict):
+        return True  # math-verify reads nothing in such a gold answer
+    gold = unsigned(gold)
     decision = math_decision(gold, answer, reward=False, strict=strict)
     if decision is None:
         [value] = ask([(gold, answer)], reward=False)
@@ -47,9 +62,16 @@ def math_equal(gold: str, answer: str, *, strict: bool = False) -> bool:
     return decision is True
 
 
-def math_reward(column: str = "solution", *, strict: bool = False, **options: Unpack[KernelOptions]) -> MathReward:
+def math_reward(
+    column: str = "solution",
+    *,
+    strict: bool = False,
+    notation: Literal["math-verify", "lenient"] = "math-verify",
+    **options: Unpack[KernelOptions],
+) -> MathReward:
     r"""1.0 where the answer of the completion is the gold one, 0.0 where it isn't, and no reward
-    where the gold text has no answer in it.
+    where the gold text has no answer in it. A gold answer that is a letter or a few words is
+    compared with the last box, without regard to case.
 
     It reads a completion's ``\boxed{…}``, or LaTeX behind the word "answer". A worker decides
     numbers, fractions, letters and equal LaTeX natively, and asks math-verify where that isn't
@@ -62,6 +84,8 @@ def math_reward(column: str = "solution", *, strict: bool = False, **options: Un
         column: The gold answers, a text a sample; None and NaN abstain, other values are an
             ``error``. verl calls it ``ground_truth``.
         strict: As for `math_equal`.
+        notation: As for `math_equal`. With ``"lenient"`` the answer is the last box behind
+            ``</think>``, or else what is behind the last ``####`` or "Answer:".
         options: Those of `guerdon.reward` that `KernelOptions` names.
 
     Raises:
@@ -73,4 +97,4 @@ def math_reward(column: str = "solution", *, strict: bool = False, **options: Un
         >>> right(completions=[r"So \boxed{\frac{1}{2}}.", r"\boxed{2}", "1/2"], solution=["1/2"] * 3)
         [1.0, 0.0, 0.0]
     """
-    return MathReward(math_reward, column, strict, options, KernelOptions.__annotations__)
+    return MathReward(math_reward, column, strict, notation, options, KernelOptions.__annotations__)

@@ -17,6 +17,11 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 const BASE: &str = "/tmp";
 /// The old root in the new one, until it is gone.
 const OLD: &str = "old";
+/// Where programs look for their input as a file, and where it is in their folder, if it is there.
+const STDIN: &str = "/dev/stdin";
+const INPUT: &str = ".stdin";
+/// Where the C library keeps semaphores, which locks of `multiprocessing` are, among threads too.
+const SHARED: &str = "/dev/shm";
 /// Symbolic links that are followed before a path counts as a loop.
 const LINKS: usize = 40;
 
@@ -53,6 +58,9 @@ pub(crate) fn enter<'a>(
     rustix::process::chdir("/")?;
     plan.make()?;
     fs::create_dir_all(folder)?;
+    fs::create_dir_all("/dev")?;
+    symlink(folder.join(INPUT), STDIN)?;
+    symlink(folder, SHARED)?;
     let old = Path::new("/").join(OLD);
     let fixed = plan.bind(&old, make_fixed)?;
     rustix::mount::unmount(&old, UnmountFlags::DETACH)?;

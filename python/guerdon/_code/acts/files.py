@@ -127,6 +127,12 @@ def _shared(targets: Targets) -> str:
     return targets.shared
 
 
+def _in_shared_memory(_: Targets) -> None:
+    if os.path.realpath("/dev/shm") == os.path.realpath("."):
+        raise Missing("/dev/shm is the program's own folder")
+    _make("/dev/shm")
+
+
 def _change_library(targets: Targets) -> None:
     os.chmod(targets.library, os.stat(targets.library).st_mode & 0o7777)
 
@@ -167,7 +173,7 @@ FILES = (
         ("make a hard link to another's file in its own folder", _hard_link_into_own),
         ("make a symbolic link in another's folder", _symlink_elsewhere),
         ("read shared memory of others", lambda t: _read(_shared(t))),
-        ("make a file in /dev/shm", lambda _: _make("/dev/shm")),
+        ("make a file in /dev/shm", _in_shared_memory),
         ("read the kernel's messages", lambda _: _read("/dev/kmsg")),
         ("open a terminal", lambda _: os.close(os.open("/dev/ptmx", os.O_RDWR))),
     ),

@@ -11,12 +11,13 @@ pub enum Outputs {
     Exact,
     /// But for any white space.
     Tokens,
-    /// Tokens, and numbers but for a millionth of their value; two integers are the same or not.
+    /// Tokens, and numbers but for a millionth, absolute or of their value; two integers are
+    /// the same or not.
     Numbers,
 }
 
 const RELATIVE: f64 = 1e-6;
-const ABSOLUTE: f64 = 1e-9;
+const ABSOLUTE: f64 = 1e-6;
 /// A float takes at most some 330 characters.
 const LONGEST_NUMBER: usize = 400;
 /// How much of a text a reason shows, in characters.

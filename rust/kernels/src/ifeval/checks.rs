@@ -59,7 +59,7 @@ pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop)
             .text("section_spliter")
             .and_then(|splitter| markup::sections(text, strip(splitter)))
             .and_then(|count| at_least("num_sections", count)),
-        "detectable_format:json_format" => markup::is_json(text),
+        "detectable_format:json_format" => Some(markup::is_json(text)),
         "detectable_format:title" => Some(markup::has_title(text)),
         "combination:two_responses" => Some(layout::has_two_responses(text)),
         "combination:repeat_prompt" => {
@@ -68,9 +68,9 @@ pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop)
         "startend:end_checker" => arguments.text("end_phrase").map(|phrase| layout::ends_with(text, phrase)),
         "startend:quotation" => Some(layout::is_quoted(text)),
         "punctuation:no_comma" => Some(!text.contains(',')),
-        // The case can be told, the language can't.
-        "change_case:english_capital" => (!is_upper(text)).then_some(false),
-        "change_case:english_lowercase" => (!is_lower(text)).then_some(false),
+        // Without a look at the language: a text in that case must not fare worse than another.
+        "change_case:english_capital" => Some(is_upper(text)),
+        "change_case:english_lowercase" => Some(is_lower(text)),
         // These take a language detector, a trained sentence splitter or a tokenizer of such
         // sentences.
         "language:response_language" | "length_constraints:number_sentences" | "change_case:capital_word_frequency" => {

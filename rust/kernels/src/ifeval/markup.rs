@@ -79,11 +79,11 @@ pub fn has_title(text: &str) -> bool {
     TITLE.as_ref().is_some_and(|title| title.find_iter(text).any(|title| holds(title.as_str())))
 }
 
-/// Nothing but JSON, between ``` marks or without them. `None`: nested too deep to say.
-pub fn is_json(text: &str) -> Option<bool> {
+/// Nothing but JSON, between ``` marks or without them; none that is nested too deep to read.
+pub fn is_json(text: &str) -> bool {
     let mut text = strip(text);
     for mark in ["```json", "```Json", "```JSON", "```"] {
         text = text.strip_prefix(mark).unwrap_or(text);
     }
-    loads(strip(text.strip_suffix("```").unwrap_or(text)))
+    loads(strip(text.strip_suffix("```").unwrap_or(text))).unwrap_or(false)
 }

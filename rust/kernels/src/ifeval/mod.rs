@@ -1,7 +1,8 @@
 //! IFEval's instructions: which of them a text follows.
 //!
 //! - An instruction is decided where its checker is deterministic and its arguments are there: what
-//!   needs a language detector, a trained sentence splitter or a random choice is undecided.
+//!   needs a language detector, a trained sentence splitter or a random choice is undecided. That
+//!   is read off the instruction, never off the text: no text chooses to have no score.
 //! - A text that lacks all but white space follows nothing, as there.
 
 mod arguments;
@@ -34,7 +35,7 @@ pub enum IfevalScore {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Undecided {
-    /// A sample whose score hangs on one has no score.
+    /// A sample that has one has no score.
     Abstain,
     /// They don't count; a sample that has no others has no score.
     LeaveOut,
@@ -60,18 +61,15 @@ fn forms(text: &str) -> Vec<String> {
 
 /// Whether a text, in one of its forms, follows an instruction; `None`: undecided.
 fn decided(forms: &[String], id: &str, arguments: &Arguments<'_>, stop: &dyn Stop) -> Result<Option<bool>, Fault> {
-    let mut is_open = false;
     for form in forms {
         stop.check()?;
-        // First: an unknown instruction is wrong whatever the text is.
-        let found = follows(form, id, arguments, stop)?;
-        match if strip(form).is_empty() { Some(false) } else { found } {
-            Some(true) => return Ok(Some(true)),
-            Some(false) => {}
-            None => is_open = true,
+        match follows(form, id, arguments, stop)? {
+            Some(true) if !strip(form).is_empty() => return Ok(Some(true)),
+            Some(_) => {}
+            None => return Ok(None),
         }
     }
-    Ok((!is_open).then_some(false))
+    Ok(Some(false))
 }
 
 impl Ifeval {
@@ -93,14 +91,12 @@ impl Ifeval {
                 None => open += 1,
             }
         }
-        let all = self.score == IfevalScore::All;
-        let is_known = if all && followed < decided_ones {
-            true // whatever the others are
-        } else {
-            decided_ones > 0 && (open == 0 || self.undecided == Undecided::LeaveOut)
+        let is_known = decided_ones > 0 && (open == 0 || self.undecided == Undecided::LeaveOut);
+        let value = match self.score {
+            IfevalScore::All => f64::from(u8::from(followed == decided_ones)),
+            IfevalScore::Share => f64::from(followed) / f64::from(decided_ones.max(1)),
         };
-        let share = || f64::from(followed) / f64::from(decided_ones);
-        Ok(is_known.then(|| if all { f64::from(u8::from(followed == decided_ones)) } else { share() }))
+        Ok(is_known.then_some(value))
     }
 }
 

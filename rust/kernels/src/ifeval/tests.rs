@@ -65,9 +65,10 @@ fn instructions_are_followed_or_not() {
         (" \"x\"", "startend:quotation", "{}", Some(1.0)),
         ("a，b", "punctuation:no_comma", "{}", Some(1.0)),
         ("Abc", "change_case:english_capital", "{}", Some(0.0)),
-        ("ABC", "change_case:english_capital", "{}", None),
+        ("ABC", "change_case:english_capital", "{}", Some(1.0)),
+        ("abc", "change_case:english_lowercase", "{}", Some(1.0)),
         ("One. Two.", "length_constraints:number_sentences", r#"{"num_sentences": 1, "relation": "at least"}"#, None),
-        (" ", "length_constraints:number_sentences", r#"{"num_sentences": 1, "relation": "at least"}"#, Some(0.0)),
+        (" ", "length_constraints:number_sentences", r#"{"num_sentences": 1, "relation": "at least"}"#, None),
     ];
     for (text, id, arguments, expected) in table {
         assert_eq!(of(text, id, arguments), expected, "{id} of {text:?}");
@@ -81,7 +82,7 @@ fn scores_of_several_instructions() {
     let with = |score, undecided| Ifeval { score, loose: false, undecided };
     let (all, share) = (IfevalScore::All, IfevalScore::Share);
     let table = [
-        (with(all, Undecided::Abstain), "x", Some(0.0)),
+        (with(all, Undecided::Abstain), "x", None),
         (with(all, Undecided::Abstain), "\"x\"", None),
         (with(all, Undecided::LeaveOut), "\"x\"", Some(1.0)),
         (with(share, Undecided::Abstain), "x", None),
@@ -94,6 +95,11 @@ fn scores_of_several_instructions() {
         assert!(matches!(score(&STRICT, "x", ids, arguments), Err(Fault::Input(1 | 2, _))), "{ids} {arguments}");
     }
     assert_eq!(score(&STRICT, "x", "null", "null"), Ok(None));
+}
+
+#[test]
+fn json_that_is_too_deep_is_followed_by_no_text() {
+    assert_eq!(of(&"[".repeat(401), "detectable_format:json_format", "{}"), Some(0.0));
 }
 
 #[test]

@@ -188,7 +188,7 @@ def attempt():
 import os
 def attempt():
     last = None
-    for place in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/run/lock", "/dev/mqueue", "/var/crash", os.path.expanduser("~")):
+    for place in ("/tmp", "/var/tmp", "/run", "/run/lock", "/dev/mqueue", "/var/crash", os.path.expanduser("~")):
         try:
             open(f"{place}/guerdon_red_team", "x").close()
             os.unlink(f"{place}/guerdon_red_team")

@@ -57,8 +57,14 @@ def attempt():
     ),
     attempt(
         "named_semaphores",
-        "makes a named semaphore",
-        "import _multiprocessing\ndef attempt():\n    _multiprocessing.SemLock(1, 1, 1, '/guerdon_red_team', True)",
+        "finds a named semaphore that a program before it left",
+        """
+import _multiprocessing
+def attempt():
+    try: _multiprocessing.SemLock(1, 1, 1, "/guerdon_red_team", False)
+    except FileExistsError: return
+    raise OSError("nothing was left")
+""",
     ),
     forgery(
         "answers_what_it_saw",

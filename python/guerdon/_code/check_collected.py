@@ -1,0 +1,106 @@
+"""Tests as pytest and unittest collect them: functions ``test_…``, classes ``Test…``, `TestCase`.
+
+- They are called here, one after the other, and the first that fails ends them; no runner, plugin
+  or fixture is there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import unittest
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import product
+from typing import Any
+
+from guerdon.errors import DataError
+
+__all__ = ["collected", "outcomes", "run_collected"]
+
+
+@contextmanager
+def outcomes() -> Iterator[None]:
+    """Has what pytest raises, which is no `Exception`, fail a test or skip the rest of it."""
+    try:
+        yield
+    except BaseException as error:
+        # It is not imported for this; its classes say that they are builtin ones.
+        if not any(base.__name__ == "OutcomeException" for base in type(error).__mro__):
+            raise
+        if type(error).__name__ != "Skipped":
+            raise AssertionError(str(error)) from None
+
+
+def collected(namespace: dict[str, Any]) -> list[str]:
+    """The names of what would be collected, and of ``check``."""
+    return [name for name, one in namespace.items() if name == "check" or _is_collected(name, one)]
+
+
+def run_collected(namespace: dict[str, Any]) -> None:
+    """Run what would be collected.
+
+    Raises:
+        BaseException: What a test raises.
+        DataError: A test needs what is not there.
+    """
+    for name, one in list(namespace.items()):
+        if not _is_collected(name, one):
+            continue
+        if isinstance(one, type):
+            _run_class(one)
+        else:
+            for arguments in _parameters(one):
+                _run(one, arguments)
+
+
+def _is_collected(name: str, one: Any) -> bool:
+    if isinstance(one, type):
+        return one.__module__ == "check" and (issubclass(one, unittest.TestCase) or name.startswith("Test"))
+    return name.startswith("test_") and inspect.isfunction(one)
+
+
+def _run_class(one: type) -> None:
+    names = [name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))]
+    of_unittest = issubclass(one, unittest.TestCase)
+    begin, end = ("setUp", "tearDown") if of_unittest else ("setup_method", "teardown_method")
+    for act in ("setUpClass" if of_unittest else "setup_class",):
+        getattr(one, act, lambda: None)()
+    for name in sorted(names):
+        for arguments in _parameters(getattr(one, name)):
+            case = one(name) if of_unittest else one()
+            getattr(case, begin, lambda: None)()
+            try:
+                _run(getattr(case, name), arguments)
+            finally:
+                getattr(case, end, lambda: None)()
+                if isinstance(case, unittest.TestCase):
+                    case.doCleanups()
+
+
+def _run(test: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    lacks = [
+        name
+        for name, one in inspect.signature(test).parameters.items()
+        if one.default is one.empty and name not in arguments
+    ]
+    if lacks:
+        raise DataError(
+            f"check: {test.__name__} takes {', '.join(lacks)}, which are fixtures of pytest: there are none here. Give a "
+            "function check= that makes them"
+        )
+    with suppress(unittest.SkipTest), outcomes():
+        test(**arguments)
+
+
+def _parameters(test: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    """The arguments of each call that ``pytest.mark.parametrize`` asks for."""
+    rows: list[list[dict[str, Any]]] = []
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name != "parametrize":
+            continue
+        names, values = mark.args[:2]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+        values = [getattr(one, "values", (one,) if len(names) == 1 else one) for one in values]
+        rows.append([dict(zip(names, one, strict=True)) for one in values])
+    for combined in product(*rows):
+        yield {name: value for row in combined for name, value in row.items()}

@@ -1,0 +1,95 @@
+"""Gold answers that are no mathematics: a letter, a word or some, compared as such.
+
+math-verify reads none in them, so that a column of them would give no reward at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+__all__ = ["boxed", "plain_score", "same_words", "unsigned", "warn_unread"]
+
+_WRAPPED: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
+_WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
+# As in "(C) Paris", "C. Paris".
+_CHOICE: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
+_PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
+_LONGEST: Final = 200
+_warned: set[str] = set()
+
+
+def unsigned(gold: str) -> str:
+    """The gold answer without a plus sign before its number, behind which nothing is read."""
+    match = _PLUS.match(gold.lstrip())
+    if match is None:
+        return gold
+    rest = gold.lstrip()[match.end() :]
+    return f"${rest}" if "$" in match[0] else rest
+
+
+def boxed(text: str) -> list[str]:
+    r"""What the boxes of a text hold, in order: ``\boxed{…}``, ``\fbox{…}`` and ``\boxed 2``."""
+    found = []
+    for match in re.finditer(r"\\(?:boxed|fbox)\s*", text):
+        at = match.end()
+        if not text.startswith("{", at):
+            bare = re.compile(r"[\w.,/-]+").match(text, at)
+            found += [bare[0].rstrip(".,")] if bare else []
+            continue
+        depth = 0
+        for place in range(at, len(text)):
+            depth += (text[place] == "{") - (text[place] == "}")
+            if not depth:
+                found.append(text[at + 1 : place])
+                break
+        else:
+            break  # it is cut off, and so is what is behind it
+    return found
+
+
+def _words(text: str) -> str | None:
+    """A letter or words in one form; None where a text is something else."""
+    if len(text) > _LONGEST:
+        return None
+    while (inner := _WRAPPED.sub(r"\1", text)) != text:
+        text = inner
+    text = " ".join(text.replace("$", " ").split()).rstrip(".").strip()
+    if text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    return text if _WORDS.fullmatch(text) else None
+
+
+def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
+    """Whether an answer is a gold answer of words; None where that is something else.
+
+    Args:
+        strict: The case of a letter counts.
+    """
+    wanted = _words(gold)
+    if wanted is None:
+        return None
+    choice = _CHOICE.match(answer.strip()) if len(wanted) == 1 else None
+    given = choice[1] if choice else _words(answer)
+    return given is not None and (
+        wanted == given or (wanted.casefold() == given.casefold() and (len(wanted) > 1 or not strict))
+    )
+
+
+def plain_score(gold: str, completion: str, *, strict: bool = False) -> float | None:
+    """The reward of a completion by its last box; None where the gold answer is not words."""
+    same = same_words(gold, (boxed(completion) or [""])[-1], strict=strict)
+    return None if same is None else float(same)
+
+
+def warn_unread(column: str, gold: str) -> None:
+    """Say once of a column that a gold answer in it can't be read."""
+    if gold.strip() and column not in _warned:
+        _warned.add(column)
+        logging.getLogger("guerdon").warning(
+            "math_reward: no answer can be read in %.80r of column %r: samples with such gold answers have no reward. "
+            "Give the answer alone, or in \\boxed{}",
+            gold,
+            column,
+        )

@@ -1,0 +1,221 @@
+"""Rows in the published forms of public data sets, each with a right and a wrong program.
+
+The rows are written for this test; docs/datasets.md names the sets and where their forms are from.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from guerdon import DataError
+from tests.code.programs import block, judged
+
+TWO_SUM = (
+    "class Solution:\n    def twoSum(self, nums: List[int], target: int) -> List[int]:\n        seen = {}\n"
+    "        for place, one in enumerate(nums):\n            if target - one in seen:\n"
+    "                return [seen[target - one], place]\n            seen[one] = place"
+)
+ADD = "def add(a, b):\n    return a + b"
+DOUBLE = "print(int(input()) * 2)"
+TYPING = "from typing import *\n"
+NODES = """
+class ListNode:
+    def __init__(self, val=0, next=None):
+        self.val = val
+        self.next = next
+def list_node(values):
+    head = None
+    for value in reversed(values):
+        head = ListNode(value, head)
+    return head
+def is_same_list(one, other):
+    while one and other:
+        if one.val != other.val:
+            return False
+        one, other = one.next, other.next
+    return one is None and other is None
+class TreeNode:
+    def __init__(self, val=0, left=None, right=None):
+        self.val, self.left, self.right = val, left, right
+"""
+REVERSE = (
+    "class Solution:\n    def reverse(self, head):\n        last = None\n        while head:\n"
+    "            head.next, last, head = last, head, head.next\n        return last"
+)
+STACK = (
+    "class Stack:\n    def __init__(self):\n        self.items = []\n    def push(self, one):\n        self.items.append(one)\n"
+    "    def pop(self):\n        return self.items.pop()"
+)
+PAIR = (
+    "class Pair:\n    def __init__(self, a, b):\n        self.a, self.b = a, b\n"
+    "def longest(pairs, n):\n    return max(one.b - one.a for one in pairs)"
+)
+UNITTEST = (
+    "import unittest\nclass TestCases(unittest.TestCase):\n    def setUp(self):\n        self.n = 3\n"
+    "    def test_range(self):\n        self.assertEqual(task_func(self.n), [0, 1, 2])\n"
+    "    def test_none(self):\n        with self.assertRaises(ValueError):\n            task_func(-1)\n"
+)
+RANGE = "def task_func(n):\n    if n < 0:\n        raise ValueError('negative')\n    return list(range(n))"
+
+CASES = {
+    "LiveCodeBench, a sample with texts": (
+        {"inputs": ["[2, 7, 11]\n9", "[3, 3]\n6"], "outputs": ["[0, 1]", "[0, 1]"], "fn_name": "twoSum"},
+        TYPING + TWO_SUM,
+    ),
+    "LiveCodeBench, one argument": (
+        {"inputs": ["[[1, 2]]"], "outputs": ["1"], "fn_name": "f"},
+        "def f(x): return len(x)",
+    ),
+    "open-r1, function_call": ([{"fn_name": "add", "input": [1, 2], "output": [3], "type": "function_call"}], ADD),
+    "open-r1, function_call as text": (
+        [{"fn_name": "add", "input": "[1, 2]", "output": "3", "type": "function_call"}],
+        ADD,
+    ),
+    "open-r1, verification_info": (
+        {
+            "language": "python",
+            "test_cases": [{"fn_name": None, "input": "2\n", "output": "4\n", "type": "stdin_stdout"}],
+        },
+        DOUBLE,
+    ),
+    "TACO, function": ({"inputs": [[1, 2]], "outputs": [[3]], "fn_name": "add"}, ADD),
+    "a list that is expected of an iterator": (
+        [{"fn": "f", "args": [[2, 1]], "expected": [2, 1]}],
+        "def f(x): yield from x",
+    ),
+    "code_contests": ({"input": ["2\n"], "output": ["4\n"]}, DOUBLE),
+}
+TESTS: dict[str, tuple[str | list[str], str, str, str]] = {
+    # name: tests, program, prelude, entry point
+    "KodCode": (
+        "from solution import add\n\ndef test_small():\n    assert add(1, 2) == 3\n\ndef test_text():\n    assert add('a', 'b') == 'ab'\n",
+        ADD,
+        "",
+        "",
+    ),
+    "KodCode, raises": (
+        "import pytest\nfrom solution import *\ndef test_a():\n    with pytest.raises(TypeError):\n        add(1, 'a')\n    assert add(1, 2) == 3\n",
+        ADD,
+        "",
+        "",
+    ),
+    "KodCode, parametrize": (
+        (
+            "import pytest\nfrom solution import add\n@pytest.mark.parametrize('a, b, c', [(1, 2, 3), (2, 2, 4)])\n"
+            "def test_a(a, b, c):\n    assert add(a, b) == c\n"
+        ),
+        ADD,
+        "",
+        "",
+    ),
+    "BigCodeBench": (UNITTEST, RANGE, "", "task_func"),
+    "LeetCode": (
+        "def check(candidate):\n    assert candidate(nums = [3,3],target = 6) == [0,1]\n",
+        TWO_SUM,
+        TYPING,
+        "Solution().twoSum",
+    ),
+    "LeetCode, ListNode": (
+        (
+            "def check(candidate):\n    assert is_same_list(candidate(head = list_node([1,2,3])), list_node([3,2,1]))\n"
+            "    assert is_same_list(candidate(head = list_node(list(range(300)))), list_node(list(range(300))[::-1]))\n"
+        ),
+        REVERSE,
+        NODES,
+        "Solution().reverse",
+    ),
+    "LeetCode, TreeNode": (
+        "def check(candidate):\n    assert candidate(TreeNode(1, TreeNode(2), TreeNode(3, None, TreeNode(4)))) == 3\n",
+        "class Solution:\n    def depth(self, root):\n        return 1 + max(map(self.depth, (root.left, root.right))) if root else 0",
+        NODES,
+        "Solution().depth",
+    ),
+    "LeetCode, in place": (
+        "def check(candidate):\n    nums = [1, 2, 3]\n    candidate(nums, 1)\n    assert nums == [3, 1, 2]\n",
+        "class Solution:\n    def rotate(self, nums, k):\n        nums[:] = nums[-k:] + nums[:-k]",
+        "",
+        "Solution().rotate",
+    ),
+    "LeetCode, a list in place": (
+        "def check(candidate):\n    head = ListNode(1, ListNode(2))\n    candidate(head)\n    assert head.next.val == 9\n",
+        "class Solution:\n    def change(self, head):\n        head.next.val = 9",
+        NODES,
+        "Solution().change",
+    ),
+    "MBPP, classes": (["assert longest([Pair(5, 24), Pair(15, 25)], 2) == 19"], PAIR, "", ""),
+    "MBPP, a tree": (
+        ["root = Node(1)\nroot.left = Node(2)\nassert total(root) == 3"],
+        (
+            "class Node:\n    def __init__(self, data):\n        self.data, self.left = data, None\n"
+            "def total(root):\n    return root.data + total(root.left) if root else 0"
+        ),
+        "",
+        "",
+    ),
+    "MBPP, an iterator": (
+        ["assert list(add(1, 2)) == [1, 2]", "assert next(add(3, 4)) == 3"],
+        "def add(*x):\n    yield from x",
+        "",
+        "",
+    ),
+    "MBPP, endless": (
+        ["import itertools\nassert list(itertools.islice(add(), 2)) == [0, 1]"],
+        "from itertools import count as add",
+        "",
+        "add",
+    ),
+    "a class with state": (["s = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2"], STACK, "", "Stack"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_with_cases(name: str) -> None:
+    cases, right = CASES[name]
+    wrong = "print(0)\ndef add(*x): return 0\nf = add\nclass Solution:\n    twoSum = add"
+    with judged() as reward:
+        for given in (cases, json.dumps(cases)):
+            assert reward(completions=[block(right), block(wrong)], cases=[given] * 2) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_rows_with_tests(name: str) -> None:
+    tests, right, prelude, entry_point = TESTS[name]
+    wrong = right.replace("return", "return 7 or").replace("yield", "yield 8; yield").replace("= 9", "= 8")
+    wrong = wrong.replace("[-k:]", "[k:]").replace("count", "repeat")
+    with judged(check="test", prelude="prelude") as reward:
+        row: dict[str, Any] = {"test": tests, "prelude": prelude, "entry_point": entry_point}
+        for program, score in ((right, 1.0), (wrong, 0.0)):
+            found = reward._scorer.judge({"completion": block(program), **row})
+            assert found.score == score, found.reason
+
+
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        ("def test_a(capsys):\n    add(1, 2)\n", "capsys, which are fixtures"),
+        (
+            "from unittest.mock import patch\ndef test_a():\n    assert add(1, 2) == 3\n",
+            "replaces functions of modules",
+        ),
+        ("import pandas as pd\ndef test_a():\n    assert isinstance(add(1, 2), pd.DataFrame)\n", "asks for the class"),
+    ],
+)
+def test_rows_that_can_not_be_judged_have_no_score(tests: str, message: str) -> None:
+    with judged(check="test") as reward, pytest.raises(DataError, match=message):
+        reward._scorer.judge({"completion": block(ADD), "test": tests})
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "class Always:\n    def __eq__(self, other): return True\n    def __getattr__(self, name): return self\ndef f(x): return Always()",
+        "def f(x):\n    x.clear()\n    return []",
+    ],
+)
+def test_objects_of_a_program_and_its_arguments_decide_nothing(program: str) -> None:
+    test = "given = [2, 1]\nassert f(given) == sorted(given)\n"
+    with judged(check="test") as reward:
+        assert reward(completions=[block(program)], test=[test]) == [0.0]
