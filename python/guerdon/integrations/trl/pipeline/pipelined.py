@@ -187,6 +187,11 @@ class PipelinedTrainer(BatchRewards):
         )
         return generated
 
+    def _environments_in_use(self) -> list[Any]:
+        batches = (*filter(None, [self._trained_batch]), *self._generated_ahead)
+        missing = (one for one in batches if one.scoring is not None and not one.scoring.completed)
+        return [environment for one in missing for environment in one.environments]
+
     def _new_batch(self, batch: Any) -> GeneratedBatch:
         generated = GeneratedBatch(batch, self.state.global_step, self._num_generated)
         self._num_generated += 1
