@@ -107,7 +107,7 @@ def environments(
         >>> counter.add(by=2), isinstance(counter, Counter)
         (2, True)
     """
-    options = _Settings(timeout, reset_timeout, reward_timeout, limit, retries, ordered)
+    options = _EnvironmentOptions(timeout, reset_timeout, reward_timeout, limit, retries, ordered)
     if isinstance(factory, Mapping):
         classes = _DerivedClasses()
         return {name: _environments(one, options, classes) for name, one in factory.items()}
@@ -146,7 +146,7 @@ class _DerivedClasses(dict[type, type]):
 
 
 @dataclass(frozen=True)
-class _Settings:
+class _EnvironmentOptions:
     """What `environments` was given."""
 
     timeout: float
@@ -175,7 +175,7 @@ class Environments:
         counter: The counts of all calls.
     """
 
-    def __init__(self, factory: Factory, options: _Settings) -> None:
+    def __init__(self, factory: Factory, options: _EnvironmentOptions) -> None:
         if not callable(factory):
             raise RegistrationError(
                 f"{factory!r} can't make environments: give a class, or a function without arguments."
@@ -286,7 +286,7 @@ class Environments:
         asynchronous = name != RESET and is_async(function)
         return make_proxy(function, name, launch, function, self.counter, asynchronous=asynchronous, method=True)
 
-    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _Settings, _DerivedClasses]]:
+    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions, _DerivedClasses]]:
         return _environments, (self._factory, self._options, self._classes)
 
 
@@ -325,7 +325,9 @@ def usable(environment: Any) -> Any:
     return environment if stuck is None else StuckEnvironment(environment, stuck)
 
 
-def _environments(factory: Factory, options: _Settings, classes: _DerivedClasses | None = None) -> Environments:
+def _environments(
+    factory: Factory, options: _EnvironmentOptions, classes: _DerivedClasses | None = None
+) -> Environments:
     if isinstance(factory, Environments):
         return factory
     made = Environments(factory, options)
