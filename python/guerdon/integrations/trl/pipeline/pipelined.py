@@ -94,7 +94,10 @@ class PipelinedTrainer(BatchRewards):
             context = TRLTrainerContext(TrainerMemory(), self)
             context.check_weights(dispatcher._reward_list)
         try:
-            return super()._inner_training_loop(*args, **named)
+            output = super()._inner_training_loop(*args, **named)
+            if isinstance(self._buffered_inputs, MiniBatches) and self._buffered_inputs.finish():
+                self.log({})
+            return output
         finally:
             self._cancel_ahead()
 
