@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import trl
 from trl.experimental.harbor import HarborBashEnv
 from trl.experimental.harbor._spec import _outcome_reward_func
+from trl.experimental.openreward.environment import _RolloutEnvironment
 
 from guerdon import Dispatcher, GuerdonWarning, reward
 from guerdon.integrations import trl as ours
@@ -188,15 +193,47 @@ class FakeSandbox(HarborBashEnv):
         self._loop.close()
 
 
+class FakeServer:
+    """OpenReward's server; it counts the calls of each session, which belongs to a thread."""
+
+    @contextmanager
+    def session(self, **named: Any) -> Iterator[SimpleNamespace]:
+        own, calls = threading.get_ident(), []
+
+        def call_tool(name: str, given: dict[str, Any]) -> SimpleNamespace:
+            assert threading.get_ident() == own
+            calls.append(given["text"])
+            return SimpleNamespace(blocks=[], reward=float(len(calls)), metadata=None, finished=False)
+
+        yield SimpleNamespace(get_prompt=list, call_tool=call_tool)
+
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+ANSWER = {"name": "answer", "description": "Answers.", "input_schema": SCHEMA}
+
+
+def last_reward(completions: list[Any], environments: list[Any], **columns: Any) -> list[float]:
+    return [environment.reward or 0.0 for environment in environments]
+
+
+HARBOR = FakeSandbox, _outcome_reward_func, [call("bash", command="ls"), call("bash", command="pwd")]
+OPENREWARD = (
+    partial(_RolloutEnvironment, base_url="http://x", _client=object(), _env=FakeServer(), _tool_specs=[ANSWER]),
+    last_reward,
+    [call("answer", text="3"), call("answer", text="4")],
+)
+
+
 @pytest.mark.parametrize("pipeline", ["off", "one_step"])
-def test_harbors_environment_is_trained_as_in_trl(pipeline: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("factory", "function", "moves"), [HARBOR, OPENREWARD], ids=["harbor", "openreward"])
+def test_trls_own_environments_are_trained_as_in_trl(
+    factory: Any, function: Any, moves: list[str], pipeline: str, tmp_path: Path
+) -> None:
     data = rows(8).add_column("task_dir", ["/nowhere"] * 8)
-    moves = [call("bash", command="ls"), call("bash", command="echo 3 > /workdir/answer.txt")]
     options: dict[str, Any] = {"calls": moves, "data": data, "learning_rate": 0.0, "max_steps": 2}
-    functions = [_outcome_reward_func]
-    plain = played(trl.GRPOTrainer, functions, tmp_path / "plain", FakeSandbox, **options)
-    more = {"environment_factory": FakeSandbox, "pipeline": pipeline}
-    mine = make_player(ours.GRPOTrainer, functions, tmp_path / "ours", more=more, **options)
+    plain = played(trl.GRPOTrainer, [function], tmp_path / "plain", factory, **options)
+    more = {"environment_factory": factory, "pipeline": pipeline}
+    mine = make_player(ours.GRPOTrainer, [function], tmp_path / "ours", more=more, **options)
     mine.train()
     assert rewards_of(mine) == rewards_of(plain)
     theirs = [entry["reward"] for entry in plain.state.log_history if "reward" in entry]
