@@ -111,8 +111,9 @@ def test_what_never_returns_ends_at_its_timeout_and_shows(make: Any, tokenizer: 
     states = [answer["reward_extra_info"]["guerdon_status"].rpartition(":")[2] for answer in answers]
     assert states == ["ok", "timeout", "error", "ok"]
     failed = answers[1]["reward_extra_info"]
-    assert (failed["score"], failed["acc"], failed["pred"]) == (-1.0, -1.0, None)  # verl takes means of numbers
-    assert failed["pid"] in (-1.0, None)  # None where no other of its batch had one
+    # verl takes means of numbers; of a field that no other of its batch has, nothing is known.
+    assert (failed["score"], failed["acc"], failed["pred"]) == (-1.0, -1.0, None)
+    assert failed["pid"] in (-1.0, None)
 
 
 def test_by_default_a_failure_is_warned_of_and_has_the_mean_of_its_group(make: Any, tokenizer: Any) -> None:

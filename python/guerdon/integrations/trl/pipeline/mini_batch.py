@@ -66,10 +66,10 @@ class MiniBatches:
 
     def finish(self) -> bool:
         """Completes and logs a batch that the training ends inside of; whether it is one."""
-        inside = 0 < len(self._pieces) < self._count
-        if inside:
-            self._record()
-        return inside
+        if not 0 < len(self._pieces) < self._count:
+            return False
+        self._record()
+        return True
 
     def _record(self) -> None:
         """Waits for all rewards, and logs them as TRL logs a batch."""
