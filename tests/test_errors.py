@@ -21,7 +21,6 @@ from guerdon.status import Status
         (errors.DataError, ValueError),
         (errors.ClosedError, RuntimeError),
         (errors.RewardFailureError, GuerdonError),
-        (errors.SnapshotError, TypeError),
         (errors.ToolError, RuntimeError),
     ],
 )

@@ -41,7 +41,6 @@ PUBLIC = {
     "SampleResult",
     "SandboxFusion",
     "SerializationError",
-    "SnapshotError",
     "StatefulReward",
     "Status",
     "ToolError",

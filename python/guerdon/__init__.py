@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         RegistrationError,
         RewardFailureError,
         SerializationError,
-        SnapshotError,
         ToolError,
     )
     from guerdon.functions import RewardFunction, group_reward, reward
@@ -82,7 +81,6 @@ __all__ = [
     "SampleResult",
     "SandboxFusion",
     "SerializationError",
-    "SnapshotError",
     "StatefulReward",
     "Status",
     "ToolError",
@@ -130,7 +128,6 @@ _HOMES: Final[dict[str, str | None]] = {
     "RewardFunction": "functions",
     "SampleResult": "results",
     "SerializationError": "errors",
-    "SnapshotError": "errors",
     "Status": "status",
     "OpenBatch": "pending",
     "PendingBatch": "pending",

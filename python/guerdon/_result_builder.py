@@ -74,6 +74,10 @@ class ResultBuilder:
 
         return QuietRewards(self._columns[0], self.example)
 
+    def allow_equal(self) -> None:
+        """Its functions may give the same number always, which is then not reported."""
+        self._quiet.allow_equal()
+
     def new_failure_rate(self) -> FailureRate:
         """An empty record of the functions' failures."""
         from guerdon._result.failure_rate import FailureRate

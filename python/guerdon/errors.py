@@ -24,7 +24,6 @@ __all__ = [
     "RegistrationError",
     "RewardFailureError",
     "SerializationError",
-    "SnapshotError",
     "ToolError",
     "VLLMServerError",
 ]
@@ -103,11 +102,6 @@ class RewardFailureError(GuerdonError):
 
     def __reduce__(self) -> tuple[type[RewardFailureError], tuple[str, RewardBatch | None]]:
         return type(self), (str(self), self.result)
-
-
-class SnapshotError(GuerdonError, TypeError):
-    """An environment that a reward function asked for can't be copied, or is still changed by a
-    call that can't be stopped; the message says what to define."""
 
 
 class ToolError(GuerdonError, RuntimeError):

@@ -128,16 +128,14 @@ class Submitter:
         columns = {name: values for name, values in arguments.items() if name not in own}
         lists = (arguments.get(PROMPTS), arguments.get(COMPLETIONS), arguments.get(COMPLETION_IDS))
         data = collect(*lists, columns, singles=True)
-        group_size = self._num_generations or group_size
-        size = trainer_group_size(group_size, data.samples, ranks, self.group_function)
+        size = trainer_group_size(self._trainers_own(group_size), data.samples, ranks, self.group_function)
         return self._submit(started, data, size, batch_timeout=self._batch_timeout)
 
     def open_from_trainer(
         self, started: list[Batch], trainer_state: object, samples: int, group_size: int | None, ranks: int
     ) -> tuple[Batch, Appender]:
         """`submit_from_trainer` for a batch of so many samples that come one after another."""
-        group_size = self._num_generations or group_size
-        size = trainer_group_size(group_size, samples, ranks, self.group_function)
+        size = trainer_group_size(self._trainers_own(group_size), samples, ranks, self.group_function)
         step = step_of(trainer_state)
         timeout = self._batch_timeout
         batch = self._engine.get().open(num_generations=size, held=started, batch_timeout=timeout, step=step)
@@ -173,6 +171,20 @@ class Submitter:
                 f"{self.group_function!r} works on whole groups: give num_generations=, the completions per prompt."
             )
         return 1 if size is None else size
+
+    def _trainers_own(self, group_size: int | None) -> int | None:
+        """The group size of a trainer's batch, the dispatcher's where the trainer's is unknown.
+
+        Raises:
+            DataError: Both are known, and differ.
+        """
+        own = self._num_generations
+        if own is not None and group_size is not None and own != group_size:
+            raise DataError(
+                f"the dispatcher has num_generations={own}, and the trainer's groups have {group_size} completions: leave "
+                "num_generations out of the dispatcher, so that the trainer's own holds, in evaluation too."
+            )
+        return group_size if own is None else own
 
     def _bounds(self, options: BatchOptions, size: int) -> dict[str, Any]:
         """What bounds the batch and its groups, as the engine takes it.

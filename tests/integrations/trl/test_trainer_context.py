@@ -118,8 +118,11 @@ def test_a_group_function_sees_the_trainers_groups() -> None:
         assert dispatcher.reward_funcs[0](**trainer.arguments("a", "b")) == [2.0] * 2
         with pytest.raises(DataError, match="3 samples don't make whole groups of num_generations=2"):
             dispatcher.reward_funcs[0](**trainer.arguments("a", "b", "c"))
-    with Dispatcher([size], num_generations=1) as dispatcher:
-        assert dispatcher.reward_funcs[0](**trainer.arguments("a", "b", "c")) == [1.0] * 3
+    with Dispatcher([size], num_generations=4) as dispatcher:
+        with pytest.raises(DataError, match=r"num_generations=4, and the trainer's groups have 2 completions"):
+            dispatcher.reward_funcs[0](**trainer.arguments("a", "b", "c", "d"))
+        trainer.model.training = True
+        assert dispatcher.reward_funcs[0](**trainer.arguments(*"abcd")) == [4.0] * 4
 
 
 def test_a_group_that_is_split_over_ranks_is_refused_where_a_function_needs_it_whole(ranks: Ranks) -> None:

@@ -1,8 +1,9 @@
 """Rewards as verl takes them: ``{"reward_score": float, "reward_extra_info": {…}}``.
 
 verl has no mask for a missing reward: a response without one gets what ``failed_reward`` says, and
-``guerdon_status`` shows each function's status: ``correct:ok judge:timeout``. The keys are the same
-for every response, whatever failed, because verl reads those of the first from all.
+so do the numbers of its extra info, of which verl takes means. ``guerdon_status`` shows each
+function's status: ``correct:ok judge:timeout``. The keys are the same for every response, whatever
+failed, because verl reads those of the first from all.
 """
 
 from __future__ import annotations
@@ -69,13 +70,19 @@ def reward_output(
     result = scored.result
     prompt, generation = divmod(sample, result.rewards.shape[1])
     info = ExtraInfo()
-    values = result.rewards[prompt, generation].tolist()
-    for name, value in zip(result.functions, values, strict=True):
-        info["score" if plain else name] = value if value == value else None
+    missing: Failed = "group_mean" if has_reward(scored, sample) else failed
+    size = result.rewards.shape[1]
+    group = slice(prompt * size, (prompt + 1) * size)
+    for function, name in enumerate(result.functions):
+        values = result.rewards[prompt, :, function].tolist()
+        value = values[generation]
+        info["score" if plain else name] = value if value == value else _missing_number(values, missing)
     for column, recorded in result.extra.items():
         key = column.partition("/")[2] if plain and column.startswith(f"{result.functions[0]}/") else column
         if len(recorded) == len(result):
-            info[key] = recorded[sample]
+            numbers = any(isinstance(each, (int, float)) for each in recorded)
+            gap = recorded[sample] is None and numbers
+            info[key] = _missing_number(recorded[group], missing) if gap else recorded[sample]
     if plain:
         info.setdefault("acc", info["score"])
     if overlong is not None:
@@ -89,6 +96,14 @@ def reward_output(
     else:
         score = _substitute(scored, sample, failed, info["guerdon_status"])
     return {"reward_score": score, "reward_extra_info": info}
+
+
+def _missing_number(values: Sequence[Any], failed: Failed) -> float:
+    """What stands for a number that one response of a group lacks, by the rule for its score."""
+    if not isinstance(failed, str):
+        return float(failed)
+    known = [float(each) for each in values if isinstance(each, (int, float)) and each == each]
+    return sum(known) / len(known) if known else 0.0
 
 
 def _substitute(scored: Scored, sample: int, failed: Failed, status: str) -> float:

@@ -104,41 +104,20 @@ class Quiz(Game):
 
 
 class Diary:
-    """An environment that keeps what it was reset with, in a list that it goes on with."""
+    """An environment that keeps what it was reset with, in a list that it goes on with. It can't be
+    copied."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.lock = threading.Lock()
 
     def reset(self, **row: Any) -> None:
         self.seen.append(row["prompt"][-1]["content"])
 
 
-class Locked(Diary):
-    """One that can't be copied."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lock = threading.Lock()
-
-
-class Slow(Diary):
-    """The first copies wait for `free`."""
-
-    free = threading.Event()
-    waiting = 0  # how many still are to
-
-    def __deepcopy__(self, memo: Any) -> Diary:
-        if Slow.waiting:
-            Slow.waiting -= 1
-            Slow.free.wait(40)
-        kept = Diary()
-        kept.seen = list(self.seen)
-        return kept
-
-
 @reward(timeout=60)
 async def latest(prompt: Any, environment: Any) -> float:
-    """1 if the environment is as its completion left it, though it was reset since."""
+    """1 if the environment is as its completion left it, and nobody reset it since."""
     await asyncio.sleep(0.2)
     return float(environment.seen[-1] == prompt[-1]["content"])
 

@@ -91,7 +91,7 @@ class Slow(LineGame):
 
 
 def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again() -> None:
-    """By snapshot, per sample and per group, while the instances play on."""
+    """Per sample and per group, while other instances play on."""
     checked: list[int] = []
 
     @reward(lane="thread")
@@ -99,7 +99,7 @@ def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again
         time.sleep(0.02)
         again = replayed({"start": start, "goal": goal}, completion)
         assert prompt[-1]["content"] == f"go {start}"
-        assert type(environment) is Slow
+        assert isinstance(environment, Slow)
         assert (environment.visited, environment.goal) == (again.visited, again.goal)
         checked.append(start)
         return -float(again.distance)
@@ -116,7 +116,8 @@ def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again
         metrics = sample.metrics
         assert metrics["rewards/right"] == metrics["rewards/away"] == metrics["rewards/Slow"]
         assert metrics["reward"] == pytest.approx(3 * metrics["rewards/right"])
-    assert len(loop._environment_pool[None]) <= 16
+    made = {id(each) for each in loop._environment_pool[None]}
+    assert len(made) == len(loop._environment_pool[None])
 
 
 def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> None:
@@ -146,6 +147,52 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> N
     assert len(lost) <= 1
     assert [sample.advantage for sample in lost] == [0.0] * len(lost)
     assert hung[0] not in {id(each) for each in loop._environment_pool[None]}
+
+
+class Account:
+    """Its withdrawals are async: two at once would both see all of it."""
+
+    def reset(self, **row: Any) -> None:
+        self.balance = 100
+
+    async def withdraw(self, amount: int) -> str:
+        """Withdraws.
+
+        Args:
+            amount: How much.
+        """
+        have = self.balance
+        await asyncio.sleep(0.01)
+        if have < amount:
+            return "refused"
+        self.balance = have - amount
+        return "paid"
+
+    def pay_in(self, amount: int) -> str:
+        """Pays in.
+
+        Args:
+            amount: How much.
+        """
+        self.balance += amount
+        return "thanks"
+
+
+def test_the_calls_of_an_environment_run_in_the_order_of_the_model() -> None:
+    @reward(lane="thread")
+    def answered(completion: Any, environment: Any) -> float:
+        answers = [message["content"] for message in completion if message["role"] == "tool"]
+        assert answers == ["paid", "refused", "thanks", "paid"]
+        return float(environment.balance)
+
+    turn = [call("withdraw", amount=80)] * 2 + [call("pay_in", amount=60), call("withdraw", amount=80)]
+
+    def says(prompt: str) -> str:
+        return "done" if "tool_response" in prompt else "".join(turn)
+
+    with Dispatcher([answered], workers=1) as dispatcher:
+        _, samples = play(dispatcher, says, groups=2, environment_factory=Account)
+    assert {sample.metrics["reward"] for sample in samples} == {0.0}
 
 
 def test_the_calls_of_a_sample_keep_the_rule_and_failures_go_back() -> None:

@@ -17,8 +17,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("requests")
 
 from guerdon import Dispatcher, RewardFailureError
-from guerdon.errors import SnapshotError, VLLMServerError
-from guerdon.integrations.trl import environments
+from guerdon.errors import VLLMServerError
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.fake_vllm import FakeVLLM, Fault, wait_until
 
@@ -155,7 +154,7 @@ def test_rewards_of_environments_are_taken_concurrently(
 
 
 def test_reward_functions_get_environments_as_their_completions_left_them(fake: FakeVLLM, adapters: str) -> None:
-    """They look long after the instances were reset for others."""
+    """They look long after the completions ended, while others are generated."""
     made: list[reward_functions.Diary] = []
 
     def diary() -> reward_functions.Diary:
@@ -168,40 +167,7 @@ def test_reward_functions_get_environments_as_their_completions_left_them(fake: 
     assert run.error is None
     assert [sample.metrics["rewards/latest"] for sample in samples] == [1.0] * 96
     # Not those of the pool: the rollouts that the end of the loop cancelled keep theirs.
-    assert max(len(instance.seen) for instance in made) > 2
-
-
-def test_an_environment_that_can_not_be_copied_is_reported_by_name(fake: FakeVLLM, adapters: str) -> None:
-    loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=reward_functions.Locked)
-    with rollout_loops.running(loop) as run:
-        run.thread.join(40)
-    assert isinstance(run.error, SnapshotError)
-    assert "'lock'" in str(run.error)
-    assert "__deepcopy__" in str(run.error)
-
-
-def test_a_copy_that_does_not_come_costs_its_sample(fake: FakeVLLM, adapters: str) -> None:
-    """No rollout waits for another's copy, and an instance that hangs gets no other sample."""
-    reward_functions.Slow.free.clear()
-    reward_functions.Slow.waiting = 3
-    factory = environments(reward_functions.Slow, reset_timeout=1.0)
-    loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=factory)
-    late: list[Any] = []
-    try:
-        with rollout_loops.running(loop) as run:
-            while len(late) < 3:
-                late += [one for one in take(loop, 16) if math.isnan(one.metrics["rewards/latest"])]
-            rest = take(loop, 32)
-            hung = {id(entry[0]) for entry in factory._open}
-            pooled = {id(instance) for instance in loop._environment_pool[None]}
-            reward_functions.Slow.free.set()  # closing waits for threads
-    finally:
-        reward_functions.Slow.free.set()
-    assert run.error is None
-    assert [sample.advantage for sample in late] == [0.0] * 3
-    assert [sample.metrics["rewards/latest"] for sample in rest] == [1.0] * 32
-    assert len(hung) >= 3
-    assert not pooled & hung
+    assert max(len(instance.seen) for instance in made) >= 2
 
 
 def test_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adapters: str) -> None:

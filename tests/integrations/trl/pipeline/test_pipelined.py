@@ -10,7 +10,7 @@ import pytest
 
 trl = pytest.importorskip("trl")
 
-from guerdon import Dispatcher, RegistrationError, reward  # noqa: E402
+from guerdon import Dispatcher, RegistrationError, RewardFailureError, reward  # noqa: E402
 from guerdon.integrations.trl import GRPOTrainer, Pipeline, pipelined  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
 from tests.integrations.trl.tiny_trainer import make_trainer, without_times  # noqa: E402
@@ -239,3 +239,31 @@ def test_rollout_func_with_lookahead(tmp_path: Path) -> None:
         ours.train()
     assert seen == [0, 0, 1]  # the first batch and the one ahead; then one ahead
     assert list(ours._logs["rewards"]["turns"]) == [float(row) for row in range(16)]
+
+
+@pytest.mark.filterwarnings("ignore:mini_batch with steps_per_generation")
+def test_a_run_that_ends_inside_a_batch_logs_its_rewards_and_judges_its_failures(tmp_path: Path) -> None:
+    """With mini-batches most of them come after the last step."""
+
+    @reward(lane="thread")
+    def long(text: str) -> float:
+        return float(len(text))
+
+    @reward(lane="thread")
+    def broken(text: str) -> float:
+        raise ValueError("no")
+
+    inside: dict[str, Any] = {"steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 1}
+    inside |= {"per_device_train_batch_size": 4}
+    with Dispatcher([long], workers=1) as dispatcher:
+        trainer = make_trainer(
+            dispatcher, tmp_path / "long", trainer_class=GRPOTrainer, more={"pipeline": "mini_batch"}, **inside
+        )
+        trainer.train()
+    assert [entry["guerdon/long/failed_frac"] for entry in trainer.state.log_history if "reward" in entry] == [0.0]
+    with Dispatcher([broken], workers=1) as dispatcher:
+        trainer = make_trainer(
+            dispatcher, tmp_path / "broken", trainer_class=GRPOTrainer, more={"pipeline": "mini_batch"}, **inside
+        )
+        with pytest.raises(RewardFailureError, match="'broken' failed"):
+            trainer.train()

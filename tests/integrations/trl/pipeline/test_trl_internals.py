@@ -156,8 +156,8 @@ def test_environments_are_drawn_from_the_pool_and_reset_where_ours_are_started_a
         'reset_kwargs = {k: v for k, v in x.items() if k != "environment"} if self._multi_environment else x '
         "observation = environment.reset(**reset_kwargs)" in made
     )
-    # Between the resets and the rewards the environments are read in no place but the generation,
-    # after which they become snapshots.
+    # Between the resets and the rewards environments are read in no place but the generation,
+    # after which those that are stuck are replaced.
     resets, generates = made.index("environment.reset("), made.index(") = self._generate(prompts)")
     assert resets < generates < made.index("self._calculate_rewards(")
     assert "self.environments" not in made[generates:]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import inspect
 import pickle
+import sqlite3
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -15,9 +18,9 @@ import pytest
 pytest.importorskip("trl")
 
 
-from guerdon import RegistrationError, SnapshotError, ToolError
+from guerdon import Limit, RegistrationError, RetryAfter, ToolError
 from guerdon.integrations.trl import environments
-from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
+from guerdon.integrations.trl.tool_calls.environments import usable
 from tests.integrations.trl.line_game import LineGame
 
 pytestmark = [
@@ -95,12 +98,18 @@ def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
 
 
 def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
-    again = pickle.loads(pickle.dumps(environments({"line": LineGame}, timeout=3, reset_timeout=9)))
-    assert (again["line"].timeout_of("walk"), again["line"].timeout_of("reset")) == (3, 9)
+    again = pickle.loads(pickle.dumps(environments({"line": LineGame}, timeout=3, ordered=True)))
+    times = [again["line"].timeout_of(name) for name in ("walk", "reset", "get_reward")]
+    assert (times, again["line"].ordered) == ([3, 600, 600], True)
+    assert environments(LineGame).timeout_of("walk") == 180
     with pytest.raises(RegistrationError, match="can't make environments"):
         environments(LineGame())  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="reset_timeout"):
         environments(LineGame, reset_timeout=-1)
+    with pytest.raises(RegistrationError, match="retries=-1"):
+        environments(LineGame, retries=-1)
+    with pytest.raises(RegistrationError, match="ordered=1"):
+        environments(LineGame, ordered=1)  # type: ignore[call-overload]
     with pytest.raises(RegistrationError, match="can't run on the engine"):
         environments(lambda: copy.deepcopy(3))()
     with pytest.raises(RegistrationError, match="NoneType can't run on the engine"):
@@ -124,11 +133,220 @@ def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
         room.stall(seconds=8.0)
     with pytest.raises(ToolError, match=r"stuck in Room\.stall, which timed out and can't be stopped"):
         room.act(word="a")
-    (gone,) = take_snapshots([room], needed=True, reused=False)
-    with pytest.raises(SnapshotError, match=r"stuck in Room\.stall"):
+    gone = usable(room)
+    with pytest.raises(ToolError, match=r"stuck in Room\.stall"):
         gone.log  # noqa: B018
     deadline = time.monotonic() + 60
     while owner.stuck_in(room) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert room.act(word="b") == "b"  # it has returned
+    owner.close()
+
+
+def test_many_calls_that_go_well_are_no_reason_for_a_warning() -> None:
+    """Inside they are rewards that are all alike."""
+    owner = environments(LineGame)
+    game: Any = owner()
+    game.reset(start=0, goal=4)
+    assert {game.walk(way="right") for _ in range(300)} == {"1", "2", "3", "4"}
+    owner.close()
+
+
+# --- a thread for each environment
+
+
+class Shop:
+    """Its connection belongs to the thread that made it."""
+
+    def reset(self, **row: Any) -> None:
+        self.database = sqlite3.connect(":memory:")
+        self.database.execute("create table sold (what text)")
+
+    def sell(self, what: str) -> int:
+        """Sells.
+
+        Args:
+            what: What to sell.
+        """
+        self.database.execute("insert into sold values (?)", (what,))
+        return int(self.database.execute("select count(*) from sold").fetchone()[0])
+
+    def get_reward(self) -> float:
+        return float(self.sell("nothing"))
+
+
+def test_what_belongs_to_a_thread_works_in_every_method() -> None:
+    owner = environments(Shop)
+    shops: list[Any] = [owner() for _ in range(4)]
+    for shop in shops:
+        shop.reset()
+    for shop in shops:
+        assert [shop.sell(what="tea"), asyncio.run(owner.reward(shop)), shop.get_reward()] == [1, 2.0, 3.0]
+    owner.close()
+
+
+class Session:
+    """What it makes belongs to its loop."""
+
+    async def reset(self, **row: Any) -> None:
+        self.loop = asyncio.get_running_loop()
+
+    async def same(self) -> bool:
+        """Compares."""
+        return asyncio.get_running_loop() is self.loop
+
+    async def get_reward(self) -> float:
+        return float(await self.same())
+
+
+def test_what_belongs_to_a_loop_works_in_every_async_method() -> None:
+    owner = environments(Session)
+    session: Any = owner()
+    session.reset()
+    assert asyncio.run(session.same())
+    assert asyncio.run(session.get_reward()) == asyncio.run(owner.reward(session)) == 1.0
+    owner.close()
+
+
+def test_the_thread_of_an_environment_ends_with_it() -> None:
+    owner = environments(Shop)
+    shop: Any = owner()
+    shop.reset()
+    gone = weakref.ref(shop)
+    (thread,) = [one for one in threading.enumerate() if one.name == "guerdon environment Shop"]
+    del shop
+    gc.collect()
+    thread.join(30)
+    assert gone() is None
+    assert not thread.is_alive()
+    owner.close()
+
+
+class Doze:
+    async def reset(self, **row: Any) -> None:
+        self.cancelled = False
+
+    async def nap(self, seconds: float) -> str:
+        """Waits.
+
+        Args:
+            seconds: How long.
+        """
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        return "rested"
+
+
+def test_an_async_call_that_takes_too_long_is_cancelled_and_leaves_the_environment_usable() -> None:
+    owner = environments(Doze, timeout=0.5)
+    doze: Any = owner()
+    doze.reset()
+    with pytest.raises(ToolError, match=r"nap took longer than 0\.5 s"):
+        asyncio.run(doze.nap(seconds=60))
+    assert asyncio.run(doze.nap(seconds=0)) == "rested"
+    assert doze.cancelled
+    owner.close()
+
+
+# --- resets
+
+
+class Shaky:
+    """Its first resets fail; how many go on at once is noted."""
+
+    failures = 0
+    now = most = 0
+    lock = threading.Lock()
+
+    def reset(self, **row: Any) -> str:
+        with Shaky.lock:
+            Shaky.now += 1
+            Shaky.most = max(Shaky.most, Shaky.now)
+            fails = Shaky.failures > 0
+            Shaky.failures -= fails
+        time.sleep(0.05)
+        with Shaky.lock:
+            Shaky.now -= 1
+        if fails:
+            raise row.get("error", ConnectionError)("too many sandboxes")
+        return f"ready {row['start']}"
+
+
+@pytest.fixture
+def shaky() -> type[Shaky]:
+    Shaky.failures = Shaky.now = Shaky.most = 0
+    return Shaky
+
+
+def test_a_reset_that_fails_is_tried_again(shaky: type[Shaky]) -> None:
+    shaky.failures = 2
+    owner = environments(shaky, retries=2)
+    one: Any = owner()
+    assert one.reset(start=3) == "ready 3"
+    shaky.failures = 9
+    with pytest.raises(ConnectionError, match="too many"):
+        one.reset(start=3)
+    assert shaky.failures == 6
+    owner.close()
+
+
+def test_a_throttled_reset_waits_without_a_retry(shaky: type[Shaky]) -> None:
+    shaky.failures = 2
+    owner = environments(shaky)
+    one: Any = owner()
+    assert one.reset(start=3, error=lambda text: RetryAfter(0.01, text)) == "ready 3"
+    owner.close()
+
+
+def test_no_more_resets_than_the_limit_go_on_at_once(shaky: type[Shaky]) -> None:
+    owner = environments(shaky, limit=Limit(concurrency=2))
+    pending = [owner.reset(owner(), {"start": number}) for number in range(6)]
+    assert [each.result() for each in pending] == [f"ready {number}" for number in range(6)]
+    assert shaky.most == 2
+    owner.close()
+
+
+# --- finalizers
+
+
+class Closing(LineGame):
+    """It closes itself when it is collected, which as a part of a cycle may be anywhere."""
+
+    closed = 0
+
+    def __init__(self) -> None:
+        self.cycle = self
+
+    def close(self) -> None:
+        """Closes."""
+        Closing.closed += 1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def test_a_finalizer_that_calls_a_method_waits_for_nothing() -> None:
+    """Collection runs at every allocation: under our locks, on the loop and on the threads."""
+    owner = environments(Closing)
+    Closing.closed = 0
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(20):
+            game: Any = owner()
+            game.reset(start=1, goal=4)
+            assert game.walk(way="right") == "2"
+            del game
+    finally:
+        gc.set_threshold(*before)
+    deadline = time.monotonic() + 30
+    while Closing.closed < 20 and time.monotonic() < deadline:  # the last one's thread ends
+        gc.collect()
+        time.sleep(0.01)
+    assert Closing.closed == 20
+    assert owner.stats()["walk"].calls == 20
+    assert "close" not in owner.stats()
     owner.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import threading
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ import trl
 from guerdon import Dispatcher, ToolError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
-from tests.integrations.trl.line_game import LineGame, away, make_player, played, rows
+from tests.integrations.trl.line_game import LineGame, away, call, make_player, played, rows
 from tests.integrations.trl.tiny_trainer import rewards_of, without_times
 
 pytestmark = [
@@ -108,6 +109,68 @@ def test_resets_go_on_concurrently_and_each_gets_its_row(kind: Any, tmp_path: Pa
     starts = sorted(int(prompt[-1]["content"].removeprefix("go ")) for prompt in trainer._logs["prompt"])
     assert sorted(one[0] for one in visited) == starts
     assert len(set(starts)) == 2
+
+
+class Drawing(LineGame):
+    """It draws a number in `reset`, after a time of its own."""
+
+    def reset(self, **row: Any) -> str:
+        time.sleep(0.02 * (-int(row["start"]) % 3))
+        self.drawn = random.random()
+        return super().reset(**row)
+
+
+def test_ordered_resets_draw_the_numbers_that_they_draw_in_trl(tmp_path: Path) -> None:
+    def drawn(completions: list[Any], environments: list[Any], **columns: Any) -> list[float]:
+        return [environment.drawn for environment in environments]
+
+    plain = played(trl.GRPOTrainer, [drawn], tmp_path / "plain", Drawing)
+    mine = played(ours.GRPOTrainer, [drawn], tmp_path / "ours", environments(Drawing, ordered=True))
+    assert rewards_of(mine) == rewards_of(plain)
+    assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
+
+
+class Account(LineGame):
+    """Its withdrawals are async: two at once would both see all of it."""
+
+    def reset(self, **row: Any) -> str:
+        self.balance = 100
+        return super().reset(**row)
+
+    async def withdraw(self, amount: int) -> str:
+        """Withdraws.
+
+        Args:
+            amount: How much.
+        """
+        have = self.balance
+        await asyncio.sleep(0.01)
+        if have < amount:
+            return "refused"
+        self.balance = have - amount
+        return "paid"
+
+    def pay_in(self, amount: int) -> str:
+        """Pays in.
+
+        Args:
+            amount: How much.
+        """
+        self.balance += amount
+        return "thanks"
+
+
+def test_the_calls_of_an_environment_run_in_the_order_of_the_model(tmp_path: Path) -> None:
+    answers: list[list[str]] = []
+
+    def heard(completions: list[Any], environments: list[Any], **columns: Any) -> list[float]:
+        answers.extend([message["content"] for message in one if message["role"] == "tool"] for one in completions)
+        return [float(environment.balance) for environment in environments]
+
+    turn = [call("withdraw", amount=80)] * 2 + [call("pay_in", amount=60), call("withdraw", amount=80)]
+    played(ours.GRPOTrainer, [heard], tmp_path, Account, calls=["".join(turn)], max_steps=1)
+    assert any(answers)
+    assert all(one[:4] == ["paid", "refused", "thanks", "paid"][: len(one)] for one in answers)
 
 
 def test_a_reset_that_takes_too_long_ends_the_run_with_its_name(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """A mixin before TRL's rollout loop: tools and environments of all samples run concurrently.
 
 TRL runs a sample as a task, but resets its environment before that, in the one loop that starts all
-samples. Here a reset is the first step of the sample's own task. The calls of one sample keep the
-synchronous trainer's rule: sync ones in order, then async ones together, results in call order.
+samples. Here a reset is the first step of the sample's own task, unless an order was asked for. The
+calls of one sample keep the synchronous trainer's rule: sync ones and those of an environment in
+order, then async ones together, results in call order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 from guerdon.integrations.trl.tool_calls.tools import Tool
-from guerdon.integrations.trl.tool_calls.turns import mark_retrieved
+from guerdon.integrations.trl.tool_calls.turns import mark_retrieved, runs_in_order
 
 __all__ = ["ConcurrentRollouts"]
 
@@ -43,7 +44,7 @@ class ConcurrentRollouts:
             owner for owner in (self.environment_factories or {}).values() if isinstance(owner, Environments)
         ]
         for each in self._owners:
-            each.reset_source = self
+            each.reset_source = None if each.ordered else self
 
     def close_tools_and_environments(self) -> None:
         """Ends what tools and environments run on."""
@@ -101,8 +102,8 @@ class _SampleTurn:
     def __init__(self, tool_calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Any], pool: Any) -> None:
         self._tools = tools
         self._pool = pool
-        self._sync: list[tuple[Any, Mapping[str, Any], asyncio.Future[Any]]] = []
-        self._async: list[tuple[Any, Mapping[str, Any], asyncio.Future[Any]]] = []
+        self._ordered: list[tuple[Any, Mapping[str, Any], asyncio.Future[Any]]] = []
+        self._together: list[tuple[Any, Mapping[str, Any], asyncio.Future[Any]]] = []
         self._waiting: dict[str, deque[asyncio.Future[Any]]] = {name: deque() for name in tools}
         loop = asyncio.get_running_loop()
         for tool_call in tool_calls:
@@ -113,7 +114,7 @@ class _SampleTurn:
             future: asyncio.Future[Any] = loop.create_future()
             future.add_done_callback(mark_retrieved)
             self._waiting[function["name"]].append(future)
-            kind = self._async if inspect.iscoroutinefunction(tool) else self._sync
+            kind = self._ordered if runs_in_order(tool) else self._together
             kind.append((tool, arguments, future))
 
     def stand_ins(self) -> dict[str, Any]:
@@ -121,10 +122,10 @@ class _SampleTurn:
         return {name: self._stand_in(name) for name in self._tools}
 
     async def run(self) -> None:
-        """Sync calls in order, then async ones together."""
-        for call in self._sync:
+        """Some calls in order, then the others together."""
+        for call in self._ordered:
             await self._one(*call)
-        await asyncio.gather(*(self._one(*call) for call in self._async))
+        await asyncio.gather(*(self._one(*call) for call in self._together))
 
     def _stand_in(self, name: str) -> Callable[..., Any]:
         async def wait(**arguments: Any) -> Any:

@@ -1,25 +1,24 @@
-"""Rewards and snapshots of environments in the rollout loop, taken before an environment is reused.
+"""Environments in the rollout loop: their rewards, and when they are used again.
 
 TRL awaits each ``get_reward`` in the one coroutine that starts all generation. Here it is awaited
 in the rollout's own task, after its completion has ended and before its environment goes back to
 the pool, and comes to TRL as a reward column of its own. A ``get_reward`` that raises, or gives no
-finite number, fails its sample only.
+finite number, fails its sample only. Where a reward function names environments, one goes back only
+when its group is scored.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import inspect
 import logging
 import math
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon.integrations.trl.tool_calls.environments import owner_of
-from guerdon.integrations.trl.tool_calls.snapshots import take_snapshot
+from guerdon._worker.invoke.reasons import reason_of
+from guerdon.integrations.trl.tool_calls.environments import REWARD, owner_of, usable
+from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -32,12 +31,37 @@ class EnvironmentReward:
     value: float | None
 
 
-class EnvironmentPool(list[Any]):
-    """Instances that wait for a rollout; reports the one drawn, takes none back that is stuck."""
+@dataclass
+class _Rollout:
+    """What is kept of a completion until its group is scored.
 
-    def __init__(self, instances: list[Any], drawn: Callable[[object], None]) -> None:
+    Attributes:
+        pool: Where its environment goes then; None until TRL gives it back.
+    """
+
+    completion: object
+    environment: Any
+    reward: EnvironmentReward | None = None
+    pool: EnvironmentPool | None = None
+
+
+class EnvironmentPool(list[Any]):
+    """Instances that wait for a rollout.
+
+    Args:
+        drawn: Called with the one that a rollout gets.
+        keeps: Whether one that comes back is kept from other rollouts for a while.
+    """
+
+    def __init__(
+        self,
+        instances: list[Any],
+        drawn: Callable[[object], None],
+        keeps: Callable[[object, EnvironmentPool], bool],
+    ) -> None:
         super().__init__(instances)
         self._drawn = drawn
+        self._keeps = keeps
 
     def pop(self, *place: Any) -> Any:
         environment = super().pop(*place)
@@ -45,8 +69,13 @@ class EnvironmentPool(list[Any]):
         return environment
 
     def append(self, environment: Any) -> None:
+        if not self._keeps(environment, self):
+            self.take_back(environment)
+
+    def take_back(self, environment: Any) -> None:
+        """Takes an instance, unless an earlier call still has it."""
         owner = owner_of(environment)
-        if owner is None or owner.stuck_in(environment) is None:
+        if owner is None or not owner.busy(environment):
             super().append(environment)
 
 
@@ -56,46 +85,41 @@ class RolloutEnvironments:
     Args:
         kinds: Classes with a ``get_reward``.
         wanted: Whether a reward function names environments.
-        pool: Where sync methods run.
         count: Adds one to the counter of a name.
     """
 
-    def __init__(self, kinds: list[type], wanted: bool, pool: Executor, count: Callable[[str], None]) -> None:
+    def __init__(self, kinds: list[type], wanted: bool, count: Callable[[str], None]) -> None:
         self.kinds = tuple(kinds)
         self.wanted = wanted
-        self._pool = pool
         self._count = count
         # Written by the generating coroutine, which draws, resets and starts one rollout at a time.
         self._drawn: object = None
-        # By the identity of the completion, which is kept alive.
-        self._rewards: dict[int, tuple[object, EnvironmentReward]] = {}
-        self._snapshots: dict[int, tuple[object, object]] = {}  # likewise
+        self._ended: dict[int, _Rollout] = {}  # by the identity of the completion
+        self._unscored: dict[int, _Rollout] = {}  # by the identity of the environment
 
     def track(self, factories: dict[Any, Callable[[], object]], pools: dict[Any, list[Any]]) -> None:
         """Notes from now on which environment a rollout gets: one of a pool, or a new one."""
         for name, factory in factories.items():
             factories[name] = functools.partial(self._make, factory)
         for name, instances in pools.items():
-            pools[name] = EnvironmentPool(instances, self._draw)
+            pools[name] = EnvironmentPool(instances, self._draw, self._keep)
 
     def rollout(self, generating: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        """`generating` for the environment drawn last, with its snapshot and reward at the end."""
-        return self._ended(self._drawn, generating)
+        """`generating` for the environment drawn last, with its reward at the end."""
+        return self._rewarded(self._drawn, generating)
 
-    def rewards_of(self, completions: list[Any]) -> list[EnvironmentReward | None]:
-        """The rewards by the environments of these completions; once each."""
-        found = (self._rewards.pop(id(completion), None) for completion in completions)
-        return [None if entry is None else entry[1] for entry in found]
+    def of(self, completions: list[Any]) -> list[object]:
+        """The environments of these completions, as those left them."""
+        return [usable(self._ended[id(completion)].environment) for completion in completions]
 
-    def snapshots_of(self, completions: list[Any]) -> list[object]:
-        """The environments as these completions left them; once each."""
-        return [self._snapshots.pop(id(completion))[1] for completion in completions]
-
-    def forget(self, completions: list[Any]) -> None:
-        """Drops what is kept for completions that are not scored."""
-        self.rewards_of(completions)
-        if self.wanted:
-            self.snapshots_of(completions)
+    def take_rewards(self, completions: list[Any]) -> list[EnvironmentReward | None]:
+        """The rewards by the environments of these completions, which are then free; once each."""
+        rollouts = [self._ended.pop(id(completion)) for completion in completions]
+        for one in rollouts:
+            self._unscored.pop(id(one.environment), None)
+            if one.pool is not None:
+                one.pool.take_back(one.environment)
+        return [one.reward for one in rollouts]
 
     def _make(self, factory: Callable[[], object]) -> object:
         environment = factory()
@@ -105,32 +129,36 @@ class RolloutEnvironments:
     def _draw(self, environment: object) -> None:
         self._drawn = environment
 
-    async def _ended(self, environment: object, generating: Coroutine[Any, Any, Any]) -> Any:
+    def _keep(self, environment: object, pool: EnvironmentPool) -> bool:
+        rollout = self._unscored.get(id(environment))
+        if rollout is not None:
+            rollout.pool = pool
+        return rollout is not None
+
+    async def _rewarded(self, environment: object, generating: Coroutine[Any, Any, Any]) -> Any:
         result = await generating
-        completion = result[0]
+        rollout = self._ended[id(result[0])] = _Rollout(result[0], environment)
         if self.wanted:
-            self._snapshots[id(completion)] = completion, await take_snapshot(environment)
+            self._unscored[id(environment)] = rollout
         if type(environment) in self.kinds:
-            self._rewards[id(completion)] = completion, await self._reward(environment)
+            rollout.reward = await self._reward(environment)
         return result
 
     async def _reward(self, environment: Any) -> EnvironmentReward:
         kind = type(environment)
         try:
-            if inspect.iscoroutinefunction(environment.get_reward):
-                value = await environment.get_reward()
-            else:
-                value = await asyncio.get_running_loop().run_in_executor(self._pool, environment.get_reward)
-            number = float(value)
+            launch = launcher_of(getattr(environment, REWARD))
+            assert launch is not None  # our factories make all of them
+            number = float(await launch((), {}).aresult())
             if not math.isfinite(number):
-                raise ValueError(f"get_reward gave {value!r}")
+                raise ValueError(f"get_reward gave {number!r}")
         except Exception as error:
             self._count(f"guerdon/{kind.__name__}/error_total")
+            # As text: a log may keep its records, and an exception all that it was raised in.
             _LOG.warning(
-                "get_reward of the environment %s failed, so its sample has no reward: %s: %s",
+                "get_reward of the environment %s failed, so its sample has no reward: %s",
                 kind.__name__,
-                type(error).__name__,
-                error,
+                reason_of(error),
             )
             return EnvironmentReward(kind, None)
         return EnvironmentReward(kind, number)

@@ -24,7 +24,7 @@ from guerdon._trainer.column import RewardColumn
 from guerdon.errors import GuerdonError
 from guerdon.integrations.trl.async_grpo.completion_requests import CompletionRequests
 from guerdon.integrations.trl.async_grpo.concurrent_calls import ConcurrentRollouts
-from guerdon.integrations.trl.async_grpo.environment_rewards import RolloutEnvironments
+from guerdon.integrations.trl.async_grpo.environment_rewards import EnvironmentReward, RolloutEnvironments
 from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, GroupScores, ScoresColumn, current_scores
 from guerdon.integrations.trl.async_grpo.vllm_calls import Attempts, FailedAttempt, VLLMCalls
 from guerdon.integrations.trl.reward_funcs import dispatcher_of
@@ -78,7 +78,6 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         self._environments = RolloutEnvironments(
             self._env_reward_types,
             self.environment_factories is not None and bool(_named(guerdon.columns) & _ENVIRONMENT),
-            self._tool_pool,
             self._count,
         )
         if self.environment_factories is not None:
@@ -121,7 +120,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
     async def _score_group(self, group: Any) -> list[Any]:
         if self.model_version - group.model_version > self._options.max_staleness:
             self._counters["guerdon/stale_groups_total"] += 1
-            self._environments.forget(group.completions)
+            self._free(group)
             return []
         self._scoring += 1
         try:
@@ -129,7 +128,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         finally:
             self._scoring -= 1
         self._push_metrics({**scored.metrics, "guerdon/groups_scoring": float(self._scoring + 1)})
-        for column in self._environment_columns(group, scored):
+        for column in self._environment_columns(self._free(group), scored):
             scored.raw.append(column)
             scored.weighted.append(column)
         token = current_scores.set(scored)
@@ -150,13 +149,18 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         given = {**own, **group.reward_kwargs}
         if self._environments.wanted:
             if self._multi_environment:
-                given.pop("environment", None)  # the loop's key; the snapshot's class tells it too
-            given["environments"] = self._environments.snapshots_of(group.completions)
+                given.pop("environment", None)  # the loop's key; the class tells it too
+            given["environments"] = self._environments.of(group.completions)
         return given
 
-    def _environment_columns(self, group: Any, scored: GroupScores) -> list[list[float | None]]:
+    def _free(self, group: Any) -> list[EnvironmentReward | None]:
+        """The rewards by a group's environments, which may be used again."""
+        return [] if self.environment_factories is None else self._environments.take_rewards(group.completions)
+
+    def _environment_columns(
+        self, rewards: list[EnvironmentReward | None], scored: GroupScores
+    ) -> list[list[float | None]]:
         """A column for each class of environments; a sample whose own reward failed has none."""
-        rewards = self._environments.rewards_of(group.completions)
         for index, reward in enumerate(rewards):
             if reward is not None and reward.value is None:
                 scored.fail(index)

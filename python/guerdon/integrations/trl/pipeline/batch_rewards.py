@@ -99,6 +99,7 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
         generated = self._generating
         if generated is not None:
             generated.inputs, generated.prompts, generated.completions = inputs, prompts, completions
+            generated.environments = self._environments or []
             generated.generated_at = time.monotonic()
         early = None if generated is None else generated.early_scoring
         scoring = self._new_scoring(len(prompts), None if early is None else early.scoring.shared)

@@ -37,6 +37,7 @@ class GeneratedBatch:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     prompts: list[Any] = field(default_factory=list)
     completions: list[Any] = field(default_factory=list)
+    environments: list[Any] = field(default_factory=list)
     output: dict[str, Any] = field(default_factory=dict)
     logs: dict[str, Any] = field(default_factory=dict)
     num_tokens: int = 0

@@ -58,12 +58,24 @@ class MiniBatches:
         new = self._take_groups(first + size)
         if new:
             self._advantages[new] = trainer.replay(generated, new, record=False)
-        if len(self._pieces) == self._count - 1:  # logged as TRL logs a batch
-            trainer.complete(trainer.scoring_of(generated))
-            trainer.replay(generated, range(len(generated.prompts)), record=True)
+        if len(self._pieces) == self._count - 1:
+            self._record()
         rows = self._rows[first : first + size]
         piece = unsplit_pixel_values_by_grid(select_rows({**self._output, "advantages": self._advantages}, rows))
         return dict(piece)
+
+    def finish(self) -> bool:
+        """Completes and logs a batch that the training ends inside of; whether it is one."""
+        if not 0 < len(self._pieces) < self._count:
+            return False
+        self._record()
+        return True
+
+    def _record(self) -> None:
+        """Waits for all rewards, and logs them as TRL logs a batch."""
+        trainer, generated = self._trainer, self._generated
+        trainer.complete(trainer.scoring_of(generated))
+        trainer.replay(generated, range(len(generated.prompts)), record=True)
 
     def _take_groups(self, rows: int) -> list[int]:
         """Waits for `rows` rows; gives the new ones. An error on one rank is raised on all."""

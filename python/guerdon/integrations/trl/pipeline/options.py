@@ -118,7 +118,7 @@ def check_pipeline(
         if pipeline != PRESETS["off"]:
             warnings.warn(
                 f"pipeline={_as_written(pipeline)} has nothing to hide: Guerdon runs none of the reward functions, all are "
-                "reward models or rewards of environments. The trainer goes on with pipeline='off'.",
+                "reward models. The trainer goes on with pipeline='off'.",
                 GuerdonWarning,
                 stacklevel=3,
             )

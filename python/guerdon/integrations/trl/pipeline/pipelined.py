@@ -94,7 +94,10 @@ class PipelinedTrainer(BatchRewards):
             context = TRLTrainerContext(TrainerMemory(), self)
             context.check_weights(dispatcher._reward_list)
         try:
-            return super()._inner_training_loop(*args, **named)
+            output = super()._inner_training_loop(*args, **named)
+            if isinstance(self._buffered_inputs, MiniBatches) and self._buffered_inputs.finish():
+                self.log({})
+            return output
         finally:
             self._cancel_ahead()
 
@@ -186,6 +189,11 @@ class PipelinedTrainer(BatchRewards):
             self.scoring_of(one).open_groups() for one in (generated, *self._generated_ahead)
         )
         return generated
+
+    def _environments_in_use(self) -> list[Any]:
+        batches = (*filter(None, [self._trained_batch]), *self._generated_ahead)
+        missing = (one for one in batches if one.scoring is not None and not one.scoring.completed)
+        return [environment for one in missing for environment in one.environments]
 
     def _new_batch(self, batch: Any) -> GeneratedBatch:
         generated = GeneratedBatch(batch, self.state.global_step, self._num_generated)

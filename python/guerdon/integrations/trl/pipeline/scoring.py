@@ -45,6 +45,7 @@ class BatchScoring:
 
     Attributes:
         shared: The part that the first rank scores for all, None without one.
+        completed: Whether `complete` has returned.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
             are complete.
@@ -70,7 +71,7 @@ class BatchScoring:
         self._started: list[tuple[Dispatcher, TrainerBatch]] = []
         self._appenders: list[Appender] = []  # of batches whose samples come one after another
         self._given_out: set[int] = set()
-        self._completed = False
+        self.completed = False
         self.held: list[Batch] = []
         self.waited_s = 0.0
         self.reward_s = 0.0
@@ -197,7 +198,7 @@ class BatchScoring:
         Raises:
             RewardFailureError: A function failed on more samples than allowed, on any rank.
         """
-        if self._completed:
+        if self.completed:
             return
         batches = dict(self._started)
         for dispatcher in dispatchers_of(self._functions):
@@ -214,7 +215,7 @@ class BatchScoring:
                     dispatcher._trainer_batches.complete_without_rows(self._exchange.arguments)
                 rewards, status = self._exchange.values(rewards), self._exchange.values(status)
             self._keep(dispatcher, slice(None), rewards, status)
-        self._completed = True
+        self.completed = True
 
     def _outcome(self, dispatcher: Dispatcher, batch: TrainerBatch) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
         started = time.monotonic()

@@ -1,10 +1,9 @@
 """A mixin before a synchronous trainer: tools and environments of all samples run concurrently.
 
-Tool calls of a turn start together for all samples, and so do the resets of a batch. When the
-completions of a batch have ended, the trainer's environments become their snapshots: a reward
-function sees what the completions left, however late it runs. The mixin overrides methods and
-attributes of its own instance only; tests/integrations/trl/pipeline/test_trl_internals.py fails
-where TRL moves what it relies on.
+Tool calls of a turn start together for all samples, and so do the resets of a batch. A batch gets
+no environment of another whose rewards are missing: a reward function sees what its completions
+left, however late it runs. The mixin overrides methods and attributes of its own instance only;
+tests/integrations/trl/pipeline/test_trl_internals.py fails where TRL moves what it relies on.
 """
 
 from __future__ import annotations
@@ -13,14 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from guerdon.integrations.trl.init_arguments import replace_argument
-from guerdon.integrations.trl.tool_calls.environment_reward_columns import (
-    asks_for_environments,
-    use_reward_columns,
-)
-from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
+from guerdon.integrations.trl.patching import patched
+from guerdon.integrations.trl.tool_calls.environment_reward_columns import use_reward_columns
+from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of, usable
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import counter_of
-from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
 from guerdon.integrations.trl.tool_calls.tools import start_tools
 from guerdon.integrations.trl.tool_calls.turns import ToolTurns
 
@@ -59,23 +55,43 @@ class ConcurrentToolCalls:
         score: Callable[[Any], Any] = super()._generate_and_score_completions  # type: ignore[misc]
         if self.environment_factories is None:
             return score(inputs)
-        self._replace_stuck_environments()
+        pool = self._environment_pool
+        free = self._free_environments()
         ahead = _BatchResets(self, inputs)
         owners = [owner for owner in self.environment_factories.values() if isinstance(owner, Environments)]
         for owner in owners:
-            owner.reset_source = ahead
+            owner.reset_source = None if owner.ordered else ahead
         try:
-            return score(inputs)
+            with patched(self, {"_environment_pool": free}):
+                return score(inputs)
         finally:
             for owner in owners:
                 owner.reset_source = None
             ahead.end()
+            for name, instances in free.items():
+                known = {id(one) for one in pool[name]}
+                pool[name].extend(one for one in instances if id(one) not in known)
+
+    def _environments_in_use(self) -> list[Any]:
+        """Those of batches whose rewards are missing."""
+        return []
+
+    def _free_environments(self) -> dict[Any, list[Any]]:
+        """The pool without what is in use; what an earlier call still has is replaced."""
+        used = {id(one) for one in self._environments_in_use()}
+        free: dict[Any, list[Any]] = {}
+        for name, instances in self._environment_pool.items():
+            for index, one in enumerate(instances):
+                owner = owner_of(one)
+                if owner is not None and id(one) not in used and owner.busy(one):
+                    instances[index] = self.environment_factories[name]()
+            free[name] = [one for one in instances if id(one) not in used]
+        return free
 
     def _generate(self, prompts: Any) -> Any:
         generated = super()._generate(prompts)  # type: ignore[misc]
         if self.environments:
-            needed = any(asks_for_environments(function) for function in self.reward_funcs)
-            self.environments = take_snapshots(self.environments, needed=needed, reused=_resets_before_rewards(self))
+            self.environments = [usable(environment) for environment in self.environments]
         return generated
 
     def _tool_call_loop(self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, *rest: Any) -> Any:
@@ -96,17 +112,9 @@ class ConcurrentToolCalls:
             metrics[name].append(value)
         return looped
 
-    def _replace_stuck_environments(self) -> None:
-        """New instances for those that an abandoned call still has, before a batch begins."""
-        for name, pool in self._environment_pool.items():
-            for index, environment in enumerate(pool):
-                owner = owner_of(environment)
-                if owner is not None and owner.stuck_in(environment) is not None:
-                    pool[index] = self.environment_factories[name]()
-
 
 class _BatchResets:
-    """The resets of one batch: the first that is asked for starts all."""
+    """The resets of one batch without an order: the first that is asked for starts all."""
 
     def __init__(self, trainer: Any, inputs: Sequence[Mapping[str, Any]]) -> None:
         self._trainer = trainer
@@ -119,7 +127,7 @@ class _BatchResets:
             self._started = {}
             for one, row in zip(self._trainer.environments, self._inputs, strict=True):
                 owner = owner_of(one)
-                if owner is not None:
+                if owner is not None and not owner.ordered:
                     given = {k: v for k, v in row.items() if not self._trainer._multi_environment or k != "environment"}
                     self._started[id(one)] = given, owner.reset(one, given)
         expected, pending = self._started.pop(id(environment), ({}, None))
@@ -156,14 +164,3 @@ def _counts(counters: Any) -> dict[str, CallCount]:
     for each in counters:
         counts.update(each.counts())
     return counts
-
-
-def _resets_before_rewards(trainer: Any) -> bool:
-    """Whether environments are reset for another batch before this one's rewards are known."""
-    pipeline, args = getattr(trainer, "pipeline", None), trainer.args
-    if pipeline is None or not pipeline.mini_batch:
-        return pipeline is not None and pipeline.lookahead > 0
-    # Evaluation resets them too, between two optimizer steps: with mini-batches, inside a batch.
-    within = args.gradient_accumulation_steps % args.steps_per_generation
-    evaluates = str(getattr(args.eval_strategy, "value", args.eval_strategy)) != "no"
-    return pipeline.lookahead > 0 or (within > 0 and evaluates)

@@ -1,6 +1,7 @@
 """An environment's own ``get_reward`` as a reward column of a dispatcher.
 
-So it runs concurrently, with a timeout, and its failures are those of any other function.
+So it runs on the environment concurrently, with a timeout, and its failures are those of any other
+function.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from guerdon._registration.callables import is_async
-from guerdon._trainer.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
 from guerdon.functions import reward
-from guerdon.integrations.trl.reward_funcs import dispatcher_of
-from guerdon.integrations.trl.tool_calls.deep_copy import USER_CLASS, live_environment, user_class
-from guerdon.integrations.trl.tool_calls.environments import REWARD, owner_of_class
+from guerdon.integrations.trl.tool_calls.environments import (
+    REWARD,
+    StuckEnvironment,
+    owner_of,
+    owner_of_class,
+    user_class_of,
+)
 from guerdon.limits import Limit
 
-__all__ = ["asks_for_environments", "use_reward_columns"]
+__all__ = ["use_reward_columns"]
 
 # Rewards of environments that may be computed at once in this process.
 _MAX_CONCURRENT = 128
@@ -48,7 +51,7 @@ def _drop_repeated(trainer: Any, classes: dict[int, type]) -> None:
     """Leaves one column for each of the user's classes, the first, as the trainer itself does: a
     class whose factories have timeouts of their own came as several."""
     first: dict[type, int] = {}
-    repeated = [index for index, kind in classes.items() if first.setdefault(_plain(kind), index) != index]
+    repeated = [index for index, kind in classes.items() if first.setdefault(user_class_of(kind), index) != index]
     for index in reversed(repeated):
         for name in ("reward_funcs", "reward_func_names", "reward_processing_classes"):
             del getattr(trainer, name)[index]
@@ -65,17 +68,11 @@ def environment_reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
     functions = []
     for kind in kinds:
         owner = owner_of_class(kind)
-        plain: Any = _plain(kind)
-        one = _AsyncGetReward(plain) if is_async(plain.get_reward) else _GetReward(plain)
+        plain = user_class_of(kind)
         timeout = None if owner is None else owner.timeout_of(REWARD)
-        functions.append(reward(one, name=plain.__name__, timeout=timeout, limit=Limit(concurrency=_MAX_CONCURRENT)))
+        limit = Limit(concurrency=_MAX_CONCURRENT)
+        functions.append(reward(_GetReward(plain), name=plain.__name__, timeout=timeout, limit=limit))
     return Dispatcher(functions, workers=1)
-
-
-def _plain(kind: type) -> type:
-    """The user's own class."""
-    plain: type = kind.__dict__.get(USER_CLASS, kind)
-    return plain
 
 
 class _GetReward:
@@ -83,27 +80,13 @@ class _GetReward:
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
-        self._function: Any = getattr(kind, REWARD)
 
-    def __call__(self, environment: Any) -> Any:
-        return self._function(live_environment(environment)) if user_class(environment) is self._kind else None
-
-
-class _AsyncGetReward(_GetReward):
     async def __call__(self, environment: Any) -> Any:
-        return await self._function(live_environment(environment)) if user_class(environment) is self._kind else None
-
-
-def asks_for_environments(function: Any) -> bool:
-    """Whether a reward function, or one behind a column, names environments."""
-    if isinstance(function, RewardColumn):
-        specs = [spec for spec in dispatcher_of(function)._specs if not isinstance(spec.target, _GetReward)]
-        named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
-        return not named.isdisjoint(("environment", "environments"))
-    try:
-        return "environments" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a reward model, or a C function
-        return False
+        stuck = isinstance(environment, StuckEnvironment)
+        if user_class_of(environment.guerdon_kind if stuck else type(environment)) is not self._kind:
+            return None
+        owner = owner_of(environment)
+        return environment.get_reward() if owner is None else await owner.reward(environment)
 
 
 def _environment_class_of(function: Any) -> type | None:

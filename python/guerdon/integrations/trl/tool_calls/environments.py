@@ -1,62 +1,71 @@
 """Environments whose methods run on the engine, each call with its timeout.
 
 An instance stays what its factory made; only its class becomes a subclass of the same name in which
-``reset``, ``get_reward`` and the public methods (a trainer's tools) are proxies. Sync methods run
-in threads, async ones on an event loop; a method that calls another of its own calls it directly.
-While an abandoned call still has an environment, every further call of it fails at once.
+``reset``, ``get_reward`` and the public methods (a trainer's tools) are proxies. A method that
+calls another of its own calls it directly, and so does a finalizer. While a call that was given up
+still has an environment, every further call of it fails at once.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 import types
-import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, overload
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol, overload
 
 from guerdon import _options
 from guerdon._registration.callables import is_async, name_of
 from guerdon.errors import RegistrationError, ToolError
-from guerdon.integrations.trl.tool_calls.deep_copy import USER_CLASS, user_class
-from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, Lane, LocalCall, PendingCall
+from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThreads
+from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
+from guerdon.limits import Limit
 from guerdon.status import Status
 
-__all__ = ["Environments", "environments", "owner_of"]
+__all__ = ["Environments", "StuckEnvironment", "environments", "owner_of", "usable", "user_class_of"]
 
 Factory = Callable[[], object]
 
 _OWNER = "__guerdon_environments__"
-_ADVICE = (
-    "Until it returns, every call of that instance fails, and a new instance takes its place. Give what it waits for a "
-    "timeout of its own."
-)
-RESET, REWARD, COPY = "reset", "get_reward", "__deepcopy__"
+_USER_CLASS = "__guerdon_plain__"
+RESET: Final = "reset"
+REWARD: Final = "get_reward"
 
 
 @overload
 def environments(
     factory: Mapping[str, Factory],
     *,
-    timeout: float = 30.0,
-    reset_timeout: float | None = None,
-    reward_timeout: float | None = None,
+    timeout: float = 180.0,
+    reset_timeout: float = 600.0,
+    reward_timeout: float = 600.0,
+    limit: Limit | None = None,
+    retries: int = 0,
+    ordered: bool = False,
 ) -> dict[str, Environments]: ...
 @overload
 def environments(
     factory: Factory,
     *,
-    timeout: float = 30.0,
-    reset_timeout: float | None = None,
-    reward_timeout: float | None = None,
+    timeout: float = 180.0,
+    reset_timeout: float = 600.0,
+    reward_timeout: float = 600.0,
+    limit: Limit | None = None,
+    retries: int = 0,
+    ordered: bool = False,
 ) -> Environments: ...
 def environments(
     factory: Factory | Mapping[str, Factory],
     *,
-    timeout: float = 30.0,
-    reset_timeout: float | None = None,
-    reward_timeout: float | None = None,
+    timeout: float = 180.0,
+    reset_timeout: float = 600.0,
+    reward_timeout: float = 600.0,
+    limit: Limit | None = None,
+    retries: int = 0,
+    ordered: bool = False,
 ) -> Environments | dict[str, Environments]:
     """A trainer's ``environment_factory=`` whose environments' methods run on the engine.
 
@@ -64,15 +73,20 @@ def environments(
         factory: Makes an environment: its class, or anything that can be called without arguments;
             or a dict of them by name.
         timeout: Seconds that one call of a method may run.
-        reset_timeout: The same for ``reset``, and for the copy of an environment that reward
-            functions get. By default `timeout`.
-        reward_timeout: The same for ``get_reward``. By default `timeout`.
+        reset_timeout: The same for ``reset``.
+        reward_timeout: The same for ``get_reward``.
+        limit: Of the calls of ``reset``: how many at once, and how many a minute. Each factory of a
+            dict has its own; those of one ``key`` share it.
+        retries: Further attempts for a ``reset`` that fails. One that was throttled (`RetryAfter`,
+            status 429) is tried again without.
+        ordered: Environments are reset one after the other, in the order of the samples, as TRL
+            does; by default all at once.
 
     Returns:
         What to give as ``environment_factory``; for a dict, a dict.
 
     Raises:
-        RegistrationError: A factory can't be called, or a timeout is not positive and finite.
+        RegistrationError: A factory can't be called, or an option is wrong.
 
     Examples:
         >>> from guerdon.integrations.trl import environments
@@ -93,11 +107,11 @@ def environments(
         >>> counter.add(by=2), isinstance(counter, Counter)
         (2, True)
     """
-    timeouts = {"timeout": timeout, "reset_timeout": reset_timeout, "reward_timeout": reward_timeout}
+    options = _EnvironmentOptions(timeout, reset_timeout, reward_timeout, limit, retries, ordered)
     if isinstance(factory, Mapping):
         classes = _DerivedClasses()
-        return {name: _environments(one, timeouts, classes) for name, one in factory.items()}
-    return _environments(factory, timeouts)
+        return {name: _environments(one, options, classes) for name, one in factory.items()}
+    return _environments(factory, options)
 
 
 def owner_of(environment: object) -> Environments | None:
@@ -109,6 +123,12 @@ def owner_of_class(kind: type) -> Environments | None:
     """The `Environments` that made a class of environments; None if none did."""
     owner: Environments | None = getattr(kind, _OWNER, None)
     return owner
+
+
+def user_class_of(kind: type) -> type:
+    """The class that the user wrote, of a class of environments."""
+    plain: type = kind.__dict__.get(_USER_CLASS, kind)
+    return plain
 
 
 class ResetSource(Protocol):
@@ -125,44 +145,54 @@ class _DerivedClasses(dict[type, type]):
         return _DerivedClasses, ()
 
 
+@dataclass(frozen=True)
+class _EnvironmentOptions:
+    """What `environments` was given."""
+
+    timeout: float
+    reset_timeout: float
+    reward_timeout: float
+    limit: Limit | None
+    retries: int
+    ordered: bool
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "reset_timeout", "reward_timeout"):
+            _options.bound(name, getattr(self, name))
+        if not isinstance(self.ordered, bool):
+            raise RegistrationError(f"ordered={self.ordered!r}: expected True or False.")
+
+    def timeout_of(self, method: str) -> float:
+        return {RESET: self.reset_timeout, REWARD: self.reward_timeout}.get(method, self.timeout)
+
+
 class Environments:
     """What `environments` returns: a factory of environments that share their threads and loop.
 
     Attributes:
+        ordered: Whether a trainer resets one after the other.
         reset_source: Answers calls of ``reset``; set by a trainer for the length of a batch.
         counter: The counts of all calls.
     """
 
-    def __init__(
-        self,
-        factory: Factory,
-        *,
-        timeout: float = 30.0,
-        reset_timeout: float | None = None,
-        reward_timeout: float | None = None,
-    ) -> None:
+    def __init__(self, factory: Factory, options: _EnvironmentOptions) -> None:
         if not callable(factory):
             raise RegistrationError(
                 f"{factory!r} can't make environments: give a class, or a function without arguments."
             )
         self._factory = factory
-        self._timeout = _options.bound("timeout", timeout)
-        resetting = _options.seconds("reset_timeout", reset_timeout) or self._timeout
-        self._timeouts = {
-            RESET: resetting,
-            COPY: resetting,
-            REWARD: _options.seconds("reward_timeout", reward_timeout) or self._timeout,
-        }
-        self._given = {"timeout": timeout, "reset_timeout": reset_timeout, "reward_timeout": reward_timeout}
+        self._options = options
+        self.ordered = options.ordered
         self.__name__ = name_of(factory)
         self.reset_source: ResetSource | None = None
         self.counter = CallCounter()
         self._lock = threading.Lock()
         self._classes = _DerivedClasses()
-        self._executors: dict[tuple[Lane, float], Executor] = {}  # under the lock, as below
-        # Calls whose code has not returned. Weak: a `PendingCall` is its waiter's, and holds the
-        # engine's batch, which holds the environment.
-        self._open: list[tuple[object, str, LocalCall, weakref.ref[PendingCall]]] = []
+        self._threads = EnvironmentThreads()
+        made = functools.partial(Executor, lane="asyncio", counter=self.counter)
+        self._resets = made(RESET, timeout=options.reset_timeout, limit=options.limit, retries=options.retries)
+        self._rewards = made(REWARD, timeout=options.reward_timeout)
+        self._methods = made("environment", timeout=options.timeout)
 
     def __call__(self) -> object:
         environment = self._factory()
@@ -187,55 +217,50 @@ class Environments:
 
     def timeout_of(self, method: str) -> float:
         """Seconds that a call of this method may run."""
-        return self._timeouts.get(method, self._timeout)
+        return self._options.timeout_of(method)
 
     def close(self) -> None:
         """Ends the threads and the loop; calls in flight are cancelled."""
-        for executor in list(self._executors.values()):
+        for executor in (self._resets, self._rewards, self._methods):
             executor.close()
+        self._threads.close()
 
     def start(
         self, environment: object, method: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> PendingCall:
-        """Starts a call of a method.
-
-        Raises:
-            ToolError: The environment is stuck in a call that timed out.
-        """
-        stuck = self.stuck_in(environment)
-        if stuck is not None:
-            raise ToolError(_stuck_message(environment, stuck), Status.TIMEOUT)
-        lane: Lane = "asyncio" if is_async(function) else "thread"
-        bound = types.MethodType(function, environment)
-        pending = self._executor(lane, self.timeout_of(method)).launch(method, 0, bound, args, kwargs)
-        if pending.call is not None:
-            with self._lock:
-                self._open.append((environment, method, pending.call, weakref.ref(pending)))
-        return pending
+        """Starts a call of a method. It fails where the environment is stuck in another."""
+        executor = {RESET: self._resets, REWARD: self._rewards}.get(method, self._methods)
+        return executor.launch_call(method, self._call(environment, method, function, args, kwargs))
 
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a reset, past any `reset_source`."""
-        return self.start(environment, RESET, getattr(user_class(environment), RESET), (), kwargs)
+        return self.start(environment, RESET, getattr(user_class_of(type(environment)), RESET), (), kwargs)
 
-    def stuck_in(self, environment: object) -> str | None:
-        """The method in which an abandoned call of this environment still runs; None if there is
+    async def reward(self, environment: object) -> Any:
+        """What ``get_reward`` gives, for a caller with a timeout of its own."""
+        call = self._call(environment, REWARD, getattr(user_class_of(type(environment)), REWARD), (), {})
+        await call.awaited()
+        value, error = call.take_result()
+        if error is not None:
+            raise error
+        return value
+
+    def stuck_in(self, environment: object) -> EnvironmentCall | None:
+        """A call that still has this environment although nobody waits for it; None if there is
         none."""
-        with self._lock:
-            self._open = [entry for entry in self._open if not _returned(entry[2], entry[3]())]
-            for other, method, call, waiting in self._open:
-                pending = waiting()
-                if other is environment and call.begun and (pending is None or pending.done):
-                    return method
-        return None
+        return next((one for one in self._threads.running(environment) if one.stuck), None)
 
-    def _executor(self, lane: Lane, timeout: float) -> Executor:
-        with self._lock:
-            executor = self._executors.get((lane, timeout))
-            if executor is None:
-                left_behind = f"a call of the environment {self.__name__}", _ADVICE
-                executor = Executor("environment", lane, timeout, self.counter, left_behind=left_behind)
-                self._executors[lane, timeout] = executor
-        return executor
+    def busy(self, environment: object) -> bool:
+        """Whether a call of this environment runs now."""
+        return bool(self._threads.running(environment))
+
+    def _call(
+        self, environment: object, method: str, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> EnvironmentCall:
+        bound = types.MethodType(function, environment)
+        name = f"{user_class_of(type(environment)).__qualname__}.{method}"
+        timeout, again = self.timeout_of(method), method == RESET
+        return EnvironmentCall(self._threads, environment, name, timeout, bound, args, kwargs, keep=again)
 
     def _class_of(self, kind: type) -> type:
         body: dict[str, Any] = {
@@ -243,7 +268,7 @@ class Environments:
             "__module__": kind.__module__,
             "__qualname__": kind.__qualname__,
             "__doc__": kind.__doc__,
-            USER_CLASS: kind,
+            _USER_CLASS: kind,
             _OWNER: self,
         }
         for name, function in inspect.getmembers(kind, predicate=inspect.isfunction):
@@ -261,28 +286,51 @@ class Environments:
         asynchronous = name != RESET and is_async(function)
         return make_proxy(function, name, launch, function, self.counter, asynchronous=asynchronous, method=True)
 
-    def __reduce__(
-        self,
-    ) -> tuple[Callable[..., Environments], tuple[Factory, dict[str, float | None], _DerivedClasses]]:
-        return _environments, (self._factory, self._given, self._classes)
+    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions, _DerivedClasses]]:
+        return _environments, (self._factory, self._options, self._classes)
 
 
-def _returned(call: LocalCall, pending: PendingCall | None) -> bool:
-    """Whether the user's code has returned, or never started and won't any more."""
-    return call.over or (not call.begun and (pending is None or pending.done))
+class StuckEnvironment:
+    """In place of an environment that is stuck: every attribute raises the reason.
+
+    Attributes:
+        guerdon_kind: The class of what it stands for.
+    """
+
+    __slots__ = ("_guerdon_reason", "guerdon_kind")
+    _guerdon_reason: str
+    guerdon_kind: type
+
+    def __init__(self, environment: object, call: EnvironmentCall) -> None:
+        object.__setattr__(self, "_guerdon_reason", call.describe_stuck())
+        object.__setattr__(self, "guerdon_kind", type(environment))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Protocols that Python or a library tries
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise ToolError(self._guerdon_reason, Status.TIMEOUT)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise ToolError(self._guerdon_reason, Status.TIMEOUT)
+
+    def __repr__(self) -> str:
+        return f"<{self._guerdon_reason}>"
+
+
+def usable(environment: Any) -> Any:
+    """What a reward function gets: the environment, or a `StuckEnvironment` in its place."""
+    owner = owner_of(environment)
+    stuck = None if owner is None else owner.stuck_in(environment)
+    return environment if stuck is None else StuckEnvironment(environment, stuck)
 
 
 def _environments(
-    factory: Factory, timeouts: Mapping[str, Any], classes: _DerivedClasses | None = None
+    factory: Factory, options: _EnvironmentOptions, classes: _DerivedClasses | None = None
 ) -> Environments:
     if isinstance(factory, Environments):
         return factory
-    made = Environments(factory, **timeouts)
+    made = Environments(factory, options)
     if classes is not None:
         made._classes = classes
     return made
-
-
-def _stuck_message(environment: object, method: str) -> str:
-    kind = user_class(environment).__qualname__
-    return f"the environment is stuck in {kind}.{method}, which timed out and can't be stopped: its state is unknown"

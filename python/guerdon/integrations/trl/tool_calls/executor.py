@@ -32,7 +32,8 @@ Lane = Literal["process", "thread", "asyncio"]
 # Calls in flight at once in this process, where most wait for a socket or a clock.
 MAX_CONCURRENT = {"thread": 128, "asyncio": 1024}
 
-_TOOL = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
+# For the supervisor of the lane's threads, of one that never returns: what its call is, what to do.
+_LEFT_BEHIND = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
 
 _NO_FUNCTION: Final = -1  # the number of a call that only starts a worker
 
@@ -49,17 +50,21 @@ class LocalCall:
     """One call in this process.
 
     Attributes:
+        keep: Whether it may be called again after it failed.
         begun: Whether the user's code started; written by the thread or task that runs it.
         over: Whether it returned; written last, by the same.
+        given_up: Whether nobody waits for it any more.
     """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    keep: bool = False
     value: Any = None
     error: Exception | None = None
     begun: bool = False
     over: bool = False
+    given_up: bool = False
 
     def __call__(self) -> float:
         with self._run():
@@ -76,14 +81,16 @@ class LocalCall:
     def _run(self) -> Iterator[None]:
         self.begun = True
         token = _in_tool_call.set(True)
+        again = self.keep
         try:
             yield
+            again = False
         except Exception as error:
             self.error = error
         finally:
             _in_tool_call.reset(token)
-            # The engine holds the call longer than it needs these.
-            self.function, self.args, self.kwargs = _no_function, (), {}
+            if not again:  # the engine holds the call longer than it needs these
+                self.function, self.args, self.kwargs = _no_function, (), {}
             self.over = True
 
     def take_result(self) -> tuple[Any, Exception | None]:
@@ -113,14 +120,9 @@ def _no_function() -> None:
 
 
 class _ThreadTarget:
-    """Runs jobs in threads.
+    """Runs calls in threads."""
 
-    Attributes:
-        left_behind: For the supervisor of the lane's threads; see `Executor`.
-    """
-
-    def __init__(self, left_behind: tuple[str, str]) -> None:
-        self.left_behind = left_behind
+    left_behind = _LEFT_BEHIND
 
     def __call__(self, call: LocalCall) -> float:
         return call()
@@ -203,13 +205,15 @@ class PendingCall:
         try:
             await self._pending.aresult()
         except BaseException:
-            self._pending.cancel()
+            self.cancel()
             raise
         return self._take_outcome()
 
     def cancel(self) -> None:
         """Gives the call up."""
         self._pending.cancel()
+        if self.call is not None:
+            self.call.given_up = True
 
     @property
     def done(self) -> bool:
@@ -230,7 +234,11 @@ class PendingCall:
         status = Status(int(result.status[0, 0, 0]))
         value: Any = None
         error: Exception | None = None
-        if status != Status.OK:
+        if self.call is not None:
+            self.call.given_up = True
+        if status == Status.ERROR and self.call is not None and self.call.error is not None:
+            value, error = self.call.take_result()
+        elif status != Status.OK:
             error = ToolError(self._describe(status, result.failures()[0].reason), status)
         elif self.call is not None:
             value, error = self.call.take_result()
@@ -254,11 +262,11 @@ class Executor:
 
     Args:
         kind: What these functions are, for messages and the lines that workers print: ``"tools"``.
-        left_behind: For the warning of a thread that never returns: what its call is, and what to
-            do.
         functions: What workers can run, by number; on other lanes each call brings its own.
         timeout: Seconds that a call may run.
         workers: Processes of the process lane.
+        limit: Of the calls; by default of how many run at once.
+        retries: Further attempts for a call that fails.
     """
 
     def __init__(
@@ -269,16 +277,19 @@ class Executor:
         counter: CallCounter,
         functions: Sequence[Callable[..., Any]] = (),
         workers: int | None = None,
-        left_behind: tuple[str, str] = _TOOL,
+        limit: Limit | None = None,
+        retries: int = 0,
     ) -> None:
         self.timeout = timeout
         self.counter = counter
         target: Callable[..., Any] = _run_async
         if lane != "asyncio":
-            target = WorkerFunctions(functions) if lane == "process" else _ThreadTarget(left_behind)
-        limit = None if lane == "process" else Limit(concurrency=MAX_CONCURRENT[lane])
-        spec = reward(target, name=kind, lane=lane, timeout=timeout, limit=limit)
+            target = WorkerFunctions(functions) if lane == "process" else _ThreadTarget()
+        if limit is None and lane != "process":
+            limit = Limit(concurrency=MAX_CONCURRENT[lane])
+        spec = reward(target, name=kind, lane=lane, timeout=timeout, limit=limit, retries=retries)
         self._dispatcher = Dispatcher([spec], workers=workers if lane == "process" else 1, max_failure_rate=1.0)
+        self._dispatcher._builder.allow_equal()  # the numbers are no rewards
         self._lane = lane
 
     def start(self) -> None:
@@ -301,7 +312,10 @@ class Executor:
         if self._lane == "process":
             pending = self._dispatcher.submit(completions=[""], number=[number], args=[args], kwargs=[dict(kwargs)])
             return PendingCall(self, name, pending, None)
-        call = LocalCall(function, args, kwargs)
+        return self.launch_call(name, LocalCall(function, args, kwargs))
+
+    def launch_call(self, name: str, call: LocalCall) -> PendingCall:
+        """Starts a call in this process, and returns at once."""
         return PendingCall(self, name, self._dispatcher.submit(completions=[""], call=[call]), call)
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
@@ -66,7 +67,7 @@ def make_proxy(
     if asynchronous:
 
         async def wait(this: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if in_tool_call():
+            if in_tool_call() or _in_finalizer():
                 return await direct(this, *args, **kwargs)
             pending = await asyncio.get_running_loop().run_in_executor(None, launch, this, args, kwargs)
             return await pending.aresult()
@@ -75,7 +76,7 @@ def make_proxy(
     else:
 
         def block(this: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if in_tool_call():
+            if in_tool_call() or _in_finalizer():
                 return direct(this, *args, **kwargs)
             return launch(this, args, kwargs).result()
 
@@ -92,6 +93,17 @@ def make_proxy(
     setattr(proxy, _LAUNCH, launch)
     setattr(proxy, _COUNTER, counter)
     return proxy
+
+
+def _in_finalizer() -> bool:
+    """Whether a ``__del__`` calls. It runs wherever garbage is collected, under a lock or on a
+    thread of the engine, and must not wait there for another thread."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def _described(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,8 +2,9 @@
 
 TRL's synchronous trainers go sample by sample: call its tools, wait, go on. `ToolTurns` stands
 between: at the trainer's first question of a turn the calls of all samples start. Within a sample,
-sync calls run in call order, then async ones together; the trainer gets results in call order. A
-tool that is no proxy runs as in TRL: a sync one on the trainer's thread, an async one on its loop.
+sync calls and those of an environment run in call order, then async ones together; the trainer gets
+results in call order. A tool that is no proxy runs as in TRL: a sync one on the trainer's thread,
+an async one on its loop.
 At the end nothing of a batch runs on, however it ended.
 """
 
@@ -18,10 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from guerdon.integrations.trl.tool_calls.environments import owner_of
 from guerdon.integrations.trl.tool_calls.executor import PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 
-__all__ = ["ToolTurns", "mark_retrieved"]
+__all__ = ["ToolTurns", "mark_retrieved", "runs_in_order"]
 
 ToolFunction = Callable[..., Any]
 # Seconds that cancelled calls get to end.
@@ -32,6 +34,7 @@ class _TurnCall:
     """A call of a turn.
 
     Attributes:
+        ordered: Whether it runs in call order; else at the end, with others at once.
         ready: Done when a plain sync call may run: those before it in its sample have ended.
         future: Its result.
     """
@@ -42,6 +45,7 @@ class _TurnCall:
         self.tool = tool
         self.launch = launcher_of(tool)
         self.awaited = inspect.iscoroutinefunction(tool)
+        self.ordered = runs_in_order(tool)
         self.plain = self.launch is None and not self.awaited
         self.ready: Future[None] = Future()
         self.future: Future[Any] = Future()
@@ -121,7 +125,7 @@ class ToolTurns:
         for other in self._asked[sample]:
             if other.plain and not other.future.done():
                 other.run_here()
-            if other is call and not call.awaited:  # async ones wait for all sync ones
+            if other is call and call.ordered:  # the others wait for all of these
                 break
         return call.future.result()
 
@@ -163,11 +167,11 @@ class ToolTurns:
         return calls
 
     async def _run(self, calls: Sequence[_TurnCall]) -> None:
-        """The calls of one sample: sync ones in order, then async ones together."""
+        """The calls of one sample: some in order, then the others together."""
         for call in calls:
-            if not call.awaited:
+            if call.ordered:
                 await self._one(call)
-        await asyncio.gather(*(self._one(call) for call in calls if call.awaited))
+        await asyncio.gather(*(self._one(call) for call in calls if not call.ordered))
 
     async def _one(self, call: _TurnCall) -> None:
         try:
@@ -196,6 +200,12 @@ class ToolTurns:
             self._thread = threading.Thread(target=self._loop.run_forever, name="guerdon tool turns", daemon=True)
             self._thread.start()
         return self._loop
+
+
+def runs_in_order(tool: ToolFunction) -> bool:
+    """Whether such calls of a turn run one after the other: sync ones, and all of an environment,
+    whose state the next call sees."""
+    return not inspect.iscoroutinefunction(tool) or owner_of(getattr(tool, "__self__", None)) is not None
 
 
 def mark_retrieved(ended: asyncio.Future[Any]) -> None:
