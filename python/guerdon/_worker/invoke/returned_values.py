@@ -1,7 +1,7 @@
 """What a reward function returned, as cells: reward, abstention or error.
 
-- Only real numbers become rewards: finite, and within float32; Decimal and Fraction are such. Everything else is refused, with
-  what to return instead.
+- Only real numbers become rewards: finite, and within float32; Decimal and Fraction are such.
+  Everything else is refused, with what to return instead.
 - NumPy and torch are recognised, never imported.
 - One bad element of a batch or group call fails its own cell; a wrong length or type the call.
 """
