@@ -3,9 +3,9 @@
     python examples/multi_turn_game.py              # half a minute on two cores; --steps=2: less
 
 Each completion plays in its own environment, which the trainer uses again for the next one.
-`reset`, the tool and the rewards run concurrently; a reward gets a snapshot of the environment as
-its completion left it. The model (random weights) is made here. To let it play at once, one token
-stands for a whole call of the tool, and the model can write nothing else.
+`reset`, the tool and the rewards run concurrently; a reward gets the environment as its completion
+left it. The model (random weights) is made here. To let it play at once, one token stands for a
+whole call of the tool, and the model can write nothing else.
 """
 
 from __future__ import annotations
