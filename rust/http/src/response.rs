@@ -108,6 +108,10 @@ pub fn judged(
     } else {
         judgment(parser, &answer, body).map(|cell| Scores { cells: vec![cell], ..Scores::default() })
     };
+    let found = found.map_err(|why| match &answer.finish_reason {
+        Some(reason) if answer.cut => format!("{why} (its finish reason is {})", quoted(reason)),
+        _ => why,
+    });
     if found.is_err()
         && let Some(text) = &answer.text
         && let Some(advice) = parser.repair_message(readable(&answer, text))
@@ -232,6 +236,8 @@ mod tests {
         assert_eq!(read(&chat, body.as_bytes(), 1).1, Some(12.0));
         let text = ResponseParser::Judge { api: Api::Completions, parser: Method::Number.into() };
         assert_eq!(values(&text, r#"{"choices": [{"text": " 3"}]}"#, 1), Ok(vec![3.0]));
+        let aborted = r#"{"choices": [{"message": {"content": "Score: 7"}, "finish_reason": "abort"}]}"#;
+        assert!(values(&chat, aborted, 1).unwrap_err().ends_with("(its finish reason is \"abort\")"));
         let refused = r#"{"choices": [{"message": {"content": null, "refusal": "I can't"}}]}"#;
         assert!(values(&chat, refused, 1).unwrap_err().contains("refused: \"I can't\""));
         assert!(values(&chat, r#"{"error": "x"}"#, 1).unwrap_err().contains("no choices"));
