@@ -5,7 +5,7 @@
 //! - `null` abstains, unless the server says what happened (`statuses`); anything else that is not
 //!   a number is an error that shows it: of its sample alone, where there are others.
 
-use guerdon_core::outcome::Cell;
+use guerdon_core::outcome::{Cell, Status};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -75,12 +75,16 @@ impl ResponseParser {
                 } else {
                     found.map(|found| found.unwrap_or_else(Cell::Invalid)).collect()
                 };
-                if cells.contains(&Cell::Abstained)
+                let may_have_failed = |cell: &Cell| matches!(cell, Cell::Abstained | Cell::Value(0.0));
+                if cells.iter().any(may_have_failed)
                     && let Some(reported) = statuses::find(answer, samples)
                 {
-                    let missing = cells.iter_mut().zip(reported).filter(|(cell, _)| **cell == Cell::Abstained);
-                    for (cell, reported) in missing {
-                        *cell = reported.unwrap_or(Cell::Abstained);
+                    for (cell, reported) in cells.iter_mut().zip(reported) {
+                        // A function that was not called has the number that `otherwise=` gives it.
+                        let skipped = matches!(&reported, Some(Cell::Reported(said)) if said.0 == Status::Skipped);
+                        if may_have_failed(cell) && !(skipped && *cell != Cell::Abstained) {
+                            *cell = reported.unwrap_or_else(|| cell.clone());
+                        }
                     }
                 }
                 cells
@@ -108,6 +112,10 @@ pub fn judged(
     } else {
         judgment(parser, &answer, body).map(|cell| Scores { cells: vec![cell], ..Scores::default() })
     };
+    let found = found.map_err(|why| match &answer.finish_reason {
+        Some(reason) if answer.cut => format!("{why} (its finish reason is {})", quoted(reason)),
+        _ => why,
+    });
     if found.is_err()
         && let Some(text) = &answer.text
         && let Some(advice) = parser.repair_message(readable(&answer, text))
@@ -166,7 +174,6 @@ fn usage(answer: &RawValue) -> Option<Usage> {
 #[cfg(test)]
 mod tests {
     use guerdon_core::clock::Clock;
-    use guerdon_core::outcome::Status;
 
     use super::*;
     use crate::meter::{Meter, Tariff};
@@ -210,6 +217,11 @@ mod tests {
         let scores = read(&usual, reported, 3).0.unwrap();
         let slow = Cell::Reported(Box::new((Status::Timeout, "slow".to_owned())));
         assert_eq!(scores.cells, [Cell::Value(1.0), slow, Cell::Abstained], "a number counts, whatever its status");
+        for failed in [r#""mask_sample": true"#, r#""status": "failed""#, r#""error": "grader crashed""#] {
+            let scores = read(&usual, format!(r#"{{"reward": 0.0, {failed}}}"#).as_bytes(), 1).0.unwrap();
+            assert!(matches!(&scores.cells[..], [Cell::Reported(said)] if said.0 == Status::Error), "{failed}");
+        }
+        assert_eq!(values(&usual, r#"{"reward": 0.0, "error": null, "status": "skipped"}"#, 1), Ok(vec![0.0]));
         assert!(values(&usual, r#"{"value": 1}"#, 1).unwrap_err().contains("none of"));
         assert!(values(&usual, "{\"rewards\": [1", 1).unwrap_err().contains("invalid JSON"));
     }
@@ -232,6 +244,8 @@ mod tests {
         assert_eq!(read(&chat, body.as_bytes(), 1).1, Some(12.0));
         let text = ResponseParser::Judge { api: Api::Completions, parser: Method::Number.into() };
         assert_eq!(values(&text, r#"{"choices": [{"text": " 3"}]}"#, 1), Ok(vec![3.0]));
+        let aborted = r#"{"choices": [{"message": {"content": "Score: 7"}, "finish_reason": "abort"}]}"#;
+        assert!(values(&chat, aborted, 1).unwrap_err().ends_with("(its finish reason is \"abort\")"));
         let refused = r#"{"choices": [{"message": {"content": null, "refusal": "I can't"}}]}"#;
         assert!(values(&chat, refused, 1).unwrap_err().contains("refused: \"I can't\""));
         assert!(values(&chat, r#"{"error": "x"}"#, 1).unwrap_err().contains("no choices"));

@@ -3,8 +3,22 @@
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 
-/// Why an answer of OpenAI's chat and completions, or of a router before one, ends before its end.
-pub(super) const CUT: &[&str] = &["length", "content_filter", "error"];
+/// Finish reasons of a complete answer, of all APIs and in any case. Every other one ends an answer
+/// before its end: servers have many names for that ("abort", "model_length", "sensitive").
+const COMPLETE: &[&str] = &[
+    "stop",
+    "eos",
+    "eos_token",
+    "stop_sequence",
+    "end_turn",
+    "tool_calls",
+    "tool_use",
+    "function_call",
+    "complete",
+    "completed",
+];
+/// Finish reasons of an answer whose tokens were used up.
+const USED_UP: &[&str] = &["length", "max_tokens", "max_output_tokens"];
 
 /// What a judge answered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,10 +59,12 @@ impl JudgeAnswer {
         self.request_id = request_id.or(self.request_id.take());
     }
 
-    /// Sets `cut`, for finish reasons that say so.
-    pub(super) fn cut_at(&mut self, reasons: &[&str]) {
-        let single = self.usage.is_some_and(|usage| usage.completion == 1);
-        self.cut = self.finish_reason.as_deref().is_some_and(|reason| reasons.contains(&reason)) && !single;
+    /// Sets `cut`, unless the finish reason is one of a complete answer.
+    pub(super) fn set_cut(&mut self) {
+        let Some(reason) = &self.finish_reason else { return };
+        let is_in = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(reason));
+        let single = self.usage.is_some_and(|usage| usage.completion == 1) && is_in(USED_UP);
+        self.cut = !is_in(COMPLETE) && !single;
     }
 }
 

@@ -105,9 +105,8 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
 /// What the reason of an answer's end says about it.
 pub(super) fn stopped(answer: &mut JudgeAnswer) {
     match answer.finish_reason.as_deref() {
-        Some("model_context_window_exceeded") => answer.cut = true,
         Some("refusal") => answer.refusal = Some(answer.text.take().unwrap_or_default()),
-        _ => answer.cut_at(&["max_tokens", "pause_turn"]),
+        _ => answer.set_cut(),
     }
 }
 

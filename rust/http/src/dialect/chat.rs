@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use crate::dialect::answer::{CUT, JudgeAnswer, NotAnAnswer};
+use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
 use crate::dialect::choices::{FirstChoice, Indexed};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
@@ -105,7 +105,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     say(&mut answer, choice.message.unwrap_or_default());
-    answer.cut_at(CUT);
+    answer.set_cut();
     Ok(answer)
 }
 
@@ -211,7 +211,8 @@ mod tests {
         };
         assert!(cut(5));
         assert!(!cut(1), "one token was asked for");
-        for reason in ["content_filter", "error"] {
+        for reason in ["content_filter", "error", "abort", "model_length", "insufficient_system_resource", "sensitive"]
+        {
             let body = format!(r#"{{"choices": [{{"message": {{"content": "1"}}, "finish_reason": "{reason}"}}]}}"#);
             assert!(read(body.as_bytes()).unwrap().cut, "{reason}");
         }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::dialect::answer::{CUT, JudgeAnswer, NotAnAnswer};
+use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
 use crate::dialect::choices::{FirstChoice, Indexed};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
@@ -93,7 +93,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         request_id: text(found.id),
         ..JudgeAnswer::default()
     };
-    answer.cut_at(CUT);
+    answer.set_cut();
     Ok(answer)
 }
 

@@ -18,7 +18,6 @@ pub(crate) mod score;
 pub(crate) mod statuses;
 mod usage;
 
-use answer::CUT;
 pub use answer::{JudgeAnswer, NotAnAnswer};
 pub use usage::Usage;
 
@@ -59,8 +58,7 @@ impl Api {
     /// Completes a streamed answer.
     pub fn finish(self, answer: &mut JudgeAnswer) {
         match self {
-            Self::Chat | Self::Completions => answer.cut_at(CUT),
-            Self::Responses => answer.cut_at(responses::UNFINISHED),
+            Self::Chat | Self::Completions | Self::Responses => answer.set_cut(),
             Self::Anthropic => anthropic::stopped(answer),
         }
     }

@@ -70,10 +70,6 @@ struct ResponseEvent<'a> {
     response: Raw<'a>,
 }
 
-/// Why a response ends, or has the status, before its end.
-pub(super) const UNFINISHED: &[&str] =
-    &["max_output_tokens", "content_filter", "incomplete", "cancelled", "in_progress", "queued"];
-
 /// Adds an event of a stream; the last one has the whole answer.
 pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
     let found: ResponseEvent<'_> =
@@ -118,7 +114,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     each_as(found.output, |item: OutputItem<'_>| take(&mut answer, &item));
-    answer.cut_at(UNFINISHED);
+    answer.set_cut();
     Ok(answer)
 }
 

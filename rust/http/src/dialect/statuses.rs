@@ -1,7 +1,7 @@
-//! What a server of ours (`guerdon serve`) reports of samples without a reward: `status` and
-//! `reasons` beside its rewards.
+//! What a server reports of samples that failed, beside their rewards: `status` and `reasons` as
+//! `guerdon serve` has them, `error`, `mask_sample`.
 //!
-//! - A reward that is there is the sample's, whatever its status says.
+//! - A reward that is there is the sample's, unless it is a 0 beside a failure.
 //! - Lists of another length, and words that are no status, say nothing: then null abstains.
 
 use guerdon_core::outcome::{Cell, Status};
@@ -10,16 +10,30 @@ use serde_json::value::RawValue;
 use crate::quote::truncated;
 use crate::raw_json::{each, field, text};
 
-/// The cells of an answer's samples that have no reward, by their status; none where it says no
-/// such thing.
+/// What an answer reports of each sample that failed; none where it says no such thing.
 pub fn find(answer: &RawValue, samples: usize) -> Option<Vec<Option<Cell>>> {
     if !answer.get().starts_with('{') {
         return None;
     }
-    let status = list(field(answer, "status")?, samples)?;
-    let reasons = ["reasons", "reason"].iter().find_map(|name| list(field(answer, name)?, samples));
-    let reason = |index: usize| reasons.as_ref().and_then(|reasons| text(Some(*reasons.get(index)?)));
-    Some(status.into_iter().enumerate().map(|(index, status)| cell(status, || reason(index))).collect())
+    let named = |name: &str| list(field(answer, name)?, samples);
+    let (status, error, masked) = (named("status"), named("error"), named("mask_sample"));
+    if status.is_none() && error.is_none() && masked.is_none() {
+        return None;
+    }
+    let reasons = named("reasons").or_else(|| named("reason"));
+    let of = |index: usize| {
+        let error = at(error.as_ref(), index).filter(|error| !matches!(*error, "null" | "false" | "\"\""));
+        let given = || reasons.as_ref().and_then(|reasons| text(Some(*reasons.get(index)?)));
+        let reason = || given().or_else(|| error.map(str::to_owned));
+        let reported = status.as_ref().and_then(|status| cell(status.get(index)?, reason));
+        let failed = error.is_some() || at(masked.as_ref(), index) == Some("true");
+        reported.or_else(|| failed.then(|| failure(Status::Error, reason())))
+    };
+    Some((0..samples).map(of).collect())
+}
+
+fn at<'a>(values: Option<&Vec<&'a RawValue>>, index: usize) -> Option<&'a str> {
+    values?.get(index).map(|value| value.get())
 }
 
 /// The values of a list of so many; a single value stands for one.
@@ -39,14 +53,18 @@ fn list(value: &RawValue, samples: usize) -> Option<Vec<&RawValue>> {
 fn cell(status: &RawValue, reason: impl FnOnce() -> Option<String>) -> Option<Cell> {
     let status = match text(Some(status))?.as_str() {
         "timeout" => Status::Timeout,
-        "error" => Status::Error,
+        "error" | "failed" | "failure" => Status::Error,
         "crashed" => Status::Crashed,
         "cancelled" => Status::Cancelled,
         "skipped" => Status::Skipped,
         _ => return None,
     };
-    let reason = reason().map_or_else(|| "no reason given".to_owned(), |reason| truncated(&reason));
-    Some(Cell::Reported(Box::new((status, reason))))
+    Some(failure(status, reason()))
+}
+
+fn failure(status: Status, reason: Option<String>) -> Cell {
+    let reason = reason.map_or_else(|| "no reason given".to_owned(), |reason| truncated(&reason));
+    Cell::Reported(Box::new((status, reason)))
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ fn starts_with_array(text: &str) -> bool {
 /// The JSON that a whole text is.
 fn whole(text: &str) -> Option<Value> {
     let text = without_code_mark(text);
+    let text = &escaped(text);
     let (value, end) = first_value(text)?;
     matches!(text[end..].trim(), "" | "```").then_some(value)
 }
@@ -68,9 +69,26 @@ pub fn objects(text: &str) -> impl Iterator<Item = Option<Value>> {
                 return Some(Some(value));
             }
             from = end_of_object(text, start);
-            return Some(None);
+            let escaped = escaped(&text[start..from]);
+            return Some(first_value(&escaped).filter(|(_, length)| *length == escaped.len()).map(|(value, _)| value));
         }
     })
+}
+
+/// JSON with the control characters of its texts escaped, which judges write as they are: a text of
+/// several lines.
+fn escaped(json: &str) -> String {
+    let (mut quoted, mut escaped, mut found) = (false, false, String::with_capacity(json.len()));
+    for letter in json.chars() {
+        if quoted && letter.is_ascii_control() {
+            found.push_str(&format!("\\u{:04x}", u32::from(letter)));
+        } else {
+            found.push(letter);
+        }
+        quoted ^= letter == '"' && !escaped;
+        escaped = quoted && letter == '\\' && !escaped;
+    }
+    found
 }
 
 /// Where an object ends that can't be read: at its last brace, or at the text's end.
