@@ -81,7 +81,8 @@ impl ResponseParser {
                 {
                     for (cell, reported) in cells.iter_mut().zip(reported) {
                         // A function that was not called has the number that `otherwise=` gives it.
-                        let skipped = matches!(&reported, Some(Cell::Reported(said)) if said.0 == Status::Skipped);
+                        let skipped =
+                            matches!(&reported, Some(Cell::Reported(resolved)) if resolved.0 == Status::Skipped);
                         if may_have_failed(cell) && !(skipped && *cell != Cell::Abstained) {
                             *cell = reported.unwrap_or_else(|| cell.clone());
                         }
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(scores.cells, [Cell::Value(1.0), slow, Cell::Abstained], "a number counts, whatever its status");
         for failed in [r#""mask_sample": true"#, r#""status": "failed""#, r#""error": "grader crashed""#] {
             let scores = read(&usual, format!(r#"{{"reward": 0.0, {failed}}}"#).as_bytes(), 1).0.unwrap();
-            assert!(matches!(&scores.cells[..], [Cell::Reported(said)] if said.0 == Status::Error), "{failed}");
+            assert!(matches!(&scores.cells[..], [Cell::Reported(resolved)] if resolved.0 == Status::Error), "{failed}");
         }
         assert_eq!(values(&usual, r#"{"reward": 0.0, "error": null, "status": "skipped"}"#, 1), Ok(vec![0.0]));
         assert!(values(&usual, r#"{"value": 1}"#, 1).unwrap_err().contains("none of"));

@@ -17,7 +17,7 @@ pub fn score(value: &Value) -> Result<Cell, String> {
     cell.and_then(|cell| fitting(cell, None))
 }
 
-/// The score in a judge's JSON, where a text may be "8/10", and `true` the 1 of a range from 0 to 1.
+/// The score in a judge's JSON, where a text may be "8/10", and `true` is 1 in a range from 0 to 1.
 pub fn judged(value: &Value, range: Option<Range>) -> Result<Cell, String> {
     let zero_to_one = Range { low: 0.0, high: 1.0 };
     if value.is_boolean() && range.is_some_and(|range| range != zero_to_one) {
