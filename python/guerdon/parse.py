@@ -10,7 +10,8 @@ Options of all parsers but `logprob`:
 - ``which``: None wants one score in the answer, said once or more often; ``"first"`` or ``"last"``
   takes that one of several. Where more may come, "first" reads a cut answer, the others don't.
 - ``range``: lowest and highest score, ``(0, 10)``; others are an `error`. It says also what scores
-  count up to: of 10, "9/10" is 9, and "4/5" is an `error`. None takes any number.
+  count up to: of 10, "9/10" is 9, and "4/5" is an `error`. None takes 0 to 100
+  (`regex`: any number).
 - ``reasoning``: ``"strip"`` leaves out what the judge thought aloud (``<think>…</think>`` and the
   like); ``"keep"`` reads it, too, before the answer.
 
@@ -104,7 +105,7 @@ def number(
     Examples:
         >>> number(range=(0, 10))
         Parse(kind='number', range=(0.0, 10.0))
-        >>> number().read("GPT-4 would say 9/10")
+        >>> number().read("GPT-4 says 9/10")
         9.0
     """
     return _parse("number", which=which, range=range, reasoning=reasoning)

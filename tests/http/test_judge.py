@@ -29,7 +29,9 @@ def test_each_sample_is_asked_about_in_its_own_words() -> None:
     texts = ["", "plain", 'quotes " and \\ and \n', "Grüße", "漢字", "🙂" * 3, "NUL \0", "x" * 100_000]
     with (
         serving(length) as server,
-        Dispatcher([judge(base_url=server.url + "/v1/", model="m", prompt="{completion}")]) as dispatcher,
+        Dispatcher(
+            [judge(base_url=server.url + "/v1/", model="m", prompt="{completion}", parse=parse.number(range=(0, 1e6)))]
+        ) as dispatcher,
     ):
         result = dispatcher.score(completions=texts)
         np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from guerdon import Dispatcher, Limit, judge
+from guerdon import Dispatcher, Limit, judge, parse
 
 CALLS = 192
 LENGTH = 512 << 10
@@ -72,7 +72,13 @@ def test_long_prompts_in_flight_are_no_copies() -> None:
     texts = [str(index % 10).ljust(LENGTH - index, "é" if index % 2 else "x") for index in range(CALLS)]
     with patient_server() as url:
         graded = judge(
-            base_url=url, model="m", prompt="{completion}", retries=0, timeout=60, limit=Limit(concurrency=CALLS)
+            parse=parse.number(range=(0, 1e9)),
+            base_url=url,
+            model="m",
+            prompt="{completion}",
+            retries=0,
+            timeout=60,
+            limit=Limit(concurrency=CALLS),
         )
         with Dispatcher([graded]) as dispatcher:
             before = memory("VmRSS")

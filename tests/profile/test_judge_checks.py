@@ -35,7 +35,14 @@ def rating(rate: Rate) -> Answer:
 def rated(rate: Rate, **options: Any) -> tuple[JudgeFacts, int]:
     """What is found of a judge that rates so, and how often it was asked."""
     with serving(rating(rate)) as server:
-        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", temperature=None, **options)
+        asked = judge(
+            parse=parse.number(range=(-99, 99)),
+            base_url=server.url,
+            model="m",
+            prompt="Rate: {completion}",
+            temperature=None,
+            **options,
+        )
         found = check_judge([asked.spec], ROWS, 20, None, 60.0)
         return found["judge"], len(server.bodies)
 

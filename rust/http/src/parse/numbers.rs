@@ -12,7 +12,7 @@ use super::list_items::{Item, ListItems};
 use super::number_context::{After, Before, after, and_another, before};
 use super::number_shape::{Shape, joins, may_be_thousands, shape};
 use super::range::{Range, is_scale, is_top};
-use super::words::is_word;
+use super::words::{is_denied, is_word};
 use crate::quote::quoted;
 
 /// The score of a text that is read as a number.
@@ -74,7 +74,7 @@ impl<'a> Numbers<'a> {
         }
         match shape {
             Shape::Name => None,
-            _ if before == Before::Unclear => Some(Reading::Unclear),
+            _ if before == Before::Unclear || is_denied(&self.text[..start]) => Some(Reading::Unclear),
             Shape::Unclear => Some(Reading::Unclear),
             Shape::Span(low, high) => self.span(start, low, high),
             Shape::Fraction(value, top) => match after(ahead) {

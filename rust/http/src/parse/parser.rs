@@ -125,7 +125,18 @@ impl ScoreParser {
         if answer.cut && !(self.which == Which::First && candidate.certain && complete) {
             return Err(CUT.to_owned());
         }
-        candidate.reading.and_then(|cell| fitting(cell, self.range))
+        candidate.reading.and_then(|cell| fitting(cell, self.range)).and_then(|cell| self.usual(cell))
+    }
+
+    /// A number that may be a score where nobody said which ones there are: "call 988" has none.
+    fn usual(&self, cell: Cell) -> Result<Cell, String> {
+        let free = self.range.is_none() && matches!(self.method, Method::Number | Method::Tag(_) | Method::Json(_));
+        match cell {
+            Cell::Value(value) if free && !(0.0..=100.0).contains(&value) => {
+                Err(format!("{value}, which is no score from 0 to 100 (range= admits others),"))
+            }
+            cell => Ok(cell),
+        }
     }
 
     /// What of an answer is read.

@@ -69,6 +69,8 @@ const NEGATIONS: [&str; 13] = [
     "not", "no", "never", "neither", "nor", "nothing", "none", "cannot", "hardly", "barely", "without", "nobody",
     "unlikely",
 ];
+/// Words of what might be, or might have been. "would" is none in "I would give it".
+const CONDITIONS: [&str; 7] = ["if", "unless", "until", "would", "could", "might", "should"];
 /// Words after which a sentence says what follows from what it said before.
 const CONCLUSIONS: [&str; 6] = ["so", "therefore", "thus", "hence", "consequently", "overall"];
 /// How far back a sentence is looked at, in bytes.
@@ -76,16 +78,35 @@ const SENTENCE: usize = 120;
 
 /// Whether the sentence that ends here turns around what comes next.
 pub fn is_negated(before: &str) -> bool {
-    let mut start = before.len().saturating_sub(SENTENCE);
-    while !before.is_char_boundary(start) {
+    let sentence = end_behind(before, &['.', '!', '?', ':', ';', '\n']);
+    words_of(sentence)
+        .fold(false, |negated, word| (negated || is_negation(&word)) && !CONCLUSIONS.contains(&word.as_str()))
+}
+
+/// Whether the clause that ends here says that what comes next does not hold, or not yet: "this is
+/// not a", "an ideal answer would get".
+pub fn is_denied(before: &str) -> bool {
+    let clause = end_behind(before, &['.', '!', '?', ':', ';', '\n', ',', '—', '–', '(', '，', '。']);
+    let mut speaker = false;
+    words_of(clause).fold(false, |denied, word| {
+        let conditional = CONDITIONS.contains(&word.as_str()) && !(speaker && word == "would");
+        speaker = matches!(word.as_str(), "i" | "we");
+        (denied || conditional || is_negation(&word)) && !CONCLUSIONS.contains(&word.as_str())
+    })
+}
+
+/// What stands behind the last of these letters, within the length of a sentence.
+fn end_behind<'a>(text: &'a str, letters: &[char]) -> &'a str {
+    let mut start = text.len().saturating_sub(SENTENCE);
+    while !text.is_char_boundary(start) {
         start += 1;
     }
-    let sentence = before[start..].rsplit(['.', '!', '?', ':', ';', '\n']).next().unwrap_or_default();
-    let words = sentence.split(|letter: char| !(letter.is_alphanumeric() || matches!(letter, '\'' | '’')));
-    words.fold(false, |negated, word| {
-        let word = word.to_lowercase().replace('’', "'");
-        (negated || is_negation(&word)) && !CONCLUSIONS.contains(&word.as_str())
-    })
+    text[start..].rsplit(letters).next().unwrap_or_default()
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|letter: char| !(letter.is_alphanumeric() || matches!(letter, '\'' | '’')));
+    words.map(|word| word.to_lowercase().replace('’', "'"))
 }
 
 fn is_negation(word: &str) -> bool {

@@ -43,7 +43,12 @@ impl Iterator for YesNoWords<'_> {
                 self.certain &= !ahead.met_end;
                 continue;
             }
-            let clear = !is_negated(&self.text[..start]) && ends_clause(&mut ahead, yes);
+            let ends = ends_clause(&mut ahead, yes);
+            if !yes && !ends && follows_word(&self.text[..start]) {
+                self.certain &= !ahead.met_end;
+                continue; // "there are no errors"
+            }
+            let clear = !is_negated(&self.text[..start]) && ends;
             self.certain &= !ahead.met_end;
             let reading = if clear {
                 Ok(Cell::Value(f64::from(u8::from(yes))))
@@ -73,6 +78,11 @@ fn is_choice(ahead: &mut Ahead<'_>, other: &str) -> bool {
     }
     ahead.at = end;
     false
+}
+
+/// Whether a word of the same clause stands before.
+fn follows_word(before: &str) -> bool {
+    before.strip_suffix(is_blank).is_some_and(|before| before.trim_end_matches(is_blank).ends_with(is_part))
 }
 
 /// Whether the word ends a clause; behind "yes" the sentence may go on.
