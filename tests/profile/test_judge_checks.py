@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, judge, pairwise, panel
+from guerdon import Dispatcher, judge, pairwise, panel, parse
 from guerdon.cli.profile_words import judge_lines
 from guerdon.profile import judge_batches
 from guerdon.profile.function_profile import FunctionProfile
