@@ -111,7 +111,6 @@ BAD_LISTS: dict[str, tuple[Callable[[int], Any], str]] = {
     "str": (lambda n: "x" * n, "str"),
     "dict": (lambda n: {"score": [1.0] * n}, "dict"),
     "set": (lambda n: {float(i) for i in range(n)}, "set"),
-    "generator": (lambda n: (1.0 for _ in range(n)), "generator"),
     "short": (lambda n: [1.0] * (n - 1), r"\d rewards were returned for \d"),
     "long": (lambda n: [1.0] * (n + 1), r"\d rewards were returned for \d"),
     "empty": (lambda n: [], "0 rewards"),

@@ -50,7 +50,8 @@ COMPILED: Final[dict[str, str]] = {
     ),
     "traces_its_parent": _attempt("ptrace(PTRACE_SEIZE, getppid(), 0, 0) == 0 || ptrace(PTRACE_TRACEME, 0, 0, 0) == 0"),
     "shares_memory": _attempt(
-        'shm_open("/guerdon_red_team", O_CREAT | O_RDWR, 0600) >= 0 || memfd_create("x", 0) >= 0'
+        # One that a program before it left; its own are in its folder.
+        'shm_open("/guerdon_red_team", O_RDWR, 0600) >= 0 || memfd_create("x", 0) >= 0'
     ),
     "writes_elsewhere": _attempt(
         'open("/tmp/guerdon_red_team", O_CREAT | O_WRONLY, 0600) >= 0 || open("/var/tmp/guerdon_red_team", O_CREAT | O_WRONLY, 0600) >= 0'
