@@ -20,7 +20,8 @@ def no_process_is_left() -> Iterator[None]:
     closed, ends meanwhile.
     """
     gc.collect()
-    earlier = frozenset(process.pid for process in _descendants_after(5))  # another test answers for them
+    # Another test answers for these.
+    earlier = frozenset(process.pid for process in _descendants_after(5))
     yield
     assert not _descendants_after(PATIENCE_S, earlier)
 
