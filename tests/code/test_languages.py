@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -38,8 +37,7 @@ def test_cpp() -> None:
         assert found.score == 0.0
         assert "it does not compile: ./program.cpp:1" in found.reason
         found = reward._scorer.judge({"completion": block(HANGS, "cpp"), "cases": CASES})
-        assert found.passed == 1
-        assert re.fullmatch(r"case 0: it did not end within (1|0\.9\d) s", found.reason)
+        assert (found.passed, found.reason) == (1, "case 0: it did not end within 1 s")
         crash = "#include <cstdlib>\nint main() { abort(); }"
         found = reward._scorer.judge({"completion": block(crash, "cpp"), "cases": CASES})
         assert "ended by SIG" in found.reason

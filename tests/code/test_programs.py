@@ -272,7 +272,7 @@ def test_what_a_program_takes_to_be_defined_is_no_case() -> None:
 def test_large_arguments_are_no_time_of_the_program() -> None:
     """A coarse bound: they took a second to be written, and one to be read."""
     given = [list(range(1_000_000)), {str(number): number for number in range(100_000)}]
-    with judged(case_timeout=1.5, timeout=20) as reward:
+    with judged(case_timeout=1.0, timeout=20) as reward:
         found = judgement(reward, "def f(x, y): return len(x) + len(y)", cases=[call("f", *given, expected=1_100_000)])
     assert (found.score, found.reason) == (1.0, "")
 

@@ -109,7 +109,7 @@ def test_a_sandbox_that_throttles_is_waited_for() -> None:
 def test_a_sandbox_that_never_answers() -> None:
     end = threading.Event()
     with sandbox(lambda number, body: (end.wait(60), (500, {}))[1] if "0" in body["code"] else None) as server:
-        result = scored(remote(server, retries=1, timeout=1, wait=0.5), ["print(0)", INCREMENT], cases=[CASES] * 2)
+        result = scored(remote(server, retries=1, timeout=0.5, wait=0.5), ["print(0)", INCREMENT], cases=[CASES] * 2)
         end.set()
     assert result.status.ravel().tolist() == [Status.TIMEOUT, Status.OK]
     assert result.rewards.ravel()[1] == 1.0

@@ -20,17 +20,15 @@ def no_process_is_left() -> Iterator[None]:
     closed, ends meanwhile.
     """
     gc.collect()
-    # Another test answers for these.
-    earlier = frozenset(process.pid for process in _descendants_after(5))
+    _descendants_after(PATIENCE_S)
     yield
-    assert not _descendants_after(PATIENCE_S, earlier)
+    assert not _descendants_after(PATIENCE_S)
 
 
-def _descendants_after(patience_s: float, known: frozenset[int] = frozenset()) -> list[psutil.Process]:
-    """Those beside the known ones that do not end meanwhile."""
+def _descendants_after(patience_s: float) -> list[psutil.Process]:
+    """Those that do not end meanwhile."""
     deadline = time.monotonic() + patience_s
-    while left := [one for one in psutil.Process().children(recursive=True) if one.pid not in known]:
-        if time.monotonic() > deadline:
-            break
+    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return left
+    found: list[psutil.Process] = left
+    return found

@@ -32,7 +32,7 @@ def pack(value: Any) -> bytes:
 
 
 def is_marshalled(data: bytes) -> bool:
-    """Whether the value has no `Opaque` in it."""
+    """Says whether the value has no `Opaque` in it."""
     return data[:1] == _MARSHALLED
 
 

@@ -66,7 +66,7 @@ class Candidate:
 
 
 class Program:
-    """What tests ask of a program.
+    """The requests of tests to a program.
 
     Attributes:
         classes: Of the tests and the prelude, by name: their objects go over by their attributes.

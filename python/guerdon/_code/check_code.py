@@ -30,7 +30,7 @@ __all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 FILE: Final = "<check>"
 IN_PLACE: Final = " in place"
 """Behind the name of a function that is called for what it does to its arguments."""
-# What datasets call the file of the program.
+# Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
     (

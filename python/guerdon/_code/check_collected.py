@@ -63,8 +63,7 @@ def _run_class(one: type) -> None:
     names = [name for name in dir(one) if name.startswith("test") and callable(getattr(one, name))]
     of_unittest = issubclass(one, unittest.TestCase)
     begin, end = ("setUp", "tearDown") if of_unittest else ("setup_method", "teardown_method")
-    for act in ("setUpClass" if of_unittest else "setup_class",):
-        getattr(one, act, lambda: None)()
+    getattr(one, "setUpClass" if of_unittest else "setup_class", lambda: None)()
     for name in sorted(names):
         for arguments in _parameters(getattr(one, name)):
             case = one(name) if of_unittest else one()

@@ -47,7 +47,7 @@ _OTHER_NAMES: Final = (
     "stdout swift tests tex text toml ts tsx txt typescript vb verilog xml yaml yml zig zsh"
 )
 _OTHERS: Final = frozenset(_OTHER_NAMES.split())
-# What reads input, in the languages that are known.
+# Words that read input, in the languages that are known.
 _READS: Final = re.compile(r"\b(?:raw_)?input\b|stdin|open\(0|read\(0|\bmain\s*\(|readline|fileinput|readFileSync")
 # More is a block of its own within the program's text, as in a docstring.
 _DEEPER: Final = 4

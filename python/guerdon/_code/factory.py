@@ -310,7 +310,7 @@ def _called(name: str, option: str, function: Callable[..., Any]) -> Callable[..
 
 
 def _takes_input(name: str, compare: Callable[..., Any]) -> bool:
-    """Whether it must be given the input beside what was expected and what came."""
+    """Says whether it takes the input beside what was expected and what came."""
     try:
         signature = inspect.signature(compare)
     except ValueError:  # of a builtin

@@ -69,7 +69,7 @@ class Handle(Opaque):
 
 
 def holds_objects(value: object) -> bool:
-    """Whether there is a program's object in a value."""
+    """Says whether a value holds an object of the program."""
     if isinstance(value, dict):
         return any(map(holds_objects, [*value, *value.values()]))
     if isinstance(value, _CONTAINERS):
@@ -78,7 +78,7 @@ def holds_objects(value: object) -> bool:
 
 
 class Exchange:
-    """What goes over in one call, and comes back.
+    """The values that go over in one call, and come back.
 
     Args:
         ask: See `Ask`.

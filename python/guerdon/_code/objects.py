@@ -50,7 +50,7 @@ class Objects:
         return value
 
     def do(self, name: str, *args: Any) -> Any:
-        """What tests ask of an object."""
+        """The acts that tests ask of an object."""
         if name == "new":
             kind = self._module.__dict__.get(args[0])
             kind = kind if isinstance(kind, type) else type(args[0], (), {})

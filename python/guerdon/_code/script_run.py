@@ -146,9 +146,9 @@ class _Conversation:
             elif self._printed > most:
                 stopped = f"it printed more than {most} bytes"
             else:
-                stopped = f"it did not end within {deadline - started:.2g} s"
+                stopped = f"it did not end within {_brief(deadline - started)} s"
         except TimeoutError:
-            stopped = f"it did not start within {deadline - started:.2g} s"
+            stopped = f"it did not start within {_brief(deadline - started)} s"
         finally:
             if ended is None and self._zygote.running:
                 ended = self._zygote.end()
@@ -188,3 +188,8 @@ class _Conversation:
             into += piece
             self._printed += len(piece)
         return True
+
+
+def _brief(seconds: float) -> str:
+    """A limit in seconds, without the moments of it that passed before the program began."""
+    return f"{round(seconds * 20) / 20 if seconds > 0.5 else seconds:.2g}"
