@@ -75,7 +75,7 @@ def test_a_users_compute_score(made: Any, model: Path, tokenizer: Any) -> None:
     words = ["ok", "timeout", "ok", "ok", "error", "ok", "ok"]
     assert extra["guerdon_status"].tolist() == [f"compute_score:{word}" for word in words]
     assert extra["pred"].tolist() == ["a", None, "ccc", "3", None, "ff", "g"]
-    assert extra["acc"].tolist() == [False, None, False, True, None, False, False]
+    assert extra["acc"].tolist() == [0.0, -1.0, 0.0, 1.0, -1.0, 0.0, 0.0]
 
 
 def test_groups_over_both_workers(made: Any, model: Path, tokenizer: Any) -> None:
