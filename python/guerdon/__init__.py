@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from guerdon._code.sandbox_fusion import SandboxFusion
     from guerdon._functions.stateful import StatefulReward
     from guerdon._insight.dump import Dump, InFlight
+    from guerdon._insight.endpoint import Endpoint
     from guerdon._insight.journal.options import Journal, read_journal
     from guerdon._insight.trace import Trace
-    from guerdon._lanes.http.endpoints import Endpoint, Endpoints
+    from guerdon._lanes.http.endpoints import Endpoints
     from guerdon._lanes.recycling import Recycle
     from guerdon._lanes.remote.ray.options import Ray
     from guerdon._native import __version__
@@ -105,7 +106,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "DataError": "errors",
     "Dispatcher": "dispatcher",
     "Dump": "_insight.dump",
-    "Endpoint": "_lanes.http.endpoints",
+    "Endpoint": "_insight.endpoint",
     "Endpoints": "_lanes.http.endpoints",
     "Failure": "results",
     "Group": "results",

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guerdon._system.warning import GuerdonWarning
+
 if TYPE_CHECKING:
     from guerdon.results import RewardBatch
     from guerdon.results.status import Status
@@ -73,11 +75,6 @@ class MainGuardError(GuerdonError, RuntimeError):
 
 class VLLMServerError(GuerdonError, ConnectionError):
     """A vLLM server did not answer, or did not take the policy's weights: retries exhausted."""
-
-
-class GuerdonWarning(RuntimeWarning):
-    """Something works, but not as well as it could, or not as expected. Filter on it to silence
-    Guerdon."""
 
 
 class QuietRewardWarning(GuerdonWarning):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guerdon._batch.columns import COMPLETIONS, TEXT, Data, Single
 from guerdon._batch.layout import Consumer, Layout, Route, Source, layout
@@ -19,14 +19,15 @@ from guerdon._batch.text_parameters import TextParameters
 from guerdon._batch.token_counts import counting
 from guerdon._batch.trainer_state import names_history, snapshot
 from guerdon._functions.spec import FunctionSpec
-from guerdon._lanes.http.template import MadeField
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:
     from guerdon._batch.kept_columns import KeptColumns
-    from guerdon._lanes.http.template import Field
-    from guerdon._lanes.native.columns import KernelColumn
+    from guerdon._functions.lane_plan import TextField
     from guerdon._native import Constant, FunctionColumns
+
+PLAIN: Final = "text"
+"""What the engine calls columns of texts as they are."""
 
 # What says whether two batches bring the same columns: their names, and whether there is a
 # trainer's state.
@@ -117,7 +118,7 @@ class _BatchColumns:
         self._data = data
         self._is_open = is_open
         self._indexes = {source: index for index, source in enumerate(known.sources)}
-        self._filled: dict[tuple[Source, Field | KernelColumn], tuple[str, int]] = {}
+        self._filled: dict[tuple[Source, TextField], tuple[str, int]] = {}
         self.names = list(known.names)
         self.values = [self._value(*source) for source in known.sources]
 
@@ -136,15 +137,14 @@ class _BatchColumns:
         filled = [self._fill(route.available, field, consumer.spec.name) for field in fields]
         return FunctionColumns([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
 
-    def _fill(self, available: Mapping[str, Source], field: Field | KernelColumn, function: str) -> tuple[str, int]:
+    def _fill(self, available: Mapping[str, Source], field: TextField, function: str) -> tuple[str, int]:
         """What kind of strings a field is, and the index of its column."""
-        from guerdon._lanes.native.columns import PLAIN, KernelColumn
-
-        is_text = isinstance(field, KernelColumn) and field.form == "text"
-        source = ("own", TEXT) if is_text else available[field.column]
+        source = ("own", TEXT) if field.is_text else available[field.column]
         known = self._filled.get((source, field))
         if known is None:
-            made = self._texts(source, available, field, function)
+            given = {name: self.given(available[name]) for name in _columns(field, available) if name != field.column}
+            given[field.column] = self.given(source)
+            made = field.texts(given, self._data.samples, function, always=self._is_open)
             if made is None:
                 known = PLAIN, self.index(source)
             else:
@@ -153,22 +153,6 @@ class _BatchColumns:
                 known = made[0], len(self.values) - 1
             self._filled[source, field] = known
         return known
-
-    def _texts(
-        self, source: Source, available: Mapping[str, Source], field: Field | KernelColumn, function: str
-    ) -> tuple[str, list[object]] | None:
-        """The strings of a field, if they are not the values themselves."""
-        from guerdon._lanes.http import column_texts
-        from guerdon._lanes.native import columns as kernel_columns
-
-        values, samples = self.given(source), self._data.samples
-        if isinstance(field, kernel_columns.KernelColumn):
-            return kernel_columns.texts_of(values, field, samples, always=self._is_open)
-        if isinstance(field, MadeField):
-            given = {name: self.given(available[name]) for name in _columns(field, available)}
-            return field.made(given, samples)
-        others = [self.given(available[name]) for name in field.columns[1:]]
-        return column_texts.texts_of(values, field, samples, function, others=others, always=self._is_open)
 
     def given(self, source: Source) -> list[object] | Single:
         kind, name = source
@@ -194,10 +178,9 @@ class _BatchColumns:
         return _const(state if name == "live" else snapshot(state, history=name == "whole"))
 
 
-def _columns(field: Field | KernelColumn, available: Mapping[str, Source]) -> list[str]:
+def _columns(field: TextField, available: Mapping[str, Source]) -> list[str]:
     """The columns of a field, and those optional ones that are there."""
-    optional = field.optional if isinstance(field, MadeField) else ()
-    return [*field.columns, *(name for name in optional if name in available)]
+    return [*field.columns, *(name for name in field.optional if name in available)]
 
 
 def _const(value: object) -> Constant:

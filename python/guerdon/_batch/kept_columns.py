@@ -6,25 +6,27 @@ A chosen column that a batch lacks stays empty there; that is said once.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, Data
 from guerdon.errors import GuerdonWarning
-
-if TYPE_CHECKING:
-    from guerdon._insight.journal.options import Journal
 
 __all__ = ["KeptColumns"]
 
 
 class KeptColumns:
-    """The columns that one dispatcher's journal keeps of its batches."""
+    """The columns that one dispatcher's journal keeps of its batches.
 
-    def __init__(self, journal: Journal) -> None:
-        texts = [("own", PROMPTS), ("own", COMPLETIONS)] if journal.texts else []
+    Args:
+        texts: Prompts and completions are kept.
+        columns: The others that are.
+    """
+
+    def __init__(self, *, texts: bool, columns: Sequence[str]) -> None:
         own = {COMPLETION_IDS: "own"}
-        self._sources = [*texts, *((own.get(name, "dataset"), name) for name in journal.columns)]
-        self._chosen = frozenset(journal.columns)
+        kept = [("own", PROMPTS), ("own", COMPLETIONS)] if texts else []
+        self._sources = [*kept, *((own.get(name, "dataset"), name) for name in columns)]
+        self._chosen = frozenset(columns)
         self._missed: set[str] = set()  # those that were warned of
 
     def of(self, data: Data) -> list[tuple[str, str] | None]:

@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from guerdon._batch.async_waiters import AsyncWaiters
+from guerdon._batch.bounds import patience
 from guerdon._batch.columns import BATCH_OPTIONS
-from guerdon._engine import dispatcher_options
 from guerdon.errors import ClosedError, DataError, RewardFailureError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class PendingBatch:
             RewardFailureError: As `result`, after the last group.
         """
         self._check_process()
-        timeout, seen = dispatcher_options.patience(timeout), 0
+        timeout, seen = patience(timeout), 0
         while True:
             deadline = _deadline(timeout)
             while len(self._order) <= seen:
@@ -123,7 +123,7 @@ class PendingBatch:
     async def aresult(self, timeout: float | None = None) -> RewardBatch:
         """`result` for coroutines. Cancelling the wait doesn't cancel the batch."""
         self._check_process()
-        timeout = dispatcher_options.patience(timeout)
+        timeout = patience(timeout)
         deadline = _deadline(timeout)
         while not self._batch.done:
             if not await self._waiters.wait(self._batch.fileno(), deadline, lambda: self._batch.done):
@@ -133,7 +133,7 @@ class PendingBatch:
     async def agroups(self, timeout: float | None = None) -> AsyncGenerator[Group, None]:
         """`groups` for coroutines."""
         self._check_process()
-        timeout, seen = dispatcher_options.patience(timeout), 0
+        timeout, seen = patience(timeout), 0
         while True:
             deadline = _deadline(timeout)
             self._take()
@@ -154,7 +154,7 @@ class PendingBatch:
             TimeoutError: It isn't, after `timeout` seconds.
         """
         self._check_process()
-        timeout = dispatcher_options.patience(timeout)
+        timeout = patience(timeout)
         try:
             done = self._batch.wait(timeout)
         except (KeyboardInterrupt, SystemExit):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from guerdon._batch.coalescing import Coalescer
+    from guerdon._batch.engine_source import EngineSource
     from guerdon._batch.result_builder import ResultBuilder
-    from guerdon._engine.handle import EngineHandle
     from guerdon._native import Batch
     from guerdon.results import SampleResult
 
@@ -50,7 +50,7 @@ class SampleScorer:
         builder: Makes their results.
     """
 
-    def __init__(self, engine: EngineHandle, submitter: Submitter, builder: ResultBuilder) -> None:
+    def __init__(self, engine: EngineSource, submitter: Submitter, builder: ResultBuilder) -> None:
         self._engine = engine
         self._submitter = submitter
         self._builder = builder

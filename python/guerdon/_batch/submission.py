@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guerdon._batch.appending import Appender
+from guerdon._batch.bounds import MOST_GENERATIONS, seconds, whole
 from guerdon._batch.column_routing import ColumnRouter, unshippable
 from guerdon._batch.columns import (
     COMPLETION_IDS,
@@ -21,16 +22,15 @@ from guerdon._batch.columns import (
     refuse_singular,
 )
 from guerdon._batch.trainer_state import frozen, step_of
-from guerdon._engine import dispatcher_options
 from guerdon._functions.serialization.column_values import dumps
 from guerdon._functions.spec import FunctionSpec
 from guerdon._system.units import integer
 from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
+    from guerdon._batch.engine_source import EngineSource
     from guerdon._batch.kept_columns import KeptColumns
     from guerdon._batch.layout import Source
-    from guerdon._engine.handle import EngineHandle
     from guerdon._native import Batch
 
 
@@ -63,7 +63,7 @@ class Submitter:
 
     def __init__(
         self,
-        engine: EngineHandle,
+        engine: EngineSource,
         specs: Sequence[FunctionSpec],
         models: Sequence[str],
         num_generations: int | None,
@@ -193,24 +193,24 @@ class Submitter:
             DataError: That can't work, with these functions or at all.
         """
         try:
-            quorum = dispatcher_options.whole("group_quorum", options.group_quorum)
-            group_timeout = dispatcher_options.seconds("group_timeout", options.group_timeout)
-            batch_timeout = dispatcher_options.seconds("batch_timeout", options.batch_timeout)
-            max_pending = dispatcher_options.whole("max_pending", options.max_pending)
+            quorum = whole("group_quorum", options.group_quorum)
+            group_timeout = seconds("group_timeout", options.group_timeout)
+            batch_timeout = seconds("batch_timeout", options.batch_timeout)
+            max_pending = whole("max_pending", options.max_pending)
         except RegistrationError as error:
             raise DataError(str(error)) from None
         if quorum is not None and quorum > size:
             raise DataError(f"group_quorum={quorum}: a group has fewer samples, num_generations={size}.")
-        whole = self._batch_function
+        batch_function = self._batch_function
         instead = "declare it with reward(fn, rowwise=True) if its rows are independent, or as a group_reward"
-        if whole is not None and group_timeout is not None:
+        if batch_function is not None and group_timeout is not None:
             raise DataError(
-                f"group_timeout={group_timeout:g} can't hold with {whole!r}, which sees the whole batch: its one "
+                f"group_timeout={group_timeout:g} can't hold with {batch_function!r}, which sees the whole batch: its one "
                 f"call belongs to no group alone. Use batch_timeout=, or {instead}."
             )
-        if whole is not None and max_pending is not None:
+        if batch_function is not None and max_pending is not None:
             raise DataError(
-                f"max_pending={max_pending} with {whole!r}, which sees the whole batch: no group completes before "
+                f"max_pending={max_pending} with {batch_function!r}, which sees the whole batch: no group completes before "
                 f"finish(), and add() would wait for ever. Leave max_pending out, or {instead}."
             )
         if batch_timeout is None:
@@ -254,8 +254,8 @@ def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -
     size = integer(num_generations)
     if size is None or size < 1:
         raise DataError(f"num_generations={num_generations!r}: expected a whole number of at least 1.")
-    if size > dispatcher_options.MOST_GENERATIONS:
-        raise DataError(f"num_generations={size}: expected at most {dispatcher_options.MOST_GENERATIONS}.")
+    if size > MOST_GENERATIONS:
+        raise DataError(f"num_generations={size}: expected at most {MOST_GENERATIONS}.")
     if samples * ranks % size:
         where = f"{samples} samples" if ranks == 1 else f"{samples} samples on each of {ranks} ranks"
         raise DataError(

@@ -1,7 +1,7 @@
-"""Gates: ``run_if`` and ``otherwise`` of a function, and whether those of a list fit together.
+"""Gates: ``run_if`` and ``otherwise`` of a function.
 
-A wrong condition is refused where the function is made; a source that the list lacks, that scores
-whole groups or batches, or that waits for the gated function itself, where the dispatcher is.
+A wrong condition is refused where the function is made; `function_list` refuses those that don't
+fit the other functions.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from guerdon._system.units import FLOAT32_MAX, number
 from guerdon.errors import RegistrationError
 
-if TYPE_CHECKING:
-    from guerdon._functions.spec import FunctionSpec
-
-__all__ = ["Condition", "Conditions", "RunIf", "checked_run_if", "refuse_impossible_conditions"]
+__all__ = ["Condition", "Conditions", "RunIf", "checked_run_if"]
 
 RunIf = Mapping[str, "str | Sequence[str]"]
 """What ``run_if`` takes: conditions by the name of another function."""
@@ -100,64 +97,3 @@ def _bound(text: str) -> float | None:
     except ValueError:
         return None
     return found if abs(found) <= FLOAT32_MAX else None
-
-
-def refuse_impossible_conditions(specs: Sequence[FunctionSpec]) -> None:
-    """Refuse gates that can't work between these functions.
-
-    Raises:
-        RegistrationError: With the names.
-    """
-    known = {spec.name: spec for spec in specs}
-    for spec in specs:
-        for condition in spec.run_if.conditions if spec.run_if is not None else ():
-            source = known.get(condition.source)
-            if source is None:
-                names = ", ".join(map(repr, known))
-                raise RegistrationError(
-                    f"reward function {spec.name!r}: run_if names {condition.source!r}, which is no function of this "
-                    f"dispatcher: {names}."
-                )
-            if source.shape != "sample":
-                raise RegistrationError(
-                    f"reward function {spec.name!r}: run_if names {source.name!r}, which scores {_whole(source)} at once, so "
-                    "there is no score of one sample to wait for. Name a function of single samples, or make it one: "
-                    f"{_instead(source)}."
-                )
-            if spec.shape != "sample":
-                raise RegistrationError(
-                    f"reward function {spec.name!r} scores {_whole(spec)} at once, so run_if can't skip samples of it. Make it "
-                    f"one of single samples: {_instead(spec)}."
-                )
-    _refuse_cycles(known)
-
-
-def _whole(spec: FunctionSpec) -> str:
-    return "a whole group" if spec.shape == "group" else "a whole batch"
-
-
-def _instead(spec: FunctionSpec) -> str:
-    return "@reward, with finish_group of a StatefulReward" if spec.shape == "group" else "reward(…, rowwise=True)"
-
-
-def _refuse_cycles(known: Mapping[str, FunctionSpec]) -> None:
-    sources = {
-        name: list(dict.fromkeys(one.source for one in spec.run_if.conditions)) if spec.run_if is not None else []
-        for name, spec in known.items()
-    }
-    decided: set[str] = set()
-    while fresh := {name for name, of in sources.items() if name not in decided and decided.issuperset(of)}:
-        decided |= fresh
-    stuck = next((name for name in sources if name not in decided), None)
-    if stuck is None:
-        return
-    chain = [stuck]
-    while True:
-        following = next(name for name in sources[chain[-1]] if name not in decided)
-        if following in chain:
-            cycle = [*chain[chain.index(following) :], following]
-            raise RegistrationError(
-                f"the run_if of these reward functions wait for each other, so none of them could run: "
-                f"{' -> '.join(map(repr, cycle))}. Leave one of the conditions out."
-            )
-        chain.append(following)

@@ -150,3 +150,64 @@ def _that_ask(spec: FunctionSpec) -> Iterable[FunctionSpec]:
     """Whose limits hold for a function's calls: its own, or those of its members."""
     members = getattr(spec.compound, "members", ())
     return dict.fromkeys(member.spec for member in members) if members else (spec,)
+
+
+def refuse_impossible_conditions(specs: Sequence[FunctionSpec]) -> None:
+    """Refuse gates that can't work between these functions.
+
+    Raises:
+        RegistrationError: With the names.
+    """
+    known = {spec.name: spec for spec in specs}
+    for spec in specs:
+        for condition in spec.run_if.conditions if spec.run_if is not None else ():
+            source = known.get(condition.source)
+            if source is None:
+                names = ", ".join(map(repr, known))
+                raise RegistrationError(
+                    f"reward function {spec.name!r}: run_if names {condition.source!r}, which is no function of this "
+                    f"dispatcher: {names}."
+                )
+            if source.shape != "sample":
+                raise RegistrationError(
+                    f"reward function {spec.name!r}: run_if names {source.name!r}, which scores {_whole(source)} at once, so "
+                    "there is no score of one sample to wait for. Name a function of single samples, or make it one: "
+                    f"{_instead(source)}."
+                )
+            if spec.shape != "sample":
+                raise RegistrationError(
+                    f"reward function {spec.name!r} scores {_whole(spec)} at once, so run_if can't skip samples of it. Make it "
+                    f"one of single samples: {_instead(spec)}."
+                )
+    _refuse_cycles(known)
+
+
+def _whole(spec: FunctionSpec) -> str:
+    return "a whole group" if spec.shape == "group" else "a whole batch"
+
+
+def _instead(spec: FunctionSpec) -> str:
+    return "@reward, with finish_group of a StatefulReward" if spec.shape == "group" else "reward(…, rowwise=True)"
+
+
+def _refuse_cycles(known: Mapping[str, FunctionSpec]) -> None:
+    sources = {
+        name: list(dict.fromkeys(one.source for one in spec.run_if.conditions)) if spec.run_if is not None else []
+        for name, spec in known.items()
+    }
+    decided: set[str] = set()
+    while fresh := {name for name, of in sources.items() if name not in decided and decided.issuperset(of)}:
+        decided |= fresh
+    stuck = next((name for name in sources if name not in decided), None)
+    if stuck is None:
+        return
+    chain = [stuck]
+    while True:
+        following = next(name for name in sources[chain[-1]] if name not in decided)
+        if following in chain:
+            cycle = [*chain[chain.index(following) :], following]
+            raise RegistrationError(
+                f"the run_if of these reward functions wait for each other, so none of them could run: "
+                f"{' -> '.join(map(repr, cycle))}. Leave one of the conditions out."
+            )
+        chain.append(following)

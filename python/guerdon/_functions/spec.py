@@ -24,11 +24,7 @@ from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit
 
 if TYPE_CHECKING:
     from guerdon import _native
-    from guerdon._lanes.http.compound import CompoundPlan, Criterion
-    from guerdon._lanes.http.plan import Plan
-    from guerdon._lanes.http.template import Field
-    from guerdon._lanes.native.columns import KernelColumn
-    from guerdon._lanes.native.plan import KernelPlan
+    from guerdon._functions.lane_plan import CompoundPlan, Fleet, KernelPlan, RequestPlan, TextField
     from guerdon._native import OutcomeStore, SpendingCap, Tariff
 
 __all__ = ["FunctionSpec", "Lane", "Shape", "Wants"]
@@ -83,11 +79,11 @@ class FunctionSpec:
     stateful: bool = False
     decorated: bool = False
     finish: Wants | None = field(default=None)
-    http: Plan | None = None
+    http: RequestPlan | None = None
     run_if: Conditions | None = None
     pure: bool = False
     cache: CacheFolder | None = None
-    compound: CompoundPlan | Criterion | None = None
+    compound: CompoundPlan | None = None
     kernel: KernelPlan | None = None
     factory: Factory | None = None
 
@@ -103,12 +99,24 @@ class FunctionSpec:
         return self.in_workers or self.node is not None
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[RequestPlan, ...]:
         """Of the http lane: one for each kind of request that its calls make."""
         members = getattr(self.compound, "members", None)
         if members is not None:
             return tuple(member.plan for member in members)
         return () if self.http is None else (self.http,)
+
+    @property
+    def fleets(self) -> dict[str, tuple[int, Fleet]]:
+        """The endpoints that it sends requests to, by the name of its member, with that one's place;
+        "" is the name where there is but one."""
+        if getattr(self.compound, "leader", None) is not None:
+            return {}  # another function sends its requests
+        members = getattr(self.compound, "members", ())
+        if getattr(self.compound, "kind", "") == "panel":
+            return {member.name: (place, member.plan.fleet) for place, member in enumerate(members)}
+        plan: RequestPlan | None = members[0].plan if members else self.http
+        return {} if plan is None else {"": (0, plan.fleet)}
 
     @property
     def uses_tokens(self) -> bool:
@@ -121,14 +129,15 @@ class FunctionSpec:
         return self.lane in ("http", "native", "code")
 
     @property
-    def text_fields(self) -> tuple[Field, ...] | tuple[KernelColumn, ...] | None:
+    def text_fields(self) -> tuple[TextField, ...] | None:
         """The columns that the engine gets as texts, by number; None on other lanes."""
         if self.kernel is not None:
             return self.kernel.fields
         if self.lane != "http":
             return None
-        asks = self.http if self.compound is None else self.compound
-        return () if asks is None else asks.fields
+        if self.compound is not None:
+            return self.compound.fields
+        return () if self.http is None else self.http.fields
 
     def recipe(self) -> dict[str, Any]:
         """How a lane calls the function; plain values only."""

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, overload
 
-from guerdon._lanes.http.endpoints import Endpoint, endpoints_of, fleets_of
+from guerdon._insight.endpoint import Endpoint, endpoints_of
 from guerdon._native import ThreadSnapshot
 
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
-    from guerdon._lanes.stacks import StackFrame
-    from guerdon._lanes.thread_supervisor import ThreadSupervisor
+    from guerdon._insight.stack_source import StackFrame, StackSource
     from guerdon._native import CallSnapshot, Engine, LoopSnapshot
 
 __all__ = ["Dump", "InFlight"]
@@ -138,9 +137,7 @@ class Dump(Sequence[InFlight]):
         return f"<Dump of {_number(len(self), 'call')} in flight>"
 
 
-def take(
-    engine: Engine | None, supervisor: ThreadSupervisor | None, specs: Sequence[FunctionSpec], timeout: float
-) -> Dump:
+def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[FunctionSpec], timeout: float) -> Dump:
     """A dump of this engine; of none an empty one."""
     if engine is None:
         return Dump((), {spec.name: 0 for spec in specs}, ())
@@ -159,14 +156,14 @@ def take(
     fleets = {
         f"{spec.name}/{member}" if member else spec.name: endpoints_of(engine, (index, place), fleet)
         for index, spec in enumerate(specs)
-        for member, (place, fleet) in fleets_of(spec).items()
+        for member, (place, fleet) in spec.fleets.items()
     }
     several = {name: each for name, each in fleets.items() if len(each) > 1}
     nodes = {node.name: (node.state, node.calls) for node in engine.nodes()}
     return Dump(calls, waiting, engine.worker_pids(), several, nodes)
 
 
-def _here(engine: Engine, supervisor: ThreadSupervisor, specs: Sequence[FunctionSpec]) -> list[InFlight]:
+def _here(engine: Engine, supervisor: StackSource, specs: Sequence[FunctionSpec]) -> list[InFlight]:
     """The calls in flight in this process."""
     found: list[tuple[ThreadSnapshot | LoopSnapshot, str, list[StackFrame]]] = []
     for thread in engine.inspect_threads():

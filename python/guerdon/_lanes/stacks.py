@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-StackFrame = tuple[str, int, str]
-"""File, line, name of the function; a stack is a list of these, outermost first."""
+from guerdon._insight.stack_source import StackFrame
 
 _MOST = 100
 _FOLDER = os.path.dirname(os.path.dirname(__file__))

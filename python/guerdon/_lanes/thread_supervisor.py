@@ -10,8 +10,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from guerdon._insight.stack_source import StackFrame
 from guerdon._lanes.lane_threads import LaneThread
-from guerdon._lanes.stacks import StackFrame, of_thread
+from guerdon._lanes.stacks import of_thread
 from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._native import (
     CacheTrouble,

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 
 from guerdon._system.launcher import launcher_affinity, launchers_cores, ranks_on_host
-from guerdon.errors import GuerdonWarning
+from guerdon._system.warning import GuerdonWarning
 
 
 def usable_cores() -> int:

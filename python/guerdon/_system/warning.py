@@ -1,4 +1,4 @@
-"""Warnings that come from the lanes' own threads, where nobody can catch an exception."""
+"""Guerdon's warnings, and how to warn on threads where nobody can catch an exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import sys
 import threading
 import warnings
 
-from guerdon.errors import GuerdonWarning
+__all__ = ["GuerdonWarning", "warn"]
+
+
+class GuerdonWarning(RuntimeWarning):
+    """Something works, but not as well as it could, or not as expected. Filter on it to silence
+    Guerdon."""
 
 
 def warn(

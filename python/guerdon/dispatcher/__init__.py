@@ -351,7 +351,9 @@ class Dispatcher(ScoringMethods):
         from guerdon._batch.kept_columns import KeptColumns
         from guerdon._insight.journal.plan import JournalPlan
 
-        return JournalPlan(journal, weights, self._options["incomplete"]), KeptColumns(journal)
+        return JournalPlan(journal, weights, self._options["incomplete"]), KeptColumns(
+            texts=journal.texts, columns=journal.columns
+        )
 
     def __enter__(self) -> Self:
         return self

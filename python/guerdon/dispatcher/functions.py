@@ -6,8 +6,12 @@ from collections.abc import Iterable
 
 from guerdon._functions.build import spec_of
 from guerdon._functions.callables import is_reward_model
-from guerdon._functions.conditions import refuse_impossible_conditions
-from guerdon._functions.function_list import merge_limits, refuse_loops_of_two_kinds, refuse_repeated_names
+from guerdon._functions.function_list import (
+    merge_limits,
+    refuse_impossible_conditions,
+    refuse_loops_of_two_kinds,
+    refuse_repeated_names,
+)
 from guerdon._functions.serialization.serialized_functions import check_serializable
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon._lanes.http.endpoints import fleets_of
 from guerdon.dispatcher import Dispatcher
 from guerdon.profile.listed import Listed
 from guerdon.profile.sample_rows import SampleRows
@@ -78,9 +77,7 @@ class JudgeBatches:
         whose breaker is closed may still answer."""
         leader = self._unit[0]
         found = [
-            endpoint
-            for member in fleets_of(leader)
-            for endpoint in self._dispatcher.endpoints(leader.name, member or None)
+            endpoint for member in leader.fleets for endpoint in self._dispatcher.endpoints(leader.name, member or None)
         ]
         if waits and any(one.breaker == "closed" for one in found):
             return False

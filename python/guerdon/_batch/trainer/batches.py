@@ -27,10 +27,10 @@ from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFail
 
 if TYPE_CHECKING:
     from guerdon._batch.appending import Appender
+    from guerdon._batch.engine_source import EngineSource
     from guerdon._batch.failures import BatchFailures
     from guerdon._batch.result_builder import ResultBuilder
     from guerdon._batch.submission import Submitter
-    from guerdon._engine.handle import EngineHandle
     from guerdon._native import Batch
     from guerdon.results import RewardBatch
 
@@ -75,7 +75,7 @@ class TrainerBatches:
     """
 
     def __init__(
-        self, owner: object, engine: EngineHandle, submitter: Submitter, builder: ResultBuilder, rewards: RewardList
+        self, owner: object, engine: EngineSource, submitter: Submitter, builder: ResultBuilder, rewards: RewardList
     ) -> None:
         self._owner = weakref.ref(owner)
         self._engine = engine

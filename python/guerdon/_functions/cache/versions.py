@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from guerdon._functions.cache.python_code import PythonCode, UnknownPart
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
-
-if TYPE_CHECKING:
-    from guerdon._lanes.http.plan import Plan
 
 __all__ = ["http_version", "kernel_version", "version_of"]
 
@@ -64,10 +60,10 @@ def http_version(spec: FunctionSpec) -> bytes:
     stated = None if spec.cache is None else spec.cache.version
     asked: list[object] = ["http", __version__, spec.name, stated]
     if compound is None:
-        asked += [_request(plan) for plan in spec.plans]
+        asked += [plan.identity() for plan in spec.plans]
     else:
         asked += [compound.kind, sorted(compound.settings.items()), spec.wants.required]
-        asked += [(member.name, list(member.second), _request(member.plan)) for member in compound.members]
+        asked += [(member.name, list(member.second), member.plan.identity()) for member in compound.members]
     return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
@@ -77,16 +73,3 @@ def kernel_version(spec: FunctionSpec) -> bytes:
 
     asked = "native", __version__, spec.name, spec.kernel
     return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
-
-
-def _request(plan: Plan) -> tuple[object, ...]:
-    """What decides the answer to a request, and how it is read."""
-    address = plan.fleet.endpoints if plan.api in ("rewards", "sandbox") else ()
-    read = (plan.api, plan.path, astuple(plan.parse), plan.batch_size is not None, plan.cost.keep_answers)
-    return (
-        plan.body,
-        [astuple(field) for field in plan.fields],
-        sorted(plan.headers),
-        [url for url, _ in address],
-        *read,
-    )

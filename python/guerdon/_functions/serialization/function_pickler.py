@@ -20,10 +20,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from guerdon._functions.callables import find_attribute
+from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.serialization.importable import importable
 from guerdon._functions.serialization.tensors import refuse_device, small_copy
 from guerdon._functions.stateful import StatefulReward
-from guerdon.functions import RewardFunction
 
 __all__ = ["dumps"]
 

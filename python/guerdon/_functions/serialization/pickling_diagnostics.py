@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
+from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.serialization.importable import importable
-from guerdon.functions import RewardFunction
 
 __all__ = ["find_largest", "find_unpicklable", "format_decimal_size"]
 

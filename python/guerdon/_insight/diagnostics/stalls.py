@@ -12,13 +12,12 @@ import datetime
 import os
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from guerdon._system.launcher import rank
 from guerdon._system.warning import warn
 
 if TYPE_CHECKING:
-    from guerdon._engine.handle import EngineHandle
     from guerdon._functions.spec import FunctionSpec
     from guerdon._insight.dump import Dump
 
@@ -31,6 +30,17 @@ def reports_file(folder: str | os.PathLike[str]) -> str:
     return os.path.join(folder, f"watchdog-r{rank()}-{os.getpid()}.txt")
 
 
+class DumpSource(Protocol):
+    """The engine of a dispatcher, as far as a report needs it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether its dispatcher was closed."""
+
+    def dump(self, timeout: float) -> Dump:
+        """What it is doing."""
+
+
 class StallReports:
     """Reports the stalls of one engine.
 
@@ -41,7 +51,7 @@ class StallReports:
         file: Where reports are added, beside the warning; None: nowhere.
     """
 
-    def __init__(self, handle: EngineHandle, specs: Sequence[FunctionSpec], after: float, file: str | None) -> None:
+    def __init__(self, handle: DumpSource, specs: Sequence[FunctionSpec], after: float, file: str | None) -> None:
         self._handle = weakref.ref(handle)
         self._timeouts = {spec.name: spec.policy.timeout for spec in specs}
         self.after = after

@@ -6,17 +6,15 @@ import platform
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from guerdon._insight.monitor.address import resolved
 from guerdon._insight.monitor.forks import close_in_children
 from guerdon._insight.monitor.sockets import NoSocketError, new_socket
-from guerdon._lanes.http.endpoints import fleets_of
 from guerdon._system import launcher
 from guerdon._system.warning import warn
 
 if TYPE_CHECKING:
-    from guerdon._code.level import Level
     from guerdon._functions.spec import FunctionSpec
     from guerdon._native import Engine, MonitorConfig
 
@@ -24,6 +22,22 @@ _NOT_SERVED = (
     "metrics_port={given!r}: metrics are not served: {problem}. Everything else works. Choose another port, or 0 for any "
     "that is free."
 )
+
+
+class Level(Protocol):
+    """What holds the programs of a code reward."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def held(self) -> Sequence[tuple[str, str]]:
+        """The layers that hold, each with a word on it."""
+
+    @property
+    def missing(self) -> Sequence[tuple[str, str]]:
+        """The layers that this host lacks, each with the reason."""
 
 
 class Monitor:
@@ -90,7 +104,7 @@ def _config(
     fleets = [
         (f"{spec.name}/{member}" if member else spec.name, index, place, fleet.path)
         for index, spec in enumerate(specs)
-        for member, (place, fleet) in fleets_of(spec).items()
+        for member, (place, fleet) in spec.fleets.items()
     ]
     return MonitorConfig(
         rank=launcher.rank(),

@@ -14,10 +14,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from guerdon._insight.stack_source import StackFrame
 from guerdon._lanes.asyncio.blocked_loops import BlockingWarnings, blocking
 from guerdon._lanes.asyncio.loop_runner import LoopFunction
 from guerdon._lanes.asyncio.loop_tasks import EngineTask
-from guerdon._lanes.stacks import StackFrame, of_coroutine
+from guerdon._lanes.stacks import of_coroutine
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of

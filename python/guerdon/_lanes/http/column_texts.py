@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from guerdon._batch.columns import Single
 from guerdon._lanes.http.images import Images
 from guerdon._lanes.http.message_forms import in_form, system_texts, tools
 from guerdon._lanes.http.messages import as_messages, is_messages, transcript, turns, with_calls
-from guerdon._lanes.http.template import Field
 from guerdon.errors import DataError
 
 __all__ = ["JSON", "PLAIN", "texts_of"]
@@ -25,9 +24,26 @@ PLAIN = "text"
 JSON = "json"
 
 
+class _Field(Protocol):
+    """What of a template's field decides its texts; see `guerdon._lanes.http.template.Field`."""
+
+    @property
+    def column(self) -> str: ...
+    @property
+    def rest(self) -> str: ...
+    @property
+    def json(self) -> bool: ...
+    @property
+    def form(self) -> str: ...
+    @property
+    def also(self) -> str: ...
+    @property
+    def api(self) -> str: ...
+
+
 def texts_of(
     values: Sequence[object] | Single,
-    field: Field,
+    field: _Field,
     samples: int,
     function: str,
     *,
@@ -66,7 +82,7 @@ def texts_of(
     return JSON if field.json else PLAIN, made
 
 
-def _as_text(value: Any, field: Field) -> str:
+def _as_text(value: Any, field: _Field) -> str:
     if field.rest:
         return str(f"{{0{field.rest}}}".format(value))
     if isinstance(value, str):
@@ -74,7 +90,7 @@ def _as_text(value: Any, field: Field) -> str:
     return transcript(value) if is_messages(value) else format(value)
 
 
-def _as_json(value: Any, field: Field) -> str:
+def _as_json(value: Any, field: _Field) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
@@ -87,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 def _conversations(
     columns: Sequence[Sequence[object] | Single],
-    field: Field,
+    field: _Field,
     samples: int,
     function: str,
 ) -> tuple[str, list[object]]:
@@ -115,7 +131,7 @@ def _of(values: Sequence[object] | Single, sample: int) -> object:
     return values.value if isinstance(values, Single) else values[sample]
 
 
-def _in_form(field: Field, encoder: Images, value: object, other: object = None) -> str:
+def _in_form(field: _Field, encoder: Images, value: object, other: object = None) -> str:
     if field.form == "images":
         return encoder.parts(value, field.api)
     role = _role(field.column)

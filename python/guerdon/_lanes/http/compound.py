@@ -201,7 +201,7 @@ class CompoundReward(HttpReward):
 def plan_of(member: HttpReward) -> Plan:
     """How its requests look; it is one request a call."""
     plan = member.spec.http
-    assert plan is not None
+    assert isinstance(plan, Plan)
     return plan
 
 

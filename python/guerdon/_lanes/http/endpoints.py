@@ -1,56 +1,20 @@
-"""The endpoints of a judge or reward service while it runs: what state they are in, and which there
-are."""
+"""The endpoints of a judge or reward service while it runs, and which there are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, overload
 
-from guerdon._lanes.http.fleet import Addresses, Fleet, checked_endpoints
+from guerdon._insight.endpoint import Endpoint, endpoints_of
+from guerdon._lanes.http.fleet import Addresses, checked_endpoints
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
-    from guerdon._engine.handle import EngineHandle
+    from guerdon._batch.engine_source import EngineSource
+    from guerdon._functions.lane_plan import Fleet
     from guerdon._functions.spec import FunctionSpec
-    from guerdon._native import Engine
 
-__all__ = ["Endpoint", "Endpoints"]
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One endpoint, at one moment.
-
-    Attributes:
-        address: As it was given.
-        ip: With ``resolve="all"``: which address of its host name.
-        weight: Its share beside the others'.
-        breaker: Its circuit breaker: ``"closed"`` (requests go to it), ``"open"`` (it failed, and
-            gets none) or ``"half-open"`` (it is being tried again).
-        in_flight: Requests on their way to it.
-        answered: Requests that it answered with a score, or at least with an answer.
-        failed: Requests that failed there: other statuses, broken connections, timeouts.
-        p50_s: Median seconds of its last 64 answers; None without any.
-    """
-
-    address: str
-    weight: float = 1.0
-    ip: str | None = None
-    breaker: Literal["closed", "open", "half-open"] = "closed"
-    in_flight: int = 0
-    answered: int = 0
-    failed: int = 0
-    p50_s: float | None = None
-
-    def __str__(self) -> str:
-        place = self.address if self.ip is None else f"{self.address} ({self.ip})"
-        weight = "" if self.weight == 1 else f", weight {self.weight:g}"
-        median = "" if self.p50_s is None else f", p50 {self.p50_s:.3g} s"
-        return (
-            f"{place}: breaker {self.breaker}, {self.in_flight} in flight, {self.answered} answered, "
-            f"{self.failed} failed{median}{weight}"
-        )
+__all__ = ["Endpoints"]
 
 
 class Endpoints(Sequence[Endpoint]):
@@ -67,7 +31,7 @@ class Endpoints(Sequence[Endpoint]):
         ['http://10.0.0.1:8000/v1', 'http://10.0.0.2:8000/v1', 'http://10.0.0.3:8000/v1']
     """
 
-    def __init__(self, function: str, index: int, fleet: Fleet, engine: EngineHandle, member: int = 0) -> None:
+    def __init__(self, function: str, index: int, fleet: Fleet, engine: EngineSource, member: int = 0) -> None:
         self._function, self._fleet, self._engine = function, fleet, engine
         self._place = index, member
 
@@ -115,20 +79,7 @@ class Endpoints(Sequence[Endpoint]):
         return f"<{len(self)} endpoints of {self._function!r}>"
 
 
-def fleets_of(spec: FunctionSpec) -> dict[str, tuple[int, Fleet]]:
-    """The endpoints that a function sends requests to, by the name of its member, with that one's
-    place; "" is the name where there is but one."""
-    compound = spec.compound
-    if getattr(compound, "leader", None) is not None:
-        return {}  # another function sends its requests
-    members = getattr(compound, "members", ())
-    if getattr(compound, "kind", "") == "panel":
-        return {member.name: (place, member.plan.fleet) for place, member in enumerate(members)}
-    plan = members[0].plan if members else spec.http
-    return {} if plan is None else {"": (0, plan.fleet)}
-
-
-def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | None, engine: EngineHandle) -> Endpoints:
+def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | None, engine: EngineSource) -> Endpoints:
     """The endpoints of a function of a dispatcher; of a panel those of one member.
 
     Raises:
@@ -139,9 +90,9 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
     if index is not None:
         # A column of a rubric is asked for with the others.
         index = positions.get(getattr(specs[index].compound, "leader", function), index)
-    fleets = {} if index is None else fleets_of(specs[index])
+    fleets = {} if index is None else specs[index].fleets
     if index is None or not fleets:
-        names = ", ".join(repr(spec.name) for spec in specs if fleets_of(spec)) or "none"
+        names = ", ".join(repr(spec.name) for spec in specs if spec.fleets) or "none"
         raise ValueError(
             f"{function!r} is no judge or reward service of this dispatcher; those with endpoints: {names}."
         )
@@ -157,22 +108,3 @@ def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | Non
         raise ValueError(f"member={member!r} of {function!r}: {known}.")
     place, fleet = found
     return Endpoints(function if member is None else f"{function}/{member}", index, fleet, engine, place)
-
-
-def endpoints_of(engine: Engine | None, place: tuple[int, int], fleet: Fleet) -> list[Endpoint]:
-    """The endpoints of one function's member in an engine; without one as they were configured."""
-    if engine is None:
-        return [Endpoint(fleet.shown(url), weight) for url, weight in fleet.endpoints]
-    return [
-        Endpoint(
-            address=fleet.shown(one.url),
-            weight=one.weight,
-            ip=one.address,
-            breaker=one.breaker,
-            in_flight=one.in_flight,
-            answered=one.answered,
-            failed=one.failed,
-            p50_s=one.p50_s,
-        )
-        for one in engine.endpoints(*place)
-    ]

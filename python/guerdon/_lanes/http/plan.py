@@ -3,7 +3,7 @@ so that a plan can be pickled and shown."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING
 
 from guerdon._functions.options import BATCH_WAIT
@@ -96,6 +96,18 @@ class Plan:
             raise
         except (ValueError, TypeError) as error:
             raise RegistrationError(f"reward function {function!r}: {error}.") from None
+
+    def identity(self) -> tuple[object, ...]:
+        """What decides the answer to a request, and how it is read."""
+        address = self.fleet.endpoints if self.api in ("rewards", "sandbox") else ()
+        read = (self.api, self.path, astuple(self.parse), self.batch_size is not None, self.cost.keep_answers)
+        return (
+            self.body,
+            [astuple(field) for field in self.fields],
+            sorted(self.headers),
+            [url for url, _ in address],
+            *read,
+        )
 
     def _client_certificate(self, function: str) -> tuple[bytes, bytes] | None:
         chain = _read(function, "client_cert", self.client_cert)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from guerdon._lanes.http.column_texts import texts_of
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -52,6 +53,24 @@ class Field:
         """All columns that it takes."""
         return [name for name in (self.column, self.images, self.also) if name]
 
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Columns that it takes where they are there."""
+        return ()
+
+    @property
+    def is_text(self) -> bool:
+        """No: a template says which part of a conversation it takes by its form."""
+        return False
+
+    def texts(
+        self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
+    ) -> tuple[str, list[object]] | None:
+        """What kind of column the engine gets, and the column; None where it takes the values as they
+        are."""
+        own, *others = (values[name] for name in self.columns)
+        return texts_of(own, self, samples, function, others=others, always=always)
+
     def __str__(self) -> str:
         return f"{{{self.column}{self.rest}}}"
 
@@ -60,10 +79,11 @@ class Field:
 class MadeField(Field):
     """Texts that a function's own code makes of one or more columns."""
 
-    @property
-    def optional(self) -> tuple[str, ...]:
-        """Columns that it takes where they are there."""
-        return ()
+    def texts(
+        self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
+    ) -> tuple[str, list[object]]:
+        """The column that its function makes."""
+        return self.made(values, samples)
 
     def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
         """What kind of column the engine gets, and the column.

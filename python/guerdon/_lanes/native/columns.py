@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any, Final, Literal
@@ -44,6 +44,23 @@ class KernelColumn:
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that it is made of."""
         return (self.column,)
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    @property
+    def is_text(self) -> bool:
+        """It is the last assistant message, whatever the completion is."""
+        return self.form == "text"
+
+    def texts(
+        self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
+    ) -> tuple[str, list[object]] | None:
+        """What kind of column the engine gets, and the column; None where it takes the values as they
+        are."""
+        return texts_of(values[self.column], self, samples, always=always)
 
 
 class _OddValueError(Exception):

@@ -1,0 +1,63 @@
+"""Counts and times that bound a batch and those who wait for it: each is checked where it is given,
+and refused with the option, the value and what would do."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Final
+
+from guerdon._system.units import LONGEST, integer, number
+from guerdon.errors import DataError, RegistrationError
+
+__all__ = ["MOST_GENERATIONS", "bound", "patience", "seconds", "whole", "wrong"]
+
+MOST_GENERATIONS: Final = 1 << 20
+"""More completions than any prompt has: a mistake, which would take all memory with the first
+sample of an open batch."""
+
+
+def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
+    """A count from 1 to `most`; None = the default."""
+    if value is None:
+        return None
+    count = integer(value)
+    if count is None or count < 1:
+        raise wrong(option, value, "a whole number of at least 1")
+    if count > most:
+        raise wrong(option, value, f"at most {most}")
+    return count
+
+
+def seconds(option: str, value: object) -> float | None:
+    """A time; None = no limit."""
+    return None if value is None else bound(option, value, " or None for no limit")
+
+
+def bound(option: str, value: object, otherwise: str = "") -> float:
+    """A time that there must be."""
+    found = number(value)
+    if not 0 < found < math.inf:
+        raise wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
+    if found > LONGEST:
+        raise wrong(option, value, f"at most {LONGEST:.0e} s")
+    return found
+
+
+def patience(timeout: object) -> float | None:
+    """How long a caller waits, in seconds: None as long as it takes, 0 and below not at all.
+
+    Raises:
+        DataError: That is no time.
+    """
+    if timeout is None:
+        return None
+    found = number(timeout)
+    if math.isnan(found):
+        raise DataError(f"timeout={timeout!r}: expected seconds to wait, or None to wait as long as it takes.")
+    return found
+
+
+def wrong(option: str, value: object, expected: str) -> RegistrationError:
+    """The refusal of an option of a dispatcher or a batch."""
+    return RegistrationError(f"{option}={value!r}: expected {expected}.")

@@ -1,0 +1,150 @@
+"""What a lane knows of a function that is its own, as the rest of the package sees it: how calls
+become requests or go to a kernel. The lanes make these plans; nothing below them does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from guerdon._native import CompoundConfig, HttpConfig, Kernel, SpendingCap, Tariff
+
+__all__ = ["CompoundPlan", "Fleet", "KernelPlan", "RequestPlan", "TextField"]
+
+
+class TextField(Protocol):
+    """A column that the engine gets as texts."""
+
+    @property
+    def column(self) -> str:
+        """Its name."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """All columns that it takes, its own first."""
+
+    @property
+    def optional(self) -> Sequence[str]:
+        """Columns that it takes where they are there."""
+
+    @property
+    def is_text(self) -> bool:
+        """It is the last assistant message, whatever the completion is."""
+
+    def texts(
+        self, values: Mapping[str, Any], samples: int, function: str, *, always: bool
+    ) -> tuple[str, list[object]] | None:
+        """What kind of column the engine gets, and the column; None where it takes the values as they
+        are.
+
+        Args:
+            values: Of each column that it takes: one per sample, or a `Single`.
+            function: Name of the function, for messages.
+            always: Make a column of its own of it in any case, of the same kind each time.
+
+        Raises:
+            DataError: A value can't be sent.
+        """
+
+
+class Fleet(Protocol):
+    """Where the requests of one function go."""
+
+    @property
+    def option(self) -> str:
+        """What the addresses are called for the user."""
+
+    @property
+    def path(self) -> str:
+        """What is added to each address."""
+
+    @property
+    def endpoints(self) -> tuple[tuple[str, float], ...]:
+        """Full URLs, each with its weight."""
+
+    def shown(self, url: str) -> str:
+        """An address as the user gave it."""
+
+
+class _Cost(Protocol):
+    @property
+    def price(self) -> tuple[float, float, float] | None:
+        """Of a million tokens: input, cached, output."""
+
+    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
+        """As the engine takes it."""
+
+
+class _Secret(Protocol):
+    @property
+    def env(self) -> str | None:
+        """The variable that holds the key."""
+
+    def read(self, function: str) -> str | None:
+        """The key.
+
+        Raises:
+            RegistrationError: There is none where it should be.
+        """
+
+
+class RequestPlan(Protocol):
+    """How the calls of one function become requests."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """Where they go."""
+
+    @property
+    def url(self) -> str:
+        """The first endpoint."""
+
+    @property
+    def body(self) -> list[Any]:
+        """Pieces of their JSON."""
+
+    @property
+    def fields(self) -> tuple[TextField, ...]:
+        """The columns in it, by number."""
+
+    @property
+    def api(self) -> str:
+        """What the server speaks."""
+
+    @property
+    def cost(self) -> _Cost:
+        """What they cost."""
+
+    @property
+    def secret(self) -> _Secret:
+        """The API key."""
+
+    def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
+        """As the engine takes it, with the API key."""
+
+    def identity(self) -> tuple[object, ...]:
+        """What decides the answer to a request, and how it is read."""
+
+
+class CompoundPlan(Protocol):
+    """How the calls of one function become several requests, or whose requests fill its cells."""
+
+    @property
+    def fields(self) -> tuple[TextField, ...]:
+        """The columns of all of them, by number."""
+
+    def native(
+        self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
+    ) -> tuple[CompoundConfig | None, tuple[int, int] | None]:
+        """What the engine takes of a function that asks, and of one that another asks for."""
+
+
+class KernelPlan(Protocol):
+    """A kernel and the columns that it gets."""
+
+    @property
+    def fields(self) -> tuple[TextField, ...]:
+        """Its columns, in order."""
+
+    def kernel(self, function: str) -> Kernel:
+        """As the engine takes it."""

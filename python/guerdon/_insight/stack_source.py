@@ -1,0 +1,29 @@
+"""Where the user's code stands in this process, as a dump asks the lanes for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from guerdon._native import LoopSnapshot
+
+__all__ = ["StackFrame", "StackSource"]
+
+StackFrame = tuple[str, int, str]
+"""File, line, name of the function; a stack is a list of these, outermost first."""
+
+
+class StackSource(Protocol):
+    """The lanes that run user code in this process. None of it waits or takes a lock."""
+
+    def thread_name(self, function: int, number: int) -> str:
+        """What a thread of the thread lane is called."""
+
+    def loop_name(self, index: int) -> str:
+        """What an event loop is called."""
+
+    def stack_of_thread(self, ident: int) -> list[StackFrame]:
+        """The user's part of a thread's stack."""
+
+    def stack_of_call(self, snapshot: LoopSnapshot) -> list[StackFrame]:
+        """The user's part of a coroutine's stack."""
