@@ -252,7 +252,7 @@ lint-python: setup
 
 # Which way imports go, the words of the glossary, the form of comments.
 .PHONY: lint-structure
-lint-structure: $(VENV)/.dependencies ## direction of imports, folders without circles, words, comments
+lint-structure: $(VENV)/.dependencies ## direction of imports, rooms and floors, folders without circles, words, comments
 	echo '== structure: crates, modules, imports, words, comments'
 	failed=0
 	for crate in $$(cd rust && ls | grep -vx bindings); do
@@ -261,6 +261,7 @@ lint-structure: $(VENV)/.dependencies ## direction of imports, folders without c
 	done
 	$(BIN)/python scripts/rust-module-graph || failed=1
 	$(BIN)/lint-imports --no-logo --no-cache >$(VENV)/imports.log || { failed=1; cat $(VENV)/imports.log; }
+	$(BIN)/python scripts/package-rooms || failed=1
 	$(BIN)/python scripts/check-words || failed=1
 	$(BIN)/python scripts/check-comments || failed=1
 	exit $$failed

@@ -34,7 +34,7 @@ TORCH = ("guerdon.integrations.nemo_rl", "guerdon.integrations.openrlhf")
         "guerdon._insight.diagnostics.report",
         "guerdon._replay",
         "guerdon._replay.result",
-        "guerdon.results",
+        "guerdon.results.reward_batch",
         "guerdon.rewards",
         "guerdon.rewards.answers",
         "guerdon.rewards.formats",

@@ -119,7 +119,8 @@ class EngineHandle:
 
     def dump(self, timeout: float) -> Dump:
         """What the engine is doing; takes no lock and starts nothing."""
-        from guerdon._insight.dump import take  # loaded with the engine: no import in a signal handler
+        # Loaded with the engine: a signal handler imports nothing.
+        from guerdon._insight.dump import take
 
         return take(self._engine, self._supervisor, self._specs, timeout)
 

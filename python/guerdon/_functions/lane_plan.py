@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from guerdon._native import CompoundConfig, HttpConfig, Kernel, SpendingCap, Tariff
 
-__all__ = ["CompoundPlan", "Fleet", "KernelPlan", "RequestPlan", "TextField"]
+__all__ = ["CompoundCalls", "EndpointList", "KernelCalls", "RequestPlan", "TextField"]
 
 
 class TextField(Protocol):
@@ -34,8 +34,8 @@ class TextField(Protocol):
     def texts(
         self, values: Mapping[str, Any], samples: int, function: str, *, always: bool
     ) -> tuple[str, list[object]] | None:
-        """What kind of column the engine gets, and the column; None where it takes the values as they
-        are.
+        """What kind of column the engine gets, and the column; None where it takes the values as
+        they are.
 
         Args:
             values: Of each column that it takes: one per sample, or a `Single`.
@@ -47,7 +47,7 @@ class TextField(Protocol):
         """
 
 
-class Fleet(Protocol):
+class EndpointList(Protocol):
     """Where the requests of one function go."""
 
     @property
@@ -66,7 +66,7 @@ class Fleet(Protocol):
         """An address as the user gave it."""
 
 
-class _Cost(Protocol):
+class _Prices(Protocol):
     @property
     def price(self) -> tuple[float, float, float] | None:
         """Of a million tokens: input, cached, output."""
@@ -92,7 +92,7 @@ class RequestPlan(Protocol):
     """How the calls of one function become requests."""
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> EndpointList:
         """Where they go."""
 
     @property
@@ -112,7 +112,7 @@ class RequestPlan(Protocol):
         """What the server speaks."""
 
     @property
-    def cost(self) -> _Cost:
+    def cost(self) -> _Prices:
         """What they cost."""
 
     @property
@@ -126,7 +126,7 @@ class RequestPlan(Protocol):
         """What decides the answer to a request, and how it is read."""
 
 
-class CompoundPlan(Protocol):
+class CompoundCalls(Protocol):
     """How the calls of one function become several requests, or whose requests fill its cells."""
 
     @property
@@ -139,7 +139,7 @@ class CompoundPlan(Protocol):
         """What the engine takes of a function that asks, and of one that another asks for."""
 
 
-class KernelPlan(Protocol):
+class KernelCalls(Protocol):
     """A kernel and the columns that it gets."""
 
     @property

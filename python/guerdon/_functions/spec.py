@@ -24,7 +24,7 @@ from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit
 
 if TYPE_CHECKING:
     from guerdon import _native
-    from guerdon._functions.lane_plan import CompoundPlan, Fleet, KernelPlan, RequestPlan, TextField
+    from guerdon._functions.lane_plan import CompoundCalls, EndpointList, KernelCalls, RequestPlan, TextField
     from guerdon._native import OutcomeStore, SpendingCap, Tariff
 
 __all__ = ["FunctionSpec", "Lane", "Shape", "Wants"]
@@ -83,8 +83,8 @@ class FunctionSpec:
     run_if: Conditions | None = None
     pure: bool = False
     cache: CacheFolder | None = None
-    compound: CompoundPlan | None = None
-    kernel: KernelPlan | None = None
+    compound: CompoundCalls | None = None
+    kernel: KernelCalls | None = None
     factory: Factory | None = None
 
     @property
@@ -107,9 +107,9 @@ class FunctionSpec:
         return () if self.http is None else (self.http,)
 
     @property
-    def fleets(self) -> dict[str, tuple[int, Fleet]]:
-        """The endpoints that it sends requests to, by the name of its member, with that one's place;
-        "" is the name where there is but one."""
+    def fleets(self) -> dict[str, tuple[int, EndpointList]]:
+        """The endpoints that it sends requests to, by the name of its member, with that one's
+        place; "" is the name where there is but one."""
         if getattr(self.compound, "leader", None) is not None:
             return {}  # another function sends its requests
         members = getattr(self.compound, "members", ())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from guerdon._functions.lane_plan import Fleet
+    from guerdon._functions.lane_plan import EndpointList
     from guerdon._native import Engine
 
 __all__ = ["Endpoint", "endpoints_of"]
@@ -47,7 +47,7 @@ class Endpoint:
         )
 
 
-def endpoints_of(engine: Engine | None, place: tuple[int, int], fleet: Fleet) -> list[Endpoint]:
+def endpoints_of(engine: Engine | None, place: tuple[int, int], fleet: EndpointList) -> list[Endpoint]:
     """The endpoints of one function's member in an engine; without one as they were configured."""
     if engine is None:
         return [Endpoint(fleet.shown(url), weight) for url, weight in fleet.endpoints]

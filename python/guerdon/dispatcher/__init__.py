@@ -325,7 +325,8 @@ class Dispatcher(ScoringMethods):
             endpoints of 'helpful':
               http://localhost:8000/v1: breaker closed, 0 in flight, 0 answered, 0 failed
         """
-        from guerdon._lanes.http.endpoints import endpoints_in  # not loaded where no function has any
+        # Not loaded where no function has any.
+        from guerdon._lanes.http.endpoints import endpoints_in
 
         return endpoints_in(self._specs, function, member, self._engine)
 

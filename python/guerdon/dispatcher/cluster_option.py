@@ -1,4 +1,4 @@
-"""The option ``cluster=`` of a dispatcher: `guerdon._lanes.remote` is loaded only where it is given."""
+"""The option ``cluster=`` of a dispatcher; it alone loads `guerdon._lanes.remote`."""
 
 from __future__ import annotations
 

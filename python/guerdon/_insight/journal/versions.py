@@ -1,7 +1,8 @@
 """Which version of a function a row is of: a hash of its source and of the options that decide its
 values, as far as that can be told without looking into large objects.
 
-Of a function with a cache folder it is the beginning of that version (`guerdon._functions.cache.versions`).
+Of a function with a cache folder it is the beginning of that version
+(`guerdon._functions.cache.versions`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _NOT_SERVED = (
 )
 
 
-class Level(Protocol):
+class IsolationLevel(Protocol):
     """What holds the programs of a code reward."""
 
     @property
@@ -90,14 +90,14 @@ class Monitor:
         return served
 
 
-def _level(spec: FunctionSpec) -> Level | None:
+def _level(spec: FunctionSpec) -> IsolationLevel | None:
     """The level that holds for the programs of a code reward; None of other functions."""
     # What is not the user's has this attribute only there.
     return getattr(spec.item, "level", None) if spec.is_engine_made else None
 
 
 def _config(
-    specs: Sequence[FunctionSpec], path: str | None, address: str | None, levels: Mapping[str, Level]
+    specs: Sequence[FunctionSpec], path: str | None, address: str | None, levels: Mapping[str, IsolationLevel]
 ) -> MonitorConfig:
     from guerdon._native import MonitorConfig
 

@@ -24,7 +24,7 @@ PLAIN = "text"
 JSON = "json"
 
 
-class _Field(Protocol):
+class _TemplateField(Protocol):
     """What of a template's field decides its texts; see `guerdon._lanes.http.template.Field`."""
 
     @property
@@ -43,7 +43,7 @@ class _Field(Protocol):
 
 def texts_of(
     values: Sequence[object] | Single,
-    field: _Field,
+    field: _TemplateField,
     samples: int,
     function: str,
     *,
@@ -82,7 +82,7 @@ def texts_of(
     return JSON if field.json else PLAIN, made
 
 
-def _as_text(value: Any, field: _Field) -> str:
+def _as_text(value: Any, field: _TemplateField) -> str:
     if field.rest:
         return str(f"{{0{field.rest}}}".format(value))
     if isinstance(value, str):
@@ -90,7 +90,7 @@ def _as_text(value: Any, field: _Field) -> str:
     return transcript(value) if is_messages(value) else format(value)
 
 
-def _as_json(value: Any, field: _Field) -> str:
+def _as_json(value: Any, field: _TemplateField) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 def _conversations(
     columns: Sequence[Sequence[object] | Single],
-    field: _Field,
+    field: _TemplateField,
     samples: int,
     function: str,
 ) -> tuple[str, list[object]]:
@@ -131,7 +131,7 @@ def _of(values: Sequence[object] | Single, sample: int) -> object:
     return values.value if isinstance(values, Single) else values[sample]
 
 
-def _in_form(field: _Field, encoder: Images, value: object, other: object = None) -> str:
+def _in_form(field: _TemplateField, encoder: Images, value: object, other: object = None) -> str:
     if field.form == "images":
         return encoder.parts(value, field.api)
     role = _role(field.column)

@@ -11,7 +11,7 @@ from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
     from guerdon._batch.engine_source import EngineSource
-    from guerdon._functions.lane_plan import Fleet
+    from guerdon._functions.lane_plan import EndpointList
     from guerdon._functions.spec import FunctionSpec
 
 __all__ = ["Endpoints"]
@@ -31,7 +31,7 @@ class Endpoints(Sequence[Endpoint]):
         ['http://10.0.0.1:8000/v1', 'http://10.0.0.2:8000/v1', 'http://10.0.0.3:8000/v1']
     """
 
-    def __init__(self, function: str, index: int, fleet: Fleet, engine: EngineSource, member: int = 0) -> None:
+    def __init__(self, function: str, index: int, fleet: EndpointList, engine: EngineSource, member: int = 0) -> None:
         self._function, self._fleet, self._engine = function, fleet, engine
         self._place = index, member
 

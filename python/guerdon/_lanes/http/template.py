@@ -66,8 +66,8 @@ class Field:
     def texts(
         self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
     ) -> tuple[str, list[object]] | None:
-        """What kind of column the engine gets, and the column; None where it takes the values as they
-        are."""
+        """What kind of column the engine gets, and the column; None where it takes the values as
+        they are."""
         own, *others = (values[name] for name in self.columns)
         return texts_of(own, self, samples, function, others=others, always=always)
 

@@ -58,8 +58,8 @@ class KernelColumn:
     def texts(
         self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
     ) -> tuple[str, list[object]] | None:
-        """What kind of column the engine gets, and the column; None where it takes the values as they
-        are."""
+        """What kind of column the engine gets, and the column; None where it takes the values as
+        they are."""
         return texts_of(values[self.column], self, samples, always=always)
 
 
