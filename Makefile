@@ -266,6 +266,10 @@ lint-structure: $(VENV)/.dependencies ## direction of imports, rooms and floors,
 	$(BIN)/python scripts/check-comments || failed=1
 	exit $$failed
 
+.PHONY: mass
+mass: ## lines of the product and of its tests, words of its docs
+	python3 scripts/mass
+
 .PHONY: test-rust
 test-rust: check-cargo $(VENV)/.dependencies ## unit and property tests of the crates
 	echo '== cargo test'
