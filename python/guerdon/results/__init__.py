@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from guerdon._system.lazy_imports import names as _names
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from guerdon.results.reward_batch import Failure, Group, RewardBatch, SampleResult
-    from guerdon.results.status import Status
 
 __all__ = ["Failure", "Group", "RewardBatch", "SampleResult", "Status"]
 
-_HOMES: Final = {**dict.fromkeys(__all__, "reward_batch"), "Status": "status"}
 
-# A status is used where NumPy is not: what needs it is loaded when used.
-__getattr__, __dir__ = _names(globals(), _HOMES)
+def __getattr__(name: str) -> object:
+    # A status is used where NumPy is not, so the rest is loaded when used.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from guerdon.results import reward_batch
+
+    return getattr(reward_batch, name)
