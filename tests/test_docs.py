@@ -47,7 +47,7 @@ _PIECE = re.compile(
     r"|^(?:<!-- (?:test-file (?P<file>\S+)|(?P<figures>figures)) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-_FIGURE = re.compile(r"(?<![A-Za-z_])\d[\d.,]*(?: (?:µs|ms|s)\b)?")
+_FIGURE = re.compile(r"(?<![A-Za-z_\d])\d[\d.,]*(?: (?:µs|ms|s)\b)?")
 _PRINTED = re.compile(r"^\s*print\(.*\)\s+# (?P<text>.+)$", re.MULTILINE)
 
 
