@@ -20,8 +20,8 @@ def test_a_recipe_prints_what_it_says(recipe: str, tmp_path: Path) -> None:
     if recipe in ("gsm8k.py", "math_boxes.py"):
         pytest.importorskip("math_verify")
     docstring = ast.get_docstring(ast.parse((EXAMPLES / "recipes" / recipe).read_text(encoding="utf-8"))) or ""
-    said = textwrap.dedent(docstring.partition("Prints:\n")[2])
-    assert run(f"recipes/{recipe}", tmp_path) == f"{said}\n"
+    printed = textwrap.dedent(docstring.partition("Prints:\n")[2])
+    assert run(f"recipes/{recipe}", tmp_path) == f"{printed}\n"
 
 
 def test_group_reward(tmp_path: Path) -> None:

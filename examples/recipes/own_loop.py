@@ -1,4 +1,5 @@
-"""A training loop of your own: samples are added as they are generated, groups come as they complete.
+"""A training loop of your own: samples are added as they are generated, and groups come as they
+complete.
 
 Prints:
     group 1: [0.5, -0.5]

@@ -1,5 +1,5 @@
-"""`guerdon profile` has neither errors nor warnings for the recipes in examples/recipes, but for one
-warning that docs/rewards.md explains."""
+"""`guerdon profile` has neither errors nor warnings for the recipes in examples/recipes, but for
+one warning that docs/rewards.md explains."""
 
 from __future__ import annotations
 
