@@ -6,7 +6,7 @@
 #SBATCH --exclusive
 set -euo pipefail
 
-export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"  # since Slurm 22.05 srun does not take it from sbatch
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"  # srun does not take it from sbatch
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 others=$((SLURM_JOB_NUM_NODES - 1))
 export RAY_ADDRESS="$head:6379"

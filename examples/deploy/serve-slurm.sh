@@ -6,7 +6,7 @@
 #SBATCH --signal=TERM@60
 set -euo pipefail
 
-export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"  # since Slurm 22.05 srun does not take it from sbatch
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"  # srun does not take it from sbatch
 umask 077
 [ -s "$HOME/reward-token" ] || openssl rand -hex 32 > "$HOME/reward-token"
 scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's|.*|http://&:8000/score|' > "$HOME/reward-servers"
