@@ -3,7 +3,8 @@ where they say.
 
 In a page, the ``python`` blocks run one after another as one script, the ``console`` blocks after
 them, all in a folder of their own. ``print(…)  # text`` must print that text, a ``text`` block what
-the block before it prints, and a command what stands below it; … stands for anything.
+the block before it prints, and a command what stands below it; … stands for anything, and below
+``<!-- figures -->`` each number for any number. A ``diff`` is Python before and after.
 ``<!-- test-file NAME -->`` makes a block a file, ``<!-- test … -->`` is code that readers need not
 see.
 """
@@ -36,15 +37,17 @@ FRAMEWORKS = ("areal", "miles", "nemo_rl", "openrlhf", "roll", "skyrl", "slime",
 NEEDS = {
     "frameworks.md": ("torch",),
     "trl.md": ("trl", "datasets"),
-    "pipeline.md": ("trl", "datasets"),
-    "trl-async.md": ("trl",),
+    "from-trl.md": ("trl", "datasets"),
+    "environments.md": ("trl",),
     "first-hour.md": ("trl", "datasets"),
 }
 
 _PIECE = re.compile(
-    r"^<!-- test\n(?P<hidden>.*?)^-->$|^(?:<!-- test-file (?P<file>\S+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    r"^<!-- test\n(?P<hidden>.*?)^-->$"
+    r"|^(?:<!-- (?:test-file (?P<file>\S+)|(?P<figures>figures)) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+_FIGURE = re.compile(r"(?<![A-Za-z_\d])\d[\d.,]*(?: (?:µs|ms|s)\b)?")
 _PRINTED = re.compile(r"^\s*print\(.*\)\s+# (?P<text>.+)$", re.MULTILINE)
 
 
@@ -63,6 +66,7 @@ def read(path: Path) -> Page:
     before = None
     for piece in _PIECE.finditer(path.read_text(encoding="utf-8")):
         kind, text = piece["kind"], piece["text"]
+        shown = _FIGURE.sub("\0", text) if piece["figures"] else text
         if piece["hidden"]:
             page.script += piece["hidden"]
         elif piece["file"]:
@@ -73,19 +77,22 @@ def read(path: Path) -> Page:
             page.script += text
             page.expected += [match["text"].strip() for match in _PRINTED.finditer(text)]
         elif kind == "text" and before == "python":
-            page.expected += text.splitlines()
+            page.expected += shown.splitlines()
+        elif kind == "diff":
+            for other in "-+":
+                ast.parse("".join(line[1:] for line in text.splitlines(keepends=True) if line[0] != other))
         elif kind == "console":
-            for line in text.splitlines():
+            for line, seen in zip(text.splitlines(), shown.splitlines(), strict=True):
                 if line.startswith("$ "):
                     page.commands.append((line[2:], []))
                 else:
-                    page.commands[-1][1].append(line)
+                    page.commands[-1][1].append(seen)
         before = kind
     return page
 
 
 def fits(line: str, expected: str) -> bool:
-    pieces = (re.escape(" ".join(piece.split())) for piece in expected.split("…"))
+    pieces = (re.escape(" ".join(piece.split())).replace("\0", _FIGURE.pattern) for piece in expected.split("…"))
     return re.fullmatch(r".*".join(pieces).replace(r"\ ", r"\s*"), " ".join(line.split())) is not None
 
 

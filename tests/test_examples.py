@@ -3,14 +3,25 @@ tests/integrations/test_demo.py)."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from guerdon import Dispatcher, judge, parse
 from tests.example_runs import EXAMPLES, run
+
+
+@pytest.mark.parametrize("recipe", sorted(path.name for path in (EXAMPLES / "recipes").glob("*.py")))
+def test_a_recipe_prints_what_it_says(recipe: str, tmp_path: Path) -> None:
+    if recipe in ("gsm8k.py", "math_boxes.py"):
+        pytest.importorskip("math_verify")
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / "recipes" / recipe).read_text(encoding="utf-8"))) or ""
+    printed = textwrap.dedent(docstring.partition("Prints:\n")[2])
+    assert run(f"recipes/{recipe}", tmp_path) == f"{printed}\n"
 
 
 def test_group_reward(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def reward(
             process. Thread and asyncio lanes only; functions that take environments stay.
         batch_size: The function is called with lists, of up to so many samples at a time, under the
             names of `group_reward` (``completions``, ``texts``, …), and returns one value a sample
-            (docs/batching.md). Timeout and limit are then those of such a call. A call that fails
+            (docs/options.md). Timeout and limit are then those of such a call. A call that fails
             is split in two, and so on, until the sample to blame is alone. 1 to 65536.
         batch_wait: Seconds that a sample waits for others to share its call, in a batch to which
             samples are still added (`Dispatcher.stream`); batches that were submitted whole never
@@ -164,11 +164,11 @@ def reward(
             are independent: call it with lists of one row, so that each sample has its own
             deadline; with ``batch_size``, of up to so many.
         run_if: Conditions on other functions of the dispatcher, by name: ``{"correct": "< 1"}``.
-            It is called only for samples on which all hold (docs/gates.md); the others are
+            It is called only for samples on which all hold (docs/options.md); the others are
             `skipped`, no failure and no abstention. Functions of single samples only.
         otherwise: What a skipped sample gets: a number, or None, no reward from this function.
         pure: Equal values give equal outcomes, so identical calls in flight at the same time are
-            made once and share the outcome (docs/cache.md).
+            made once and share the outcome (docs/options.md).
         cache: Folder in which its outcomes are kept, so that a call with equal values is not made
             again, by a later run or another process either; it is pure then. Failures are not kept.
         cache_size: Bytes that the folder may take; what was not used for longest goes first.

@@ -81,7 +81,7 @@ def judge(
 
     Args:
         base_url: The server's, as for its other clients: ``"http://localhost:8000/v1"``. A list is
-            a fleet of the same model (docs/judge-fleets.md): ``["http://a:8000/v1", …]``, or a dict
+            a fleet of the same model (docs/limits.md): ``["http://a:8000/v1", …]``, or a dict
             from addresses to weights.
         model: Its name there.
         prompt: What the judge is asked, with the sample's columns as in ``str.format``:
@@ -138,7 +138,7 @@ def judge(
         client_key: Its key (PEM); None if the same file holds it.
         price: What a million tokens cost, ``{"input": 0.4, "cached": 0.1, "output": 1.6}``; without
             ``"cached"`` a cached token costs as much as another. `RewardBatch.usage` then has the
-            cost, and ``max_cost`` can cap it, see docs/cost.md.
+            cost, and ``max_cost`` can cap it, see docs/options.md.
         max_cost: What the requests of a run may cost, retries included: calls beyond it fail at
             once. Processes of a host whose limit has the same key share it.
         keep_answers: Keep what the judge said in `RewardBatch.extra`: ``<name>/answer``,
@@ -153,8 +153,8 @@ def judge(
         limit: Requests in flight (256 by default, fewer while the server throttles) and rates.
             While the circuit breaker is open, calls wait, for five minutes at most.
         run_if: Ask only about samples on which these conditions hold: ``{"correct": "< 1"}``.
-        otherwise: What the others get, see docs/gates.md.
-        pure: Identical requests in flight are sent once and share the answer (docs/cache.md). By
+        otherwise: What the others get, see docs/options.md.
+        pure: Identical requests in flight are sent once and share the answer (docs/options.md). By
             default at temperature 0; votes of one call are never merged.
         cache: Folder in which scores are kept, as for `guerdon.reward`: a model is known by its
             name, whichever server answers. With ``cache_size``, and ``cache_version`` for what the

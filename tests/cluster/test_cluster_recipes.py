@@ -1,23 +1,18 @@
-"""The recipes of docs/cluster.md can be used as they stand."""
+"""The recipes for clusters in examples/deploy can be used as they stand."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import yaml
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
-
-
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
 
 
 def test_the_script_for_slurm_is_shell() -> None:
-    (script,) = blocks("bash")
+    script = (DEPLOY / "ray-slurm.sh").read_text()
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     (workers,) = (line for line in script.splitlines() if "ray start --address" in line)
@@ -26,7 +21,7 @@ def test_the_script_for_slurm_is_shell() -> None:
 
 
 def test_the_script_for_slurm_starts_a_head_then_the_others_then_the_trainer(tmp_path: Path) -> None:
-    (script,) = blocks("bash")
+    script = (DEPLOY / "ray-slurm.sh").read_text()
     log = tmp_path / "log"
     for name, does in {
         "scontrol": "printf 'node-%s\\n' 1 2 3",
@@ -48,8 +43,7 @@ def test_the_script_for_slurm_starts_a_head_then_the_others_then_the_trainer(tmp
 
 
 def test_the_cluster_for_kubernetes_is_one() -> None:
-    (text,) = blocks("yaml")
-    cluster = yaml.safe_load(text)
+    cluster = yaml.safe_load((DEPLOY / "ray-kubernetes.yaml").read_text())
     assert cluster["kind"] == "RayCluster"
     (workers,) = cluster["spec"]["workerGroupSpecs"]
     assert workers["minReplicas"] <= workers["replicas"] <= workers["maxReplicas"]

@@ -1,6 +1,6 @@
 """Rows in the published forms of public data sets, each with a right and a wrong program.
 
-The rows are written for this test; docs/datasets.md names the sets and where their forms are from.
+The rows are written for this test; docs/code.md names the sets and where their forms are from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cgroup of programs where the kernel has one: what it bounds, and that programs run in it.
 
 These tests are skipped where this process may make no group with the controllers `memory` and
-`pids`: they need cgroups of version 2, handed down as docs/isolation-of-code.md says.
+`pids`: they need cgroups of version 2, handed down as docs/isolation.md says.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _spearman(one: Any, other: Any) -> float:
     sees="that sample is an `error` with the number of its comparisons and the last reason; the others are scored",
 )
 def test_position_bias_is_removed() -> None:
-    """A judge that takes the first of two that are close: the figures of docs/panels.md."""
+    """A judge that takes the first of two that are close: the figures of docs/judges.md."""
 
     def biased(path: str, body: dict[str, Any]) -> Any:
         one, other = numbers(body)

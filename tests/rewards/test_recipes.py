@@ -1,37 +1,31 @@
-"""`guerdon profile` has neither errors nor warnings for the recipes of docs/rewards.md, but for one
-warning that the page explains."""
+"""`guerdon profile` has neither errors nor warnings for the recipes in examples/recipes, but for
+one warning that docs/rewards.md explains."""
 
 from __future__ import annotations
 
-import re
+import runpy
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from guerdon import rewards
 from guerdon.profile import profile
 
-PAGE = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
-RECIPES = dict(re.findall(r"^### (.+?)$.*?^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
+RECIPES = ("gsm8k", "math_boxes", "question_answering", "instructions")
 
 # A solution of MATH has its answer in a box, whatever stands before it.
-EXPLAINED = {"MATH": "“the answer is not …” with the right answer"}
-
-
-def test_the_page_has_the_recipes() -> None:
-    assert list(RECIPES) == ["GSM8K", "MATH", "Search and question answering", "Following instructions"]
+EXPLAINED = {"math_boxes": "“the answer is not …” with the right answer"}
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "recipe", [pytest.param(name, marks=pytest.mark.whole if name in ("GSM8K", "MATH") else ()) for name in RECIPES]
+    "recipe", [pytest.param(name, marks=pytest.mark.whole if name in RECIPES[:2] else ()) for name in RECIPES]
 )
 def test_a_profile_of_a_recipe_is_clean(recipe: str) -> None:
-    if "math_reward" in RECIPES[recipe]:
+    if recipe in RECIPES[:2]:
         pytest.importorskip("math_verify")
-    made: dict[str, Any] = {}
-    exec(RECIPES[recipe], made)
+    made = runpy.run_path(str(FOLDER / f"{recipe}.py"))
     found = profile(made["functions"], made["rows"])
     worse = [finding for _, finding in found.findings() if finding.severity != "info"]
     explained = EXPLAINED.get(recipe)

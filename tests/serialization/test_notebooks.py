@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ import pytest
 
 from tests.serialization.programs import marked
 from tests.serialization.terminal import Terminal
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "first_batch.ipynb"
 
 
 def test_ipython_in_a_terminal(tmp_path: Path) -> None:
@@ -197,3 +201,11 @@ def test_an_edited_module_reaches_the_next_dispatcher_after_a_reload(kernel: Ker
     assert kernel.run(ask) == "1.0\n", "what this process has is what runs"
     kernel.run("importlib.reload(rewards)")
     assert kernel.run(ask) == "20.0\n"
+
+
+def test_the_example_notebook_prints_what_it_shows(kernel: Kernel) -> None:
+    for cell in json.loads(EXAMPLE.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            shown = "".join(line for output in cell["outputs"] for line in output["text"])
+            took = re.compile(r"in [\d.]+ s,")
+            assert took.sub("", kernel.run("".join(cell["source"]))) == took.sub("", shown)

@@ -1,4 +1,4 @@
-"""The recipes of docs/serve.md can be used as they stand."""
+"""The recipes for servers in examples/deploy can be used as they stand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import yaml
 
 from guerdon.cli import serve
 
-PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text()
-
-
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "serve.md").read_text()
+DEPLOY = ROOT / "examples" / "deploy"
 
 
 def options_of(command: list[str]) -> Any:
@@ -30,7 +28,7 @@ def options_of(command: list[str]) -> Any:
 
 
 def test_shell_scripts_are_shell() -> None:
-    (script,) = blocks("bash")
+    script = (DEPLOY / "serve-slurm.sh").read_text()
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     command = next(line for line in script.splitlines() if line.startswith("srun "))
@@ -43,8 +41,7 @@ def test_shell_scripts_are_shell() -> None:
 
 
 def test_manifests_are_manifests() -> None:
-    (manifest,) = blocks("yaml")
-    service, deployment = yaml.safe_load_all(manifest)
+    service, deployment = yaml.safe_load_all((DEPLOY / "serve-kubernetes.yaml").read_text())
     pod = deployment["spec"]["template"]
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]

@@ -86,7 +86,7 @@ class Dispatcher(ScoringMethods):
             (API keys, tokens, passwords: docs/isolation.md), and libraries start no threads in them
             (``OMP_NUM_THREADS=1`` and others) unless the trainer's environment says so.
         max_cost: What the requests of all functions with a ``price=`` may cost together in a run:
-            calls beyond it fail at once (docs/cost.md).
+            calls beyond it fail at once (docs/options.md).
         metrics_port: Serve metrics for Prometheus (docs/metrics.md) on this port of 127.0.0.1, 0
             for any that is free, or on an address such as ``"0.0.0.0:9100"``. Each rank of a host
             takes the next port. Where it is in use, that is warned of, and nothing else happens.
@@ -96,7 +96,7 @@ class Dispatcher(ScoringMethods):
             flight and none has ended; never by default (docs/top.md).
         trace: A file for the timeline of the calls, for Perfetto (docs/timeline.md), or a `Trace`.
         cluster: Where functions of the process lane run in place of this process's workers.
-            ``"host"``: in an engine that all ranks of this host share (docs/shared-engine.md);
+            ``"host"``: in an engine that all ranks of this host share (docs/ranks.md);
             `workers` are then those of all of them, by default one for each core that they may use
             together. A `Ray`: on the nodes of a Ray cluster (docs/cluster.md); `workers` take over
             when no node is left.
@@ -261,7 +261,7 @@ class Dispatcher(ScoringMethods):
         name, how many samples needed no call: ``"shared"`` got the outcome of an identical call,
         ``"hits"`` were found in the folder, ``"misses"`` looked up in vain; ``"cache_bytes"`` is
         what outcomes take in the folders, ``"cache_dropped"`` counts those that the disk did not
-        take (docs/cache.md).
+        take (docs/options.md).
 
         ``"state_socket"`` is where `guerdon top` finds it, ``"metrics_address"`` where the metrics
         are served (with ``metrics_port=``), ``"trace_file"`` the timeline (with ``trace=``), or

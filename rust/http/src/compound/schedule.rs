@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// The figures of docs/panels.md.
+    /// The figures of docs/judges.md.
     #[test]
     fn swiss_orders_a_group_with_fewer_comparisons() {
         for (members, least, share) in [(8, 0.85, 0.75), (16, 0.85, 0.45), (32, 0.85, 0.25)] {
