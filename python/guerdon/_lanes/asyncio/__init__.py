@@ -1,1 +1,6 @@
-"""The Python side of the asyncio lane: one loop, the functions on it, and what blocks it."""
+"""The Python side of the asyncio lane.
+
+`event_loop` is one of its loops, `loop_runner` one function on it, `loop_setup` its `setup()` and
+`close()`, `loop_tasks` the engine's tasks beside user code, `blocked_loops` the warnings of what
+blocks it.
+"""

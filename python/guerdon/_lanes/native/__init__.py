@@ -1,2 +1,2 @@
-"""Native reward functions, below `guerdon.rewards`: what the engine is told, how the columns of a
-batch become texts for kernels, and the object in a dispatcher's list."""
+"""Native reward functions, below `guerdon.rewards`: what the engine is told, and how the columns of
+a batch become texts for kernels."""
