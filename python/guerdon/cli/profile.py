@@ -78,6 +78,7 @@ def add_to(commands: Any) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--html", metavar="FILE", help="write a page too")
+    output.add_argument("-v", "--verbose", action="store_true", help="show all findings, and why what is advised")
     output.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run, parser=parser)
 
@@ -176,7 +177,7 @@ def _finish(found: Profile, options: argparse.Namespace, show: Any) -> int:
     if options.json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
-        show(found)
+        show(found, verbose=options.verbose)
     if options.html is not None:
         from guerdon.cli.output_file import write_page
         from guerdon.cli.profile_page import page
