@@ -64,6 +64,14 @@ def test_answers_of_identical_calls_are_no_latencies(tmp_path: Path) -> None:
     assert some(sentences(tmp_path, rows), "correct is the slowest function: half of its calls take over 2")
 
 
+def test_batches_of_a_run_without_steps_are_numbered_from_0(tmp_path: Path) -> None:
+    rows = [row(**{**each, "batch": 7 * 10**8 + each["step"] * 1000, "step": None}) for each in steps()]
+    for each in rows:
+        each["value"] = each["reward"] = float(each["batch"] % 3 or each["sample"] % 2)
+    found = sentences(tmp_path, rows)
+    assert any(message.startswith("From batch 0 to 19, ") for message in found), found
+
+
 def test_a_falling_reward_is_a_warning(tmp_path: Path) -> None:
     rows = [row(**each, value=1 - each["step"] / 20 + each["sample"] % 2) for each in steps()]
     assert some(sentences(tmp_path, rows), "From step 0 to 19, correct fell: from 1.48 to 0.575")[1] == "warning"

@@ -192,7 +192,7 @@ def reasons(figures: Figures, longest: int) -> Iterator[str]:
 
 def _place(figures: Figures, row: dict[str, Any]) -> str:
     step = "" if row["step"] is None else f"{figures['axis']['kind']} {row['step']:,}, "
-    return f"{step}rank {row['rank']}, batch {row['batch']}, sample {row['sample']}"
+    return f"{step}rank {row['rank']}, sample {row['sample']}"
 
 
 def latency_charts(figures: Figures) -> Iterator[str]:
