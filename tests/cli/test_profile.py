@@ -348,7 +348,7 @@ def test_a_step_that_is_none_is_refused(step: dict[str, int]) -> None:
         profile([reward(lambda completion: 1.0, name="one")], ROWS, **step)
 
 
-def test_verdict_comes_first_with_a_line_per_cause(
+def test_root_causes_come_first_with_a_line_per_cause(
     guerdon: Command, tmp_path: Path, rows: Path, checks: Checks
 ) -> None:
     checks("reference", "probes")

@@ -1,4 +1,5 @@
-"""The trainer's log, the journal, Prometheus, the report and the result give the same counts of one run."""
+"""The trainer's log, the journal, Prometheus, the report and the result give the same counts of one
+run."""
 
 from __future__ import annotations
 

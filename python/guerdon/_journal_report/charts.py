@@ -1,6 +1,7 @@
 """Charts as SVG: lines with bands, areas upon each other, and bars.
 
-- A chart is a figure with a heading and a line in words; each of its points says its values when pointed at.
+- A chart is a figure with a heading and a line in words; each of its points says its values when
+  pointed at.
 - Colours are classes of the page's style, since its policy allows no style of single elements.
 - A value that is not known is a gap: no line and no area is drawn there.
 """

@@ -17,7 +17,8 @@ def warn(
     """Warn as if `message` came from that line; a filter that raises makes it a line on stderr.
 
     Without a line it names the one of the user's that runs on the main thread, as a rule that which
-    waits for rewards. Who serves an engine elsewhere hears it instead, on the threads of that engine.
+    waits for rewards. Who serves an engine elsewhere hears it instead, on the threads of that
+    engine.
     """
     tell = getattr(threading.current_thread(), "tell", None)
     if tell is not None:
@@ -36,7 +37,8 @@ _NOT_THE_USERS: Final = (os.path.dirname(os.__file__), os.path.dirname(os.path.d
 
 
 def _users_line() -> tuple[str, int]:
-    """The innermost line of the main thread that is in no library; of no file where there is none."""
+    """The innermost line of the main thread that is in no library; of no file where there is
+    none."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         file = frame.f_code.co_filename

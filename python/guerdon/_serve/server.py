@@ -4,8 +4,8 @@
 - SIGTERM or SIGINT: it stops accepting, requests in flight finish or have `drain_timeout`; then it
   ends, and that is a success.
 - A second signal ends it at once.
-- Connections are uvicorn's, which closes idle ones. Against clients that are slow on purpose a proxy stands in
-  front (docs/serve.md).
+- Connections are uvicorn's, which closes idle ones. Against clients that are slow on purpose a
+  proxy stands in front (docs/serve.md).
 """
 
 from __future__ import annotations

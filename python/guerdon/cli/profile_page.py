@@ -12,8 +12,8 @@ from guerdon._html_frame.safe_text import visible
 from guerdon.cli import profile_words as words
 from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
+from guerdon.profile.root_causes import RootCause
 from guerdon.profile.times import Times, by_length
-from guerdon.profile.verdict import Verdict
 
 __all__ = ["page"]
 
@@ -38,7 +38,7 @@ def page(found: Profile, rewards: str, data: str) -> str:
         f"<p>{_text(words.summary(found))}</p>",
         *(f'<p class="warning">{_text(line)}</p>' for line in words.cut_short(found)),
         f"<h2>{_text(words.headline(found))}</h2>",
-        f"<ul>{''.join(_verdict(each) for each in found.verdict())}</ul>",
+        f"<ul>{''.join(_cause(each) for each in found.root_causes())}</ul>",
         _overview(found),
     ]
     if found.step is not None:
@@ -93,7 +93,7 @@ def _function(number: int, function: FunctionProfile) -> str:
     return "\n".join(parts)
 
 
-def _verdict(each: Verdict) -> str:
+def _cause(each: RootCause) -> str:
     kind, _, rest = str(each).partition(" ")
     return f'<li><b class="{each.severity}">{kind}</b> {_text(rest)}</li>'
 

@@ -25,7 +25,8 @@ _FACTS: Final = ("p50", "p99", "waits", "lock", "memory")
 
 
 def show(found: Profile, file: TextIO | None = None, *, verbose: bool = False) -> None:
-    """Print a profile to `file`, stdout by default: the verdict, times, the lines to paste, the step.
+    """Print a profile to `file`, stdout by default: the verdict, times, the lines to paste, the
+    step.
 
     Args:
         verbose: With all findings, and the reasons of what is advised.
@@ -33,7 +34,7 @@ def show(found: Profile, file: TextIO | None = None, *, verbose: bool = False) -
     console = Console(file=file or sys.stdout, highlight=False, markup=False, emoji=False)
     narrow = console.width < _NARROW
     parts: list[RenderableType] = [Text(words.headline(found), "green" if found.clean else "bold red")]
-    parts += [_verdict(str(each), each.severity) for each in found.verdict()]
+    parts += [_cause(str(each), each.severity) for each in found.root_causes()]
     parts += [Text(""), _listed(found) if narrow else _table(found)]
     lines = {name: words.paste(function) for name, function in found.functions.items()}
     if any(lines.values()):
@@ -51,7 +52,7 @@ def show(found: Profile, file: TextIO | None = None, *, verbose: bool = False) -
     console.print(Group(*parts))
 
 
-def _verdict(line: str, severity: str) -> Padding:
+def _cause(line: str, severity: str) -> Padding:
     kind, _, rest = line.partition(" ")
     return Padding(Text.assemble((kind, _COLOURS[severity]), " ", printable(rest, keep="\n")), (0, 0, 0, 1))
 

@@ -53,7 +53,7 @@ def headline(found: Profile) -> str:
     faulty = [name for name, mine in found.functions.items() if any(each.severity != "info" for each in mine.findings)]
     if not faulty:
         return "Nothing was found that speaks against these functions."
-    causes = len(found.verdict())
+    causes = len(found.root_causes())
     return f"{len(faulty)} of {len(found.functions)} functions should not be trained with as they are: {causes} cause{'s' if causes > 1 else ''}."
 
 

@@ -75,7 +75,8 @@ class Calibration:
         wrong: By row, a wrong answer's score in that form.
         forms: By row, the form in which its reference scored.
         noise: How far scores of the same samples lay apart when asked again; 0 for a steady one.
-        trials: By name of each form and row of the pilot, the scores of the right and a wrong answer.
+        trials: By name of each form and row of the pilot, the scores of the right and a wrong
+            answer.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -119,7 +120,8 @@ class Calibration:
         return (score.value - low) / (right - low) if right > low else None
 
     def form_of(self, row: int) -> Form | None:
-        """The form of a row's completions; None where the user's template has no place for another answer."""
+        """The form of a row's completions; None where the user's template has no place for another
+        answer."""
         form = self.forms.get(row) or self.form or FORMS[0]
         return form if form.name != _OWN else self._own_form(form, self.answers[row])
 
@@ -148,10 +150,12 @@ class Calibration:
                 found.append(view)
         return found
 
-    def paid_whatever_it_says(self) -> dict[str, list[tuple[int, Score]]]:
-        """By form, the rows on which a wrong answer in it gets half of what the right one gets in the best form."""
+    def rewarded_wrong_answers(self) -> dict[str, list[tuple[int, Score]]]:
+        """By form, the rows on which a wrong answer in it gets half of what the right one gets in
+        the best form."""
         found: dict[str, list[tuple[int, Score]]] = {}
-        trials = {} if self.subject.grouped else self.trials  # a score in a group depends on the other samples
+        # A score in a group depends on the other samples.
+        trials = {} if self.subject.grouped else self.trials
         for name, pairs in trials.items():
             for row, (_, wrong) in pairs.items():
                 gain = self.gain(row, wrong) if row in self.usable else None
@@ -306,7 +310,8 @@ class Calibration:
         return form.render(answer.wrong, reference)
 
     def _wrong_by_template(self, form: Form, answer: Answer) -> str:
-        """The row's completion with a wrong answer in it, else that of a row with another answer."""
+        """The row's completion with a wrong answer in it, else that of a row with another
+        answer."""
         own = self._own_form(form, answer)
         if own is not None:
             return own.render(answer.wrong)

@@ -11,8 +11,8 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon.profile.advice import Advice
 from guerdon.profile.finding import Finding
 from guerdon.profile.measurement import Measurement
+from guerdon.profile.root_causes import RootCause, root_causes
 from guerdon.profile.times import Times, by_length, times_of
-from guerdon.profile.verdict import Verdict, verdicts
 
 __all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction"]
 
@@ -184,12 +184,13 @@ class Profile:
 
     @property
     def clean(self) -> bool:
-        """Returns true if there is neither an error nor a warning; what was not checked is a warning."""
+        """Returns true if there is neither an error nor a warning; what was not checked is a
+        warning."""
         return all(finding.severity == "info" for _, finding in self.findings())
 
-    def verdict(self) -> list[Verdict]:
+    def root_causes(self) -> list[RootCause]:
         """What is wrong with the functions, one entry per root cause, the worst first."""
-        found = [each for name, mine in self.functions.items() for each in verdicts(name, mine.sorted_findings())]
+        found = [each for name, mine in self.functions.items() for each in root_causes(name, mine.sorted_findings())]
         return sorted(found, key=lambda each: _ORDER[each.severity])
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,7 +205,7 @@ class Profile:
             "seconds": self.seconds,
             "cut_short": self.cut_short,
             "clean": self.clean,
-            "verdict": [each.to_dict() for each in self.verdict()],
+            "causes": [each.to_dict() for each in self.root_causes()],
             "step": self.step.to_dict() if self.step else None,
             "functions": {name: function.to_dict() for name, function in self.functions.items()},
         }

@@ -44,7 +44,8 @@ class JudgeFacts:
     Attributes:
         findings: Biases and failures.
         seconds: Of each request that was answered, with as many in flight as the judge allows.
-        facts: For ``--json``: requests, cost, flips, shifts, levels of concurrency with their median times.
+        facts: For ``--json``: requests, cost, flips, shifts, levels of concurrency with their
+            median times.
         checks: Those that had enough answers to say something.
     """
 
@@ -87,7 +88,8 @@ def check_judge(
     with ExitStack() as stack:
         try:
             chosen = rows.take(range(min(wanted, len(rows))))
-            if leader.compound is None:  # the first time with few requests at once, to learn what more of them cost
+            if leader.compound is None:
+                # The first time with few requests at once, to learn what more of them cost.
                 with JudgeBatches([_few_at_once(spec) for spec in plain], cap, batch_timeout) as slowly:
                     first = slowly.score(replace(chosen, num_generations=1))
                 spent = first.usage.get(leader.name, {}).get("cost", 0.0)
@@ -102,8 +104,8 @@ def check_judge(
 
 
 def _plain(spec: FunctionSpec) -> FunctionSpec:
-    """Without gates, caches and retries, so that there are no more requests than announced; a comparison asks
-    about each pair once, in the order given."""
+    """Without gates, caches and retries, so that there are no more requests than announced; a
+    comparison asks about each pair once, in the order given."""
     compound = spec.compound
     if isinstance(compound, CompoundPlan) and compound.kind == "pairwise":
         settings = {**compound.settings, "both_orders": False, "score": "win_rate", "schedule": "circular"}

@@ -1,9 +1,11 @@
 """The reward time of a step of ``P`` prompts and ``G`` completions: arithmetic on measured times.
 
-- A lane takes its calls' seconds divided by the calls that it runs at once, and no less than a slow call.
-- Lanes run side by side, so the slowest decides, unless all together need more of the cores, or of the
-  interpreter's lock, than there is.
-- A judge's request takes longer the more of them are in flight: a line through two levels that were measured.
+- A lane takes its calls' seconds divided by the calls that it runs at once, and no less than a slow
+  call.
+- Lanes run side by side, so the slowest decides, unless all together need more of the cores, or of
+  the interpreter's lock, than there is.
+- A judge's request takes longer the more of them are in flight: a line through two levels that were
+  measured.
 - What lies beyond the measurement is named in `StepPrediction.beyond`.
 """
 
@@ -60,7 +62,8 @@ class FunctionTimes:
 
 @dataclass(frozen=True)
 class _Load:
-    """One function's calls in a step: how many, how many at once, seconds of one and of a slow one."""
+    """One function's calls in a step: how many, how many at once, seconds of one and of a slow
+    one."""
 
     calls: int
     slots: int
@@ -116,7 +119,8 @@ def _load(function: FunctionTimes, prompts: int, generations: int, workers: int,
 
 
 def _slower(function: FunctionTimes, at_once: int) -> float:
-    """How much longer a request takes with so many in flight than with the larger measured number."""
+    """How much longer a request takes with so many in flight than with the larger measured
+    number."""
     levels = sorted(function.levels)
     if len(levels) < 2 or levels[-1][1] <= 0:
         return 1.0
@@ -170,7 +174,8 @@ def _beyond(function: FunctionTimes, load: _Load) -> list[str]:
 def predicted_step(
     functions: Sequence[FunctionProfile], prompts: int, generations: int, workers: int, cores: int
 ) -> Step | None:
-    """The step's time as the functions are, and as they are advised to be; None where no function was run.
+    """The step's time as the functions are, and as they are advised to be; None where no function
+    was run.
 
     Args:
         workers: Of the process lane, as things are.

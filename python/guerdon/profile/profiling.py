@@ -101,8 +101,8 @@ def profile(
         RegistrationError: The list can't be a dispatcher's, or one of its functions needs a package
             that is not installed.
         DataError: There are no rows, they lack a column that a function asks for, `reference` names
-            none of them, or the step has no completion, more than a million, or more than 10,000 of a
-            prompt.
+            none of them, or the step has no completion, more than a million, or more than 10,000 of
+            a prompt.
 
     Examples:
         >>> from guerdon import reward

@@ -68,7 +68,8 @@ class CallRow:
 
     @property
     def place(self) -> str:
-        """The line that it stands in, in short: the innermost that is not in a library, if there is one."""
+        """The line that it stands in, in short: the innermost that is not in a library, if there is
+        one."""
         frames = [line.strip() for line in self.stack if line.startswith("  File ")]
         own = [line for line in frames if not _LIBRARY.search(line)]
         innermost = (own or frames or [self.where])[-1]

@@ -184,8 +184,8 @@ def nodes_table(nodes: Sequence[NodeRow], width: int) -> Table:
 
 
 def merged(seen: Sequence[Seen]) -> list[FunctionRow]:
-    """The functions of all dispatchers that go on; those of one program with one name and lane, which its ranks
-    have, as one: counts added up, of the percentiles the longest."""
+    """The functions of all dispatchers that go on; those of one program with one name and lane,
+    which its ranks have, as one: counts added up, of the percentiles the longest."""
     found: dict[tuple[str, str, str], FunctionRow] = {}
     for process in (one.process for one in seen if one.condition != "ended"):
         for one in process.functions:
@@ -195,7 +195,8 @@ def merged(seen: Sequence[Seen]) -> list[FunctionRow]:
 
 
 def merged_endpoints(endpoints: Sequence[EndpointRow]) -> list[EndpointRow]:
-    """The endpoints as their programs see them: those of several ranks as one, with the worst breaker."""
+    """The endpoints as their programs see them: those of several ranks as one, with the worst
+    breaker."""
     found: dict[tuple[str, str, str], EndpointRow] = {}
     for one in endpoints:
         key = (one.program, one.function, one.url)

@@ -49,7 +49,7 @@ def _run(subject: Subject) -> Iterator[Finding]:
 
 def _any_answer(subject: Subject, calibration: Calibration) -> Iterator[Finding]:
     """Forms in which a wrong answer is paid too."""
-    found = calibration.paid_whatever_it_says()
+    found = calibration.rewarded_wrong_answers()
     if found:
         examples = [
             Example(

@@ -1,7 +1,7 @@
-"""What is wrong with a function, one entry per root cause: `verdicts`.
+"""What is wrong with a function, one entry per root cause: `root_causes`.
 
-- Probes that are paid for one reason make one entry: a function that looks for the answer anywhere in the
-  text is paid for a dozen of them.
+- Probes that are paid for one reason make one entry: a function that looks for the answer anywhere
+  in the text is paid for a dozen of them.
 - All other findings are entries of their own, but for those of `_DEPENDS`, which have one cause.
 """
 
@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from guerdon.profile.finding import Example, Finding, Severity
 
-__all__ = ["Verdict", "verdicts"]
+__all__ = ["RootCause", "root_causes"]
 
 _PROBE: Final = "probe:"
 _REASONING: Final = ("right_in_reasoning", "reasoning_only", "reasoning_unfinished")
 _SEVERAL: Final = ("right_then_wrong", "all_forms")
 
-# What a function does, the probes of which one shows it, and those that it explains besides. The first that
-# fits takes them.
+# What a function does, the probes of which one shows it, and those that it explains besides. The
+# first that fits takes them.
 _CAUSES: Final = (
     (
         "pays for completions without an answer",
@@ -51,7 +51,7 @@ _DEPENDS: Final = ("repeat", "order", "batch", "process", "threads", "clock")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RootCause:
     """One root cause.
 
     Attributes:
@@ -89,7 +89,7 @@ class Verdict:
         }
 
 
-def verdicts(function: str, findings: Sequence[Finding]) -> list[Verdict]:
+def root_causes(function: str, findings: Sequence[Finding]) -> list[RootCause]:
     """The root causes of a function's errors and warnings, the worst first."""
     left = {finding.check: finding for finding in findings if finding.severity != "info"}
     found = []
@@ -97,16 +97,16 @@ def verdicts(function: str, findings: Sequence[Finding]) -> list[Verdict]:
         names = [f"{_PROBE}{name}" for name in (*shown_by, *explains)]
         if any(name in left for name in names[: len(shown_by)]):
             mine = tuple(left.pop(name) for name in names if name in left)
-            found.append(Verdict(function, _worst(mine), says, mine))
+            found.append(RootCause(function, _worst(mine), says, mine))
     depends = tuple(left.pop(name) for name in _DEPENDS if name in left)
     if depends:
         others = "" if len(depends) == 1 else f" ({', '.join(each.check for each in depends[1:])} too.)"
-        found.append(Verdict(function, _worst(depends), depends[0].message + others, depends[:1]))
+        found.append(RootCause(function, _worst(depends), depends[0].message + others, depends[:1]))
     rest = [each for each in findings if each.severity != "info" and left.get(each.check) is not None]
     for each in rest:
         probe = each.check.startswith(_PROBE)
         says = each.message.removeprefix(f"{function!r} ").partition(": ")[0] if probe else each.message
-        found.append(Verdict(function, each.severity, says, (each,)))
+        found.append(RootCause(function, each.severity, says, (each,)))
     return sorted(found, key=lambda each: (each.severity != "error", -len(each.findings)))
 
 
