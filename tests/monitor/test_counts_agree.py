@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, Journal, read_journal, reward
-from guerdon._journal.parts import find_parts
-from guerdon._journal_report.aggregates import aggregates
-from guerdon._journal_report.summary import summarise
-from guerdon._trainer.metrics import metrics_of
-from guerdon.status import Status
+from guerdon._batch.trainer.metrics import metrics_of
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.summary import summarise
+from guerdon.results.status import Status
 from tests.monitor import reading
 
 GROUPS, SIZE, BATCHES = 4, 4, 3

@@ -1,0 +1,188 @@
+"""The page of a report: its sections as HTML, drawn from the figures that ``--json`` prints.
+
+All of it is there without a script, which only hides and shows what belongs to single functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Final
+
+from guerdon._insight.html_frame.frame import fill, render_page
+from guerdon._insight.report import sections
+from guerdon._insight.report.findings import findings
+from guerdon._insight.report.samples import samples
+from guerdon._insight.report.summary import Summary
+
+__all__ = ["render"]
+
+_PACKAGE: Final = "guerdon._insight.report"
+_MOST_BYTES: Final = 2_600_000
+_SECTIONS: Final = {
+    "summary": "What matters",
+    "table": "Functions",
+    "rewards": "Rewards",
+    "distributions": "Distributions",
+    "groups": "Groups",
+    "correlation": "Correlation",
+    "failures": "Failures",
+    "latency": "Time",
+    "cost": "Cost",
+    "judges": "Judges",
+    "samples": "Samples",
+    "about": "About",
+}
+
+Figures = dict[str, Any]
+
+
+def render(summary: Summary, figures: Figures, version: str) -> str:
+    """The page as HTML; texts and tracebacks are cut until it is small.
+
+    Args:
+        figures: What `aggregates` made of the summary.
+    """
+    shown = samples(summary)
+    page = ""
+    for longest in (4000, 1500, 500, 120, 0):
+        page = _page(figures, shown if longest else [], longest, version)
+        if len(page.encode("utf-8", "replace")) <= _MOST_BYTES:
+            break
+    return page
+
+
+def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, version: str) -> str:
+    runs = list(figures["runs"])
+    named = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
+    there = {
+        "correlation": len(figures["functions"]) > 1,
+        "cost": any(each["cost"] for each in figures["functions"].values()),
+        "judges": bool(figures["judges"]),
+        "samples": bool(shown),
+    }
+    links = [f'<li><a href="#{name}">{title}</a></li>' for name, title in _SECTIONS.items() if there.get(name, True)]
+    body = fill(
+        _PACKAGE,
+        "report.html",
+        navigation="".join(links),
+        toggles=sections.toggles(figures),
+        facts=_facts(figures),
+        findings=_findings(figures),
+        rows="".join(sections.rows(figures)),
+        rewards="".join(sections.reward_charts(figures)),
+        histograms="".join(sections.histograms(figures)),
+        groups="".join(sections.group_charts(figures)),
+        failures="".join(sections.failure_chart(figures)),
+        reasons="".join(sections.reasons(figures, longest)),
+        latency="".join(sections.latency_charts(figures)),
+        slowest="".join(sections.slowest(figures)),
+        correlation=_section("correlation", there, sections.matrix(figures)),
+        cost=_section("cost", there, f'<div class="charts">{"".join(sections.cost_charts(figures))}</div>'),
+        judges=_section("judges", there, "".join(sections.judges(figures))),
+        samples=_section("samples", there, "".join(sections.sample_list(figures, shown, longest))),
+        about=_about(figures),
+    )
+    return render_page(
+        _PACKAGE,
+        title=f"Rewards: {figures['journal']}",
+        heading="Rewards report",
+        subtitle=f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(named)}</bdi>{_period(figures)}",
+        skip="Skip to the findings",
+        body=body,
+        data="null",
+        styles=["report.css"],
+        scripts=["report.js"],
+        version=version,
+    )
+
+
+_NOTES: Final = {
+    "correlation": "Pearson's r of the rewards of the same sample. “–”: one of the two is constant, or they share too few samples.",
+    "cost": "By the prices that the judges were given.",
+    "judges": "Votes: share of the votes that gave the most common score. Comparisons: share of pairs that were judged the "
+    "same when swapped. Panels: samples to which all members gave the same; in journals of earlier versions, which do not "
+    "name them, numbers recorded around the reward.",
+    "samples": "Characters that can't be seen, or that change the direction of text, are written out.",
+}
+
+
+def _section(name: str, there: dict[str, bool], content: str) -> str:
+    """A section that some journals have nothing for."""
+    if not there[name]:
+        return ""
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{_SECTIONS[name]}</h2>'
+        f'<p class="muted small">{_NOTES[name]}</p>{content}</section>'
+    )
+
+
+def _period(figures: dict[str, Any]) -> str:
+    if figures["first"] is None:
+        return ""
+    first, last = (figures[name][:16].replace("T", " ") for name in ("first", "last"))
+    return f", {first} to {last} UTC"
+
+
+def _facts(figures: dict[str, Any]) -> str:
+    axis, functions = figures["axis"], figures["functions"].values()
+    failed = sum(round((each["failed_share"] or 0.0) * each["rows"]) for each in functions)
+    cost = sum(each["cost"] or 0.0 for each in functions)
+    steps = f"{axis['first'][0]:,} – {axis['last'][-1]:,}"
+    facts = {
+        "Rewards": f"{figures['rows']:,}",
+        "Functions": f"{len(figures['functions']):,}",
+        "Steps" if axis["kind"] == "step" else "Batches": steps,
+        "Ranks": f"{len(figures['ranks']):,}",
+        "Failed": f"{failed:,}",
+    }
+    if cost:
+        facts["Cost"] = f"{cost:,.2f}"
+    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items())
+
+
+def _findings(figures: dict[str, Any]) -> str:
+    items = []
+    for each in findings(figures):
+        kind = '<span class="kind">Look:</span> ' if each["severity"] == "warning" else ""
+        text = f"<bdi>{escape(each['message'])}</bdi>"
+        items.append(
+            f'<li class="{each["severity"]}">{kind}{text} <a href="#{each["section"]}">{_SECTIONS[each["section"]]}</a></li>'
+        )
+    return "".join(items)
+
+
+def _about(figures: dict[str, Any]) -> str:
+    axis = figures["axis"]
+    parts = f"{figures['parts']:,} {'part' if figures['parts'] == 1 else 'parts'}"
+    written = f", {figures['open_parts']} of them being written" if figures["open_parts"] else ""
+    sentences = [f"{figures['rows']:,} rows in {parts}{written}."]
+    if len(axis["first"]) and axis["last"][0] > axis["first"][0]:
+        several = "steps" if axis["kind"] == "step" else "batches"
+        sentences.append(f"Each point of a chart stands for several {several}: {len(axis['first'])} points in all.")
+    if axis["kind"] == "batch":
+        sentences.append("No row has a step, so the axis counts batches.")
+    if figures["rows_without_step"]:
+        sentences.append(f"{figures['rows_without_step']:,} rows have no step: they count where all steps are chosen.")
+    if len(figures["runs"]) > 1:
+        runs = "; ".join(f"{name} ({count:,} rows)" for name, count in list(figures["runs"].items())[:20])
+        sentences.append(f"{len(figures['runs'])} runs are shown together: {runs}. `--run NAME` shows one.")
+    sentences += _chosen(figures["selection"])
+    if figures["left_out_runs"]:
+        left_out = ", ".join(list(figures["left_out_runs"])[:20])
+        sentences.append(f"Left out are the runs {left_out}.")
+    if figures["left_out_functions"]:
+        sentences.append(f"Left out are {len(figures['left_out_functions'])} functions with few rows.")
+    sentences += [f"{note}." for note in figures["notes"]]
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+
+
+def _chosen(selection: dict[str, Any]) -> list[str]:
+    """What was left out by choice."""
+    sentences = []
+    if selection["steps"] is not None:
+        sentences.append(f"Only rows of {selection['steps']} count.")
+    if selection["functions"] is not None:
+        named = ", ".join(selection["functions"][:20])
+        sentences.append(f"Only these functions count: {named}. The total reward is the sum of these alone.")
+    return sentences
