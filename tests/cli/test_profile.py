@@ -110,7 +110,7 @@ def test_what_functions_say_is_escaped(guerdon: Command, tmp_path: Path, rows: P
     file = write_rewards(tmp_path, FAILS)
     ended = guerdon("profile", file, rows, "--html", target, "--rows", 4)
     assert ended.code == 1
-    assert "such thing" in ended.out
+    assert "such thing" in " ".join(ended.out.split())
     assert "\x1b[31m" not in ended.out
     text = target.read_text()
     assert "&lt;b&gt;no&lt;/b&gt;" in text
@@ -294,7 +294,7 @@ def test_the_time_limit_holds(guerdon: Command, tmp_path: Path, rows: Path) -> N
     assert time.monotonic() - start < 60
     words = " ".join(ended.out.split())
     assert "Cut short by the time limit of 4 s" in words
-    assert re.search(r"warning \[unchecked\] Time was up before these checks had ended: .*survival", words)
+    assert re.search(r"warning \[unchecked\] .slow.: Time was up before these checks had ended: .*survival", words)
     assert ended.code == 1, "what was not checked is not clean"
 
 
@@ -346,6 +346,30 @@ def test_the_template_in_the_help_gives_what_it_shows(guerdon: Command) -> None:
 def test_a_step_that_is_none_is_refused(step: dict[str, int]) -> None:
     with pytest.raises(DataError, match="at least one of each, and at most 1,000,000"):
         profile([reward(lambda completion: 1.0, name="one")], ROWS, **step)
+
+
+def test_root_causes_come_first_with_a_line_per_cause(
+    guerdon: Command, tmp_path: Path, rows: Path, checks: Checks
+) -> None:
+    checks("reference", "probes")
+    code = SOUND.replace("completion.strip() == answer", "answer in completion")
+    file = write_rewards(tmp_path, code)
+    ended = guerdon("profile", file, rows, "--rows", 6)
+    lines = [" ".join(each.split()) for each in ended.out.splitlines()]
+    assert lines[0] == "1 of 1 functions should not be trained with as they are: 1 cause."
+    assert lines[1].startswith("error [probe] 'exact' accepts the answer inside other text: ")
+    assert "[probe:last_mention]" not in ended.out
+    assert "(-v shows all findings)" in ended.out
+    assert "[probe:last_mention]" in guerdon("profile", file, rows, "--rows", 6, "-v").out
+
+
+def test_template_with_a_misspelt_column_is_a_usage_error_with_completions_too(
+    guerdon: Command, tmp_path: Path
+) -> None:
+    data = write_rows(tmp_path / "data.jsonl", [{**row, "completion": row["answer"]} for row in ROWS])
+    ended = guerdon("profile", write_rewards(tmp_path, SOUND), data, "--reference", "{answr}")
+    assert (ended.code, ended.out) == (2, "")
+    assert "reference='{answr}' names no column in braces" in ended.err
 
 
 def test_missing_columns_are_named(guerdon: Command, tmp_path: Path) -> None:

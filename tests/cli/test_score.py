@@ -297,6 +297,33 @@ def test_gzipped_output(guerdon: Command, rewards: Path, data: Path, tmp_path: P
     assert gzip.decompress(out.read_bytes()).decode() == guerdon("score", rewards, data).out
 
 
+def test_csv(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text('\ufeffcompletion,answer\n4,4\n"a, b\nc",5\n\n', encoding="utf-8")
+    ended = guerdon("score", rewards, path, "--keep", "-q")
+    assert ended.code == 0, ended.err
+    kept = [json.loads(line)["row"] for line in ended.out.splitlines()]
+    assert kept == [{"completion": "4", "answer": "4"}, {"completion": "a, b\nc", "answer": "5"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("completion,answer\n4,4\n1,2,3\n", "data.csv, line 3 has 3 values for 2 columns"),
+        ("completion,completion\n4,4\n", "line 1 has to name each column once"),
+        ('completion,answer\n"4,4\n', "can't be read as CSV"),
+    ],
+)
+def test_csv_that_is_damaged_is_refused(
+    guerdon: Command, rewards: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(text, encoding="utf-8")
+    ended = guerdon("score", rewards, path, "-q")
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
 def test_parquet_in_and_out(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -143,6 +144,37 @@ def test_a_judge_that_fails() -> None:
         asked = judge(base_url=server.url, model="m", prompt="{completion}", retries=0)
         facts = check_judge([asked.spec], ROWS, 4, None, 60.0)["judge"]
     assert checks(facts) == [("fails", "error")]
+
+
+def test_check_without_answers_is_not_clean() -> None:
+    def rate(path: str, body: dict[str, Any]) -> Any:
+        text = question(body)
+        return chat_completion("Too long for me." if len(text) > 300 else f"{quality(text):.2f}")
+
+    with serving(rate) as server:
+        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", retries=3)
+        facts = check_judge([asked.spec], ROWS, 20, None, 60.0)["judge"]
+        assert len(server.bodies) == 5 * 20, "not more than announced"
+    (finding,) = facts.findings
+    assert (finding.check, finding.severity) == ("unchecked", "warning")
+    assert "length-bias had an answer for 0 of 20 rows only" in finding.message
+    assert facts.checks == ["flips", "verbosity-bias"]
+
+
+def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
+    busy = threading.Semaphore(1)
+
+    def rate(path: str, body: dict[str, Any]) -> Any:
+        with busy:
+            time.sleep(0.01)
+        return chat_completion("1")
+
+    with serving(rate) as server:
+        asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}")
+        facts = check_judge([asked.spec], ROWS, 20, None, 60.0)["judge"]
+    (few, quick), (many, slow) = facts.facts["levels"]
+    assert (few, many) == (2, 20)
+    assert slow > 2 * quick
 
 
 def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,8 @@ import pytest
 from guerdon import Dispatcher, Limit, reward
 from guerdon.profile.function_profile import FunctionProfile
 from guerdon.profile.measurement import Budget, Measurement, RowFailure, measure
-from guerdon.profile.prediction import FunctionTimes, predict
+from guerdon.profile.prediction import FunctionTimes, predict, predicted_step, times_for
 from guerdon.profile.sample_rows import SampleRows
-from guerdon.profile.simulation import Queue, simulate
-from guerdon.profile.step import predicted_step, times_for
 
 PROMPTS, GENERATIONS, WORKERS = 8, 8, 2
 ROWS = SampleRows(completions=[str(row) for row in range(32)])
@@ -129,28 +127,40 @@ def test_a_step_takes_what_was_predicted(lane: str) -> None:
     pytest.fail(f"predicted / run: {ratios}")
 
 
-def calls(count: int, phases: tuple[float, float, float]) -> list[tuple[int, tuple[float, float, float]]]:
-    return [(place, phases) for place in range(count)]
-
-
 @pytest.mark.parametrize(
-    ("queues", "pools", "cores", "seconds"),
+    ("function", "workers", "cores", "seconds"),
     [
-        pytest.param([Queue(calls(8, (1.0, 0, 0)), 4, 0)], [4], 4, 2.0, id="four workers on four cores"),
-        pytest.param([Queue(calls(8, (1.0, 0, 0)), 4, 0)], [4], 2, 4.0, id="four workers share two cores"),
-        pytest.param([Queue(calls(8, (0, 0, 1.0)), 8, 0)], [8], 1, 1.0, id="waiting takes no core"),
-        pytest.param([Queue(calls(8, (0, 1.0, 0)), 8, 0)], [8], 4, 8.0, id="the lock is one"),
-        pytest.param([Queue(calls(4, (0, 0.5, 0.5)), 4, 0)], [4], 4, 2.5, id="computing with the lock, then waiting"),
-        pytest.param(
-            [Queue(calls(4, (1.0, 0, 0)), 4, 0), Queue(calls(2, (0, 1.0, 0)), 2, 1)], [4, 2], 5, 2.0, id="side by side"
-        ),
-        pytest.param([Queue(calls(9, (0, 0, 1.0)), 2, 0)], [8], 8, 5.0, id="a limit of its own"),
-        pytest.param([Queue([], 1, 0)], [1], 1, 0.0, id="nothing to do"),
-        pytest.param([Queue(calls(5, (0, 0, 0)), 1, 0)], [1], 1, 0.0, id="calls that take no time"),
+        pytest.param({"lane": "process", "cpu": 1.0}, 4, 4, 2.0, id="four workers on four cores"),
+        pytest.param({"lane": "process", "cpu": 1.0}, 4, 2, 4.0, id="four workers share two cores"),
+        pytest.param({"lane": "asyncio"}, 4, 1, 1.0, id="waiting takes no core"),
+        pytest.param({"lane": "thread", "cpu": 1.0, "lock": 1.0}, 4, 4, 8.0, id="the lock is one"),
+        pytest.param({"lane": "thread", "cpu": 1.0, "lock": 0.0}, 4, 4, 2.0, id="without the lock cores are shared"),
+        pytest.param({"lane": "asyncio", "concurrency": 3}, 4, 4, 3.0, id="rounds of a limit of its own"),
     ],
 )
-def test_lanes_cores_and_lock(queues: list[Queue], pools: list[int], cores: int, seconds: float) -> None:
-    assert simulate(queues, pools, cores) == pytest.approx(seconds)
+def test_step_follows_from_slots_cores_and_lock(
+    function: dict[str, Any], workers: int, cores: int, seconds: float
+) -> None:
+    times = FunctionTimes("one", calls="sample", seconds=[1.0], **function)
+    found = predict([times], prompts=2, generations=4, workers=workers, cores=cores)
+    assert found.seconds == pytest.approx(seconds, rel=0.05)
+
+
+def test_functions_in_workers_share_them() -> None:
+    both = [FunctionTimes(name, "process", "sample", [1.0]) for name in ("a", "b")]
+    found = predict(both, prompts=2, generations=4, workers=4, cores=4)
+    assert found.seconds == pytest.approx(4.0, rel=0.05)
+    assert found.alone == {"a": pytest.approx(2.0, rel=0.05), "b": pytest.approx(2.0, rel=0.05)}
+
+
+def test_judge_slows_down_by_its_levels_and_says_what_it_extrapolates() -> None:
+    judge = FunctionTimes("judge", "http", "sample", [0.2], levels=[(2, 0.11), (20, 0.2)])
+    within = predict([judge], prompts=4, generations=5, workers=1, cores=1)
+    assert within.seconds == pytest.approx(0.2, rel=0.05)
+    assert within.beyond == ()
+    larger = predict([judge], prompts=16, generations=8, workers=1, cores=1)
+    assert larger.seconds == pytest.approx(0.2 + 0.005 * 108, rel=0.05)
+    assert larger.beyond == ("judge was measured with 20 requests at once, not 128",)
 
 
 def test_a_batch_function_takes_longer_with_more_rows() -> None:
@@ -202,17 +212,3 @@ def test_rare_slow_rows_count_as_often_as_in_the_data() -> None:
     times = FunctionTimes("rare", "process", "sample", [0.0] * 31, failed=[1.0])
     found = predict([times], prompts=8, generations=8, workers=1, cores=1)
     assert (found.low, found.high) == pytest.approx((2.0, 2.0), rel=0.05)
-
-
-def test_of_a_large_step_a_part_is_simulated() -> None:
-    times = [
-        FunctionTimes("sample", "process", "sample", [0.01, 0.02, 0.03], cpu=0.5),
-        FunctionTimes("group", "process", "group", [0.04]),
-        FunctionTimes("batch", "thread", "batch", [1.0], rows=64),
-    ]
-    small, large = (predict(times, prompts=count, generations=8, workers=2, cores=2) for count in (500, 100_000))
-    assert large.seconds == pytest.approx(200 * small.seconds, rel=0.02)
-    assert large.alone == {name: pytest.approx(200 * seconds, rel=0.02) for name, seconds in small.alone.items()}
-    start = time.perf_counter()
-    predict(times, prompts=100_000, generations=8, workers=2, cores=2)
-    assert time.perf_counter() - start < 60

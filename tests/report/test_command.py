@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import html.parser
 import json
 import os
@@ -19,7 +20,7 @@ from guerdon._insight.html_frame.safe_text import as_json, shortened, visible
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.report.aggregates import aggregates
-from guerdon._insight.report.page_data import fitted, page_data
+from guerdon._insight.report.html import render
 from guerdon._insight.report.summary import summarise
 from guerdon.cli import main
 from tests.journal_files import (
@@ -132,10 +133,14 @@ def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
     assert "onerror='window" not in without
     assert "What is " not in without
     page = make_page(journal, tmp_path / "with.html", texts=True).read_text(encoding="utf-8")
-    data = json.loads(re.findall(r'id="data">(.*?)</script>', page, re.S)[0])
-    texts = [sample["texts"] for sample in data["samples"]]
+    samples = re.findall(r'<details class="sample".*?</details>', page, re.S)
+    texts = [
+        dict(re.findall(r'<dt><bdi>(.*?)</bdi></dt><dd><pre dir="auto">(.*?)</pre>', sample, re.S))
+        for sample in samples
+    ]
+    assert texts
     assert all({"prompt", "completion", "answer"} <= set(each) for each in texts)
-    shown = {each["completion"] for each in texts}
+    shown = {html.unescape(each["completion"]) for each in texts}
     assert shown <= {shortened(visible(text), 4000) for text in HOSTILE_TEXTS}
 
 
@@ -283,7 +288,7 @@ def test_most_counts_still_fit(tmp_path: Path) -> None:
     for part, rows in enumerate(many_rows(200_000, functions=10)):
         write_part(tmp_path, rows, part=part)
     summary = summarise(find_parts(str(tmp_path)))
-    assert len(fitted(page_data(summary, aggregates(summary)))) < 2_000_000
+    assert len(render(summary, aggregates(summary), "0").encode()) < 2_800_000
 
 
 def figures_of(journal: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:

@@ -51,6 +51,27 @@ def test_the_truths_of_a_run_are_sentences(tmp_path: Path) -> None:
     assert list(found.values()) == sorted(found.values(), reverse=True)  # warnings first
 
 
+def test_function_that_abstains_on_most_samples_is_named(tmp_path: Path) -> None:
+    rows = [
+        row(**each, **({"value": None, "reward": None, "status": "abstained"} if each["sample"] else {"value": 1.0}))
+        for each in steps()
+    ]
+    assert some(sentences(tmp_path, rows), "correct abstained on 88 % of its samples")[1] == "warning"
+
+
+def test_answers_of_identical_calls_are_no_latencies(tmp_path: Path) -> None:
+    rows = [row(**each, run_s=0.0 if each["sample"] % 2 else 2.0) for each in steps()]
+    assert some(sentences(tmp_path, rows), "correct is the slowest function: half of its calls take over 2")
+
+
+def test_batches_of_a_run_without_steps_are_numbered_from_0(tmp_path: Path) -> None:
+    rows = [row(**{**each, "batch": 7 * 10**8 + each["step"] * 1000, "step": None}) for each in steps()]
+    for each in rows:
+        each["value"] = each["reward"] = float(each["batch"] % 3 or each["sample"] % 2)
+    found = sentences(tmp_path, rows)
+    assert any(message.startswith("From batch 0 to 19, ") for message in found), found
+
+
 def test_a_falling_reward_is_a_warning(tmp_path: Path) -> None:
     rows = [row(**each, value=1 - each["step"] / 20 + each["sample"] % 2) for each in steps()]
     assert some(sentences(tmp_path, rows), "From step 0 to 19, correct fell: from 1.48 to 0.575")[1] == "warning"

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,68 +74,18 @@ def ask_together(
 
 @pytest.mark.fault(
     "more requests at once than a server has descriptors for",
-    sees="those beyond get 503 with `Retry-After`, or are closed at once; the others are scored",
+    sees="those beyond wait, or get 503 with `Retry-After`; the others are scored",
 )
-@pytest.mark.parametrize("body", [{"text": "ab"}, {"texts": ["ab", "c"]}], ids=["single", "list"])
-def test_few_descriptors(tmp_path: Path, body: object) -> None:
-    go = tmp_path / "go"
+def test_few_descriptors(tmp_path: Path) -> None:
+    go, body = tmp_path / "go", {"texts": ["ab", "c"]}
     with serving(tmp_path, functions="", text=WAITS, ulimit="-n 512", GO=str(go)) as one:
         found = ask_together(one, 400, body, go, some_are_refused)
-        assert set(found) <= {(200, None), (503, "1"), (0, None)}
+        assert set(found) <= {(200, None), (503, "2")}
         assert found.count((200, None)) >= 20
-        assert (503, "1") in found
         assert one.post("/score", {"text": "ab"}).json["reward"] == 2.0
         code, printed = one.end()
     assert code == 0
     assert len(printed) < 1000, printed
-
-
-@pytest.mark.fault(
-    "clients without a token connect, more than a server has room for, and send no request or half of one",
-    sees="nothing: the oldest of them are closed, others are answered meanwhile",
-)
-@pytest.mark.parametrize("sent", [b"", b"POST /score HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a head"])
-def test_silent_connections_keep_nobody_out(tmp_path: Path, sent: bytes) -> None:
-    with serving(tmp_path, functions=":length", ulimit="-n 512") as one, ExitStack() as open_ones:
-        silent = [open_ones.enter_context(socket.create_connection(("127.0.0.1", one.port))) for _ in range(200)]
-        for connection in silent:
-            with suppress(OSError):  # those beyond the room have been refused
-                connection.sendall(sent)
-        time.sleep(1.2)
-        for _ in range(5):
-            assert one.post("/score", {"text": "ab"}).json["reward"] == 2.0
-
-
-@pytest.mark.fault(
-    "clients keep connections open after their answers, more than a server has room for",
-    sees="nothing: those whose answer is oldest are closed, others are answered meanwhile",
-)
-def test_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
-    with serving(tmp_path, functions=":length", ulimit="-n 512") as one, ExitStack() as open_ones:
-        connections = [open_ones.enter_context(closing(HTTPConnection("127.0.0.1", one.port))) for _ in range(200)]
-        answers = [_asked(connection) for connection in connections]
-        room = answers.count(200)
-        assert 20 <= room < 200, "there was room for all, or for none"
-        assert set(answers) <= {200, 503, None}
-        time.sleep(1.2)
-        later = [open_ones.enter_context(closing(HTTPConnection("127.0.0.1", one.port))) for _ in range(5)]
-        assert [_asked(connection) for connection in later] == [200] * 5
-        kept = [_asked(connection) for connection in connections[5:room]]
-        assert kept == [200] * (room - 5), "only the oldest were closed"
-
-
-def _asked(connection: HTTPConnection) -> int | None:
-    """The status of an answer; None where the connection was closed."""
-    connection.auto_open = 0
-    try:
-        if connection.sock is None:
-            connection.connect()
-        connection.request("POST", "/score", b'{"text": "ab"}', {"Content-Type": "application/json"})
-        with connection.getresponse() as answer:
-            answer.read()
-            return answer.status
-    except (OSError, HTTPException):
-        return None
 
 
 def test_the_soft_limit_of_descriptors_is_raised(tmp_path: Path) -> None:

@@ -75,11 +75,9 @@ def _path(given: object) -> str:
     if "\0" in path:
         raise RegistrationError(f"Trace(path={given!r}): a file's name has no NUL.")
     path = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isdir(os.path.dirname(path)):
+        raise RegistrationError(f"Trace(path={given!r}): there is no folder {os.path.dirname(path)!r}. Make it first.")
     try:
-        if not os.path.isdir(os.path.dirname(path)):
-            raise RegistrationError(
-                f"Trace(path={given!r}): there is no folder {os.path.dirname(path)!r}. Make it first."
-            )
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         return path

@@ -24,10 +24,6 @@ class Counters:
         """An answer: its status, or ``gone`` where the client had left."""
         self._answers[path, answer] += 1
 
-    def count_unread(self, path: str) -> None:
-        """An answer that its client did not read; it was counted by its status, too."""
-        self.count(path if any(path == known for known, _ in self._answers) else OTHER, "unread")
-
     def text(self) -> str:
         """All of it, for Prometheus."""
         lines = [

@@ -94,10 +94,11 @@ async def score(dispatcher: Dispatcher, request: Request, offload: Offload | Non
     except GuerdonError as error:
         raise RequestError(500, str(error)) from None
     except OSError as error:
-        if error.errno not in _SHORT_OF:
+        # The engine's own have no number; their text says what it lacks.
+        if error.errno not in _SHORT_OF and not any(f"os error {number}" in str(error) for number in _SHORT_OF):
             raise
         raise RequestError(
-            503, f"this server is short of resources ({error.strerror}): ask another one.", retry_after=2.0
+            503, f"this server is short of resources ({error.strerror or error}): ask another one.", retry_after=2.0
         ) from None
 
 

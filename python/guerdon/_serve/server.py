@@ -4,18 +4,19 @@
 - SIGTERM or SIGINT: it stops accepting, requests in flight finish or have `drain_timeout`; then it
   ends, and that is a success.
 - A second signal ends it at once.
-- A connection is closed that brings no whole request head, or none with a token, for a while, or
-  that reads no answer.
+- Connections are uvicorn's, which closes idle ones. Against clients that are slow on purpose a
+  proxy stands in front (docs/serve.md).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import resource
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -23,15 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from guerdon._serve.app import make_app
-from guerdon._serve.connection_limit import ACCEPTED_AT_ONCE, ConnectionLimit
-from guerdon._serve.connection_timeouts import ConnectionTimeouts
 from guerdon._serve.counters import Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ServerOptionError
 from guerdon._serve.permits import Permits
-from guerdon._serve.settings import BACKLOG, ServerSettings
+from guerdon._serve.settings import BACKLOG, IDLE_TIMEOUT_S, ServerSettings
 from guerdon._serve.start_check import StartCheck
-from guerdon._serve.tls_connections import TlsConnections
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
 # Beyond the time of requests in flight: their answers have to be sent.
 _GRACE_S: Final = 3.0
 _LOGGER: Final = logging.getLogger("guerdon.serve")
-_FEW_CONNECTIONS: Final = 128
-_TICKS_A_LOOK: Final = 10  # a tick is 0.1 s
+_MOST_DESCRIPTORS: Final = 1 << 20
 
 
 class RewardServer(uvicorn.Server):
@@ -67,28 +64,14 @@ class RewardServer(uvicorn.Server):
         self.ended_by: int | None = None
         self.refusal: RegistrationError | None = None
         self._permits = permits = Permits(settings.max_samples, settings.max_bodies_bytes)
-        counters = Counters(permits)
-        self._timeouts = ConnectionTimeouts(
-            settings.head_timeout, settings.idle_timeout, settings.body_timeout, counters.count_unread
-        )
-        self._limit = ConnectionLimit()
-        self._tls: TlsConnections | None = None
-        app = make_app(dispatcher, settings, self._drain, permits, counters)
-        super().__init__(_config(app, settings, self._limit.protocol))
+        app = make_app(dispatcher, settings, self._drain, permits, Counters(permits))
+        super().__init__(_config(app, settings))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await self._dispatcher._engine.astart(self._dispatcher)
-        context = self.config.ssl
-        self._limit.measure(self._dispatcher.workers, tls=context is not None)
-        if context is None:
-            await super().startup(sockets)
-        else:
-            await super().startup([])
-            self._tls = TlsConnections(context, self._protocol, self._limit.most_without_tls)
-            self._tls.start(sockets or ())
-        for one in sockets or ():
-            one.listen(BACKLOG)  # uvicorn's `backlog` is how many are accepted in a turn, too
+        _raise_descriptor_limit()
+        await super().startup(sockets)
         if not self.should_exit:
             self._checking = asyncio.create_task(self._begin())
 
@@ -106,30 +89,12 @@ class RewardServer(uvicorn.Server):
             return
         self._drain.starting = False
         self._started()
-        if self._limit.most < _FEW_CONNECTIONS:
-            _LOGGER.warning(
-                "guerdon: at most %d connections at once, as this process may open few files: raise the hard limit (ulimit -Hn)",
-                self._limit.most,
-            )
-
-    def _protocol(self) -> asyncio.Protocol:
-        """What uvicorn makes of a connection that it accepts itself."""
-        make: Any = self.config.http_protocol_class
-        made: asyncio.Protocol = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-        return made
-
-    async def on_tick(self, counter: int) -> bool:
-        if counter % _TICKS_A_LOOK == 0:
-            self._timeouts.look(self.server_state.connections, time.monotonic())
-        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._check.stop()
         self._tell_of_drain()
         self._drain.begin()
-        if self._tls is not None:
-            await self._tls.stop()
-        timer = asyncio.get_running_loop().call_later(self._settings.drain_timeout, self._expire)
+        timer = asyncio.get_running_loop().call_later(self._settings.drain_timeout, self._drain.expire)
         try:
             await super().shutdown(sockets)
         finally:
@@ -156,10 +121,6 @@ class RewardServer(uvicorn.Server):
         self._drain.expire()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-
-    def _expire(self) -> None:
-        self._drain.expire()
-        self._timeouts.expire(self.server_state.connections)
 
 
 def serve(
@@ -190,10 +151,18 @@ def serve(
     return 0 if server.ended_by is None else 128 + server.ended_by
 
 
-def _config(app: Any, settings: ServerSettings, protocol: Any) -> uvicorn.Config:
+def _raise_descriptor_limit() -> None:
+    """Raises the soft limit of open files, so of connections, to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, _MOST_DESCRIPTORS) if hard == resource.RLIM_INFINITY else hard
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _config(app: Any, settings: ServerSettings) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http=protocol,
+        http="h11",  # httptools would have no bound on headers
         ws="none",
         lifespan="off",
         log_config=None,
@@ -201,8 +170,8 @@ def _config(app: Any, settings: ServerSettings, protocol: Any) -> uvicorn.Config
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=ACCEPTED_AT_ONCE,
-        timeout_keep_alive=int(settings.idle_timeout),
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE_TIMEOUT_S,
         timeout_graceful_shutdown=int(settings.drain_timeout + _GRACE_S) + 1,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,

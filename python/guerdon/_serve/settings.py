@@ -12,10 +12,8 @@ MOST_BODIES_BYTES: Final = 1 << 30
 MOST_SAMPLES: Final = 16384
 BODY_TIMEOUT_S: Final = 60.0
 DRAIN_TIMEOUT_S: Final = 30.0
-HEAD_TIMEOUT_S: Final = 10.0
-"""After which a new connection is closed that has brought no request with a token."""
-IDLE_TIMEOUT_S: Final = 120.0
-"""After which a connection that had one is closed without another whole request."""
+IDLE_TIMEOUT_S: Final = 120
+"""After which a connection is closed that was answered and brings no other request."""
 
 BACKLOG: Final = 4096
 """Connections that the operating system holds until they are accepted."""
@@ -31,7 +29,7 @@ class ServerSettings:
         body_timeout: Seconds within which a request's body has to come.
         drain_timeout: Seconds that requests in flight have after SIGTERM.
         certificate, key: Files of the TLS certificate chain and its key; both None without TLS.
-        max_body_bytes, max_bodies_bytes, head_timeout, idle_timeout: As the constants above.
+        max_body_bytes, max_bodies_bytes: As the constants above.
     """
 
     tokens: tuple[bytes, ...] = field(default=(), repr=False)
@@ -42,5 +40,3 @@ class ServerSettings:
     key: str | None = None
     max_body_bytes: int = MOST_BODY_BYTES
     max_bodies_bytes: int = MOST_BODIES_BYTES
-    head_timeout: float = HEAD_TIMEOUT_S
-    idle_timeout: float = IDLE_TIMEOUT_S

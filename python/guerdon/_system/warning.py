@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import warnings
+from typing import Final
 
 __all__ = ["GuerdonWarning", "warn"]
 
@@ -15,19 +17,37 @@ class GuerdonWarning(RuntimeWarning):
 
 
 def warn(
-    message: str, filename: str = "<guerdon>", line: int = 1, *, category: type[GuerdonWarning] = GuerdonWarning
+    message: str, filename: str | None = None, line: int = 1, *, category: type[GuerdonWarning] = GuerdonWarning
 ) -> None:
     """Warn as if `message` came from that line; a filter that raises makes it a line on stderr.
 
-    Without a line of the user's it names no file: Python would show a line of this one, which says
-    nothing, and of a name without brackets a line of the file that is called so. Who serves an
-    engine elsewhere hears it instead, on the threads of that engine.
+    Without a line it names the one of the user's that runs on the main thread, as a rule that which
+    waits for rewards. Who serves an engine elsewhere hears it instead, on the threads of that
+    engine.
     """
     tell = getattr(threading.current_thread(), "tell", None)
     if tell is not None:
         tell(message)
         return
+    if filename is None:
+        filename, line = _users_line()
     try:
         warnings.warn_explicit(message, category, filename, line)
     except Warning as error:
         print(f"guerdon: {error}", file=sys.stderr)  # noqa: T201 - an exception here would reach nobody
+
+
+# Of Python, and of this package with what is installed beside it.
+_NOT_THE_USERS: Final = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+
+
+def _users_line() -> tuple[str, int]:
+    """The innermost line of the main thread that is in no library; of no file where there is
+    none."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(("<", *_NOT_THE_USERS)):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return "<guerdon>", 1

@@ -30,7 +30,7 @@ Check reward functions on your rows before you train with them: do references sc
 the same twice, what do calls take, does anything hang or crash, which lane, timeout and number of workers to choose,
 and how long the rewards of a step take.
 
-REWARDS is file.py or module, as for `guerdon score`; DATA is JSONL (- for stdin) or Parquet with the functions' columns,
+REWARDS is file.py or module, as for `guerdon score`; DATA is JSONL (- for stdin), CSV or Parquet with the functions' columns,
 and with completions of rollouts where you have them."""
 
 _EPILOG: Final = """\
@@ -51,7 +51,7 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
-    parser.add_argument("data", metavar="DATA", help="a JSONL or Parquet file, - for stdin")
+    parser.add_argument("data", metavar="DATA", help="a JSONL, CSV or Parquet file, - for stdin")
     _add_rows(parser)
     step = parser.add_argument_group("the step whose reward time is predicted")
     step.add_argument("--prompts", metavar="P", type=positive, default=64, help="prompts of a step; default 64")
@@ -78,6 +78,7 @@ def add_to(commands: Any) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--html", metavar="FILE", help="write a page too")
+    output.add_argument("-v", "--verbose", action="store_true", help="show all findings, and why what is advised")
     output.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run, parser=parser)
 
@@ -176,7 +177,7 @@ def _finish(found: Profile, options: argparse.Namespace, show: Any) -> int:
     if options.json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
-        show(found)
+        show(found, verbose=options.verbose)
     if options.html is not None:
         from guerdon.cli.output_file import write_page
         from guerdon.cli.profile_page import page

@@ -12,6 +12,7 @@ from guerdon._insight.html_frame.safe_text import visible
 from guerdon.cli import profile_words as words
 from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
+from guerdon.profile.root_causes import RootCause
 from guerdon.profile.times import Times, by_length
 
 __all__ = ["page"]
@@ -36,6 +37,8 @@ def page(found: Profile, rewards: str, data: str) -> str:
         f"<h1>{_text(title)}</h1>",
         f"<p>{_text(words.summary(found))}</p>",
         *(f'<p class="warning">{_text(line)}</p>' for line in words.cut_short(found)),
+        f"<h2>{_text(words.headline(found))}</h2>",
+        f"<ul>{''.join(_cause(each) for each in found.root_causes())}</ul>",
         _overview(found),
     ]
     if found.step is not None:
@@ -88,6 +91,11 @@ def _function(number: int, function: FunctionProfile) -> str:
     if function.checks:
         parts.append(f'<p class="muted">Checked: {_text(", ".join(function.checks))}.</p>')
     return "\n".join(parts)
+
+
+def _cause(each: RootCause) -> str:
+    kind, _, rest = str(each).partition(" ")
+    return f'<li><b class="{each.severity}">{kind}</b> {_text(rest)}</li>'
 
 
 def _finding(finding: Finding) -> str:

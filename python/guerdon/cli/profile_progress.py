@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from guerdon.cli.progress_bar import bar, fitting
 from guerdon.cli.terminal_text import printable
-from guerdon.errors import GuerdonWarning
+from guerdon.errors import GuerdonWarning, QuietRewardWarning
 
 if TYPE_CHECKING:
     from guerdon.profile.judge_plan import JudgePlan
@@ -51,6 +51,8 @@ class ProfileProgress:
         other = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
+            if issubclass(category, QuietRewardWarning):
+                return  # of references and probes; what it means is a finding
             if not issubclass(category, GuerdonWarning) or self._warned >= _WARNINGS:
                 other(message, category, *where, **options)
                 return

@@ -24,19 +24,37 @@ _COLOURS: Final = {"error": "bold red", "warning": "yellow", "info": "blue"}
 _FACTS: Final = ("p50", "p99", "waits", "lock", "memory")
 
 
-def show(found: Profile, file: TextIO | None = None) -> None:
-    """Print a profile to `file`, stdout by default."""
+def show(found: Profile, file: TextIO | None = None, *, verbose: bool = False) -> None:
+    """Print a profile to `file`, stdout by default: the verdict, times, the lines to paste, the
+    step.
+
+    Args:
+        verbose: With all findings, and the reasons of what is advised.
+    """
     console = Console(file=file or sys.stdout, highlight=False, markup=False, emoji=False)
     narrow = console.width < _NARROW
-    parts: list[RenderableType] = [_listed(found) if narrow else _table(found)]
-    parts += [_function(function, narrow=narrow) for function in found.functions.values()]
+    parts: list[RenderableType] = [Text(words.headline(found), "green" if found.clean else "bold red")]
+    parts += [_cause(str(each), each.severity) for each in found.root_causes()]
+    parts += [Text(""), _listed(found) if narrow else _table(found)]
+    lines = {name: words.paste(function) for name, function in found.functions.items()}
+    if any(lines.values()):
+        parts += [Text(""), Text("To paste:")]
+        parts += [Text(printable(f"{line}  # {name}"), "cyan") for name, line in lines.items() if line is not None]
+    if verbose:
+        parts += [_function(function, narrow=narrow) for function in found.functions.values()]
     if found.step is not None:
         parts += [Text(""), *(Text(line) for line in words.step_lines(found.step))]
     short = words.cut_short(found)
     if short:
         parts += [Text(""), *(Text(printable(line, keep="\n"), "yellow") for line in short)]
-    parts += [Text(""), Text(words.summary(found), "green" if found.clean else "bold")]
+    hint = "" if verbose or found.clean else " (-v shows all findings)"
+    parts += [Text(""), Text(words.summary(found) + hint, "green" if found.clean else "bold")]
     console.print(Group(*parts))
+
+
+def _cause(line: str, severity: str) -> Padding:
+    kind, _, rest = line.partition(" ")
+    return Padding(Text.assemble((kind, _COLOURS[severity]), " ", printable(rest, keep="\n")), (0, 0, 0, 1))
 
 
 def _table(found: Profile) -> Table:

@@ -7,7 +7,18 @@ from typing import Any
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step
 from guerdon.profile.judge_statistics import CHANCE
 
-__all__ = ["counts", "cut_short", "facts", "judge_lines", "seconds", "size", "step_lines", "summary"]
+__all__ = [
+    "counts",
+    "cut_short",
+    "facts",
+    "headline",
+    "judge_lines",
+    "paste",
+    "seconds",
+    "size",
+    "step_lines",
+    "summary",
+]
 
 
 def seconds(value: float | None) -> str:
@@ -34,7 +45,25 @@ def counts(function: FunctionProfile) -> str:
     """How many findings it has."""
     numbers = [(sum(f.severity == kind for f in function.findings), kind) for kind in ("error", "warning")]
     parts = [f"{number} {kind}{'s' if number > 1 else ''}" for number, kind in numbers if number]
-    return ", ".join(parts) or ("clean" if function.checks or function.seconds else "not run")
+    return ", ".join(parts) or ("clean" if function.checks or function.seconds else "not checked")
+
+
+def headline(found: Profile) -> str:
+    """The verdict in a line."""
+    faulty = [name for name, mine in found.functions.items() if any(each.severity != "info" for each in mine.findings)]
+    if not faulty:
+        return "Nothing was found that speaks against these functions."
+    causes = len(found.root_causes())
+    return f"{len(faulty)} of {len(found.functions)} functions should not be trained with as they are: {causes} cause{'s' if causes > 1 else ''}."
+
+
+def paste(function: FunctionProfile) -> str | None:
+    """The line to paste; None where the function has all that is advised."""
+    advice, spec = function.advice, function.spec
+    if advice is None or advice.decorator is None:
+        return None
+    same = advice.lane == spec.lane and advice.timeout in (None, spec.policy.timeout)
+    return None if same else advice.decorator
 
 
 def facts(function: FunctionProfile) -> dict[str, str]:
@@ -89,13 +118,16 @@ def step_lines(step: Step) -> list[str]:
     now, best = step.now, step.advised
     workers = f"{now.workers} worker{'s' if now.workers > 1 else ''}"
     step_of = f"A step of {now.prompts} prompts × {now.generations} completions"
-    lines = [f"{step_of} takes {seconds(now.seconds)} of rewards with {workers}, as the functions are."]
+    longest = (
+        "" if seconds(now.high) == seconds(now.seconds) else f", up to {seconds(now.high)} if a slow call comes last"
+    )
+    lines = [f"{step_of} takes {seconds(now.seconds)} of rewards with {workers}{longest}, as the functions are."]
     if len(now.alone) > 1:
         alone = ", ".join(f"{name} {seconds(value)}" for name, value in now.alone.items())
         lines.append(f"Each alone: {alone}.")
-    lines.append(
-        f"As advised: {seconds(best.seconds)} with Dispatcher(…, workers={best.workers}) ({step.workers_reason})."
-    )
+    lines.append(f"As advised: {seconds(best.seconds)} with workers={best.workers} ({step.workers_reason}).")
+    if now.beyond:
+        lines.append(f"Extrapolated: {'; '.join(now.beyond)}.")
     return lines
 
 

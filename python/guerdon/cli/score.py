@@ -43,7 +43,7 @@ Score completions with reward functions.
 
 REWARDS is file.py or module: every decorated function and StatefulReward instance in it, or its one Dispatcher.
 file.py:a,b means only a and b, decorated or not.
-DATA is JSONL (- for stdin; may be gzipped) or Parquet, one completion per row."""
+DATA is JSONL (- for stdin; may be gzipped), CSV or Parquet, one completion per row."""
 
 _EPILOG: Final = """\
 A result row: {"index": 0, "rewards": {"correct": 1.0}, "status": {"correct": "ok"}}. A missing reward is null, and its
@@ -63,7 +63,7 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
-    parser.add_argument("data", metavar="DATA", help="a JSONL or Parquet file, - for stdin")
+    parser.add_argument("data", metavar="DATA", help="a JSONL, CSV or Parquet file, - for stdin")
     parser.add_argument("-o", "--output", metavar="OUT", help=".jsonl, .jsonl.gz or .parquet; default: JSONL to stdout")
     parser.add_argument(
         "--completion-field", metavar="FIELD", default="completion", help="field of the completion; default: completion"

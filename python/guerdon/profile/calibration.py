@@ -4,10 +4,13 @@
   gets there. A gain of 0 is as good as wrong, of 1 as good as right, whatever the range.
 - The best form is the one in which right answers score most, on a few rows; then all rows use it.
 - A function whose scores do not depend on the reference has no scale: it is known by that.
+- Scores of all other forms are kept: each in which right answers score is probed too (`others`).
 """
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +31,9 @@ from guerdon.profile.forms import (
     reference_text,
     wrong_answer,
 )
-from guerdon.profile.subject import Case, Score, Subject, Variant
+from guerdon.profile.subject import Case, Row, Score, Subject, Variant
 
-__all__ = ["Calibration", "above", "calibrated", "material", "spread"]
+__all__ = ["Calibration", "above", "calibrated", "check_template", "material", "spread"]
 
 PILOT: Final = 10
 """Rows on which all forms are tried."""
@@ -43,6 +46,9 @@ MOST_ROWS: Final = 64
 
 MOST_FORMS_EACH: Final = 8
 """Rows whose reference does not score in the best form for which the others are tried."""
+
+_OWN: Final = "reference="
+_CLOSERS: Final = ("</answer>", "}$", "}", "```", '"}')
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,8 @@ class Calibration:
         wrong: By row, a wrong answer's score in that form.
         forms: By row, the form in which its reference scored.
         noise: How far scores of the same samples lay apart when asked again; 0 for a steady one.
+        trials: By name of each form and row of the pilot, the scores of the right and a wrong
+            answer.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -82,6 +90,8 @@ class Calibration:
         self.wrong: dict[int, Score] = {}
         self.forms: dict[int, Form] = {}
         self.noise = 0.0
+        self.trials: dict[str, dict[int, tuple[Score, Score]]] = {}
+        self._forms: tuple[Form, ...] = ()
         if self.column is not None:
             self._read_answers(self.column)
         self.asks = bool(self.answers or self.missing) and self._asked()
@@ -109,15 +119,49 @@ class Calibration:
         low = min(wrong, right) if wrong is not None else min(0.0, right - 1.0)
         return (score.value - low) / (right - low) if right > low else None
 
-    def rendered(self, row: int, text: str) -> str:
-        """`text` as the final answer of `row`, in the row's form."""
+    def form_of(self, row: int) -> Form | None:
+        """The form of a row's completions; None where the user's template has no place for another
+        answer."""
         form = self.forms.get(row) or self.form or FORMS[0]
-        return form.render(text)
+        return form if form.name != _OWN else self._own_form(form, self.answers[row])
 
-    def core(self, row: int, text: str) -> str:
-        """`text` as the final answer of `row`, in the row's form without its reasoning."""
-        form = self.forms.get(row) or self.form or FORMS[0]
-        return fill(form.core, {"final": text, "reference": text})
+    def rendered(self, row: int, text: str) -> str | None:
+        """`text` as the final answer of `row`, in the row's form; None where it has no place."""
+        form = self.form_of(row)
+        return None if form is None else form.render(text)
+
+    def core(self, row: int, text: str) -> str | None:
+        """As `rendered`, without the form's reasoning."""
+        form = self.form_of(row)
+        return None if form is None else fill(form.core, {"final": text, "reference": text})
+
+    def others(self) -> list[Calibration]:
+        """This calibration in each other form in which references of the pilot score."""
+        found = []
+        for form in self._forms:
+            pairs = self.trials[form.name]
+            rows = [row for row, pair in pairs.items() if row in self.usable and above(*pair, self.noise)]
+            if form is not self.form and rows:
+                view = copy.copy(self)
+                vars(view).pop("usable", None)
+                view.form, view.forms = form, dict.fromkeys(rows, form)
+                view.right = {row: pairs[row][0] for row in rows}
+                view.wrong = {row: pairs[row][1] for row in rows}
+                found.append(view)
+        return found
+
+    def rewarded_wrong_answers(self) -> dict[str, list[tuple[int, Score]]]:
+        """By form, the rows on which a wrong answer in it gets half of what the right one gets in
+        the best form."""
+        found: dict[str, list[tuple[int, Score]]] = {}
+        # A score in a group depends on the other samples.
+        trials = {} if self.subject.grouped else self.trials
+        for name, pairs in trials.items():
+            for row, (_, wrong) in pairs.items():
+                gain = self.gain(row, wrong) if row in self.usable else None
+                if gain is not None and gain >= 0.5:
+                    found.setdefault(name, []).append((row, wrong))
+        return found
 
     @cached_property
     def variant(self) -> Variant:
@@ -179,15 +223,17 @@ class Calibration:
     def _calibrate(self) -> None:
         template = self.subject.reference
         if template is not None:
-            forms: tuple[Form, ...] = (self._own_form(template),)
+            check_template(template, self.subject.rows)
+            forms: tuple[Form, ...] = (Form(_OWN, template),)
+            self._drop_equal_texts(forms[0])
         else:
             forms = PROGRAM_FORMS if self.programs else FORMS
         pilot = list(self.answers)[:PILOT]
-        trials = {form.name: self._tried(form, pilot) for form in forms}
-        self.form = _best(forms, trials)
+        self._forms, self.trials = forms, {form.name: self._tried(form, pilot) for form in forms}
+        self.form = _best(forms, self.trials)
         chosen = self.form or forms[0]
         scores = self._tried(chosen, list(self.answers))
-        self.noise = max((_apart(trials[chosen.name][place], scores[place]) for place in pilot), default=0.0)
+        self.noise = max((_apart(self.trials[chosen.name][place], scores[place]) for place in pilot), default=0.0)
         for place, (right, wrong) in scores.items():
             self.right[place], self.wrong[place], self.forms[place] = right, wrong, chosen
         failing = [place for place, (right, wrong) in scores.items() if not above(right, wrong)]
@@ -199,14 +245,37 @@ class Calibration:
                     self.right[place], self.wrong[place], self.forms[place] = right, wrong, form
                     failing.remove(place)
 
-    def _own_form(self, template: str) -> Form:
-        """The user's template: its fields are columns; the column of answers is the final one."""
-        have = {name for row in self.subject.rows for name in row} | {"final", "reference"}
-        if not any(name in have for name in fields(template)):
+    def _drop_equal_texts(self, form: Form) -> None:
+        """Leaves out rows of which the user's template gives no wrong completion."""
+        same = [row for row, answer in self.answers.items() if len({*self._both_texts(form, answer)}) < 2]
+        if same and len(same) == len(self.answers):
             raise DataError(
-                f"reference={template!r} names no column in braces. The rows have: {', '.join(sorted(have))}."
+                f"reference={form.template!r} gives the same completion for right and wrong answers of {self.column!r}: "
+                "name the column of answers in it."
             )
-        return Form("reference=", template)
+        for row in same:
+            del self.answers[row]
+
+    def _both_texts(self, form: Form, answer: Answer) -> tuple[str, str]:
+        return self._text(form, answer, right=True), self._text(form, answer, right=False)
+
+    def _filled(self, template: str, answer: Answer) -> str:
+        """The user's template with the row's columns in it."""
+        columns = dict(self.subject.rows[answer.row])
+        if self.column is not None:
+            columns[self.column] = answer.reference
+        return fill(template, {**columns, "final": answer.final, "reference": answer.reference})
+
+    def _own_form(self, form: Form, answer: Answer) -> Form | None:
+        """A row's completion by the user's template, with a field in place of the final answer."""
+        whole = self._filled(form.template, answer)
+        place = rf"(?<!\w){re.escape(answer.final)}(?!\w)"
+        template = re.sub(place, "{final}", whole) if answer.final else whole
+        if template == whole:
+            return None
+        behind = template.rpartition("{final}")[2].lstrip()
+        closer = next((each for each in _CLOSERS if behind.startswith(each)), "")
+        return Form(_OWN, template, closer)
 
     def _tried(self, form: Form, rows: list[int]) -> dict[int, tuple[Score, Score]]:
         samples = []
@@ -219,6 +288,11 @@ class Calibration:
         found = self.subject.score(samples, group=2 if self.subject.grouped else None)
         return {place: (found[2 * n], found[2 * n + 1]) for n, place in enumerate(rows)}
 
+    def in_form(self, name: str, row: int, *, right: bool) -> str:
+        """The right or a wrong answer of `row` in the form of this name."""
+        form = next(form for form in self._forms if form.name == name)
+        return self._text(form, self.answers[row], right=right)
+
     def right_text(self, row: int) -> str:
         """The completion that should score on `row`."""
         return self._text(self.forms.get(row) or self.form or FORMS[0], self.answers[row], right=True)
@@ -228,15 +302,22 @@ class Calibration:
         return self._text(self.forms.get(row) or self.form or FORMS[0], self.answers[row], right=False)
 
     def _text(self, form: Form, answer: Answer, *, right: bool) -> str:
+        if form.name == _OWN:
+            return self._filled(form.template, answer) if right else self._wrong_by_template(form, answer)
         if right:
-            text, reference = answer.final, answer.reference
-        else:
-            text = answer.wrong
-            reference = answer.reference.replace(answer.final, answer.wrong) if answer.final else answer.wrong
-        columns = dict(self.subject.rows[answer.row]) if form.name == "reference=" else {}
-        if columns and self.column is not None:
-            columns[self.column] = reference
-        return fill(form.template, {**columns, "final": text, "reference": reference})
+            return form.render(answer.final, answer.reference)
+        reference = answer.reference.replace(answer.final, answer.wrong) if answer.final else answer.wrong
+        return form.render(answer.wrong, reference)
+
+    def _wrong_by_template(self, form: Form, answer: Answer) -> str:
+        """The row's completion with a wrong answer in it, else that of a row with another
+        answer."""
+        own = self._own_form(form, answer)
+        if own is not None:
+            return own.render(answer.wrong)
+        whole = self._filled(form.template, answer)
+        others = (self._filled(form.template, each) for each in self.answers.values() if each.final != answer.final)
+        return next((text for text in others if text != whole), whole)
 
 
 def calibrated(subject: Subject) -> Calibration:
@@ -248,6 +329,17 @@ def calibrated(subject: Subject) -> Calibration:
 
 
 _made: WeakKeyDictionary[Subject, Calibration] = WeakKeyDictionary()
+
+
+def check_template(template: str, rows: Sequence[Row]) -> None:
+    """Refuse a template that names no column of the rows.
+
+    Raises:
+        DataError: It names none.
+    """
+    have = {name for row in rows for name in row} | {"final", "reference"}
+    if not any(name in have for name in fields(template)):
+        raise DataError(f"reference={template!r} names no column in braces. The rows have: {', '.join(sorted(have))}.")
 
 
 def material(subject: Subject, most: int = MOST_ROWS, *, calibration: Calibration | None = None) -> list[Case]:

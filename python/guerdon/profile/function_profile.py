@@ -11,10 +11,10 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon.profile.advice import Advice
 from guerdon.profile.finding import Finding
 from guerdon.profile.measurement import Measurement
-from guerdon.profile.prediction import StepPrediction
+from guerdon.profile.root_causes import RootCause, root_causes
 from guerdon.profile.times import Times, by_length, times_of
 
-__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step"]
+__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction"]
 
 FORMAT: Final = 1
 """Of the JSON: a larger number where a field changes its meaning or goes."""
@@ -110,6 +110,26 @@ class FunctionProfile:
 
 
 @dataclass(frozen=True)
+class StepPrediction:
+    """Seconds of a step.
+
+    Attributes:
+        low: If no slow call comes last; `high`: if one does.
+        alone: Seconds of each function if it were alone.
+        beyond: What the measured times are extrapolated over, a sentence's part each.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    workers: int
+    prompts: int
+    generations: int
+    alone: dict[str, float]
+    beyond: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Step:
     """The predicted reward time of a step.
 
@@ -132,6 +152,7 @@ class Step:
             "now": {"workers": now.workers, "seconds": now.seconds, "low": now.low, "high": now.high},
             "advised": {"workers": advised.workers, "seconds": advised.seconds, "reason": self.workers_reason},
             "alone": now.alone,
+            "beyond": list(now.beyond),
         }
 
 
@@ -163,8 +184,14 @@ class Profile:
 
     @property
     def clean(self) -> bool:
-        """Whether there is neither an error nor a warning."""
+        """Returns true if there is neither an error nor a warning; what was not checked is a
+        warning."""
         return all(finding.severity == "info" for _, finding in self.findings())
+
+    def root_causes(self) -> list[RootCause]:
+        """What is wrong with the functions, one entry per root cause, the worst first."""
+        found = [each for name, mine in self.functions.items() for each in root_causes(name, mine.sorted_findings())]
+        return sorted(found, key=lambda each: _ORDER[each.severity])
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` has it: plain values, None for what is not known."""
@@ -178,6 +205,7 @@ class Profile:
             "seconds": self.seconds,
             "cut_short": self.cut_short,
             "clean": self.clean,
+            "causes": [each.to_dict() for each in self.root_causes()],
             "step": self.step.to_dict() if self.step else None,
             "functions": {name: function.to_dict() for name, function in self.functions.items()},
         }

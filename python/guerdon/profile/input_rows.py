@@ -1,16 +1,18 @@
-"""DATA: rows of a JSONL or Parquet file, read twice: once to check them all, once to score
+"""DATA: rows of a JSONL, CSV or Parquet file, read twice: once to check them all, once to score
 them.
 
 - Every row is read and checked before anything is scored.
 - Memory holds the rows of one chunk, never the file. What can be read only once (stdin, a pipe) is
   copied to a temporary file first.
 - A message about a row names the file and the line (Parquet: the row, from 0).
-- Text stays as it is, lone surrogates included.
+- Text stays as it is, lone surrogates included; all values of CSV are texts.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import shutil
 import stat
@@ -20,12 +22,21 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Final, Protocol
 
 from guerdon._system.extras import pip_install
 from guerdon.profile.exit_codes import UsageError
 
-__all__ = ["InputFile", "InputRow", "JsonLinesInput", "ParquetInput", "import_parquet", "json_type", "open_input"]
+__all__ = [
+    "CsvInput",
+    "InputFile",
+    "InputRow",
+    "JsonLinesInput",
+    "ParquetInput",
+    "import_parquet",
+    "json_type",
+    "open_input",
+]
 
 
 @dataclass(frozen=True)
@@ -69,14 +80,16 @@ def open_input(data: str) -> InputFile:
     except OSError as error:
         raise UsageError(f"DATA {data!r}: {error.strerror}.") from None
     if stat.S_ISDIR(mode):
-        raise UsageError(f"DATA {data!r} is a folder: give a JSONL or Parquet file.")
+        raise UsageError(f"DATA {data!r} is a folder: give a JSONL, CSV or Parquet file.")
     if path.suffix.lower() in (".parquet", ".pq"):
         return ParquetInput(path)
     try:
         opened = path.open("rb")
     except OSError as error:
         raise UsageError(f"DATA {data!r}: {error.strerror}.") from None
-    return JsonLinesInput(opened if stat.S_ISREG(mode) else _copied_to_file(opened), data)
+    stream = opened if stat.S_ISREG(mode) else _copied_to_file(opened)
+    separator = _SEPARATORS.get(path.suffix.lower())
+    return JsonLinesInput(stream, data) if separator is None else CsvInput(stream, data, separator)
 
 
 def _copied_to_file(stream: IO[bytes]) -> IO[bytes]:
@@ -129,6 +142,46 @@ class JsonLinesInput:
             yield from enumerate(lines, 1)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UsageError(f"{self.name} can't be unpacked: {error}.") from None
+
+
+_SEPARATORS: Final = {".csv": ",", ".tsv": "\t"}
+
+
+class CsvInput:
+    """The rows of a CSV file in UTF-8, whose first line names the columns."""
+
+    def __init__(self, stream: IO[bytes], name: str, separator: str) -> None:
+        self.name = name
+        self._stream = stream
+        self._separator = separator
+
+    def rows(self, *, strict: bool = False) -> Iterator[InputRow]:
+        self._stream.seek(0)
+        text = io.TextIOWrapper(self._stream, "utf-8-sig", newline="")
+        reader = csv.reader(text, delimiter=self._separator, strict=True)
+        try:
+            names = next(reader, [])
+            if len(set(names)) < len(names) or not all(names):
+                raise UsageError(f"{self.where(1)} has to name each column once: it has {', '.join(map(repr, names))}.")
+            for values in reader:
+                if values and len(values) != len(names):
+                    raise UsageError(
+                        f"{self.where(reader.line_num)} has {len(values)} values for {len(names)} columns. A value with a comma or "
+                        "a line break stands in double quotes."
+                    )
+                if values:
+                    fields = dict(zip(names, values, strict=True))
+                    yield InputRow(reader.line_num, fields, json.dumps(fields, ensure_ascii=False))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UsageError(f"{self.where(reader.line_num + 1)} can't be read as CSV: {_sentence(error)}") from None
+        finally:
+            text.detach()
+
+    def where(self, place: int) -> str:
+        return f"{self.name}, line {place}"
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 class ParquetInput:

@@ -3,12 +3,13 @@ more for the place in which it sees one.
 
 - A bias is reported when a sign test excludes chance and it is at least 5 % of the range.
 - Each row is its own control: only forms of one answer are compared, never answers.
-- Gates and caches of the judge are off; its limits, retries and price are its own.
+- Gates, caches and retries of the judge are off; its limits and price are its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.compound import CompoundPlan
+from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.judge_batches import JudgeBatches, NoAnswerError
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
@@ -24,6 +26,7 @@ from guerdon.profile.sample_rows import SampleRows
 __all__ = ["JudgeFacts", "check_judge", "longer", "wordier"]
 
 _REPEATS: Final = 3
+_FEW_AT_ONCE: Final = 2
 _FLIPPING_ROWS: Final = 0.1
 _FLIPPING_SPREAD: Final = 0.05
 _PREAMBLE: Final = (
@@ -40,13 +43,16 @@ class JudgeFacts:
 
     Attributes:
         findings: Biases and failures.
-        seconds: Of each request that was answered.
-        facts: For ``--json``: requests, cost, flips, shifts.
+        seconds: Of each request that was answered, with as many in flight as the judge allows.
+        facts: For ``--json``: requests, cost, flips, shifts, levels of concurrency with their
+            median times.
+        checks: Those that had enough answers to say something.
     """
 
     findings: list[Finding] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    checks: list[str] = field(default_factory=list)
 
 
 def longer(text: str) -> str:
@@ -77,29 +83,54 @@ def check_judge(
     pairwise = isinstance(leader.compound, CompoundPlan) and leader.compound.kind == "pairwise"
     priced = any(plan.cost.price for plan in leader.plans)
     plain = [_plain(spec) for spec in unit]
-    with JudgeBatches(plain, max_cost if priced else None, batch_timeout) as batches:
+    cap = max_cost if priced else None
+    first: Any = None
+    with ExitStack() as stack:
         try:
+            chosen = rows.take(range(min(wanted, len(rows))))
+            if leader.compound is None:
+                # The first time with few requests at once, to learn what more of them cost.
+                with JudgeBatches([_few_at_once(spec) for spec in plain], cap, batch_timeout) as slowly:
+                    first = slowly.score(replace(chosen, num_generations=1))
+                spent = first.usage.get(leader.name, {}).get("cost", 0.0)
+                cap = None if cap is None else max(1e-9, cap - (spent if spent == spent else 0.0))
+            batches = stack.enter_context(JudgeBatches(plain, cap, batch_timeout))
             if pairwise:
                 return {leader.name: _compared(leader.name, rows, wanted, batches.score)}
-            return _rated([spec.name for spec in unit], rows.take(range(min(wanted, len(rows)))), batches.score)
+            return _rated([spec.name for spec in unit], chosen, batches.score, first)
         except NoAnswerError as error:
             message = f"No request got an answer, so nothing was checked: {_line(str(error))}. Look at the server, its address and key."
             return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
 
 
 def _plain(spec: FunctionSpec) -> FunctionSpec:
-    """Without gates and caches; a comparison asks about each pair once, in the order given."""
+    """Without gates, caches and retries, so that there are no more requests than announced; a
+    comparison asks about each pair once, in the order given."""
     compound = spec.compound
     if isinstance(compound, CompoundPlan) and compound.kind == "pairwise":
         settings = {**compound.settings, "both_orders": False, "score": "win_rate", "schedule": "circular"}
         compound = replace(compound, settings={**settings, "rounds": None})
+    if isinstance(compound, CompoundPlan):
+        without = {each.spec: _without_retries(each.spec) for each in compound.members}
+        compound = replace(compound, members=tuple(replace(each, spec=without[each.spec]) for each in compound.members))
+    spec = _without_retries(spec)
     policy = replace(spec.policy, on_failure="nan", max_failure_rate=1.0)
     return replace(spec, run_if=None, cache=None, pure=False, compound=compound, policy=policy)
 
 
-def _rated(names: Sequence[str], rows: SampleRows, score: Scored) -> dict[str, JudgeFacts]:
+def _without_retries(spec: FunctionSpec) -> FunctionSpec:
+    return replace(spec, policy=replace(spec.policy, retries=0))
+
+
+def _few_at_once(spec: FunctionSpec) -> FunctionSpec:
+    limit = replace(spec.policy.limit or Limit(), concurrency=min(spec.concurrency or _FEW_AT_ONCE, _FEW_AT_ONCE))
+    return replace(spec, policy=replace(spec.policy, limit=limit))
+
+
+def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) -> dict[str, JudgeFacts]:
     rows = replace(rows, num_generations=1)
-    results = [score(rows) for _ in range(_REPEATS)]
+    results = [score(rows) for _ in range(_REPEATS if first is None else _REPEATS - 1)]
+    full, results = results, results if first is None else [first, *results]
     others = {
         "length-bias": score(rows.with_completions([_changed(each, longer) for each in rows.completions])),
         "verbosity-bias": score(rows.with_completions([_changed(each, wordier) for each in rows.completions])),
@@ -110,17 +141,35 @@ def _rated(names: Sequence[str], rows: SampleRows, score: Scored) -> dict[str, J
         _used(facts, [*results, *others.values()], results, name, _REPEATS * len(rows))
         _failed(facts, results, name, rows)
         scores = np.stack([result.rewards[..., column].ravel() for result in results])
-        facts.seconds = [float(each) for result in results for each in result.run_s[..., column].ravel() if each > 0]
+        facts.seconds = _seconds(full, column)
+        if first is not None and facts.seconds and (few := _seconds([first], column)):
+            levels = [(_FEW_AT_ONCE, float(np.median(few))), (len(rows), float(np.median(facts.seconds)))]
+            facts.facts["levels"] = [list(level) for level in levels]
         _flips(facts, scores, rows)
         counts = (~np.isnan(scores)).sum(axis=0)
         own = np.where(counts > 0, np.nansum(scores, axis=0) / np.maximum(counts, 1), np.nan)
         for check, result in others.items():
             shift = shift_of(own.tolist(), result.rewards[..., column].ravel().tolist())
             facts.facts[check.replace("-", "_")] = shift.to_dict()
+            _answered(facts, check, shift.rows, len(rows), result, name)
             _biased(
                 facts, check, shift, rows, own.tolist(), result.rewards[..., column].ravel().tolist(), range(len(rows))
             )
     return found
+
+
+def _seconds(results: Sequence[Any], column: int) -> list[float]:
+    return [float(each) for result in results for each in result.run_s[..., column].ravel() if each > 0]
+
+
+def _answered(facts: JudgeFacts, check: str, rows: int, asked: int, result: Any, name: str) -> None:
+    """Notes whether a check had answers: without them it is not clean."""
+    if rows >= max(1, asked / 2):
+        facts.checks.append(check)
+        return
+    reason = next((failure.reason for failure in result.failures() if failure.function == name), "no score")
+    message = f"{check} had an answer for {rows} of {asked} rows only: {_line(reason)}. Look at what the judge says to long answers."
+    facts.findings.append(Finding("unchecked", "warning", message))
 
 
 def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
@@ -129,6 +178,7 @@ def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
     places, scores = np.flatnonzero(whole), scores[:, whole]
     if not scores.size:
         return
+    facts.checks.append("flips")
     spread = scores.max(axis=0) - scores.min(axis=0)
     reach = float(scores.max() - scores.min())
     share = float((spread > 0).mean())
@@ -221,6 +271,7 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
     place_one = int((whole & (wins == 1) & (wins_swapped == 1)).sum())
     place_two = int((whole & (wins == 0) & (wins_swapped == 0)).sum())
     count = int(whole.sum())
+    _answered(facts, "position-bias", count, len(pairs), swapped, name)
     p = sign_test(place_one, place_two)
     facts.facts["position"] = {"pairs": count, "first": place_one, "second": place_two, "p": p}
     if count and p < 0.01 and (place_one + place_two) >= _FLIPPING_ROWS * count:
@@ -241,6 +292,7 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
     same = whole & ~np.isnan(wins_again)
     flips = float((wins[same] != wins_again[same]).mean()) if same.any() else 0.0
     facts.facts["flips"] = {"rows": int(same.sum()), "share": flips, "spread_share_of_range": flips}
+    _answered(facts, "flips", int(same.sum()), len(pairs), again, name)
     if flips >= _FLIPPING_ROWS:
         facts.findings.append(
             Finding(
@@ -253,6 +305,7 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
         shift = shift_of([0.5] * len(pairs), shares.tolist())
         shift = replace(shift, share=shift.mean)  # of a win
         facts.facts[check.replace("-", "_")] = shift.to_dict()
+        _answered(facts, check, shift.rows, len(pairs), results[-1], name)
         _biased(facts, check, shift, rows, [0.5] * len(pairs), shares.tolist(), places)
     return facts
 

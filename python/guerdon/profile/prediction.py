@@ -1,36 +1,39 @@
-"""The reward time of a step of ``P`` prompts and ``G`` completions, from what the functions took.
+"""The reward time of a step of ``P`` prompts and ``G`` completions: arithmetic on measured times.
 
-- It is that of workers which are there already: the first step also starts them and imports.
-- The times of the rows stand for those of the step, in random orders: the median of several.
-- Of a large step a part is simulated: the whole takes as much longer as it has more prompts.
+- A lane takes its calls' seconds divided by the calls that it runs at once, and no less than a slow
+  call.
+- Lanes run side by side, so the slowest decides, unless all together need more of the cores, or of
+  the interpreter's lock, than there is.
+- A judge's request takes longer the more of them are in flight: a line through two levels that were
+  measured.
+- What lies beyond the measurement is named in `StepPrediction.beyond`.
 """
 
 from __future__ import annotations
 
-import random
-import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from guerdon.limits import USUAL_CONCURRENCY
-from guerdon.profile.simulation import Phases, Queue, simulate
+from guerdon.profile.function_profile import FunctionProfile, Step, StepPrediction
 
-__all__ = ["FunctionTimes", "StepPrediction", "predict"]
+__all__ = ["FunctionTimes", "predict", "predicted_step", "times_for"]
 
-_ORDERS: Final = 5
-_MANY_CALLS: Final = 20_000
-_MOST_SAMPLES: Final = 10_000
 _THREADS: Final = 8
 _IN_WORKERS: Final = ("process", "code")
-# What the engine adds to a call, and to a batch.
+# The engine's own time for a call, and for a batch.
 _PER_CALL_S: Final = {"process": 3e-6, "code": 3e-6, "thread": 1e-6, "asyncio": 3e-6, "http": 60e-6, "native": 1e-6}
 _PER_BATCH_S: Final = 0.002
+_MOST_WORKERS: Final = 64
+_GOOD_ENOUGH: Final = 1.1
 
 
 @dataclass(frozen=True)
 class FunctionTimes:
-    """What a prediction needs to know of one function.
+    """The times of one function.
 
     Attributes:
         lane: Where it runs.
@@ -42,6 +45,7 @@ class FunctionTimes:
         lock: Share of the run time with the interpreter's lock; None: whenever it computes.
         concurrency: Calls in flight at once; None: the lane's default.
         rows: Samples of a measured call, for a batch function.
+        levels: Of a judge: requests in flight at once, and their median time.
     """
 
     name: str
@@ -53,23 +57,26 @@ class FunctionTimes:
     lock: float | None = None
     concurrency: int | None = None
     rows: int = 1
+    levels: Sequence[tuple[int, float]] = ()
 
 
 @dataclass(frozen=True)
-class StepPrediction:
-    """Seconds of a step: the median over orders of the samples, the least and the most.
+class _Load:
+    """One function's calls in a step: how many, how many at once, seconds of one and of a slow
+    one."""
 
-    Attributes:
-        alone: Seconds of each function if it were alone.
-    """
+    calls: int
+    slots: int
+    mean: float
+    slow: float
 
-    seconds: float
-    low: float
-    high: float
-    workers: int
-    prompts: int
-    generations: int
-    alone: dict[str, float]
+    @property
+    def busy(self) -> float:
+        return self.calls * self.mean
+
+    def seconds(self) -> float:
+        """The time of all calls, in rounds of as many as run at once."""
+        return max(-(-self.calls // self.slots) * self.mean, self.slow)
 
 
 def predict(
@@ -85,55 +92,159 @@ def predict(
         cores: That the trainer and its workers may use.
     """
     timed = [function for function in functions if function.seconds or function.failed]
-    part = min(prompts, max(1, _MOST_SAMPLES // generations))
-
-    def runs(chosen: Sequence[FunctionTimes], orders: int) -> list[float]:
-        times = [_step(chosen, part, generations, workers, cores, seed) for seed in range(orders)]
-        return [seconds * prompts / part for seconds in times]
-
-    calls = part * generations * max(1, len(timed))
-    orders = 1 if calls > _MANY_CALLS else _ORDERS
-    times = runs(timed, orders)
-    alone = {function.name: statistics.median(runs([function], orders)) for function in timed}
-    return StepPrediction(statistics.median(times), min(times), max(times), workers, prompts, generations, alone)
-
-
-def _step(
-    functions: Sequence[FunctionTimes], prompts: int, generations: int, workers: int, cores: int, seed: int
-) -> float:
-    order = random.Random(seed)
-    pools = [workers]
-    queues = []
-    overhead = _PER_BATCH_S
-    for function in functions:
-        count = {"sample": prompts * generations, "group": prompts, "batch": 1}[function.calls]
-        step = {"sample": 1, "group": generations, "batch": prompts * generations}[function.calls]
-        scale = prompts * generations / function.rows if function.calls == "batch" else 1.0
-        measured = [_phases(function, seconds * scale) for seconds in function.seconds]
-        measured += [(0.0, 0.0, seconds) for seconds in function.failed]
-        # As often as in the rows: what is rare and slow counts most.
-        whole, rest = divmod(count, len(measured))
-        drawn = measured * whole + order.sample(measured, rest)
-        order.shuffle(drawn)
-        calls = [(place * step, phases) for place, phases in enumerate(drawn)]
-        if function.lane in _IN_WORKERS and function.calls != "batch":
-            queues.append(Queue(calls, function.concurrency or workers, 0))
-        else:  # a batch function has a worker of its own
-            usual = {"thread": _THREADS, "process": 1, "native": cores}.get(function.lane, USUAL_CONCURRENCY)
-            pools.append(function.concurrency or usual)
-            queues.append(Queue(calls, pools[-1], len(pools) - 1))
-        shared = workers if function.lane in _IN_WORKERS else 1
-        overhead += count * _PER_CALL_S[function.lane] / shared
-    return simulate(queues, pools, cores) + overhead
+    loads = [_load(function, prompts, generations, workers, cores) for function in timed]
+    alone = {
+        function.name: _together([function], [load], workers, cores)
+        for function, load in zip(timed, loads, strict=True)
+    }
+    seconds = _together(timed, loads, workers, cores)
+    # The last calls of a lane may run alone.
+    tail = max((load.slow * (1 - 1 / load.slots) for load in loads), default=0.0)
+    beyond = [text for function, load in zip(timed, loads, strict=True) for text in _beyond(function, load)]
+    return StepPrediction(seconds, seconds, seconds + tail, workers, prompts, generations, alone, tuple(beyond))
 
 
-def _phases(function: FunctionTimes, seconds: float) -> Phases:
-    # Programs compute, in processes of their own.
-    computes = seconds if function.lane == "code" else min(1.0, function.cpu) * seconds
-    waits = seconds - computes
-    if function.lane in _IN_WORKERS:
-        return computes, 0.0, waits
-    if function.lane == "asyncio":  # on one thread, which does nothing else meanwhile
-        return 0.0, computes, waits
-    held = computes if function.lock is None else min(computes, function.lock * seconds)
-    return computes - held, held, waits
+def _load(function: FunctionTimes, prompts: int, generations: int, workers: int, cores: int) -> _Load:
+    samples = prompts * generations
+    calls = {"sample": samples, "group": prompts, "batch": 1}[function.calls]
+    if function.lane in _IN_WORKERS and function.calls != "batch":
+        slots = min(function.concurrency or workers, workers)
+    else:  # a batch function has a worker of its own
+        usual = {"thread": _THREADS, "process": 1, "native": cores}.get(function.lane, USUAL_CONCURRENCY)
+        slots = function.concurrency or usual
+    scale = samples / function.rows if function.calls == "batch" else 1.0
+    scale *= _slower(function, min(slots, calls))
+    times = np.array([*(scale * each for each in function.seconds), *function.failed])
+    return _Load(calls, slots, float(times.mean()), float(np.quantile(times, 1 - 1 / (calls + 1))))
+
+
+def _slower(function: FunctionTimes, at_once: int) -> float:
+    """How much longer a request takes with so many in flight than with the larger measured
+    number."""
+    levels = sorted(function.levels)
+    if len(levels) < 2 or levels[-1][1] <= 0:
+        return 1.0
+    (few, quick), (many, slow) = levels[0], levels[-1]
+    each = max(0.0, (slow - quick) / (many - few))
+    return max(quick, slow + each * (at_once - many)) / slow
+
+
+def _together(functions: Sequence[FunctionTimes], loads: Sequence[_Load], workers: int, cores: int) -> float:
+    pairs = list(zip(functions, loads, strict=True))
+    in_workers = [load.busy for each, load in pairs if each.lane in _IN_WORKERS and each.calls != "batch"]
+    computing = sum(load.busy * _computes(each) for each, load in pairs)
+    locked = sum(load.busy * _locks(each) for each, load in pairs)
+    overhead = sum(
+        load.calls * _PER_CALL_S[each.lane] / (workers if each.lane in _IN_WORKERS else 1) for each, load in pairs
+    )
+    lanes = [load.seconds() for load in loads]
+    return max([*lanes, sum(in_workers) / workers, computing / max(1, cores), locked]) + overhead + _PER_BATCH_S
+
+
+def _computes(function: FunctionTimes) -> float:
+    """The share of its calls in which it computes; programs do, in processes of their own."""
+    answered = len(function.seconds) / max(1, len(function.seconds) + len(function.failed))
+    return answered * (1.0 if function.lane == "code" else min(1.0, function.cpu))
+
+
+def _locks(function: FunctionTimes) -> float:
+    """The share of its calls in which nothing else of the trainer's process computes."""
+    if function.lane not in ("thread", "asyncio"):
+        return 0.0
+    computes = _computes(function)
+    # On one event loop nothing else runs meanwhile, whoever has the lock.
+    return computes if function.lock is None or function.lane == "asyncio" else min(computes, function.lock)
+
+
+def _beyond(function: FunctionTimes, load: _Load) -> list[str]:
+    """What the times of a function are extrapolated over."""
+    found = []
+    at_once = min(load.slots, load.calls)
+    if function.lane == "http":
+        most = max((level for level, _ in function.levels), default=0)
+        if at_once > most:
+            found.append(
+                f"{function.name} was measured with {most or 'an unknown number of'} requests at once, not {at_once}"
+            )
+    if function.calls == "batch" and function.rows > 1 and load.calls:
+        found.append(f"{function.name} was measured with batches of {function.rows} rows")
+    return found
+
+
+def predicted_step(
+    functions: Sequence[FunctionProfile], prompts: int, generations: int, workers: int, cores: int
+) -> Step | None:
+    """The step's time as the functions are, and as they are advised to be; None where no function
+    was run.
+
+    Args:
+        workers: Of the process lane, as things are.
+        cores: That the trainer and its workers may use.
+    """
+    ran = [(function, times_for(function)) for function in functions]
+    ran = [(function, times) for function, times in ran if times.seconds or times.failed]
+    if not ran:
+        return None
+    now = [times for _, times in ran]
+    advised = [
+        replace(times, lane=function.advice.lane, failed=_failed(function, function.advice.timeout))
+        for function, times in ran
+        if function.advice is not None
+    ]
+    waits = any(each.cpu < 0.5 for each in advised if each.lane in _IN_WORKERS)
+    counts = {count for count in (1, 2, 4, 8, 16, 32, _MOST_WORKERS) if count <= cores or waits} | {cores}
+    if not any(each.lane in _IN_WORKERS for each in advised):
+        counts = {1}
+    tried = [
+        predict(advised, prompts=prompts, generations=generations, workers=count, cores=cores)
+        for count in sorted(counts)
+    ]
+    least = min(each.seconds for each in tried)
+    best = next(each for each in tried if each.seconds <= _GOOD_ENOUGH * least)
+    if counts == {1}:
+        reason = "no function runs in a worker"
+    elif best.workers > cores:
+        reason = "more than cores, as functions in workers mostly wait"
+    elif best.workers == cores and not waits:
+        reason = f"one a usable core, of which there are {cores}"
+    else:
+        reason = "more would not make the step faster"
+    return Step(predict(now, prompts=prompts, generations=generations, workers=workers, cores=cores), best, reason)
+
+
+def times_for(function: FunctionProfile) -> FunctionTimes:
+    """The times of a function as it is."""
+    spec, found = function.spec, function.measurement
+    return FunctionTimes(
+        spec.name,
+        spec.lane,
+        spec.shape,
+        function.seconds,
+        _failed(function, None),
+        cpu=0.0 if found is None or found.cpu_s is None else found.cpu_s,
+        lock=None if found is None else found.lock_share,
+        concurrency=spec.concurrency,
+        rows=1 if found is None else found.rows_of_call,
+        levels=[(int(at_once), seconds) for at_once, seconds in (function.judge or {}).get("levels", ())],
+    )
+
+
+def _failed(function: FunctionProfile, timeout: float | None) -> list[float]:
+    """What the calls that failed would take in training: their measured time, but of a hang the
+    function's own timeout, or this one, and its own grace, in each attempt."""
+    found, policy = function.measurement, function.spec.policy
+    if found is None:
+        return []
+    timeout = policy.timeout if timeout is None else timeout
+    most = float("inf") if policy.total_timeout is None else policy.total_timeout
+    times = []
+    for failure in found.failures:
+        seconds = failure.run_s
+        if failure.status == "timeout":
+            late = max(0.0, seconds - found.timeout)
+            # One that did not end at its timeout either was killed.
+            seconds = timeout + (policy.grace if late >= 0.8 * found.grace > 0 else late)
+        elif failure.status == "crashed":
+            seconds *= 2  # it is tried once more, alone
+        times.append(min(most, seconds * (1 + policy.retries)))
+    return times

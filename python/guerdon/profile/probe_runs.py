@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -22,11 +23,12 @@ STRESS_ROWS: Final = 2
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One probe on one row, and what became of it."""
+    """One probe on one row, what became of it, and the scale on which that is read."""
 
     probe: Probe
     case: Case
     score: Score
+    scale: Calibration
 
 
 def set_probes(subject: Subject, probes: tuple[Probe, ...]) -> None:
@@ -52,7 +54,7 @@ def _run(subject: Subject) -> list[ProbeRun]:
     probes = _chosen.get(subject, default_probes())
     strict = _strict_rows(calibration, rows) if any("strict" in probe.needs for probe in probes) else set()
     reasoning = _reasons(calibration)
-    planned: dict[str, list[tuple[Probe, Case]]] = {"reject": [], "survive": []}
+    planned: dict[str, list[tuple[Probe, Case, Calibration]]] = {"reject": [], "survive": []}
     for probe in probes:
         most = ROWS if probe.expect == "reject" and calibration.tells else STRESS_ROWS
         chosen = []
@@ -68,17 +70,28 @@ def _run(subject: Subject) -> list[ProbeRun]:
             if calibration.programs and probe.expect == "reject" and _holds_the_answer(calibration, row, text):
                 continue  # a right program is right, whatever is said of it
             if text is not None:
-                chosen.append((probe, Case(row, subject.completion(text))))
+                chosen.append((probe, Case(row, subject.completion(text)), calibration))
         planned[probe.expect] += [chosen[place] for place in spread(range(len(chosen)), most)]
+        if probe.expect == "reject" and probe.in_forms and not probe.needs and not calibration.programs:
+            planned["reject"] += _in_other_forms(probe, calibration)
     return [
-        ProbeRun(probe, case, score)
+        ProbeRun(probe, case, score, scale)
         for expect in ("reject", "survive")
-        for (probe, case), score in zip(
+        for (probe, case, scale), score in zip(
             planned[expect],
-            calibration.scores([case for _, case in planned[expect]]),
+            calibration.scores([case for _, case, _ in planned[expect]]),
             strict=True,
         )
     ]
+
+
+def _in_other_forms(probe: Probe, calibration: Calibration) -> Iterator[tuple[Probe, Case, Calibration]]:
+    """The probe on one row in each other form in which references score."""
+    for scale in calibration.others():
+        texts = ((row, completion_of(probe, row, scale)) for row in scale.usable)
+        first = next(((row, text) for row, text in texts if text is not None), None)
+        if first is not None:
+            yield probe, Case(first[0], calibration.subject.completion(first[1])), scale
 
 
 def _holds_the_answer(calibration: Calibration, row: int, text: str | None) -> bool:

@@ -33,6 +33,8 @@ LONGEST: Final = 1_000_000
 LIST: Final = 7
 """Answers in a list of many."""
 
+_OF_FORMS: Final = ("form", "right", "wrong_form", "right_core", "wrong_core", "all_forms", "unterminated")
+
 FILLER: Final = "Let us look at it from another side, and go through every step again, slowly and with care. "
 
 
@@ -61,6 +63,11 @@ class Probe:
     do: str = ""
     answer: str | None = None
     needs: tuple[str, ...] = ()
+
+    @property
+    def in_forms(self) -> bool:
+        """Returns true if its completion depends on the form of answers."""
+        return any(f"{{{name}}}" in self.template for name in _OF_FORMS)
 
 
 @lru_cache(maxsize=1)
@@ -103,19 +110,22 @@ def _filled(template: str, row: int, calibration: Calibration, answer: str | Non
             return match[2] * int(match[1])
         name = match[3]
         if name == "form" and answer is not None:
-            return calibration.rendered(row, answer)
+            return _needed(name, calibration.rendered(row, answer))
         made = _VALUES.get(name)
         if made is not None:
             if name not in _WITHOUT_ANSWER and row not in calibration.answers:
                 raise LookupError(name)
-            text = made(row, calibration)
-            if text is None:
-                raise LookupError(name)
-            return text
+            return _needed(name, made(row, calibration))
         fields_of_row = calibration.subject.rows[row]
         return str(fields_of_row[name]) if name in fields_of_row else match[0]
 
     return _PLACE.sub(value, template)
+
+
+def _needed(name: str, text: str | None) -> str:
+    if text is None:
+        raise LookupError(name)
+    return text
 
 
 def _prompt(row: int, calibration: Calibration) -> str | None:
@@ -166,11 +176,12 @@ def _all(row: int, calibration: Calibration) -> str | None:
 
 def _all_forms(row: int, calibration: Calibration) -> str | None:
     listed = _listed(row, calibration)
-    return None if listed is None else "\n".join(calibration.core(row, final) for final in listed)
+    texts = [calibration.core(row, final) for final in listed or ()]
+    return "\n".join(text for text in texts if text is not None) if texts and None not in texts else None
 
 
 def _unterminated(row: int, calibration: Calibration) -> str | None:
-    form = calibration.forms.get(row)
+    form = calibration.form_of(row) if row in calibration.forms else None
     if form is None or not form.closer:
         return None
     text = calibration.right_text(row)

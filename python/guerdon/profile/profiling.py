@@ -17,7 +17,7 @@ from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError
 from guerdon.profile.advice import advise
-from guerdon.profile.calibration import calibrated
+from guerdon.profile.calibration import calibrated, check_template
 from guerdon.profile.check import Check
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.data_faults import data_faults, refuse_missing_packages
@@ -28,10 +28,10 @@ from guerdon.profile.judge_plan import JUDGE_SAMPLES, JudgePlan, is_judge, plan_
 from guerdon.profile.limited_subject import LimitedSubject, OutOfTime
 from guerdon.profile.measurement import Budget, Measurement, empty_worker_bytes, measure, time_requests
 from guerdon.profile.measurement_findings import joined, measurement_findings
+from guerdon.profile.prediction import predicted_step
 from guerdon.profile.probe_runs import set_probes
 from guerdon.profile.probes import Probe
 from guerdon.profile.sample_rows import SampleRows, checked_rows, rows_of
-from guerdon.profile.step import predicted_step
 from guerdon.profile.subject import Row
 
 __all__ = ["Work", "profile"]
@@ -40,7 +40,7 @@ TIME_LIMIT_S: Final = 300.0
 MOST_COMPLETIONS: Final = 1_000_000
 """Of a step whose time is predicted."""
 MOST_GENERATIONS: Final = 10_000
-"""The same: of a step a part of the prompts is simulated, but never of a prompt's completions."""
+"""The same, of a prompt."""
 _MEASURING: Final = 0.4
 _LEAST_MEASURING_S: Final = 10.0
 
@@ -100,8 +100,9 @@ def profile(
     Raises:
         RegistrationError: The list can't be a dispatcher's, or one of its functions needs a package
             that is not installed.
-        DataError: There are no rows, they lack a column that a function asks for, or the step has
-            no completion, more than a million, or more than 10,000 of a prompt.
+        DataError: There are no rows, they lack a column that a function asks for, `reference` names
+            none of them, or the step has no completion, more than a million, or more than 10,000 of
+            a prompt.
 
     Examples:
         >>> from guerdon import reward
@@ -112,6 +113,8 @@ def profile(
         'process'
     """
     rows = checked_rows(rows)
+    if reference is not None:
+        check_template(reference, rows)
     if min(prompts, generations) < 1 or prompts * generations > MOST_COMPLETIONS or generations > MOST_GENERATIONS:
         raise DataError(
             f"A step of {prompts} prompts × {generations} completions: its time is predicted for at least one of each, and at "
@@ -210,7 +213,7 @@ class _Profiling:
             self._next(spec.name, "times")
             if subject.own_lane and not spec.is_engine_made:
                 mine.findings.append(
-                    Finding("live", "info", "It takes live environments, which the data has not: it was not run.")
+                    Finding("live", "warning", "Not checked: it takes live environments, which the data has not.")
                 )
                 return
             rows = self._measured_rows(subject)
@@ -254,7 +257,7 @@ class _Profiling:
                 mine.cut_short = "time limit"
                 continue
             except GuerdonError as error:
-                found_now.append(Finding(check.id, "info", f"Not checked: {error}"))
+                found_now.append(Finding("unchecked", "warning", f"The check {check.id!r} had no answer: {error}"))
                 continue
             finally:
                 mine.findings = joined(mine.findings, found_now)
@@ -286,7 +289,7 @@ class _Profiling:
         self._next(unit[0].name, "judge")
         if plan.rows < 1:
             mine = self.found.functions[unit[0].name]
-            mine.findings.append(Finding("cost", "info", f"Not asked: one row would cost more than {cap:.2g}."))
+            mine.findings.append(Finding("cost", "warning", f"Not checked: one row would cost more than {cap:.2g}."))
             return
         left = max(1.0, deadline - time.monotonic())
         for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / 5).items():
@@ -300,9 +303,7 @@ class _Profiling:
             mine.advice = advise(mine.spec, found, times.p99 if times else None)
             if not facts.seconds:
                 continue  # nothing answered
-            mine.checks = ["flips", "length-bias", "verbosity-bias"]
-            if mine.spec.shape == "group":
-                mine.checks.append("position-bias")
+            mine.checks = facts.checks
 
     def _rows_for_judge(self, unit: tuple[FunctionSpec, ...]) -> SampleRows:
         with LimitedSubject(unit[0].item, self.rows, self.budget, reference=self.reference) as subject:

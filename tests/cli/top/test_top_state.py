@@ -89,6 +89,40 @@ def test_functions_of_one_name_are_added_up() -> None:
     assert helpful.run_s["p99"] == 2.5
 
 
+def test_functions_of_one_name_in_other_programs_stay_apart() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from guerdon.cli.top.board import Seen
+    from guerdon.cli.top.tables import functions_table, merged_endpoints
+
+    programs = [
+        read(json.dumps(state(pid, program=f"/home/{name}.py")).encode(), pid)
+        for pid, name in ((1, "math"), (2, "code"))
+    ]
+    found = merged([Seen(each, "") for each in programs])
+    assert [(one.program, one.name) for one in found[::2]] == [("math.py", "correct"), ("code.py", "correct")]
+    stream = StringIO()
+    Console(file=stream, width=120).print(functions_table(found, 120))
+    assert "math.py" in stream.getvalue()
+    ends = [end for each in programs for end in each.endpoints]
+    assert len(merged_endpoints(ends)) == len(ends)
+    ranks = [end for _ in range(2) for end in programs[0].endpoints]
+    assert len(merged_endpoints(ranks)) == len(programs[0].endpoints)
+
+
+def test_a_call_stands_at_the_users_line() -> None:
+    stack = [
+        '  File "/home/me/rewards.py", line 12, in correct',
+        '  File "/usr/lib/python3.11/re/__init__.py", line 171, in search',
+        '  File "/home/me/.venv/lib/python3.11/site-packages/x.py", line 3, in deep',
+    ]
+    call = {"function": "correct", "stack": "\n".join(stack)}
+    (row,) = read(json.dumps(state(1, in_flight=[call])).encode(), 1).calls
+    assert row.place == "/home/me/rewards.py, line 12, in correct"
+
+
 def test_a_process_has_one_line_and_its_columns_stand_close() -> None:
     from io import StringIO
 

@@ -191,6 +191,19 @@ def shaped_by_length(text: str, answer: str) -> float:
     return 1.0 - min(len(text), 1000) / 10_000 if right else 0.0
 
 
+WHOLE = [
+    {**row, "gold": f"<think>\nStep by step to {row['answer']}.\n</think>\n<answer>{row['answer']}</answer>"}
+    for row in NUMBERS
+]
+
+
+@robust(WHOLE, row_alone=True, reference="{gold}")
+@reward
+def whole_completions(text: str, answer: str) -> float:
+    found = _last_tag(text)
+    return float(bool(found) and found == answer)
+
+
 @robust(NUMBERS, row_alone=True, reference="Therefore: {answer}!")
 @reward
 def own_form(text: str, answer: str) -> float:

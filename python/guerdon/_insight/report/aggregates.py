@@ -119,7 +119,15 @@ def _total(summary: Summary) -> dict[str, Any]:
     groups = summary.groups
     each = [groups.total.over(at) for at in range(len(groups.total.count) - 1)]
     mean, std = groups.total.over()
-    same = [ratio(groups.same[-1, at], groups.groups[-1, at]) for at in range(groups.same.shape[1] - 1)]
+    buckets = range(groups.same.shape[1] - 1)
+    shares = {
+        name: [ratio(counts[-1, at], groups.groups[-1, at]) for at in buckets]
+        for name, counts in (
+            ("zero_spread_share", groups.same),
+            ("too_easy_share", groups.best),
+            ("too_hard_share", groups.worst),
+        )
+    }
     return {
         "rewards": int(groups.total.count.sum()),
         "mean": number(mean),
@@ -128,7 +136,7 @@ def _total(summary: Summary) -> dict[str, Any]:
         "over_time": {
             "mean": [number(mean) for mean, _ in each],
             "std": [number(std) for _, std in each],
-            "zero_spread_share": same,
+            **shares,
         },
     }
 

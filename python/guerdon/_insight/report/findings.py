@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+from guerdon._insight.report.charts import format_seconds as seconds
+
 __all__ = ["LIMITS", "findings"]
 
 LIMITS: Final = {
@@ -23,6 +25,7 @@ LIMITS: Final = {
     "slow_s": 1.0,
     "few": 100,
     "quiet": 64,
+    "abstained": 0.5,
     "work": 0.1,
 }
 """Shares, correlations, seconds, rows, and seconds of run time for each of waiting, beyond which
@@ -146,6 +149,11 @@ def _constant(figures: dict[str, Any]) -> Iterator[Finding]:
                 f"{name} abstained on all of its {abstained:,} samples and gave no reward: does it forget a return?",
             )
             continue
+        if abstained >= LIMITS["quiet"] and abstained >= LIMITS["abstained"] * each["rows"]:
+            share = _percent(abstained / each["rows"])
+            yield _finding(
+                "warning", "distributions", f"{name} abstained on {share} of its samples: they get no reward from it."
+            )
         if each["rewards"] < LIMITS["few"]:
             continue
         counts = each["histogram"]["counts"]
@@ -238,8 +246,8 @@ def _times(figures: dict[str, Any]) -> Iterator[Finding]:
             yield _finding(
                 "warning",
                 "latency",
-                f"Calls of {name} wait longer than they run ({seconds(waited)} and {seconds(p50)}, medians): more workers or a "
-                "higher limit would shorten the step.",
+                f"Calls of {name} wait longer than they run ({seconds(waited)} and {seconds(p50)}, medians): `guerdon profile` says "
+                "which lane it should have, and how many workers.",
             )
 
 
@@ -314,12 +322,3 @@ def _percent(share: float) -> str:
 
 def _plain(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def seconds(value: float) -> str:
-    """A time for people, two digits."""
-    value = float(f"{value:.2g}") if value < 120 else value
-    for unit, size in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
-        if value < 1000 * size and (unit != "s" or value < 120):
-            return f"{float(f'{value / size:.2g}'):g} {unit}"
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"

@@ -1,19 +1,24 @@
-"""The page of a report: its parts as HTML, in the frame that all pages have."""
+"""The page of a report: its sections as HTML, drawn from the figures that ``--json`` prints.
+
+All of it is there without a script, which only hides and shows what belongs to single functions.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
 from guerdon._insight.html_frame.frame import fill, render_page
-from guerdon._insight.report.aggregates import ratio
-from guerdon._insight.report.findings import findings, seconds
-from guerdon._insight.report.page_data import fitted, page_data
+from guerdon._insight.report import sections
+from guerdon._insight.report.findings import findings
+from guerdon._insight.report.samples import samples
 from guerdon._insight.report.summary import Summary
 
 __all__ = ["render"]
 
 _PACKAGE: Final = "guerdon._insight.report"
+_MOST_BYTES: Final = 2_600_000
 _SECTIONS: Final = {
     "summary": "What matters",
     "table": "Functions",
@@ -29,35 +34,86 @@ _SECTIONS: Final = {
     "about": "About",
 }
 
+Figures = dict[str, Any]
 
-def render(summary: Summary, figures: dict[str, Any], version: str) -> str:
-    """The page as HTML.
+
+def render(summary: Summary, figures: Figures, version: str) -> str:
+    """The page as HTML; texts and tracebacks are cut until it is small.
 
     Args:
         figures: What `aggregates` made of the summary.
     """
+    shown = samples(summary)
+    page = ""
+    for longest in (4000, 1500, 500, 120, 0):
+        page = _page(figures, shown if longest else [], longest, version)
+        if len(page.encode("utf-8", "replace")) <= _MOST_BYTES:
+            break
+    return page
+
+
+def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, version: str) -> str:
     runs = list(figures["runs"])
-    shown = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
+    named = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
+    there = {
+        "correlation": len(figures["functions"]) > 1,
+        "cost": any(each["cost"] for each in figures["functions"].values()),
+        "judges": bool(figures["judges"]),
+        "samples": bool(shown),
+    }
+    links = [f'<li><a href="#{name}">{title}</a></li>' for name, title in _SECTIONS.items() if there.get(name, True)]
     body = fill(
         _PACKAGE,
         "report.html",
-        navigation="".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in _SECTIONS.items()),
+        navigation="".join(links),
+        toggles=sections.toggles(figures),
         facts=_facts(figures),
         findings=_findings(figures),
-        rows=_rows(figures),
+        rows="".join(sections.rows(figures)),
+        rewards="".join(sections.reward_charts(figures)),
+        histograms="".join(sections.histograms(figures)),
+        groups="".join(sections.group_charts(figures)),
+        failures="".join(sections.failure_chart(figures)),
+        reasons="".join(sections.reasons(figures, longest)),
+        latency="".join(sections.latency_charts(figures)),
+        slowest="".join(sections.slowest(figures)),
+        correlation=_section("correlation", there, sections.matrix(figures)),
+        cost=_section("cost", there, f'<div class="charts">{"".join(sections.cost_charts(figures))}</div>'),
+        judges=_section("judges", there, "".join(sections.judges(figures))),
+        samples=_section("samples", there, "".join(sections.sample_list(figures, shown, longest))),
         about=_about(figures),
     )
     return render_page(
         _PACKAGE,
         title=f"Rewards: {figures['journal']}",
         heading="Rewards report",
-        subtitle=f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(shown)}</bdi>{_period(figures)}",
+        subtitle=f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(named)}</bdi>{_period(figures)}",
         skip="Skip to the findings",
         body=body,
-        data=fitted(page_data(summary, figures)),
+        data="null",
         styles=["report.css"],
-        scripts=["charts.js", "report.js", "details.js"],
+        scripts=["report.js"],
         version=version,
+    )
+
+
+_NOTES: Final = {
+    "correlation": "Pearson's r of the rewards of the same sample. “–”: one of the two is constant, or they share too few samples.",
+    "cost": "By the prices that the judges were given.",
+    "judges": "Votes: share of the votes that gave the most common score. Comparisons: share of pairs that were judged the "
+    "same when swapped. Panels: samples to which all members gave the same; in journals of earlier versions, which do not "
+    "name them, numbers recorded around the reward.",
+    "samples": "Characters that can't be seen, or that change the direction of text, are written out.",
+}
+
+
+def _section(name: str, there: dict[str, bool], content: str) -> str:
+    """A section that some journals have nothing for."""
+    if not there[name]:
+        return ""
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{_SECTIONS[name]}</h2>'
+        f'<p class="muted small">{_NOTES[name]}</p>{content}</section>'
     )
 
 
@@ -96,31 +152,6 @@ def _findings(figures: dict[str, Any]) -> str:
     return "".join(items)
 
 
-def _rows(figures: dict[str, Any]) -> str:
-    """The table of functions of all steps, for readers without scripts."""
-    rows = []
-    for name, each in figures["functions"].items():
-        none = each["status"].get("abstained", 0) + each["status"].get("skipped", 0)
-        cells = [
-            _number(each["weight"]),
-            f"{each['rows']:,}",
-            _number(each["mean"]),
-            _number(each["std"]),
-            _share(each["zero_spread_share"]),
-            _share(each["failed_share"]),
-            _share(ratio(none, each["rows"])),
-            *(
-                seconds(value) if value else "–"
-                for value in (each["run_s"]["p50"], each["run_s"]["p99"], each["queue_s"]["p50"])
-            ),
-            f"{each['cost']:,.2f}" if each["cost"] else "–",
-        ]
-        rows.append(
-            f'<tr><th scope="row"><bdi>{escape(name)}</bdi></th>{"".join(f"<td class=number>{cell}</td>" for cell in cells)}</tr>'
-        )
-    return "".join(rows)
-
-
 def _about(figures: dict[str, Any]) -> str:
     axis = figures["axis"]
     parts = f"{figures['parts']:,} {'part' if figures['parts'] == 1 else 'parts'}"
@@ -155,11 +186,3 @@ def _chosen(selection: dict[str, Any]) -> list[str]:
         named = ", ".join(selection["functions"][:20])
         sentences.append(f"Only these functions count: {named}. The total reward is the sum of these alone.")
     return sentences
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"

@@ -131,7 +131,10 @@ def _rows(journal: JournalParts, known: JournalSurvey) -> Iterator[Rows]:
 def _numbered(
     batch: Any, known: JournalSurvey, function: Any, run: Any, row: Any, part: Part, writer: int, place: int
 ) -> Rows:
-    step = integers(batch, known.axis.kind, NO_STEP)
+    if known.axis.kind == "step":
+        step = integers(batch, "step", NO_STEP)
+    else:
+        step = np.searchsorted(known.batches, integers(batch, "batch")).astype(np.int64)
     rank = integers(batch, "rank")
     return Rows(
         batch=batch,

@@ -74,7 +74,7 @@ class Axis:
     """The horizontal axis: buckets of consecutive steps (or batches).
 
     Attributes:
-        kind: ``"step"`` or ``"batch"``.
+        kind: ``"step"`` or ``"batch"``; batches are numbered from 0 in their order.
         first: The first step of each bucket; `last` the last.
     """
 
@@ -103,6 +103,7 @@ class JournalSurvey:
     left_out_functions: list[str]
     axis: Axis
     without_step: int
+    batches: Integers
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -119,6 +120,12 @@ class _Steps:
         self.seen = np.union1d(self.seen, steps)
         while len(self.seen) > _MOST_STEPS:
             self.seen = np.append(self.seen[:-1:2], self.seen[-1])
+
+    def numbered(self) -> _Steps:
+        """The places of these steps among each other: numbers of batches mean nothing to people."""
+        places = _Steps()
+        places.seen = np.arange(len(self.seen))
+        return places
 
     def axis(self, kind: str, most: int) -> Axis:
         width = max(1, -(-len(self.seen) // most))
@@ -164,8 +171,9 @@ def survey(journal: JournalParts, selection: Selection) -> JournalSurvey:
         left_out_runs={name: count for name, count in seen.runs.items() if chosen is not None and name not in chosen},
         functions=shown,
         left_out_functions=[name for name in functions if name not in kept],
-        axis=steps.axis("step", most) if len(steps.seen) else batches.axis("batch", most),
+        axis=steps.axis("step", most) if len(steps.seen) else batches.numbered().axis("batch", most),
         without_step=without if len(steps.seen) else 0,
+        batches=batches.seen,
     )
 
 

@@ -122,7 +122,9 @@ class Tally:
 
     def _add_times(self, rows: Rows, place: Integers) -> None:
         attempts = integers(rows.batch, "attempts", 1)
-        called = attempts > 0  # not those that were skipped or cancelled before their first call
+        # Not those that were skipped or cancelled before their first call, nor those that got the
+        # answer of an identical call, which took them no time.
+        called = (attempts > 0) & ~(floats(rows.batch, "run_s") <= 0)
         self.retries += (
             np.bincount(place, np.maximum(attempts - 1, 0), self.retries.size).reshape(self.shape).astype(int)
         )

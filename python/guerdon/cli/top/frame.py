@@ -21,6 +21,7 @@ from guerdon.cli.top.tables import (
     endpoints_table,
     functions_table,
     merged,
+    merged_endpoints,
     nodes_table,
     processes_table,
     seconds,
@@ -132,7 +133,7 @@ def _tables(seen: Sequence[Seen], view: View, width: int) -> list[RenderableType
         if view.filter.lower() in end.function.lower()
     ]
     if endpoints:
-        tables.append(endpoints_table(endpoints, width))
+        tables.append(endpoints_table(merged_endpoints(endpoints), width))
     nodes = [node for one in seen if one.condition != "ended" for node in one.process.nodes]
     if nodes:
         tables.append(nodes_table(nodes, width))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from guerdon.cli import terminal_text
@@ -19,6 +20,7 @@ __all__ = ["CallRow", "DispatcherState", "EndpointRow", "FunctionRow", "WorkerRo
 
 FAILED: Final = ("timeout", "error", "crashed", "cancelled")
 _LONGEST: Final = 10_000
+_LIBRARY: Final = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+)/|<frozen ")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class FunctionRow:
     rate: float
     run_s: Mapping[str, float]
     queue_s: Mapping[str, float]
+    program: str = ""
 
     @property
     def ok(self) -> int:
@@ -65,9 +68,12 @@ class CallRow:
 
     @property
     def place(self) -> str:
-        """The line that it stands in, in short."""
+        """The line that it stands in, in short: the innermost that is not in a library, if there is
+        one."""
         frames = [line.strip() for line in self.stack if line.startswith("  File ")]
-        return frames[-1].removeprefix("File ").replace('"', "") if frames else self.where
+        own = [line for line in frames if not _LIBRARY.search(line)]
+        innermost = (own or frames or [self.where])[-1]
+        return innermost.removeprefix("File ").replace('"', "")
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class EndpointRow:
     answered: int
     failed: int
     p50_s: float
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,15 +178,16 @@ def read(answer: bytes, pid: int) -> DispatcherState:
     pid = _count(known.get("pid")) or pid
     rank = known.get("rank")
     stats = known.get("stats")
+    program = printable(_program(known.get("program")))
     return DispatcherState(
         pid=pid,
         rank=rank if isinstance(rank, int) else None,
         host=printable(known.get("host", "")),
         version=printable(known.get("version", "")),
-        program=printable(_program(known.get("program"))),
-        functions=tuple(map(_function, _objects(known.get("functions")))),
+        program=program,
+        functions=tuple(replace(_function(one), program=program) for one in _objects(known.get("functions"))),
         calls=tuple(_call(one, pid) for one in _objects(known.get("in_flight"))),
-        endpoints=tuple(map(_endpoint, _objects(known.get("endpoints")))),
+        endpoints=tuple(replace(_endpoint(one), program=program) for one in _objects(known.get("endpoints"))),
         nodes=tuple(map(_node, _objects(known.get("nodes")))),
         workers=tuple(map(_worker, _list(known.get("workers")))),
         counted_s=_counted(known.get("now"), known.get("counted_since")),

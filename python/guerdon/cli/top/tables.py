@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -22,6 +22,7 @@ __all__ = [
     "endpoints_table",
     "functions_table",
     "merged",
+    "merged_endpoints",
     "nodes_table",
     "processes_table",
     "seconds",
@@ -78,10 +79,12 @@ def table(
 
 
 def functions_table(functions: Sequence[FunctionRow], width: int) -> Table:
-    """One line a function."""
+    """One line a function, with its program where there are several."""
+    programs = [one.program for one in functions] if len({one.program for one in functions}) > 1 else []
     return table(
         [
             Column("FUNCTION", [one.name for one in functions], left=True),
+            *([Column("PROGRAM", programs, 2, left=True)] if programs else []),
             Column("LANE", [one.lane for one in functions], 5, left=True),
             Column("RATE/S", [_rate(one.rate) for one in functions], 1),
             Column("RUN", [str(one.in_flight) for one in functions]),
@@ -94,6 +97,7 @@ def functions_table(functions: Sequence[FunctionRow], width: int) -> Table:
         ],
         width,
         ["" if one.failed == 0 else "yellow" if one.failed <= one.ok else "red" for one in functions],
+        expand=False,
     )
 
 
@@ -180,13 +184,35 @@ def nodes_table(nodes: Sequence[NodeRow], width: int) -> Table:
 
 
 def merged(seen: Sequence[Seen]) -> list[FunctionRow]:
-    """The functions of all dispatchers that go on, those of one name and lane as one: counts added
-    up, of the percentiles the longest."""
-    found: dict[tuple[str, str], FunctionRow] = {}
+    """The functions of all dispatchers that go on; those of one program with one name and lane,
+    which its ranks have, as one: counts added up, of the percentiles the longest."""
+    found: dict[tuple[str, str, str], FunctionRow] = {}
     for process in (one.process for one in seen if one.condition != "ended"):
         for one in process.functions:
-            known = found.get((one.name, one.lane))
-            found[one.name, one.lane] = one if known is None else _sum(known, one)
+            key = (one.program, one.name, one.lane)
+            found[key] = _sum(found[key], one) if key in found else one
+    return list(found.values())
+
+
+def merged_endpoints(endpoints: Sequence[EndpointRow]) -> list[EndpointRow]:
+    """The endpoints as their programs see them: those of several ranks as one, with the worst
+    breaker."""
+    found: dict[tuple[str, str, str], EndpointRow] = {}
+    for one in endpoints:
+        key = (one.program, one.function, one.url)
+        known = found.get(key)
+        found[key] = (
+            one
+            if known is None
+            else replace(
+                known,
+                breaker=known.breaker if known.breaker not in ("", "closed") else one.breaker,
+                in_flight=known.in_flight + one.in_flight,
+                answered=known.answered + one.answered,
+                failed=known.failed + one.failed,
+                p50_s=_longer(known.p50_s, one.p50_s),
+            )
+        )
     return list(found.values())
 
 
@@ -204,6 +230,7 @@ def _sum(one: FunctionRow, other: FunctionRow) -> FunctionRow:
             **other.queue_s,
             **{name: _longer(time, other.queue_s.get(name)) for name, time in one.queue_s.items()},
         },
+        program=one.program,
     )
 
 

@@ -63,7 +63,7 @@ def _empty(subject: Subject, calibration: Calibration, rows: list[int]) -> Itera
     """Completions without an answer, to an empty reference."""
     assert calibration.column is not None
     column = calibration.column
-    texts = dict.fromkeys(("", "I don't know.", calibration.rendered(rows[0], "")))
+    texts = dict.fromkeys(("", "I don't know.", calibration.rendered(rows[0], "") or ""))
     cases = [Case(row, subject.completion(text), {column: ""}) for row in rows[:2] for text in texts]
     scores = calibration.scores(cases)
     examples = [

@@ -54,7 +54,8 @@ def _run(subject: Subject) -> Iterator[Finding]:
                 planned.append((name, Case(row, subject.completion(text))))
         for name, (_, change) in _ANSWER_CHANGES.items():
             if (text := change(final)) != final:
-                planned.append((name, Case(row, subject.completion(calibration.rendered(row, text)))))
+                changed = calibration.rendered(row, text)
+                planned += [] if changed is None else [(name, Case(row, subject.completion(changed)))]
     scores = calibration.scores([case for _, case in planned])
     found: dict[str, list[Example]] = {}
     tried: dict[str, int] = {}
