@@ -69,9 +69,9 @@ class Parse:
         Examples:
             >>> number(which="last").read("Draft score: 7\\nScore: 8")
             8.0
-            >>> number().read("7 or 8")
+            >>> number().read("Mark 7-8")
             Traceback (most recent call last):
-            ValueError: "7 or 8", which can be read in more than one way, in the answer "7 or 8"
+            ValueError: "Mark 7-8", which can be read in more than one way, in the answer "Mark 7-8"
         """
         from guerdon._native import read_score
 
