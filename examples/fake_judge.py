@@ -24,7 +24,7 @@ def answer(question: str, model: str) -> str:
         return json.dumps({name: {"reason": "It is so.", "score": len(name)} for name in named})
     words = len(text.split())
     score = words * (2 if model == "large" else 1)
-    return f"Its score by words: <score>{score}</score>" if words < 10 else "Too long for me"
+    return f"Score: <score>{score}</score>" if words < 10 else "Too long for me"
 
 
 class Handler(BaseHTTPRequestHandler):

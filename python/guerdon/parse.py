@@ -1,8 +1,8 @@
 """How a score is read out of a judge's answer: the ``parse=`` of `guerdon.judge`.
 
 What two careful people could read differently is an `error` that shows the answer, never a guess:
-several different scores, a number that may be part of a name, an answer that ``max_tokens`` cut
-where its score may have gone on. The judge is asked again while it has ``retries`` left, and told
+several different scores, a number in no form of a verdict, an answer that ``max_tokens`` cut where
+its score may have gone on. The judge is asked again while it has ``retries`` left, and told
 what was wrong (``repair=``).
 
 Options of all parsers but `logprob`:
@@ -67,11 +67,11 @@ class Parse:
             ValueError: There is no score, or what is there could be read in more than one way.
 
         Examples:
-            >>> number(which="last").read("Score: 7... actually 8")
+            >>> number(which="last").read("Draft score: 7\\nScore: 8")
             8.0
-            >>> number().read("7 or 8")
+            >>> number().read("Mark 7-8")
             Traceback (most recent call last):
-            ValueError: "7 or 8", which can be read in more than one way, in the answer "7 or 8"
+            ValueError: "Mark 7-8", which can be read in more than one way, in the answer "Mark 7-8"
         """
         from guerdon._native import read_score
 
@@ -86,17 +86,24 @@ class Parse:
 
 
 def number(
-    which: Which | None = None, range: tuple[float, float] | None = None, *, reasoning: Reasoning = "strip"
+    which: Which | None = None,
+    range: tuple[float, float] | None = None,
+    *,
+    label: str | None = None,
+    reasoning: Reasoning = "strip",
 ) -> Parse:
-    """A number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT-4 says 8"``. The default.
+    """The score of an answer whose form says that it is the verdict. The default.
 
-    Part of a name ("Qwen2.5-72B"), an ordinal ("2nd"), a date and the numbers of a list or of
-    steps are passed over. "3,5", "1,000", "7-8", "85%" (unless the range ends at 100) and "about 7"
-    are an `error`.
+    It is a sentence with a label ("Score: 7") or a verb ("I'd give it 7/10"), 7/10 in the first or
+    last sentence, or 7 by itself in the first or last line. Words beside it that such a sentence
+    does not have ("at most", "not", "GPT-4 says") make it an `error`, and so do another number or a
+    retraction behind it.
 
     Args:
         which: None, ``"first"`` or ``"last"``, see the module, as the other two.
         range: Lowest and highest score.
+        label: What answers in another language call the score, as in ``"得分：7"``. Nothing may
+            follow the score.
         reasoning: ``"strip"`` or ``"keep"``.
 
     Raises:
@@ -105,10 +112,13 @@ def number(
     Examples:
         >>> number(range=(0, 10))
         Parse(kind='number', range=(0.0, 10.0))
-        >>> number().read("GPT-4 says 9/10")
+        >>> number().read("Two of 3 claims hold. Score: 9/10")
+        9.0
+        >>> number(label="Nota").read("Nota: 9")
         9.0
     """
-    return _parse("number", which=which, range=range, reasoning=reasoning)
+    named = "" if label is None else _text("number", "label", label)
+    return _parse("number", named, which=which, range=range, reasoning=reasoning)
 
 
 def tag(
@@ -118,7 +128,10 @@ def tag(
     *,
     reasoning: Reasoning = "strip",
 ) -> Parse:
-    """The number within ``<name>…</name>``, as `number` reads it.
+    """The verdict within ``<name>…</name>``: ``7``, ``7/10`` or ``Score: 7``.
+
+    The tag's sentence may have words of a verdict only ("Final score: <score>7</score>"): a tag
+    that is talked about is an `error`.
 
     Args:
         name: Of the tag; case and attributes don't matter.
@@ -180,7 +193,7 @@ def json(
 
     Args:
         field: With dots for fields of fields, ``"verdict.score"``. Its value is a number, a
-            boolean, a text that is a number, or null, which abstains.
+            boolean, a text that is a number or n/top, or null, which abstains.
         which: Which of several objects with this field counts: None, ``"first"`` or ``"last"``, see
             the module, as the other two. One that can't be read is an `error`.
         range: Lowest and highest score.
@@ -201,8 +214,10 @@ def json(
 def yes_no(which: Which | None = None, *, reasoning: Reasoning = "strip") -> Parse:
     """1.0 if the answer's verdict is "yes", 0.0 if it is "no".
 
-    The "no" of "no errors" and the "yes" of "I can't say yes" are an `error`; "Yes/No" as an echo
-    of the question is passed over.
+    It counts as a clause of its own at the beginning or end of a sentence: "Yes, it holds",
+    "Answer: no", "The sum is wrong, so no". A condition ("Yes, if n > 0") or a retraction is an
+    `error`; an answer is as clear with "yes" as with "no". "Yes/No" as an echo of the question is
+    passed over.
 
     Args:
         which: None, ``"first"`` or ``"last"``, see the module.
@@ -225,9 +240,9 @@ def choice(
 ) -> Parse:
     """The score of the label that the answer chose: ``"Verdict: A"``, ``"[[A]]"``, ``"**A**"``.
 
-    A label counts where it is the verdict: alone on its line, behind a colon or "the answer is", in
-    double brackets. Labels within sentences are passed over; an answer with no others is an
-    `error`.
+    A label counts as a clause of its own at the beginning or end of a sentence: alone, behind
+    "Winner:", "the verdict is", "I choose" or ", so". Labels elsewhere are passed over; an answer
+    with no others is an `error`.
 
     Args:
         labels: Best to worst, for scores from 1 to 0 in even steps; or a dict of labels and their

@@ -131,7 +131,7 @@ def test_anthropics_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (message("1", stop_reason="max_tokens"), "may be cut off"),
         (message("I can't", stop_reason="refusal"), 'the judge refused: "I can\'t"'),
-        ({"type": "error", "error": {"type": "overloaded_error"}}, "no content in the answer"),
+        ({"type": "error", "error": {"type": "api_error"}}, "answered 500 Internal Server Error"),
     ],
 )
 def test_messages_without_a_score(answer: Any, reason: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, Status, judge, parse, reward
+from guerdon import Dispatcher, Limit, Status, http_reward, judge, parse, reward
 from tests.http.scoring import only, score
 from tests.http.server import Handler, chat_completion, free_port, question, serving
 
@@ -191,6 +191,77 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (failure.attempts, len(server.bodies)) == (1, 1)
         assert elsewhere.bodies == []
     assert "redirects are not followed" in failure.reason
+
+
+@pytest.mark.fault(
+    "a judge's server answers 401 with a body that never ends",
+    sees="`error` with the status, a second later; not a timeout",
+)
+def test_an_error_whose_body_hangs_is_known_by_its_status() -> None:
+    def hangs(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 1000\r\n\r\nno such key")
+        silent(handler)
+
+    with serving(lambda path, body: hangs) as server:
+        failure = only(score(server.url, ["x"]))
+    assert (failure.status, failure.attempts) == (Status.ERROR, 1)
+    assert 'answered 401 Unauthorized (check the API key): "no such key"' in failure.reason
+
+
+@pytest.mark.fault(
+    "a judge's account has no quota left", sees="`error` with the server's words at once; nothing waits for it"
+)
+def test_a_quota_that_is_used_up_ends_at_once() -> None:
+    words = {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}
+    with serving(lambda path, body: (429, words)) as server:
+        failure = only(score(server.url, ["x"], retries=3))
+        assert len(server.bodies) == 1
+    assert failure.attempts == 1
+    assert "(the quota is used up)" in failure.reason
+    assert "You exceeded your current quota" in failure.reason
+
+
+@pytest.mark.parametrize(
+    "overloaded",
+    [(529, {"error": {"type": "overloaded_error"}}), (503, "overloaded"), {"error": {"code": 429, "message": "slow"}}],
+    ids=["529", "503", "200"],
+)
+@pytest.mark.fault(
+    "a judge's server is overloaded: 529, 503 in such words, or 200 with the error 429 in its body",
+    sees="its value: as with 429 the request is rescheduled and uses up no `retries`",
+)
+def test_an_overloaded_server_throttles(overloaded: Any) -> None:
+    fates = [overloaded] * 3
+    with serving(lambda path, body: fates.pop() if fates else GOOD) as server:
+        result = score(server.url, ["x"], retries=0)
+        assert len(server.bodies) == 4
+    assert result.rewards.item() == 7.0
+
+
+@pytest.mark.fault(
+    "a reward service's answer without a length is cut off within a number",
+    sees="`error`: half a number is none",
+)
+def test_a_number_that_ends_with_its_connection_is_an_error() -> None:
+    def cut(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n0.9")
+
+    with serving(lambda path, body: cut) as server:
+        graded = http_reward(url=server.url, name="graded", retries=0)
+        with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
+            failure = only(dispatcher.score(completions=["x"]))
+    assert "it may be cut off" in failure.reason
+
+
+@pytest.mark.fault(
+    "a judge's router answers 404 after it has answered",
+    sees="its value: the endpoint has failed, not the sample",
+)
+def test_a_router_that_knows_nothing_for_a_moment_fails_no_sample() -> None:
+    fates: list[Any] = [GOOD, (404, "404 page not found"), (401, {})]
+    with serving(lambda path, body: fates.pop(0) if fates else GOOD) as server:
+        result = score(server.url, ["x", "x", "x"], limit=Limit(concurrency=1), pure=False, retries=3)
+    assert result.rewards.ravel().tolist() == [7.0] * 3
 
 
 @pytest.mark.fault("nothing listens at a judge's address", sees="`error` after `retries`: can't connect")

@@ -149,7 +149,7 @@ def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
         way = parse.number(which="first", reasoning="keep")
         one = judge(base_url=server.url, model="m", prompt="{completion}", parse=way, api=api, retries=0)
         with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
-            texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 of 10, beca|length"]
+            texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 out of 10.\nBeca|length"]
             result = dispatcher.score(completions=texts)
     np.testing.assert_array_equal(result.rewards.ravel(), [1, np.nan, np.nan, 7, 7])
     assert (

@@ -71,13 +71,13 @@ def test_a_streamed_answer() -> None:
 @pytest.mark.parametrize(
     ("way", "events", "score"),
     [
-        (parse.number(which="first", reasoning="keep"), [delta("I say 7"), delta(" of 10, beca")], 7.0),
-        (parse.tag("s", which="first", reasoning="keep"), [delta("Well <s>"), delta("4</s>")], 4.0),
-        (parse.yes_no(which="first", reasoning="keep"), [delta("No"), delta(", it is not")], 0.0),
+        (parse.number(which="first", reasoning="keep"), [delta("I say 7"), delta(" out of 10. Beca")], 7.0),
+        (parse.tag("s", which="first", reasoning="keep"), [delta("Well.\n<s>"), delta("4</s>\n")], 4.0),
+        (parse.yes_no(which="first", reasoning="keep"), [delta("No"), delta(", it is not.\n")], 0.0),
         (parse.json("s", which="first", reasoning="keep"), [delta('{"s": 3'), delta("} and")], 3.0),
         (
             parse.number(which="first"),
-            [{"choices": [{"delta": {"reasoning_content": "9?"}}]}, delta("It is 2"), delta(" I th")],
+            [{"choices": [{"delta": {"reasoning_content": "9?"}}]}, delta("I say 2."), delta(" I th")],
             2.0,
         ),
         (
@@ -96,7 +96,7 @@ def test_tokens_of_a_request_that_ended_early_count_where_the_server_says() -> N
     events = [
         {"type": "message_start", "message": {"id": "1", "usage": {"input_tokens": 9, "output_tokens": 1}}},
         {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "9?"}},
-        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "It is 2, as"}},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "I say 2. As"}},
     ]
     server = Streamer(events, ends=False)
     result = streamed(server, api="anthropic", parse=parse.number(which="first"))
@@ -105,7 +105,7 @@ def test_tokens_of_a_request_that_ended_early_count_where_the_server_says() -> N
 
 
 def test_what_may_still_change_is_read_to_its_end() -> None:
-    server = Streamer([delta("Say 4. "), delta("No, 8", finish_reason="stop"), b"[DONE]"])
+    server = Streamer([delta("Score: 4\n"), delta("Score: 8", finish_reason="stop"), b"[DONE]"])
     assert streamed(server, parse=parse.number(which="last")).rewards.item() == 8.0
     # The end of a reasoning makes a draft of what stood before.
     server = Streamer([delta("Say 4.\n"), delta("</think>\n8", finish_reason="stop"), b"[DONE]"])

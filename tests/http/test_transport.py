@@ -75,6 +75,19 @@ def test_http2_is_not_spoken_to_a_proxy_that_forwards(monkeypatch: pytest.Monkey
     assert re.search(rb"\r\nuser-agent: guerdon/\d+\.\d+\.\d+\r\n", requests[0])
 
 
+def test_no_proxy_for_all_hosts_holds_for_addresses_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(connection: socket.socket) -> None:
+        request_of(connection)
+        connection.sendall(ANSWER)
+
+    with wired(answers) as wire, wired(answers) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("no_proxy", "*")
+        result = score(wire.url, ["x"])
+        assert (wire.connections, proxy.connections) == (1, 0)
+    assert result.rewards.item() == 7.0
+
+
 @pytest.mark.fault(
     "SSL_CERT_FILE names a file that can't be used",
     sees="RegistrationError that names it; public authorities are not trusted in its place",

@@ -6,7 +6,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
     Api, BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece,
-    ResponseParser,
+    ResponseParser, Tariff,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,6 +26,19 @@ enum PieceArg {
 }
 
 impl PieceArg {
+    /// How many tokens the answer may have, where this piece says so. Within a text of the prompt
+    /// the quotation marks would be escaped.
+    fn longest_answer(&self) -> Option<u32> {
+        let Self::Raw(json) = self else { return None };
+        let json = std::str::from_utf8(json).ok()?;
+        let value = |name: &str| {
+            let (_, behind) = json.split_once(&format!("\"{name}\":"))?;
+            let digits = behind.trim_start().split(|letter: char| !letter.is_ascii_digit()).next()?;
+            digits.parse().ok()
+        };
+        ["max_tokens", "max_completion_tokens", "max_output_tokens"].into_iter().find_map(value)
+    }
+
     fn piece(self) -> PyResult<Piece> {
         Ok(match self {
             Self::Raw(bytes) => Piece::Raw(bytes.to_vec()),
@@ -85,7 +98,9 @@ impl HttpConfig {
             "rewards" => ResponseParser::Rewards { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
             other => return Err(wrong(format!("unknown endpoint '{other}'"))),
         };
+        let longest_answer = body.iter().find_map(PieceArg::longest_answer);
         let tariff = tariff.map(|tariff| tariff.tariff.clone()).unwrap_or_default();
+        let tariff = Tariff { longest_answer, ..tariff };
         let authorities = authorities.map(|pem| pem.to_vec());
         let endpoint = Endpoint::new(url, headers, key.map(Key::new), http2, authorities);
         let client = client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));

@@ -26,7 +26,8 @@ pub struct ParseArg {
 impl ParseArg {
     pub fn parser(self) -> PyResult<ScoreParser> {
         let method = match self.kind.as_str() {
-            "number" => Method::Number,
+            "number" if self.value.is_empty() => Method::Number,
+            "number" => Method::Labelled(self.value),
             "tag" => Method::Tag(self.value),
             "regex" => {
                 let words: BTreeMap<String, f64> = self.words.into_iter().collect();

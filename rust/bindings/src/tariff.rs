@@ -36,6 +36,6 @@ impl PyTariff {
     fn new(price: Option<(f64, f64, f64)>, caps: Vec<PyRef<'_, SpendingCap>>, keep_answers: bool) -> Self {
         let price = price.map(|(input, cached, output)| Price { input, cached, output });
         let caps = caps.iter().map(|cap| cap.spending.clone()).collect();
-        Self { tariff: Tariff { price, caps, keep_answers } }
+        Self { tariff: Tariff { price, caps, keep_answers, longest_answer: None } }
     }
 }

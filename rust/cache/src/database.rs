@@ -3,6 +3,8 @@
 //! - A write is one transaction: a process that is killed in it leaves what was there before.
 //! - A file of another version, or of another program, is left as it is.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,7 +54,9 @@ pub(crate) fn describe(error: &rusqlite::Error) -> String {
 impl Database {
     /// Opens the folder's database to write it, and makes it where there is none.
     pub(crate) fn create(folder: &Path, bytes: u64) -> Result<Self, String> {
-        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+        // It holds what judges said, which is no other user's business.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| error.to_string())?;
         if let Some(kind) = file_system::network(folder) {
             return Err(format!("it is on {kind}, where processes can't lock a database: choose a local disk"));
         }

@@ -66,6 +66,13 @@ pub struct Connector {
     permits: Semaphore,
 }
 
+/// The environment's proxies: none where `NO_PROXY` is `*`, which the matcher takes for names only
+/// and not for addresses.
+fn proxies() -> Matcher {
+    let no_proxy = std::env::var("no_proxy").or_else(|_| std::env::var("NO_PROXY")).unwrap_or_default();
+    if no_proxy.split(',').any(|host| host.trim() == "*") { Matcher::builder().build() } else { Matcher::from_system() }
+}
+
 enum Route {
     Direct(HttpsConnector<Tcp>),
     Tunnel(Box<HttpsConnector<Tunnel<HttpsConnector<Tcp>>>>),
@@ -82,7 +89,7 @@ impl fmt::Debug for Connector {
 impl Connector {
     /// For the server at `uri`; the environment's proxies are looked up once, here.
     pub fn new(uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
-        Self::with_proxies(uri, http2, tls, &Matcher::from_system())
+        Self::with_proxies(uri, http2, tls, &proxies())
     }
 
     /// For one address of the server at `uri`, whatever proxies there are.
@@ -96,7 +103,7 @@ impl Connector {
 
     /// Whether the environment has a proxy for it.
     pub fn has_proxy(uri: &Uri) -> bool {
-        Matcher::from_system().intercept(uri).is_some()
+        proxies().intercept(uri).is_some()
     }
 
     fn with_proxies(uri: &Uri, http2: bool, tls: &Tls, proxies: &Matcher) -> Result<Self, EndpointError> {

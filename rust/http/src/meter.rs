@@ -11,20 +11,24 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::report::{Report, Usage};
-use guerdon_core::spending::{Admitted, Cost, Price, Spending};
+use guerdon_core::spending::{Admitted, Cost, Price, Reserve, Spending};
 use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 
 use crate::dialect::{self, JudgeAnswer};
+use crate::endpoint::Endpoint;
 use crate::kept_answers::KeptAnswers;
 use crate::progress::Progress;
 
-/// How soon to ask again when another process has the file of a cap.
-const RETRY_LOCK: Duration = Duration::from_millis(1);
+/// How soon to ask a cap again that could not say, at first and at last.
+const ASK_AGAIN: Duration = Duration::from_millis(1);
+const ASK_AGAIN_LATE: Duration = Duration::from_millis(50);
 /// Headers that name a request: OpenAI's, which most servers have, and Anthropic's.
 const ID_HEADERS: [&str; 2] = ["x-request-id", "request-id"];
 /// Bytes of a token, about, for requests whose cost nobody knows yet.
 const BYTES_OF_A_TOKEN: f64 = 4.0;
+/// Tokens of an answer without a bound, for these.
+const LONG_ANSWER: f64 = 4096.0;
 
 /// What a function's requests cost, how much they may, and whether answers are kept.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +37,8 @@ pub struct Tariff {
     /// The function's own cap and the dispatcher's; they need a price.
     pub caps: Vec<Arc<Spending>>,
     pub keep_answers: bool,
+    /// Tokens that an answer has at most, where the request says so.
+    pub longest_answer: Option<u32>,
 }
 
 impl Tariff {
@@ -40,6 +46,14 @@ impl Tariff {
     #[must_use]
     pub fn exhausted(&self, clock: Clock) -> Option<String> {
         self.caps.iter().find_map(|cap| cap.exhausted(clock.now_ns()))
+    }
+
+    /// What a request of so many bytes may cost.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
+    fn reserve(&self, bytes: usize) -> Reserve {
+        let output = self.longest_answer.map_or(LONG_ANSWER, f64::from);
+        let cost = |price: &Price| (bytes as f64 / BYTES_OF_A_TOKEN * price.input + output * price.output) / 1e6;
+        Reserve { most: self.price.as_ref().map_or(0.0, cost), bounded: self.longest_answer.is_some() }
     }
 }
 
@@ -68,21 +82,30 @@ impl<'a> Meter<'a> {
     /// Starts a request whose body has so many bytes; `Err` says why it may not go. Dropped before
     /// it has `progress`ed to a connection, it is none.
     pub async fn begin<'b>(&'b self, bytes: usize, progress: &'b Progress) -> Result<MeteredRequest<'b>, String> {
-        let mut request =
-            MeteredRequest { meter: self, progress: Some(progress), caps: 0, least: 0.0, open: true, id: None };
-        #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
-        let least = |price: &Price| bytes as f64 / BYTES_OF_A_TOKEN * price.input.min(price.cached) / 1e6;
-        let least = self.tariff.price.as_ref().map_or(0.0, least);
-        request.least = least;
+        let mut request = MeteredRequest {
+            meter: self,
+            progress: Some(progress),
+            caps: 0,
+            most: 0.0,
+            open: true,
+            id: None,
+            endpoint: None,
+        };
+        let reserve = self.tariff.reserve(bytes);
+        request.most = reserve.most;
         for cap in &self.tariff.caps {
+            let mut pause = ASK_AGAIN;
             loop {
-                match cap.admit(self.clock.now_ns(), least) {
+                match cap.admit(self.clock.now_ns(), &reserve) {
                     Admitted::Yes => break,
                     Admitted::Refused(reason) => {
                         request.unsent();
                         return Err(reason);
                     }
-                    Admitted::Busy => tokio::time::sleep(RETRY_LOCK).await,
+                    Admitted::Busy => {
+                        tokio::time::sleep(pause).await;
+                        pause = (2 * pause).min(ASK_AGAIN_LATE);
+                    }
                 }
             }
             request.caps += 1;
@@ -93,7 +116,7 @@ impl<'a> Meter<'a> {
     /// A request that asks no cap.
     #[cfg(test)]
     pub fn uncapped(&self) -> MeteredRequest<'_> {
-        MeteredRequest { meter: self, progress: None, caps: 0, least: 0.0, open: true, id: None }
+        MeteredRequest { meter: self, progress: None, caps: 0, most: 0.0, open: true, id: None, endpoint: None }
     }
 
     /// Takes over what another one counted.
@@ -130,14 +153,21 @@ pub struct MeteredRequest<'a> {
     progress: Option<&'a Progress>,
     /// How many caps have admitted it.
     caps: usize,
-    /// What it costs at least.
-    least: f64,
+    /// What it costs at most.
+    most: f64,
     open: bool,
     /// As the response's headers name it.
     id: Option<String>,
+    /// Where it goes, whose key no answer that is kept may show.
+    endpoint: Option<&'a Endpoint>,
 }
 
-impl MeteredRequest<'_> {
+impl<'a> MeteredRequest<'a> {
+    /// Says where it goes.
+    pub const fn redact_by(&mut self, endpoint: &'a Endpoint) {
+        self.endpoint = Some(endpoint);
+    }
+
     /// Its answer can't be read: what the judge is to be told.
     pub fn unreadable(&self, messages: Vec<u8>) {
         self.meter.counted.lock().repair = Some(messages);
@@ -183,12 +213,18 @@ impl MeteredRequest<'_> {
     pub fn keep(&mut self, mut answer: JudgeAnswer) {
         if self.meter.tariff.keep_answers {
             answer.request_id = answer.request_id.or(self.id.take());
+            if let Some(endpoint) = self.endpoint {
+                let JudgeAnswer { text, reasoning, refusal, finish_reason, model, request_id, .. } = &mut answer;
+                for field in [text, reasoning, refusal, finish_reason, model, request_id].into_iter().flatten() {
+                    *field = endpoint.redact(field);
+                }
+            }
             self.meter.counted.lock().answers.push(answer);
         }
     }
 
     fn unknown(&mut self) {
-        let cost = Cost::Unknown { least: self.least };
+        let cost = Cost::Unknown { most: self.most };
         self.end(Usage { requests: 1, unknown: 1, ..Usage::default() }, cost);
     }
 
@@ -219,6 +255,7 @@ mod tests {
     use guerdon_core::spending::Cap;
 
     use super::*;
+    use crate::endpoint::Key;
 
     fn tokens(prompt: u64, completion: u64) -> Option<dialect::Usage> {
         Some(dialect::Usage { prompt, completion, total: prompt + completion, ..dialect::Usage::default() })
@@ -234,7 +271,12 @@ mod tests {
         let cap =
             |whose: &str, max_cost| Arc::new(Spending::new(Cap { max_cost, whose: whose.to_owned(), shared: None }));
         let price = Some(Price { input: 1e6, cached: 1e5, output: 2e6 });
-        Tariff { price, caps: vec![cap("of 'f'", max_cost), cap("of the dispatcher", 10.0)], keep_answers: false }
+        Tariff {
+            price,
+            caps: vec![cap("of 'f'", max_cost), cap("of the dispatcher", 10.0)],
+            keep_answers: false,
+            longest_answer: None,
+        }
     }
 
     #[tokio::test]
@@ -253,6 +295,21 @@ mod tests {
         assert!(meter.report().is_empty(), "it is reported once");
     }
 
+    #[test]
+    fn answers_are_kept_without_the_key() {
+        let key = Key::new("sk-very-secret".to_owned());
+        let endpoint = Endpoint::new("http://judge.local/v1", vec![], Some(key), false, None).unwrap();
+        let tariff = Tariff { keep_answers: true, ..Tariff::default() };
+        let meter = Meter::new(&tariff, Clock::start());
+        let mut request = meter.uncapped();
+        request.redact_by(&endpoint);
+        let echoed = || Some("7 by sk-very-secret".to_owned());
+        request.keep(JudgeAnswer { text: echoed(), model: echoed(), request_id: echoed(), ..JudgeAnswer::default() });
+        drop(request);
+        let shown = format!("{:?}", meter.report());
+        assert!(shown.contains("7 by …") && !shown.contains("secret"), "{shown}");
+    }
+
     #[tokio::test]
     async fn requests_beyond_a_cap_are_refused_and_leave_no_trace_in_the_others() {
         let tariff = capped(6.0);
@@ -265,7 +322,7 @@ mod tests {
         assert_eq!(tariff.exhausted(Clock::start()), None);
         one.answered(tokens(1, 1));
         assert!(tariff.exhausted(Clock::start()).unwrap().contains("of 'f'"));
-        let dispatcher = tariff.caps[1].admit(0, 0.0);
+        let dispatcher = tariff.caps[1].admit(0, &Reserve::default());
         assert_eq!(dispatcher, Admitted::Yes, "it has spent 6 of 10, with nothing in flight");
     }
 
@@ -279,7 +336,7 @@ mod tests {
         }
         let refused = meter.begin(0, &sent).await.map(|_| ()).unwrap_err();
         assert!(refused.contains("max_cost=10 of the dispatcher is reached"), "{refused}");
-        assert_eq!(tariff.caps[0].admit(0, 0.0), Admitted::Yes);
+        assert_eq!(tariff.caps[0].admit(0, &Reserve::default()), Admitted::Yes);
         assert_eq!(meter.report().usage.requests, 3, "a request that is refused here was never made");
     }
 }

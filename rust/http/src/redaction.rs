@@ -1,6 +1,7 @@
 //! Redaction of the API key in what a server or the transport says, whole or in pieces.
 //!
-//! - The key goes as it is and as it is escaped; so does each piece of `PIECE` bytes or more of it.
+//! - The key goes as it is, escaped, and in base64, also where that has other text around it; so
+//!   does each piece of `PIECE` bytes or more of it.
 //! - Beside a mask (`…`, `...`, two or more of `*` or `•`) a piece of `MASKED_PIECE` bytes is
 //!   enough: servers show `sk-ab****yz12`.
 //! - It takes time in proportion to the text, whatever the text holds.
@@ -18,7 +19,7 @@ const BESIDE: usize = PIECE;
 /// A key, as it is to be found.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// As it is, and escaped; empty without a key.
+    /// As it is, escaped, and in base64; empty without a key.
     forms: Vec<String>,
     /// All pieces of `PIECE` bytes of these.
     pieces: HashSet<[u8; PIECE]>,
@@ -35,6 +36,8 @@ impl Redactor {
     pub fn of(key: &str) -> Self {
         let mut forms: Vec<String> = vec![key.to_owned(), key.escape_debug().to_string()];
         forms.dedup();
+        // Three bytes are four letters, so what stands before the key shifts it by up to two.
+        forms.extend((0..3).filter(|_| !key.is_empty()).map(|shift| base64(key.as_bytes(), shift)));
         forms.retain(|form| !form.is_empty());
         let pieces = forms.iter().flat_map(|form| form.as_bytes().array_windows().copied()).collect();
         Self { forms, pieces }
@@ -81,6 +84,16 @@ impl Redactor {
         }
         clean
     }
+}
+
+/// The letters of base64 that bytes alone decide which have `shift` others before them.
+fn base64(bytes: &[u8], shift: usize) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: Vec<bool> = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1)).collect();
+    let skipped = (6 - shift * 8 % 6) % 6;
+    let sextets = bits.get(skipped..).unwrap_or_default().chunks_exact(6);
+    let letter = |bits: &[bool]| LETTERS[bits.iter().fold(0, |value, bit| value << 1 | usize::from(*bit))];
+    sextets.map(|bits| char::from(letter(bits))).collect()
 }
 
 /// The masks in a text, with the quotation marks around them.
@@ -131,6 +144,14 @@ mod tests {
         assert_eq!(odd.redact("key a\\b\"c-and-so-on"), "key …");
         assert_eq!(odd.redact(&format!("{:?}", "key a\\b\"c-and-so-on")), "\"key …\"");
         assert_eq!(Redactor::of("grüße-süß").redact("hier: grüße-süß!"), "hier: …!", "whole letters");
+    }
+
+    #[test]
+    fn the_key_in_base64_goes_wherever_it_begins() {
+        let clean = |text: &str| Redactor::of(KEY).redact(text);
+        assert_eq!(clean("c2stcHJvai1BYmNkZWYwMTIzNDU2Nzg5d3h5eg=="), "…g==", "the key");
+        assert_eq!(clean("QmVhcmVyIHNrLXByb2otQWJjZGVmMDEyMzQ1Njc4OXd4eXo="), "QmVhcmVyIH…o=", "Bearer and the key");
+        assert_eq!(clean("dTpzay1wcm9qLUFiY2RlZjAxMjM0NTY3ODl3eHl6"), "dTp…", "u: and the key");
     }
 
     #[test]

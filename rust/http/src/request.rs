@@ -11,8 +11,9 @@ use std::time::Duration;
 use guerdon_core::outcome::{Answer, Cell, Failure};
 use guerdon_core::timeout_messages::{no_answer, no_connection, timed_out};
 use http_body_util::BodyExt;
+use hyper::Version;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -35,8 +36,9 @@ use crate::response::{ResponseParser, Scores, judged};
 const LONGEST_RESPONSE: usize = 16 << 20;
 /// Longer responses take a permit: scores and lists of them are shorter.
 const SHORT: usize = 64 << 10;
-/// How much of an error response is read: more than a reason shows.
+/// How much of an error response is read, and for how long: more than a reason shows.
 const LONGEST_ERROR: usize = 8 << 10;
+const ERROR_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request for the scores of `samples` samples.
 pub struct ScoreRequest<'a> {
@@ -102,6 +104,7 @@ async fn exchange(
     progress: &Progress,
 ) -> Result<Scores, RequestError> {
     let mut metered = meter.begin(body.len(), progress).await.map_err(RequestError::over_the_cap)?;
+    metered.redact_by(endpoint);
     let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
     let Exchange { response, connection } = pool.send(endpoint, body, progress).await.map_err(|error| {
         let error = broken(&error);
@@ -143,16 +146,19 @@ async fn exchange(
             }
         };
     }
-    let longest = if head.status.is_success() { LONGEST_RESPONSE } else { LONGEST_ERROR };
     let (mut body, mut permit) = (Vec::new(), None);
-    let stopped = read(&mut incoming, &mut body, longest, progress, long_responses, &mut permit).await;
-    if stopped.is_none() {
-        connection.release().await;
-    }
     if !head.status.is_success() {
         metered.refused();
-        // The status says enough, even if its body breaks.
+        let read = read(&mut incoming, &mut body, LONGEST_ERROR, progress, long_responses, &mut permit);
+        // The status says enough, even if its body breaks or never ends.
+        if let Ok(None) = tokio::time::timeout(ERROR_WITHIN, read).await {
+            connection.release().await;
+        }
         return Err(RequestError::from_status(endpoint, head.status, &head.headers, &body));
+    }
+    let stopped = read(&mut incoming, &mut body, LONGEST_RESPONSE, progress, long_responses, &mut permit).await;
+    if stopped.is_none() {
+        connection.release().await;
     }
     match stopped {
         Some(Stopped::Broken(error)) => Err(broken(&TransportError::Exchange(error))),
@@ -170,6 +176,15 @@ async fn exchange(
                 let why = format!("an answer in {}, an encoding that was not requested", quoted(coding));
                 return Err(RequestError::invalid_response(endpoint, &why));
             }
+            if ends_with_connection(head.version, &head.headers)
+                && body.trim_ascii_end().last().is_some_and(u8::is_ascii_digit)
+            {
+                let why = format!(
+                    "{}, which ends in a number and with its connection: it may be cut off",
+                    quoted(&String::from_utf8_lossy(&body))
+                );
+                return Err(RequestError::invalid_response(endpoint, &why));
+            }
             if matches!(parser, ResponseParser::Sandbox) {
                 metered.answered(None);
                 let run = sandbox::read(&body).map_err(|none| match none {
@@ -178,9 +193,10 @@ async fn exchange(
                 })?;
                 return Ok(Scores { run: Some(run), ..Scores::default() });
             }
-            let mut scores = parser
-                .read(&body, samples, &mut metered)
-                .map_err(|why| RequestError::invalid_response(endpoint, &why))?;
+            let mut scores = parser.read(&body, samples, &mut metered).map_err(|why| {
+                RequestError::from_body(endpoint, &head.headers, &body)
+                    .unwrap_or_else(|| RequestError::invalid_response(endpoint, &why))
+            })?;
             for cell in &mut scores.cells {
                 match cell {
                     Cell::Invalid(why) => *why = RequestError::invalid_response(endpoint, why).reason,
@@ -193,6 +209,12 @@ async fn exchange(
             Ok(scores)
         }
     }
+}
+
+/// Whether nothing but the end of the connection says where the body ends.
+fn ends_with_connection(version: Version, headers: &HeaderMap) -> bool {
+    let says = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
+    version < Version::HTTP_2 && !says
 }
 
 /// Server-sent events.

@@ -2,6 +2,8 @@
 //!
 //! - A status that says "not this request" (400, 401, 403, 404, 422, …) is not retried; one that
 //!   says "not now" (408, 425, 429, 5xx) is, and so is every transport error.
+//! - A server that says that it is overloaded, by 529 or in words, throttles as with 429. A quota
+//!   that is used up is no throttling: nothing that waits for it would get through.
 //! - `retry-after-ms`, else `Retry-After` (seconds or a date by the server's own clock), is passed
 //!   on.
 //! - A reason shows a truncated part of the response, without the key (`redaction`).
@@ -13,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use guerdon_core::outcome::{Answer, Failure, FailureKind};
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
+use serde_json::Value;
 
 use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
@@ -20,6 +23,20 @@ use crate::quote::{quoted, truncated};
 
 /// No server means a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// What servers say of a quota that is used up, in small letters.
+const QUOTA: [&str; 3] = ["insufficient_quota", "billing_hard_limit", "billing_not_active"];
+/// What servers say with 503 where they are up and have too much to do.
+const OVERLOADED: [&str; 4] = ["overload", "too many requests", "rate limit", "at capacity"];
+/// What servers call errors in the body of a success, and the status that it stands for.
+const KINDS: [(&str, u16); 6] = [
+    ("overloaded_error", 529),
+    ("rate_limit_error", 429),
+    ("rate_limit_exceeded", 429),
+    ("insufficient_quota", 429),
+    ("api_error", 500),
+    ("server_error", 500),
+];
 
 /// A failed request.
 pub struct RequestError {
@@ -40,18 +57,38 @@ impl RequestError {
         let body_text = String::from_utf8_lossy(body);
         let body_text =
             if body_text.trim().is_empty() { String::new() } else { format!(": {}", quoted(body_text.trim())) };
+        let words = body_text.to_lowercase();
+        let exhausted = QUOTA.iter().any(|word| words.contains(word));
+        let overloaded = code == 529 || (code == 503 && OVERLOADED.iter().any(|word| words.contains(word)));
         let hint = match code {
+            429 if exhausted => " (the quota is used up)",
             300..=399 => " (redirects are not followed: use the address that it leads to)",
             401 | 403 => " (check the API key)",
             _ => "",
         };
         Self {
             reason: endpoint.redact(&format!("{} answered {what}{hint}{body_text}", endpoint.host())),
-            retryable: matches!(code, 408 | 425 | 429 | 500..),
-            retry_after: retry_after(headers, SystemTime::now()),
-            answer: Some(Answer::Status(code)),
+            retryable: matches!(code, 408 | 425 | 429 | 500..) && !exhausted,
+            retry_after: retry_after(headers, SystemTime::now()).filter(|_| !exhausted),
+            answer: Some(Answer::Status(match code {
+                429 if exhausted => 402,
+                _ if overloaded => 429,
+                code => code,
+            })),
             unsent: false,
         }
+    }
+
+    /// A success by its status whose body says that the server failed: the status that it names.
+    pub fn from_body(endpoint: &Endpoint, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let error = body.get("error").filter(|error| error.is_object())?;
+        let code = ["code", "status"].iter().find_map(|name| error.get(*name)?.as_u64());
+        let kind = ["type", "code"].iter().find_map(|name| error.get(*name)?.as_str());
+        let named = kind.and_then(|kind| KINDS.iter().find(|(name, _)| *name == kind)).map(|(_, code)| *code);
+        let code = code.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400).or(named)?;
+        let status = StatusCode::from_u16(code).ok()?;
+        Some(Self::from_status(endpoint, status, headers, error.to_string().as_bytes()))
     }
 
     /// The request or its response broke on the way.
@@ -186,6 +223,29 @@ mod tests {
         }
         for code in [301, 400, 401, 403, 404, 405, 413, 422] {
             assert!(!retryable(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_what_its_words_say() {
+        let of = |code: u16, body: &str| {
+            let status = StatusCode::from_u16(code).unwrap();
+            let error = RequestError::from_status(&endpoint(), status, &HeaderMap::new(), body.as_bytes());
+            (error.answer, error.retryable)
+        };
+        let throttled = (Some(Answer::Status(429)), true);
+        assert_eq!(of(529, ""), throttled);
+        assert_eq!(of(503, "The model is overloaded"), throttled);
+        assert_eq!(of(503, "starting"), (Some(Answer::Status(503)), true));
+        assert_eq!(of(429, r#"{"error": {"code": "insufficient_quota"}}"#), (Some(Answer::Status(402)), false));
+        let within = |body: &str| {
+            RequestError::from_body(&endpoint(), &HeaderMap::new(), body.as_bytes()).map(|error| error.answer)
+        };
+        assert_eq!(within(r#"{"error": {"code": 429, "message": "slow down"}}"#), Some(Some(Answer::Status(429))));
+        assert_eq!(within(r#"{"error": {"type": "overloaded_error"}}"#), Some(Some(Answer::Status(429))));
+        assert_eq!(within(r#"{"error": {"code": 502}}"#), Some(Some(Answer::Status(502))));
+        for none in ["{}", "8", r#"{"error": "x"}"#, r#"{"error": {"code": 7}}"#] {
+            assert_eq!(within(none), None, "{none}");
         }
     }
 

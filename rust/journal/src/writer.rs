@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -232,7 +233,7 @@ impl Writer {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
-                fs::create_dir_all(self.names.folder())?;
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(self.names.folder())?;
                 Stream::create(&mut self.names, schema)?
             }
         };

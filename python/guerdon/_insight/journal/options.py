@@ -157,7 +157,7 @@ def _folder(folder: object) -> str:
         raise RegistrationError(f"journal={folder!r}: expected the path of a folder.")
     path = os.path.abspath(os.path.expanduser(given))
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, mode=0o700, exist_ok=True)  # it holds prompts and what judges said
     except (OSError, ValueError) as error:  # a NUL, a letter that no file system has
         reason = (isinstance(error, OSError) and error.strerror) or error
         if os.path.isfile(path):

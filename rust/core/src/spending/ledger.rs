@@ -1,7 +1,8 @@
 //! The arithmetic of a cap: what was spent, and whether one more request may go.
 //!
 //! - A request in flight counts as the mean of those whose cost is known; before there is one, as
-//!   the least that it must cost. So does one that has ended and whose cost nobody knows.
+//!   the most that it can cost. So does one that has ended and whose cost nobody knows.
+//! - Before a cost is known requests whose answers have no bound go one at a time.
 //! - So what is spent goes beyond the cap by no more than what these cost beyond that.
 
 /// What was spent under a cap.
@@ -21,8 +22,25 @@ pub(super) struct EndedCosts {
     pub spent: f64,
     pub known: u64,
     pub unknown: u64,
-    /// What the unknown ones cost at least.
-    pub least: f64,
+    /// What the unknown ones cost at most.
+    pub most: f64,
+}
+
+/// What a request may cost before it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reserve {
+    pub most: f64,
+    /// Its answer has a bound; without one `most` is a guess.
+    pub bounded: bool,
+}
+
+/// Whether another request may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Free,
+    /// Once the cost of one in flight is known there may be room.
+    Later,
+    Full,
 }
 
 impl Ledger {
@@ -33,32 +51,60 @@ impl Ledger {
         self.known = self.known.saturating_add(ended.known);
         if ended.unknown > 0 {
             let count = ended.unknown as f64;
-            self.guessed += self.estimate(ended.least / count) * count;
+            self.guessed += self.estimate(ended.most / count) * count;
             self.unknown = self.unknown.saturating_add(ended.unknown);
         }
     }
 
-    /// What a request costs, about; `least` if none is known.
+    /// What a request costs, about; `most` if none is known.
     #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
-    pub(super) fn estimate(&self, least: f64) -> f64 {
-        if self.known == 0 { least } else { self.spent / self.known as f64 }
+    pub(super) fn estimate(&self, most: f64) -> f64 {
+        if self.known == 0 { most } else { self.spent / self.known as f64 }
     }
 
     /// Whether another request may go beside so many in flight.
     #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
-    pub(super) fn admits(&self, max_cost: f64, in_flight: u64, least: f64) -> bool {
+    pub(super) fn room(&self, max_cost: f64, in_flight: u64, asked: &Reserve) -> Room {
         let all = self.spent + self.guessed;
-        all < max_cost && all + self.estimate(least) * (in_flight as f64 + 1.0) <= max_cost
+        let fits = all + self.estimate(asked.most) * (in_flight as f64 + 1.0) <= max_cost;
+        match (self.known, in_flight) {
+            _ if all >= max_cost => Room::Full,
+            (0, 0) if fits || !asked.bounded => Room::Free,
+            (0, 1..) if !(fits && asked.bounded) => Room::Later,
+            _ if fits => Room::Free,
+            _ => Room::Full,
+        }
     }
 
     /// Whether no request may go, even when nothing is in flight.
     pub(super) fn is_exhausted(&self, max_cost: f64) -> bool {
-        !self.admits(max_cost, 0, 0.0)
+        self.room(max_cost, 0, &Reserve::default()) == Room::Full
     }
 
     /// Whether it can be: a file may hold anything.
     pub(super) fn is_plausible(&self) -> bool {
         let of = |cost: f64, count: u64| cost.is_finite() && cost >= 0.0 && (count > 0 || cost <= 0.0);
         of(self.spent, self.known) && of(self.guessed, self.unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_reserve_the_most_they_can_cost_until_a_cost_is_known() {
+        let (bounded, open) = (Reserve { most: 0.4, bounded: true }, Reserve { most: 0.4, bounded: false });
+        let none = Ledger::default();
+        assert_eq!(none.room(1.0, 1, &bounded), Room::Free, "two of 0.4 fit");
+        assert_eq!(none.room(1.0, 2, &bounded), Room::Later);
+        assert_eq!(none.room(0.3, 0, &bounded), Room::Full, "one may cost more than the cap");
+        assert_eq!((none.room(0.3, 0, &open), none.room(9.0, 1, &open)), (Room::Free, Room::Later), "one at a time");
+        let mut ledger = none;
+        ledger.add(EndedCosts { unknown: 2, most: 0.8, ..EndedCosts::default() });
+        assert_eq!((ledger.guessed, ledger.room(1.0, 0, &bounded)), (0.8, Room::Full));
+        ledger.add(EndedCosts { spent: 0.05, known: 1, ..EndedCosts::default() });
+        assert_eq!(ledger.room(1.0, 1, &bounded), Room::Free, "by the mean");
+        assert_eq!(ledger.room(1.0, 3, &bounded), Room::Full);
     }
 }

@@ -7,5 +7,6 @@ mod ledger;
 mod price;
 mod spender;
 
+pub use ledger::Reserve;
 pub use price::Price;
 pub use spender::{Admitted, Cap, Cost, SharedCap, Spending};

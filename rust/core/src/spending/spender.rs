@@ -1,7 +1,8 @@
 //! A cap on what requests cost: each asks before it is sent, and says what it cost when it has
 //! ended.
 //!
-//! - A request that is refused fails at once: no waiting makes room.
+//! - A request that is refused fails at once: no waiting makes room. Before a cost is known it
+//!   waits for those in flight.
 //! - What could not be written, because another process had the file, is written with the next use.
 //! - A file that can't be used refuses requests and says why: the cap is a hard one.
 
@@ -9,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::file::SpendingFile;
-use super::ledger::{EndedCosts, Ledger};
+use super::ledger::{EndedCosts, Ledger, Reserve, Room};
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// A cap as it was set.
@@ -36,9 +37,9 @@ pub enum Cost {
     Known(f64),
     /// It was not made, or refused: nothing.
     Free,
-    /// Nobody knows, but it was so much at least.
+    /// Nobody knows, but it was so much at most.
     Unknown {
-        least: f64,
+        most: f64,
     },
 }
 
@@ -49,7 +50,7 @@ pub enum Admitted {
     Yes,
     /// It is to fail, for this reason.
     Refused(String),
-    /// Ask again in a moment: another process has the file.
+    /// Ask again in a moment: another process has the file, or no cost is known yet.
     Busy,
 }
 
@@ -90,20 +91,24 @@ impl Spending {
         Self { cap, exhausted: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
-    /// Asks for one request, which costs `least` at least.
-    pub fn admit(&self, now_ns: u64, least: f64) -> Admitted {
+    /// Asks for one request.
+    pub fn admit(&self, now_ns: u64, asked: &Reserve) -> Admitted {
         let max_cost = self.cap.max_cost;
         let mut state = self.state.lock();
         let looked = state.with(now_ns, |ledger, in_flight, own| {
-            let admitted = ledger.admits(max_cost, in_flight, least);
-            *own += u64::from(admitted);
-            (admitted, *ledger, in_flight)
+            let room = ledger.room(max_cost, in_flight, asked);
+            *own += u64::from(room == Room::Free);
+            (room, *ledger, in_flight)
         });
         match looked {
             Ok(None) => Admitted::Busy,
-            Ok(Some((admitted, ledger, in_flight))) => {
+            Ok(Some((room, ledger, in_flight))) => {
                 self.note(&ledger);
-                if admitted { Admitted::Yes } else { Admitted::Refused(self.reason(&ledger, in_flight, least)) }
+                match room {
+                    Room::Free => Admitted::Yes,
+                    Room::Later => Admitted::Busy,
+                    Room::Full => Admitted::Refused(self.reason(&ledger, in_flight, asked.most)),
+                }
             }
             Err(error) => Admitted::Refused(self.unusable(&error)),
         }
@@ -120,7 +125,7 @@ impl Spending {
                 (ended.spent, ended.known) = (ended.spent + cost, ended.known + 1);
             }
             Cost::Known(_) => ended.unknown += 1,
-            Cost::Unknown { least } => (ended.least, ended.unknown) = (ended.least + least, ended.unknown + 1),
+            Cost::Unknown { most } => (ended.most, ended.unknown) = (ended.most + most, ended.unknown + 1),
         }
         // A file that can't be used is reported when a request asks.
         if let Ok(Some(ledger)) = state.with(now_ns, |ledger, _, _| *ledger) {
@@ -146,9 +151,9 @@ impl Spending {
         self.exhausted.store(u32::from(ledger.is_exhausted(self.cap.max_cost)), Ordering::Release);
     }
 
-    fn reason(&self, ledger: &Ledger, in_flight: u64, least: f64) -> String {
+    fn reason(&self, ledger: &Ledger, in_flight: u64, most: f64) -> String {
         let Cap { max_cost, whose, .. } = &self.cap;
-        let (Ledger { spent, known, guessed, unknown }, estimate) = (ledger, ledger.estimate(least));
+        let (Ledger { spent, known, guessed, unknown }, estimate) = (ledger, ledger.estimate(most));
         let about = match unknown {
             0 => String::new(),
             _ => format!(" and about {guessed:.6} on {unknown} of unknown cost"),

@@ -71,7 +71,10 @@ impl Usage {
         let completion = count(given.completion_tokens).or_else(|| count(given.output_tokens));
         let total = count(given.total_tokens);
         prompt.or(completion).or(total)?;
-        let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
+        let prompt = prompt.unwrap_or(0);
+        // Some servers count reasoning in the total alone.
+        let reported = completion.unwrap_or(0);
+        let completion = total.map_or(reported, |total| reported.max(total.saturating_sub(prompt)));
         let details = |given| object::<Details<'_>>(given).unwrap_or_default();
         let of_prompt = details(given.prompt_tokens_details.or(given.input_tokens_details));
         let of_completion = details(given.completion_tokens_details.or(given.output_tokens_details));
@@ -121,12 +124,21 @@ mod tests {
     }
 
     #[test]
+    fn reasoning_outside_the_completion_is_counted_by_the_total() {
+        let given = r#"{"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 1041,
+            "completion_tokens_details": {"reasoning_tokens": 1000}}"#;
+        let found = Usage::openai(Some(&raw(given))).unwrap();
+        assert_eq!((found.completion, found.reasoning), (1009, 1000));
+    }
+
+    #[test]
     fn what_is_missing_or_odd_counts_nothing() {
         assert_eq!(Usage::openai(None), None);
         assert_eq!(Usage::openai(Some(&raw("7"))), None);
         assert_eq!(Usage::openai(Some(&raw("{}"))), None);
         let odd = r#"{"prompt_tokens": "many", "total_tokens": 7.0, "prompt_tokens_details": null}"#;
-        assert_eq!(Usage::openai(Some(&raw(odd))), Some(Usage { total: 7, ..Usage::default() }));
+        let all = Usage { completion: 7, total: 7, ..Usage::default() };
+        assert_eq!(Usage::openai(Some(&raw(odd))), Some(all), "what is no prompt is output");
         assert_eq!(Usage::anthropic(Some(&raw(r#"{"input_tokens": -1}"#))), None);
         let more = r#"{"prompt_tokens": 3, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9},
             "completion_tokens_details": [9]}"#;

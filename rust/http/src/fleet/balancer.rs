@@ -60,8 +60,8 @@ pub struct Balancer<M> {
     limit: usize,
     /// The endpoint of each group, by batch and group.
     homes: RecentMap<(u64, usize), EndpointId>,
-    /// Where the last attempts of a call failed, by batch and sample.
-    failed: RecentMap<(u64, usize), Vec<EndpointId>>,
+    /// Where the last attempts of a call failed, by batch and sample, and whether it was refused.
+    failed: RecentMap<(u64, usize), Vec<(EndpointId, bool)>>,
     hedging: Option<(HedgeAfter, HedgeBudget)>,
     pub counts: FleetCounts,
     /// What the typical endpoint takes to answer, and after what a request is hedged; and requests
@@ -143,7 +143,7 @@ impl<M: Clone> Balancer<M> {
         let failed = if key.attempt > 1 { self.failed.get(call).cloned().unwrap_or_default() } else { Vec::new() };
         let states: Vec<Availability> = self.entries.iter().map(|entry| entry.health.availability(now_ns)).collect();
         let untried = |place: usize| !tried.contains(&self.entries[place].id);
-        let fresh = |place: usize| untried(place) && !failed.contains(&self.entries[place].id);
+        let fresh = |place: usize| untried(place) && !failed.iter().any(|(id, _)| *id == self.entries[place].id);
         let among = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
             (0..states.len()).filter(|place| wanted(*place)).collect()
         };
@@ -224,10 +224,17 @@ impl<M: Clone> Balancer<M> {
             entry.health.end(sent, ended, key.attempt > 1, now_ns, random);
         }
         match ended {
-            Ended::Answered if key.attempt > 1 => drop(self.failed.remove(call)),
-            Ended::Failed(..) if several => {
+            Ended::Answered if several => {
+                let refused = self.failed.remove(call).unwrap_or_default().into_iter().filter(|(_, refused)| *refused);
+                for (other, _) in refused.filter(|(other, _)| *other != id) {
+                    if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == other) {
+                        entry.health.blame(now_ns, random);
+                    }
+                }
+            }
+            Ended::Failed(..) | Ended::Refused(_) if several => {
                 let mut failed = self.failed.remove(call).unwrap_or_default();
-                failed.push(id);
+                failed.push((id, matches!(ended, Ended::Refused(_)) && !sent.trial));
                 self.failed.insert(call, failed);
             }
             _ => {}
@@ -236,6 +243,11 @@ impl<M: Clone> Balancer<M> {
         if several && self.ended >= (4 * self.entries.len()).max(8) {
             self.look_up();
         }
+    }
+
+    /// Whether any endpoint has ever had a score.
+    pub fn has_answered(&self) -> bool {
+        self.entries.iter().any(|entry| entry.health.answered > 0)
     }
 
     /// Whether an endpoint beside these is up.

@@ -1,7 +1,8 @@
 //! Sends the requests of one function to its endpoints.
 //!
 //! - A request that its endpoint surely did not process (no connection, "too many requests") goes
-//!   to another at once; any other failure ends the attempt.
+//!   to another at once, and so does one that it refused, once; any other failure ends the attempt.
+//! - What is refused for its address or key after others were answered is the endpoint's failure.
 //! - Endpoints come and go while requests are in flight: those that left answer what they have.
 //! - The function's limiter hears of a failure only where no other endpoint is up.
 //! - A half-open endpoint's trial that takes too long goes to another one too: it costs no call its
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
+use guerdon_core::outcome::Answer;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -23,7 +25,7 @@ use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
 use crate::fleet::addresses::Addresses;
 use crate::fleet::balancer::{Balancer, Chosen, EndpointId, FleetCounts};
-use crate::fleet::health::{Ended, SentAt};
+use crate::fleet::health::{Ended, Refusal, SentAt};
 use crate::fleet::hedging::Hedging;
 use crate::fleet::member::Member;
 use crate::fleet::pools::{Pools, connections_to};
@@ -227,8 +229,12 @@ impl Fleet {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            failure = Some(error.failure);
-            if !ended.is_unprocessed() || Instant::now() >= until {
+            let mut failed = error.failure;
+            if ended == Ended::Refused(Refusal::Endpoint) && self.balancer.lock().has_answered() {
+                (failed.retryable, failed.answer) = (true, Some(Answer::Status(503)));
+            }
+            failure = Some(failed);
+            if !ended.goes_on(tried.len()) || Instant::now() >= until {
                 break;
             }
         }

@@ -6,6 +6,7 @@
 
 use guerdon_core::clock::nanos;
 use guerdon_core::limits::{Attempt, Breaker, BreakerState, Feedback, History, Signal};
+use guerdon_core::outcome::{Answer, FailureKind};
 
 use crate::fleet::latency::{Latency, real_ns};
 use crate::fleet::request::SendError;
@@ -43,10 +44,23 @@ pub enum Ended {
     Answered,
     /// It failed; how long the endpoint asked to be left alone, where it said "too many requests".
     Failed(Signal, Option<u64>),
+    /// It was answered without a score: the endpoint is to blame where another one has a score.
+    Refused(Refusal),
     /// Nobody waits for it any more.
     Dropped,
     /// Another endpoint answered first.
     Overtaken,
+}
+
+/// An answer without a score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// By its status the address or the key is wrong: 3xx, 401, 403, 404, 405, 421.
+    Endpoint,
+    /// By its status the request is wrong: 400, 422.
+    Request,
+    /// It can't be read.
+    Unreadable,
 }
 
 /// See the module.
@@ -66,6 +80,11 @@ pub struct Health {
 
 impl Ended {
     pub fn of(error: &SendError) -> Self {
+        if let (FailureKind::Error, Some(Answer::Status(code))) = (error.failure.kind, error.failure.answer)
+            && let Some(refusal) = Refusal::of(code)
+        {
+            return Self::Refused(refusal);
+        }
         let feedback = if error.unsent { Feedback::NoConnection } else { Feedback::of(&error.failure) };
         let throttled_ns = match feedback {
             Feedback::Throttled(wait) => Some(wait.map_or(THROTTLED_NS, nanos)),
@@ -74,9 +93,25 @@ impl Ended {
         Self::Failed(feedback.signal(), throttled_ns)
     }
 
-    /// Whether the endpoint surely did not process the request: another may have it at once.
-    pub const fn is_unprocessed(self) -> bool {
-        matches!(self, Self::Failed(Signal::NoConnection, _) | Self::Failed(_, Some(_)))
+    /// Whether another endpoint may have the request at once, after so many: the endpoint surely
+    /// did not process it, or refused it as the first.
+    pub const fn goes_on(self, tries: usize) -> bool {
+        match self {
+            Self::Failed(Signal::NoConnection, _) | Self::Failed(_, Some(_)) => true,
+            Self::Refused(Refusal::Endpoint | Refusal::Request) => tries < 2,
+            _ => false,
+        }
+    }
+}
+
+impl Refusal {
+    const fn of(code: u16) -> Option<Self> {
+        match code {
+            300..=399 | 401 | 403 | 404 | 405 | 421 => Some(Self::Endpoint),
+            400 | 422 => Some(Self::Request),
+            200..=299 => Some(Self::Unreadable),
+            _ => None,
+        }
     }
 }
 
@@ -137,6 +172,12 @@ impl Health {
                 }
                 signal
             }
+            Ended::Refused(_) => {
+                self.failed += 1;
+                self.heard_ns = now_ns;
+                // Whether it is to blame is known later, by another endpoint's answer.
+                if sent.trial { Signal::Failed } else { Signal::Nothing }
+            }
             Ended::Dropped | Ended::Overtaken => {
                 self.latency.unanswered(took_ns);
                 // A trial that takes too long has failed.
@@ -152,6 +193,12 @@ impl Health {
             history: History { failed_before, ..History::default() },
         };
         self.breaker.record(attempt, signal, now_ns, self.in_flight, random);
+    }
+
+    /// Another endpoint had a score for what this one refused.
+    pub fn blame(&mut self, now_ns: u64, random: f64) {
+        let attempt = Attempt { sent_ns: now_ns, ..Attempt::default() };
+        self.breaker.record(attempt, Signal::Failed, now_ns, self.in_flight, random);
     }
 
     /// Whether it has answered nothing since this request was sent, or is slow anyway.

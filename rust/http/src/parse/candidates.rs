@@ -17,20 +17,13 @@ pub enum Which {
 pub struct Candidate {
     /// `Err` says how two people could read it differently.
     pub reading: Result<Cell, String>,
-    /// What it counts up to, where the answer says so: 10 of "8/10".
-    pub top: Option<f64>,
     /// No continuation changes this one, nor those before it.
     pub certain: bool,
 }
 
 impl Candidate {
     pub const fn new(reading: Result<Cell, String>, certain: bool) -> Self {
-        Self { reading, top: None, certain }
-    }
-
-    fn agrees(&self, other: &Self) -> bool {
-        let same_top = self.top.is_none() || other.top.is_none() || self.top == other.top;
-        self.reading == other.reading && same_top
+        Self { reading, certain }
     }
 }
 
@@ -58,9 +51,9 @@ fn only(candidates: impl Iterator<Item = Candidate>) -> Result<Candidate, Unread
         if let Err(why) = candidate.reading {
             return Err(Unread::Unclear(why));
         }
-        match &mut found {
+        match &found {
             None => found = Some(candidate),
-            Some(first) if first.agrees(&candidate) => first.top = first.top.or(candidate.top),
+            Some(first) if first.reading == candidate.reading => {}
             Some(first) => {
                 let both = format!("{} and {}", shown(first), shown(&candidate));
                 return Err(Unread::Unclear(format!(
@@ -73,10 +66,9 @@ fn only(candidates: impl Iterator<Item = Candidate>) -> Result<Candidate, Unread
 }
 
 fn shown(candidate: &Candidate) -> String {
-    match (&candidate.reading, candidate.top) {
-        (Ok(Cell::Value(value)), Some(top)) => format!("{value} of {top}"),
-        (Ok(Cell::Value(value)), None) => value.to_string(),
-        (Ok(_), _) => "null".to_owned(),
-        (Err(why), _) => why.clone(),
+    match &candidate.reading {
+        Ok(Cell::Value(value)) => value.to_string(),
+        Ok(_) => "null".to_owned(),
+        Err(why) => why.clone(),
     }
 }

@@ -5,16 +5,12 @@
 //! - Answers may be hostile, since a model wrote them: reading takes time in proportion to their
 //!   length.
 
-mod ahead;
 mod candidates;
 mod choice;
 mod digits;
 mod json;
-mod list_items;
 mod logprob;
-mod number_context;
-mod number_shape;
-mod numbers;
+mod number;
 mod parser;
 mod pattern;
 mod range;
@@ -23,9 +19,9 @@ mod repair_format;
 mod rubric;
 mod strict_json;
 mod tag;
+mod text;
 mod value;
-mod words;
-mod yes_no;
+mod vocabulary;
 
 pub use candidates::Which;
 pub use choice::Choice;

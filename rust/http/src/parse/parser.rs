@@ -8,22 +8,23 @@ use super::candidates::{Candidate, Unread, Which};
 use super::choice::Choice;
 use super::json::json_field;
 use super::logprob::LogProb;
-use super::numbers::number;
+use super::number::number;
 use super::pattern::Pattern;
 use super::range::{Range, fitting};
 use super::reasoning::stripped;
 use super::rubric::{Judgment, Rubric};
 use super::tag::tagged;
-use super::yes_no::yes_no;
 use crate::json_path::JsonPath;
 use crate::quote::quoted;
 
 /// Where in an answer the score stands.
 #[derive(Clone, Debug)]
 pub enum Method {
-    /// A number that stands by itself.
+    /// A verdict: "Score: 7", "7/10", 7.
     Number,
-    /// The number within `<name>…</name>`.
+    /// The same behind a label in another language: "得分：7".
+    Labelled(String),
+    /// The verdict within `<name>…</name>`.
     Tag(String),
     Pattern(Pattern),
     /// A field of the JSON that the answer is or holds.
@@ -119,7 +120,10 @@ impl ScoreParser {
 
     fn found(&self, answer: AnswerText<'_>) -> Result<Cell, String> {
         let text = self.readable(answer)?;
-        let candidate = self.find(&text, answer.cut).map_err(|unread| self.why(unread))?;
+        let candidate = self.find(&text, answer.cut).map_err(|unread| match unread {
+            Unread::Missing if answer.cut => CUT.to_owned(),
+            unread => self.why(unread),
+        })?;
         // The end of a reasoning that is still to come would make all of this a draft.
         let complete = self.keep_reasoning || has_text(answer.reasoning);
         if answer.cut && !(self.which == Which::First && candidate.certain && complete) {
@@ -130,7 +134,8 @@ impl ScoreParser {
 
     /// A number that may be a score where nobody said which ones there are: "call 988" has none.
     fn usual(&self, cell: Cell) -> Result<Cell, String> {
-        let free = self.range.is_none() && matches!(self.method, Method::Number | Method::Tag(_) | Method::Json(_));
+        let free = self.range.is_none()
+            && matches!(self.method, Method::Number | Method::Labelled(_) | Method::Tag(_) | Method::Json(_));
         match cell {
             Cell::Value(value) if free && !(0.0..=100.0).contains(&value) => {
                 Err(format!("{value}, which is no score from 0 to 100 (range= admits others),"))
@@ -150,11 +155,12 @@ impl ScoreParser {
 
     fn find(&self, text: &str, cut: bool) -> Result<Candidate, Unread> {
         match &self.method {
-            Method::Number => number(text, self.which, self.range),
-            Method::Tag(name) => tagged(text, name, self.which, self.range),
+            Method::Number => number(text, self.which, cut, self.range, None),
+            Method::Labelled(label) => number(text, self.which, cut, self.range, Some(label)),
+            Method::Tag(name) => tagged(text, name, self.which, cut, self.range),
             Method::Pattern(pattern) => pattern.read(text, self.which, cut),
             Method::Json(path) => json_field(text, path, self.which, self.range),
-            Method::YesNo => yes_no(text, self.which),
+            Method::YesNo => Choice::yes_no().read(text, self.which, cut),
             Method::Choice(choice) => choice.read(text, self.which, cut),
             Method::Rubric(rubric) => {
                 rubric.read(text, self.range).map(|judgments| Candidate::new(Ok(rubric.mean(&judgments)), false))
@@ -170,7 +176,7 @@ impl ScoreParser {
             return why;
         }
         match &self.method {
-            Method::Number => "no number".to_owned(),
+            Method::Number | Method::Labelled(_) => "no number".to_owned(),
             Method::Tag(name) => format!("no <{name}>…</{name}>"),
             Method::Pattern(pattern) => format!("no match of {:?}", pattern.as_str()),
             Method::Json(_) | Method::Rubric(_) => "no JSON".to_owned(),

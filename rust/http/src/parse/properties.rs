@@ -167,6 +167,72 @@ const PIECES: &[&str] = &[
     "E",
 ];
 
+/// Pieces of sentences that give a score.
+const SENTENCE_PIECES: &[&str] = &[
+    "Score: ",
+    "score ",
+    "My ",
+    "rating ",
+    "is ",
+    "I'd ",
+    "I ",
+    "would ",
+    "give ",
+    "rate ",
+    "it ",
+    "this ",
+    "a ",
+    "So ",
+    "Overall, ",
+    "the response ",
+    "deserves ",
+    "7 ",
+    "8/10 ",
+    "9 out of 10 ",
+    "10 ",
+    "points ",
+    "(0-10) ",
+    "on a scale of 0 to 10 ",
+    ", ",
+    "- ",
+    "(clear) ",
+    "because it is clear ",
+    "but short ",
+    "— good ",
+    "**",
+    "\"",
+];
+
+/// Pieces of answers that are a yes or a no.
+const YES_NO_PIECES: &[&str] = &[
+    "yes ",
+    "no ",
+    "yes ",
+    "no ",
+    ". ",
+    ", ",
+    ": ",
+    "\n",
+    "Answer: ",
+    "The answer is ",
+    "so ",
+    "therefore ",
+    "and ",
+    "or ",
+    "/ ",
+    "if ",
+    "not ",
+    "wait ",
+    "it holds ",
+    "errors ",
+    "but ",
+    "? ",
+    "**",
+    "- ",
+    "7 ",
+    "the verdict is ",
+];
+
 fn answers() -> impl Strategy<Value = String> {
     let pieces = prop::collection::vec(prop::sample::select(PIECES), 0..12).prop_map(|pieces| pieces.concat());
     prop_oneof![8 => pieces, 1 => "\\PC{0,40}", 1 => "[ -~\\n]{0,40}"]
@@ -204,14 +270,43 @@ proptest! {
             let Some(Cell::Value(value)) = read(&parser, &text, None, false) else { continue };
             let plain = super::digits::with_ascii_digits(&text).replace("..", " ");
             let stands = plain
-                .split(|letter: char| !(super::words::is_word(letter) || letter == '.'))
+                .split(|letter: char| !(super::text::is_word(letter) || letter == '.'))
                 .map(|token| token.trim_end_matches('.'))
-                .any(|token| token.parse::<f64>().is_ok_and(|number| number == value.abs()) || token.starts_with("1e"));
+                .any(|token| token.parse::<f64>().is_ok_and(|number| number == value.abs()));
             prop_assert!(stands, "{} of {:?}", value, text);
             if let Some(range) = parser.range {
                 prop_assert!(range.holds(value));
             }
         }
+    }
+
+    /// A negation anywhere in a sentence that gives a score leaves none.
+    #[test]
+    fn a_negated_sentence_gives_no_score(pieces in prop::collection::vec(prop::sample::select(SENTENCE_PIECES), 1..8)) {
+        let parser = ScoreParser { range: Some(Range { low: 0.0, high: 10.0 }), ..Method::Number.into() };
+        let sentence = pieces.concat();
+        if read(&parser, &sentence, None, false).is_some() {
+            for negation in ["not", "never", "no", "hardly", "isn't", "None of"] {
+                let ends = sentence.match_indices(' ').map(|(at, _)| at).chain([0, sentence.len()]);
+                for at in ends {
+                    let negated = format!("{} {negation} {}", &sentence[..at], &sentence[at..]);
+                    prop_assert_eq!(read(&parser, &negated, None, false), None, "{}", negated);
+                }
+            }
+        }
+    }
+
+    /// What is clear with "yes" is as clear with "no".
+    #[test]
+    fn yes_and_no_are_read_alike(pieces in prop::collection::vec(prop::sample::select(YES_NO_PIECES), 1..8)) {
+        let text = pieces.concat();
+        let swapped = text.replace("yes", "§").replace("no ", "yes ").replace('§', "no");
+        let parser = ScoreParser::from(Method::YesNo);
+        let flipped = read(&parser, &text, None, false).map(|cell| match cell {
+            Cell::Value(value) => Cell::Value(1.0 - value),
+            other => other,
+        });
+        prop_assert_eq!(read(&parser, &swapped, None, false), flipped, "{:?} and {:?}", text, swapped);
     }
 
     /// With one score or several that agree, which one counts makes no difference.

@@ -5,7 +5,7 @@ use std::fmt;
 use guerdon_core::outcome::Cell;
 
 /// What answers count up to where no range was given: "8/10" is 8.
-const USUAL_TOPS: [f64; 6] = [1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+const USUAL_TOP: f64 = 10.0;
 
 /// From `low` to `high`, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,14 +27,14 @@ impl fmt::Display for Range {
 }
 
 /// Whether scores count up to `top`: by the range, if there is one.
+#[expect(clippy::float_cmp, reason = "what an answer says is the range's end or is not")]
 pub fn is_top(range: Option<Range>, top: f64) -> bool {
-    range.map_or_else(|| USUAL_TOPS.contains(&top), |range| range.high == top)
+    top == range.map_or(USUAL_TOP, |range| range.high)
 }
 
 /// Whether "`low` to `high`" is how scores are given, not a score.
-pub fn is_scale(range: Option<Range>, low: f64, high: f64, announced: bool) -> bool {
-    let usual = (low == 0.0 || low == 1.0) && is_top(range, high);
-    range == Some(Range { low, high }) || (announced && usual)
+pub fn is_scale(range: Option<Range>, low: f64, high: f64) -> bool {
+    range.map_or((low == 0.0 || low == 1.0) && is_top(None, high), |range| range == Range { low, high })
 }
 
 /// A score that a reward can be, and within the range.

@@ -18,7 +18,8 @@ impl ScoreParser {
             None => "a number".to_owned(),
         };
         Some(match &self.method {
-            Method::Number => format!("the score, which is {number}, without any other number"),
+            Method::Number => format!("one line: Score: <{number}>"),
+            Method::Labelled(label) => format!("one line: {label}: <{number}>"),
             Method::Tag(name) => format!("<{name}>…</{name}>, once, with the score in it, which is {number}"),
             Method::Pattern(pattern) => {
                 let words: Vec<String> = pattern.words().map(|word| format!("{word:?}")).collect();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::candidates::{Unread, Which};
 use super::json::{BROKEN, objects};
 use super::range::{Range, fitting};
-use super::tag::{Content, contents, tagged};
+use super::tag::{contents, tagged};
 use super::value::judged;
 
 /// Fields of a criterion's object that say why.
@@ -110,20 +110,19 @@ fn of_fields(fields: &Map<String, Value>, name: &str, range: Option<Range>) -> R
 }
 
 fn of_tags(text: &str, name: &str, range: Option<Range>) -> Result<Judgment, Unread> {
-    let inside: Vec<&str> = contents(text, name)
-        .filter_map(|content| if let Content::Closed(inside) = content { Some(inside) } else { None })
-        .collect();
+    let closed = contents(text, name).filter(|content| content.closed);
+    let inside: Vec<&str> = closed.map(|content| content.inside).collect();
     let nested = inside.last().filter(|inside| contents(inside, "score").next().is_some());
     let found = match nested {
-        Some(inside) if inside.len() > 1 => tagged(inside, "score", Which::Only, range),
-        _ => tagged(text, name, Which::Only, range),
+        Some(inside) if inside.len() > 1 => tagged(inside, "score", Which::Only, false, range),
+        _ => tagged(text, name, Which::Only, false, range),
     };
     let missing = || Unread::Unclear(format!("no <{name}>…</{name}>"));
     let found = found.map_err(|why| if why == Unread::Missing { missing() } else { why })?;
     let of = |why: String| Unread::Unclear(format!("{why} for the criterion {name:?}"));
     let score = found.reading.and_then(|cell| fitting(cell, range)).map_err(of)?;
     let reason = nested.and_then(|inside| match contents(inside, "reason").last() {
-        Some(Content::Closed(reason)) => Some(reason.trim().to_owned()),
+        Some(reason) if reason.closed => Some(reason.inside.trim().to_owned()),
         _ => None,
     });
     Ok(Judgment { score, reason })

@@ -3,8 +3,7 @@
 use guerdon_core::outcome::Cell;
 use serde_json::Value;
 
-use super::candidates::{Unread, Which};
-use super::numbers::number;
+use super::number;
 use super::range::{Range, fitting};
 use crate::quote::quoted;
 
@@ -27,11 +26,7 @@ pub fn judged(value: &Value, range: Option<Range>) -> Result<Cell, String> {
     if let Ok(number) = text.trim().parse() {
         return Ok(Cell::Value(number));
     }
-    match number(text, Which::Only, range) {
-        Ok(found) => found.reading,
-        Err(Unread::Missing) => Err(not_a_number(value)),
-        Err(Unread::Unclear(why)) => Err(why),
-    }
+    number::plain(text, range).map(Cell::Value).ok_or_else(|| not_a_number(value))
 }
 
 fn plain(value: &Value) -> Result<Cell, String> {

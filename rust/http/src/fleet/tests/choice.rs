@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::fleet::RequestKey;
 use crate::fleet::balancer::{Balancer, Chosen};
-use crate::fleet::health::{Availability, Ended};
+use crate::fleet::health::{Availability, Ended, Refusal};
 use guerdon_core::limits::Signal;
 
 const MS: u64 = 1_000_000;
@@ -32,6 +32,8 @@ fn ended() -> impl Strategy<Value = Ended> {
         1 => Just(Ended::Failed(Signal::Failed, None)),
         1 => Just(Ended::Failed(Signal::TimedOut, None)),
         1 => Just(Ended::Failed(Signal::Answered, Some(300 * MS))),
+        1 => Just(Ended::Refused(Refusal::Endpoint)),
+        1 => Just(Ended::Refused(Refusal::Unreadable)),
     ]
 }
 
@@ -62,7 +64,7 @@ proptest! {
                 Step::End(which, ended) => {
                     let (chosen, key) = in_flight.swap_remove(which % in_flight.len());
                     balancer.end(chosen.id, chosen.sent, &key, ended, now_ns, 0.5);
-                    if ended.is_unprocessed() {
+                    if ended.goes_on(1) {
                         let again = balancer.choose(now_ns, &key, &[chosen.id]);
                         prop_assert!(again.as_ref().is_none_or(|again| again.id != chosen.id));
                         in_flight.extend(again.map(|again| (again, key)));

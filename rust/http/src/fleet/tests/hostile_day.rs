@@ -1,5 +1,6 @@
 //! Eight replicas, of which one dies, one hangs and one is slow.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::replicas::{Mood, Replicas, SERVICE, SLOTS, fleet, score};
@@ -45,7 +46,7 @@ async fn groups_stay_together_under_even_load() {
         // With a mean answer of a second 256 slots do 256 calls a second.
         assert!(scored.rate() > 0.9 * 256.0, "{}", scored.rate());
         for place in 0..REPLICAS {
-            let served = replicas.at(place).served.load(std::sync::atomic::Ordering::Relaxed);
+            let served = replicas.at(place).served.load(Ordering::Relaxed);
             assert!((900..1150).contains(&served), "{place}: {served}");
         }
     }
@@ -76,9 +77,9 @@ async fn a_replica_comes_back() {
         moods.set(0, Mood::Dead);
         tokio::time::sleep(Duration::from_secs(60)).await;
         moods.set(0, Mood::Serves(1.0));
-        let before = moods.at(0).served.load(std::sync::atomic::Ordering::Relaxed);
+        let before = moods.at(0).served.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let after = moods.at(0).served.load(std::sync::atomic::Ordering::Relaxed);
+        let after = moods.at(0).served.load(Ordering::Relaxed);
         assert!(after - before > 10 * SLOTS, "{before} {after}: thirty seconds of its share less the way back");
     });
     let scored = score(&all, &replicas, (128 * 120, 4 * SLOTS, 8), |_| {}).await;
@@ -94,8 +95,57 @@ async fn one_throttles() {
     replicas.set(5, Mood::Throttles);
     let all = fleet(REPLICAS, IN_FLIGHT, None);
     let scored = score(&all, &replicas, (4096, IN_FLIGHT, GROUP), |_| {}).await;
-    let refused = replicas.at(5).came.load(std::sync::atomic::Ordering::Relaxed);
+    let refused = replicas.at(5).came.load(Ordering::Relaxed);
     assert_eq!(scored.lost(), 0);
     assert!(refused < 64, "{refused} requests went to one that said 'too many'");
     assert!(scored.rate() > 0.9 * 7.0 * 32.0, "{}", scored.rate());
+}
+
+/// Fault: one of eight replicas refuses all requests at once, as with another key or address
+/// Sees: nothing: the others answer, and its breaker opens
+#[tokio::test(start_paused = true)]
+async fn one_refuses() {
+    for code in [307, 400, 401, 403, 404, 405, 422] {
+        let replicas = Replicas::new(REPLICAS);
+        replicas.set(5, Mood::Refuses(code));
+        let all = fleet(REPLICAS, IN_FLIGHT, None);
+        let scored = score(&all, &replicas, (4096, IN_FLIGHT, GROUP), |_| {}).await;
+        let refused = replicas.at(5).came.load(Ordering::Relaxed);
+        eprintln!("{code}: {refused} refused, {:.0}/s", scored.rate());
+        assert_eq!(scored.lost(), 0, "{code}");
+        assert!(refused < 4096 / 4, "{refused} requests went to one that answers {code}");
+    }
+}
+
+/// Fault: one of eight replicas answers what can't be read
+/// Sees: nothing: its requests are made again elsewhere, and it gets none
+#[tokio::test(start_paused = true)]
+async fn one_answers_garbage() {
+    let replicas = Replicas::new(REPLICAS);
+    replicas.set(5, Mood::Garbage);
+    let all = fleet(REPLICAS, IN_FLIGHT, None);
+    let scored = score(&all, &replicas, (4096, IN_FLIGHT, GROUP), |_| {}).await;
+    let came = replicas.at(5).came.load(Ordering::Relaxed);
+    assert_eq!(scored.lost(), 0);
+    assert!(came < 4096 / 16, "{came} requests went to it");
+}
+
+/// Fault: all replicas answer 404 for a second, as a router that starts anew
+/// Sees: nothing, where requests were answered before
+#[tokio::test(start_paused = true)]
+async fn a_router_knows_no_replica_for_a_second() {
+    for count in [1, 4] {
+        let replicas = Replicas::new(count);
+        let all = fleet(count, count * SLOTS, None);
+        let moods = replicas.clone();
+        let turn = move |mood: Mood| (0..count).for_each(|place| moods.set(place, mood));
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            turn(Mood::Refuses(404));
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            turn(Mood::Serves(1.0));
+        });
+        let scored = score(&all, &replicas, (count * SLOTS * 20, count * SLOTS, 1), |_| {}).await;
+        assert!(scored.lost() * 100 <= scored.places.len(), "{} lost", scored.lost());
+    }
 }

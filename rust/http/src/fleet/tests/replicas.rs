@@ -30,6 +30,10 @@ pub enum Mood {
     Hangs,
     /// Answers "too many requests".
     Throttles,
+    /// Answers with this status at once.
+    Refuses(u16),
+    /// Answers what can't be read.
+    Garbage,
 }
 
 pub struct Replica {
@@ -69,6 +73,8 @@ impl FleetRequest<usize> for Asked<'_> {
                 counted.done();
                 return Err(error(FailureKind::Timeout, None, false, &host));
             }
+            Mood::Refuses(code) => return Err(refused(code, &host)),
+            Mood::Garbage => 1.0,
             Mood::Serves(slowness) => slowness,
         };
         let served = async {
@@ -80,6 +86,9 @@ impl FleetRequest<usize> for Asked<'_> {
             }
             if *replica.mood.lock() == Mood::Hangs {
                 std::future::pending::<()>().await;
+            }
+            if mood == Mood::Garbage {
+                return Err(error(FailureKind::Error, Some(Answer::Status(200)), false, &host));
             }
             Ok(place)
         };
@@ -126,6 +135,12 @@ fn error(kind: FailureKind, answer: Option<Answer>, unsent: bool, host: &str) ->
     let reason = format!("{host} failed");
     let failure = Failure { kind, reason, traceback: None, retryable: true, retry_after: None, answer };
     SendError { failure, unsent }
+}
+
+/// A status that is not retried.
+fn refused(code: u16, host: &str) -> SendError {
+    let SendError { failure, unsent } = error(FailureKind::Error, Some(Answer::Status(code)), false, host);
+    SendError { failure: Failure { retryable: false, ..failure }, unsent }
 }
 
 impl Replica {
@@ -266,7 +281,7 @@ pub async fn score(
                     let later = failed.failure.answer == Some(Answer::Status(429));
                     retries += u32::from(!later);
                     attempt += 1;
-                    if retries > 3 {
+                    if retries > 3 || !failed.failure.retryable {
                         break None;
                     }
                     let ceiling = Duration::from_millis(200 << retries.min(5));

@@ -1,0 +1,265 @@
+//! Splits an answer into lines, sentences and tokens, for the verdict grammar.
+//!
+//! - Marks of emphasis, headings, lists, code, boxes and tables are dropped; they never join two
+//!   words.
+//! - Quoted lines (`> …`) are not the judge's own words.
+//! - A digit beside anything but the marks of a plain number makes a `Token::Odd`, never a number.
+//! - A number of three decimals above 1 is odd: "1.000" may be a thousand.
+
+use super::digits::with_ascii_digits;
+
+/// Words whose dot ends no sentence before a number: "max. 10", "No. 7", and so "Yes. 7".
+const ABBREVIATIONS: [&str; 16] =
+    ["max", "min", "approx", "ca", "circa", "vs", "no", "yes", "cf", "e.g", "i.e", "al", "fig", "eq", "sec", "est"];
+/// Commands of LaTeX and tags of HTML that only change how a text looks.
+const LAYOUT: [&str; 11] =
+    ["\\boxed", "\\text", "\\mathbf", "\\(", "\\)", "\\[", "\\]", "<b>", "</b>", "<strong>", "</strong>"];
+
+/// Letters that no answer has, in the place of what was read before.
+pub const PLACES: std::ops::RangeInclusive<char> = '\u{E000}'..='\u{F8FF}';
+
+/// The mark of a hyphen between blanks, which is a dash or a minus.
+pub const SPACED_HYPHEN: char = '–';
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Token {
+    /// In lower case, and as it is written.
+    Word(String, String),
+    Number(f64),
+    /// Digits that are not a plain number: "GPT-4", "7-8", "3,5", "2nd".
+    Odd(String),
+    Mark(char),
+}
+
+impl Token {
+    pub fn is(&self, word: &str) -> bool {
+        self.word() == Some(word)
+    }
+
+    pub fn word(&self) -> Option<&str> {
+        if let Self::Word(word, _) = self { Some(word) } else { None }
+    }
+
+    pub fn is_mark(&self, marks: &[char]) -> bool {
+        matches!(self, Self::Mark(mark) if marks.contains(mark))
+    }
+
+    pub const fn has_digits(&self) -> bool {
+        matches!(self, Self::Number(_) | Self::Odd(_))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Sentence {
+    pub text: String,
+    pub tokens: Vec<Token>,
+    /// It ends with a full stop or an exclamation mark.
+    pub ended: bool,
+    pub question: bool,
+    pub starts_line: bool,
+    pub ends_line: bool,
+}
+
+/// The sentences of a text that have words. Of one that was `cut`, those that have ended, with more
+/// text behind.
+pub fn sentences(text: &str, cut: bool) -> Vec<Sentence> {
+    let text = with_ascii_digits(text);
+    let mut found = Vec::new();
+    let finished = if cut { text.rfind('\n').map_or(0, |end| end + 1) } else { text.len() };
+    for line in text[..finished].lines() {
+        split(&cleaned(line), &mut found);
+    }
+    let rest = &text[finished..];
+    // What a command or a tag becomes is known once it has ended.
+    if !rest.contains(['\\', '<']) {
+        let before = found.len();
+        split(&cleaned(rest), &mut found);
+        found.truncate(found.len().saturating_sub(1).max(before));
+    }
+    found
+}
+
+/// The tokens of a text that is one phrase.
+pub fn phrase(text: &str) -> Vec<Token> {
+    tokens(&cleaned(&with_ascii_digits(text)))
+}
+
+/// A line without marks of layout.
+fn cleaned(line: &str) -> String {
+    let line = line.trim();
+    if line.starts_with('>') || line.starts_with("```") || line.starts_with("~~~") {
+        return String::new();
+    }
+    let mut kept = String::with_capacity(line.len());
+    let mut dropped = false;
+    let mut rest = line;
+    while let Some(letter) = rest.chars().next() {
+        if let Some(command) = LAYOUT.iter().find(|command| rest.starts_with(**command)) {
+            (rest, dropped) = (&rest[command.len()..], true);
+            continue;
+        }
+        let after = &rest[letter.len_utf8()..];
+        let (mark, after) = match letter {
+            '[' if after.starts_with('[') => (Some('⟦'), &after[1..]),
+            ']' if after.starts_with(']') => (Some('⟧'), &after[1..]),
+            '_' if kept.ends_with(is_word) && after.starts_with(is_word) => (Some('_'), after),
+            '*' | '_' | '`' | '$' | '{' | '}' | '[' | ']' | '|' => (None, after),
+            other => (Some(other), after),
+        };
+        if let Some(mark) = mark {
+            if dropped && is_word(mark) && kept.ends_with(is_word) {
+                kept.push(' ');
+            }
+            kept.push(mark);
+        }
+        (rest, dropped) = (after, mark.is_none());
+    }
+    without_list_mark(kept.trim()).to_owned()
+}
+
+/// A line without the marks of a heading or of a list's item.
+fn without_list_mark(line: &str) -> &str {
+    let heading = line.trim_start_matches('#');
+    let line = if heading.starts_with(' ') { heading.trim_start() } else { line };
+    if let Some(item) = line.strip_prefix(['-', '+', '•'])
+        && item.starts_with(' ')
+        && !item.trim_start().starts_with(|letter: char| letter.is_ascii_digit())
+    {
+        return item.trim_start();
+    }
+    let item = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    match item.strip_prefix(['.', ')']) {
+        Some(text) if item.len() < line.len() && text.starts_with(' ') => {
+            let text = text.trim_start();
+            if text.starts_with(|letter: char| letter.is_ascii_digit()) { line } else { text }
+        }
+        _ => line,
+    }
+}
+
+/// Adds the sentences of a line.
+fn split(line: &str, found: &mut Vec<Sentence>) {
+    let first = found.len();
+    let mut start = 0;
+    let mut at = 0;
+    while let Some(letter) = line[at..].chars().next() {
+        let length = line[at..].chars().take_while(|letter| is_end(*letter)).map(char::len_utf8).sum::<usize>();
+        let end = at + length;
+        let closing = |letter: char| matches!(letter, '"' | ')' | '”' | '’' | '⟧') || letter.is_whitespace();
+        let ends = length > 0
+            && (letter == '。' || line[end..].chars().next().is_none_or(closing))
+            && !(letter == '.' && is_abbreviation(&line[start..at], &line[end..]));
+        if ends {
+            push(&line[start..at], &line[at..end], first, found);
+            start = end;
+        }
+        at = if length > 0 { end } else { at + letter.len_utf8() };
+    }
+    push(&line[start..], "", first, found);
+    if let Some(last) = found[first..].last_mut() {
+        last.ends_line = true;
+    }
+}
+
+fn push(text: &str, end: &str, first: usize, found: &mut Vec<Sentence>) {
+    let tokens = tokens(text);
+    let (question, ended) = (end.contains('?'), !end.is_empty() && !end.contains("..") && !end.contains('…'));
+    if tokens.iter().any(|token| !matches!(token, Token::Mark(mark) if !PLACES.contains(mark))) {
+        let (text, starts_line) = (text.trim().to_owned(), found.len() == first);
+        found.push(Sentence { text, tokens, ended, question, starts_line, ends_line: false });
+    } else if let Some(last) = found[first..].last_mut() {
+        last.ended |= ended;
+        last.question |= question;
+    }
+}
+
+const fn is_end(letter: char) -> bool {
+    matches!(letter, '.' | '!' | '?' | '。' | '…')
+}
+
+fn is_abbreviation(before: &str, after: &str) -> bool {
+    let word = before.rsplit(|letter: char| !(letter.is_alphabetic() || letter == '.')).next().unwrap_or_default();
+    after.trim_start().starts_with(|letter: char| letter.is_ascii_digit())
+        && ABBREVIATIONS.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// The tokens of a sentence.
+fn tokens(text: &str) -> Vec<Token> {
+    let letters: Vec<char> = text.chars().collect();
+    let at = |place: usize| letters.get(place).copied().unwrap_or(' ');
+    let mut found = Vec::new();
+    let mut place = 0;
+    while place < letters.len() {
+        let (letter, next) = (letters[place], at(place + 1));
+        let apart = place == 0 || letters[place - 1].is_whitespace();
+        let sign = matches!(letter, '-' | '−') && apart;
+        let fraction = next == '.' && at(place + 2).is_ascii_digit();
+        let starts = is_word(letter)
+            || (letter == '.' && next.is_ascii_digit())
+            || (sign && (next.is_ascii_digit() || fraction));
+        if starts {
+            let start = place;
+            place += 1;
+            while is_word(at(place)) || joins(at(place - 1), at(place), at(place + 1)) {
+                place += 1;
+            }
+            found.push(chunk(&letters[start..place].iter().collect::<String>()));
+        } else if letter.is_alphanumeric() {
+            let start = place;
+            while place < letters.len() && at(place).is_alphanumeric() && !is_word(at(place)) {
+                place += 1;
+            }
+            found.push(chunk(&letters[start..place].iter().collect::<String>()));
+        } else {
+            let spaced = apart && next.is_whitespace();
+            match letter {
+                _ if letter.is_whitespace() => {}
+                '-' if next == '>' => {
+                    found.push(Token::Mark('→'));
+                    place += 1;
+                }
+                '–' if spaced => found.push(Token::Mark('—')),
+                '-' if spaced => found.push(Token::Mark(SPACED_HYPHEN)),
+                _ => found.push(Token::Mark(letter)),
+            }
+            place += 1;
+        }
+    }
+    found
+}
+
+/// A mark within a word or a number.
+fn joins(before: char, mark: char, after: char) -> bool {
+    match mark {
+        ',' | ':' => before.is_ascii_digit() && after.is_ascii_digit(),
+        '.' | '-' | '–' | '\'' | '’' | '_' => is_word(after) || (mark == '-' && after == '.'),
+        '—' => before.is_ascii_digit() && after.is_ascii_digit(),
+        _ => false,
+    }
+}
+
+fn chunk(text: &str) -> Token {
+    if !text.contains(char::is_numeric) {
+        let text = text.replace('’', "'");
+        return Token::Word(text.to_lowercase(), text);
+    }
+    let plain = text.strip_prefix(['-', '−']).unwrap_or(text);
+    let whole = plain.split('.').next().unwrap_or_default();
+    let thousands = !matches!(whole, "" | "0") && plain.len() == whole.len() + 4;
+    let is_plain = plain.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
+        && (whole.len() < 2 || !whole.starts_with('0'))
+        && !thousands;
+    match plain.parse::<f64>() {
+        Ok(value) if is_plain => Token::Number(if plain.len() < text.len() { -value } else { value }),
+        _ => Token::Odd(text.to_owned()),
+    }
+}
+
+/// Whether a letter is part of the word beside it. Chinese, Japanese, Korean, Thai and others are
+/// written without spaces, so that a number beside their letters stands by itself: "8分".
+pub fn is_word(letter: char) -> bool {
+    let unspaced = matches!(letter,
+        '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}' | '\u{2E80}'..='\u{9FFF}'
+        | '\u{AC00}'..='\u{D7AF}' | '\u{F900}'..='\u{FAFF}' | '\u{FF66}'..='\u{FF9F}' | '\u{20000}'..='\u{3FFFF}');
+    letter.is_alphanumeric() && !unspaced
+}
