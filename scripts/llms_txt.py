@@ -15,9 +15,9 @@ _ABOUT: dict[str, str] = {}
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> None:
     """Keeps the first sentence below the title."""
     text = re.sub(r"<!--.*?-->", "", markdown.partition("\n\n")[2], flags=re.DOTALL)
-    first = next((part for part in text.split("\n\n") if re.match(r"[\w`*]", part)), "")
+    first = next((part for part in text.split("\n\n") if re.match(r"(?!```)[\w`*\"]", part)), "")
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
-    _ABOUT[page.url] = re.split(r"(?<=[.:])\s", plain)[0].rstrip(":")
+    _ABOUT[page.url] = re.split(r"(?<=[.:?])\s", plain)[0].rstrip(":")
 
 
 def on_post_build(config: Any, **_: Any) -> None:

@@ -149,6 +149,13 @@ def test_links_lead_somewhere() -> None:
             assert not anchor or anchor in anchors(page), f"{path.name}: {target}#{anchor}"
 
 
+def test_readme_and_navigation_stay_short() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 60
+    assert readme.count("](") <= 15
+    assert len(re.findall(r": \S+\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)) <= 34
+
+
 def test_files_that_pages_name_exist() -> None:
     for path in LINKING:
         for name in re.findall(
