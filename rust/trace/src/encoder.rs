@@ -261,7 +261,7 @@ impl<'a> Segment<'a> {
             self.event.fixed64(event::FLOWS, *flow);
         }
         for (key, value) in &details.values {
-            let key: Arc<str> = key.as_ref().into();
+            let key: Arc<str> = (*key).into();
             let (iid, new) = self.keys.of(&key);
             if new {
                 self.intern(interned::KEYS, iid, &key);

@@ -1,6 +1,5 @@
 //! What stands on a timeline: beginnings and ends of slices, instants and values of counters.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The most bytes of a name or of a text: more is of no use on a screen.
@@ -11,7 +10,7 @@ pub(crate) type TrackId = usize;
 
 /// What goes with a slice, by name.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     Number(u64),
     Real(f64),
     Text(Arc<str>),
@@ -19,11 +18,11 @@ pub enum Value {
 
 /// A slice's or an instant's name and what goes with it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Details {
+pub(crate) struct Details {
     pub name: Arc<str>,
     /// Items of one flow are joined by arrows, in the order of their times.
     pub flows: Vec<u64>,
-    pub values: Vec<(Cow<'static, str>, Value)>,
+    pub values: Vec<(&'static str, Value)>,
 }
 
 impl Details {
@@ -32,17 +31,17 @@ impl Details {
     }
 
     pub(crate) fn number(mut self, key: &'static str, value: u64) -> Self {
-        self.values.push((Cow::Borrowed(key), Value::Number(value)));
+        self.values.push((key, Value::Number(value)));
         self
     }
 
     pub(crate) fn real(mut self, key: &'static str, value: f64) -> Self {
-        self.values.push((Cow::Borrowed(key), Value::Real(value)));
+        self.values.push((key, Value::Real(value)));
         self
     }
 
     pub(crate) fn text(mut self, key: &'static str, value: &str) -> Self {
-        self.values.push((Cow::Borrowed(key), Value::Text(shortened(value).into())));
+        self.values.push((key, Value::Text(shortened(value).into())));
         self
     }
 
@@ -60,7 +59,7 @@ impl Details {
 
 /// What an item is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ItemKind {
+pub(crate) enum ItemKind {
     Begin(Box<Details>),
     End,
     Instant(Box<Details>),
@@ -69,7 +68,7 @@ pub enum ItemKind {
 
 /// Something on a track.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item {
+pub(crate) struct Item {
     pub at_ns: u64,
     /// How many slices of the track it stands in.
     pub depth: u8,

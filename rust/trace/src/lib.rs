@@ -17,17 +17,12 @@ mod open_calls;
 mod open_file;
 mod proto;
 mod queue;
-mod reader;
 mod recorder;
 mod ring;
-mod selection;
 mod summary;
 mod timeline;
 mod tracks;
 
-pub use item::{Details, Item, ItemKind, Value};
 pub use open_calls::OpenCall;
-pub use reader::{Recording, Slice, TrackInfo, read};
 pub use recorder::{Recorder, RecorderSources, TraceConfig};
-pub use selection::{Selection, select, write};
 pub use summary::{FunctionSummary, Summary};

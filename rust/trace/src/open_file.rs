@@ -24,8 +24,8 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
-    use crate::reader::read;
     use crate::ring::Ring;
+    use crate::summary::Summary;
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("guerdon-open-{}-{name}", std::process::id()));
@@ -48,7 +48,7 @@ mod tests {
         let (one, other) = (path.clone(), path.clone());
         let made = within_seconds(move || Ring::create(&one, 4 << 20).map(|(_, path)| path));
         assert_eq!(made.unwrap_err().to_string(), "it is no file");
-        let shown = within_seconds(move || read(&other).map(|_| ()));
+        let shown = within_seconds(move || Summary::read(&other));
         assert_eq!(shown.unwrap_err().to_string(), "it is no file");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "something was made beside it");
         assert!(path.exists(), "the pipe was touched");

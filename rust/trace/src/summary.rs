@@ -1,9 +1,17 @@
-//! What a trace holds, in numbers.
+//! Counts what a timeline holds, also while it is written.
+//!
+//! Damage, as where a slot is being overwritten, costs at most the rest of its slot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
 
-use crate::item::Value;
-use crate::reader::Recording;
+use crate::encoder::{PACKET, descriptor, event, interned, packet};
+use crate::open_file::open_file;
+use crate::proto::{Field, Fields};
+use crate::ring::GRAIN;
+use crate::timeline::{DROPPED, GAVE_BACK, READY};
 
 /// The slices of one function.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,71 +41,265 @@ pub struct Summary {
     /// From the first time to the last.
     pub span_ns: u64,
     pub functions: BTreeMap<String, FunctionSummary>,
-    /// Kills and the like, and how many.
+    /// How often workers were killed, circuit breakers opened and the like.
     pub moments: BTreeMap<String, u64>,
 }
 
 impl Summary {
-    /// Of traces on one clock.
-    #[must_use]
-    pub fn of(recordings: &[Recording]) -> Self {
-        let mut summary = Self::default();
-        let spans = recordings.iter().filter_map(Recording::span);
-        let span = spans.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)));
-        summary.span_ns = span.map_or(0, |(from, to)| to - from);
-        recordings.iter().for_each(|one| summary.add(one));
-        summary
+    /// Reads a file.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        open_file(path)?.read_to_end(&mut bytes)?;
+        let mut reader = Reader::default();
+        let mut packets = 0;
+        let mut at = 0;
+        while at < bytes.len() {
+            let mut fields = Fields::of(&bytes[at..]);
+            for (field, value) in &mut fields {
+                if field == u64::from(PACKET) {
+                    reader.packet(value.bytes());
+                    packets += 1;
+                }
+            }
+            if fields.rest.is_empty() {
+                break;
+            }
+            // The next slot begins at a multiple of it.
+            at = (bytes.len() - fields.rest.len() + 1).next_multiple_of(GRAIN);
+        }
+        // A file to which nothing was written yet has packets of padding only.
+        let begins_with_packet = bytes.first() == Some(&((PACKET << 3 | 2) as u8));
+        if packets == 0 || (reader.tracks.is_empty() && reader.events.is_empty() && !begins_with_packet) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no trace"));
+        }
+        Ok(reader.finish())
     }
 
-    fn add(&mut self, recording: &Recording) {
-        self.processes.extend(recording.tracks.values().filter(|one| one.is_process()).map(|one| one.name.clone()));
-        let slices = recording.slices.iter().map(|one| one.track);
-        let others = recording.instants.iter().map(|one| one.0).chain(recording.counters.iter().map(|one| one.0));
-        self.tracks += slices.chain(others).collect::<BTreeSet<u64>>().len();
-        self.slices += recording.slices.len();
-        self.instants += recording.instants.len();
-        self.counters += recording.counters.len();
-        self.batches += recording.slices.iter().filter(|one| one.number("groups").is_some()).count();
-        for slice in &recording.slices {
-            let own = ["queue_s", "status"];
-            let is_call = slice.details.values.iter().any(|(key, _)| own.contains(&key.as_ref()));
-            if !is_call || slice.number("groups").is_some() {
-                continue;
-            }
-            let of = self.functions.entry(slice.details.name.to_string()).or_default();
-            of.running += u64::from(slice.to_ns.is_none());
-            let ran_ns = slice.to_ns.map_or(0, |to_ns| to_ns.saturating_sub(slice.from_ns));
-            let calls = slice.number("calls");
-            if calls.is_none() {
-                of.longest_ns = of.longest_ns.max(ran_ns);
-                of.retries += u64::from(slice.number("attempt").is_some());
-            }
-            // A frame has its calls in it.
-            if slice.depth == 0 {
-                of.calls += calls.unwrap_or(1);
-                of.busy_ns += ran_ns;
-                of.failed += slice.number("failed").unwrap_or_else(|| u64::from(has_failed(&slice.details.values)));
-            }
+    fn add_slice(&mut self, slice: &Slice, to_ns: Option<u64>) {
+        self.slices += 1;
+        self.batches += usize::from(slice.is_batch);
+        if !slice.is_call || slice.is_batch {
+            return;
         }
-        for (track, _, details) in &recording.instants {
-            let ours = recording.tracks.contains_key(track) && !["ready", "gave calls back"].contains(&&*details.name);
-            if ours {
-                *self.moments.entry(details.name.to_string()).or_default() += 1;
-            }
+        let function = self.functions.entry(slice.name.to_string()).or_default();
+        function.running += u64::from(to_ns.is_none());
+        let ran_ns = to_ns.map_or(0, |to_ns| to_ns.saturating_sub(slice.from_ns));
+        if slice.calls.is_none() {
+            function.longest_ns = function.longest_ns.max(ran_ns);
+            function.retries += u64::from(slice.is_retry);
         }
-        let dropped: BTreeMap<u64, u64> = recording
-            .counters
-            .iter()
-            .filter(|(track, ..)| recording.tracks.get(track).is_some_and(|one| one.name == "dropped trace events"))
-            .map(|(track, _, value)| (recording.root(*track), *value))
-            .collect();
-        self.dropped += dropped.values().sum::<u64>();
+        // The slice of a frame has those of its calls in it.
+        if slice.depth == 0 {
+            function.calls += slice.calls.unwrap_or(1);
+            function.busy_ns += ran_ns;
+            function.failed += slice.failed.unwrap_or_else(|| u64::from(slice.has_failed));
+        }
     }
 }
 
-fn has_failed(values: &[(std::borrow::Cow<'static, str>, Value)]) -> bool {
-    values.iter().any(|(key, value)| {
-        key == "status"
-            && matches!(value, Value::Text(status) if ["timeout", "error", "crashed", "cancelled"].contains(&&**status))
-    })
+/// A slice or an instant, as far as it counts here.
+#[derive(Default)]
+struct Slice {
+    name: Arc<str>,
+    from_ns: u64,
+    /// Slices of its track in which it stands.
+    depth: usize,
+    is_batch: bool,
+    is_call: bool,
+    is_retry: bool,
+    has_failed: bool,
+    /// Of a frame: its calls, and those of them that failed.
+    calls: Option<u64>,
+    failed: Option<u64>,
+}
+
+impl Slice {
+    fn annotate(&mut self, known: &Sequence, annotation: Field<'_>) {
+        let (mut key, mut number, mut text) = (None, 0, None);
+        for (field, value) in Fields::of(annotation.bytes()) {
+            match u32::try_from(field).unwrap_or(0) {
+                event::KEY_IID => key = known.keys.get(&value.number()),
+                event::NUMBER => number = value.number(),
+                event::TEXT_IID => text = known.texts.get(&value.number()),
+                _ => {}
+            }
+        }
+        match key.map(|key| &**key) {
+            Some("groups") => self.is_batch = true,
+            Some("queue_s") => self.is_call = true,
+            Some("attempt") => self.is_retry = true,
+            Some("calls") => self.calls = Some(number),
+            Some("failed") => self.failed = Some(number),
+            Some("status") => {
+                self.is_call = true;
+                self.has_failed =
+                    text.is_some_and(|text| ["timeout", "error", "crashed", "cancelled"].contains(&&**text));
+            }
+            _ => {}
+        }
+    }
+}
+
+enum EventKind {
+    Begin(Slice),
+    End,
+    Instant(Slice),
+    Counter(u64),
+}
+
+struct Event {
+    at_ns: u64,
+    track: u64,
+    kind: EventKind,
+}
+
+/// Texts of one sequence by their numbers.
+#[derive(Default)]
+struct Sequence {
+    names: HashMap<u64, Arc<str>>,
+    keys: HashMap<u64, Arc<str>>,
+    texts: HashMap<u64, Arc<str>>,
+}
+
+#[derive(Default)]
+struct Reader {
+    processes: BTreeMap<u64, String>,
+    tracks: HashSet<u64>,
+    dropped_tracks: HashSet<u64>,
+    sequences: HashMap<u64, Sequence>,
+    events: Vec<Event>,
+}
+
+impl Reader {
+    fn packet(&mut self, bytes: &[u8]) {
+        let (mut at_ns, mut sequence, mut flags) = (0, 0, 0);
+        let (mut event, mut texts) = (None, None);
+        for (field, value) in Fields::of(bytes) {
+            match u32::try_from(field).unwrap_or(0) {
+                packet::TIMESTAMP => at_ns = value.number(),
+                packet::SEQUENCE => sequence = value.number(),
+                packet::SEQUENCE_FLAGS => flags = value.number(),
+                packet::TRACK_EVENT => event = Some(value.bytes()),
+                packet::INTERNED => texts = Some(value.bytes()),
+                packet::TRACK_DESCRIPTOR => self.describe(value.bytes()),
+                _ => {}
+            }
+        }
+        if flags & 1 != 0 {
+            self.sequences.insert(sequence, Sequence::default());
+        }
+        if let Some(texts) = texts {
+            self.intern(sequence, texts);
+        }
+        if let Some(event) = event {
+            self.event(sequence, at_ns, event);
+        }
+    }
+
+    fn describe(&mut self, bytes: &[u8]) {
+        let (mut uuid, mut name, mut is_process) = (0, String::new(), false);
+        for (field, value) in Fields::of(bytes) {
+            match u32::try_from(field).unwrap_or(0) {
+                descriptor::UUID => uuid = value.number(),
+                descriptor::NAME => name = value.text(),
+                descriptor::PROCESS => is_process = true,
+                _ => {}
+            }
+        }
+        self.tracks.insert(uuid);
+        if name == DROPPED {
+            self.dropped_tracks.insert(uuid);
+        }
+        if is_process {
+            self.processes.insert(uuid, name);
+        }
+    }
+
+    fn intern(&mut self, sequence: u64, bytes: &[u8]) {
+        let known = self.sequences.entry(sequence).or_default();
+        for (field, value) in Fields::of(bytes) {
+            let into = match u32::try_from(field).unwrap_or(0) {
+                interned::NAMES => &mut known.names,
+                interned::KEYS => &mut known.keys,
+                interned::TEXTS => &mut known.texts,
+                _ => continue,
+            };
+            let (mut iid, mut text) = (0, String::new());
+            for (field, value) in Fields::of(value.bytes()) {
+                match field {
+                    1 => iid = value.number(),
+                    2 => text = value.text(),
+                    _ => {}
+                }
+            }
+            into.insert(iid, text.into());
+        }
+    }
+
+    fn event(&mut self, sequence: u64, at_ns: u64, bytes: &[u8]) {
+        let unknown = Sequence::default();
+        let known = self.sequences.get(&sequence).unwrap_or(&unknown);
+        let (mut kind, mut track, mut counter) = (0, 0, 0);
+        let mut slice = Slice { from_ns: at_ns, ..Slice::default() };
+        for (field, value) in Fields::of(bytes) {
+            match u32::try_from(field).unwrap_or(0) {
+                event::TYPE => kind = value.number(),
+                event::TRACK => track = value.number(),
+                event::COUNTER_VALUE => counter = value.number(),
+                event::NAME_IID => slice.name = known.names.get(&value.number()).cloned().unwrap_or_default(),
+                event::ANNOTATIONS => slice.annotate(known, value),
+                _ => {}
+            }
+        }
+        let kind = match kind {
+            event::BEGIN => EventKind::Begin(slice),
+            event::END => EventKind::End,
+            event::INSTANT => EventKind::Instant(slice),
+            event::COUNTER => EventKind::Counter(counter),
+            _ => return,
+        };
+        self.events.push(Event { at_ns, track, kind });
+    }
+
+    fn finish(mut self) -> Summary {
+        // At one time ends come first; equal events stay in the order of the file.
+        self.events.sort_by_key(|event| (event.at_ns, !matches!(event.kind, EventKind::End)));
+        let span = self.events.first().zip(self.events.last());
+        let span_ns = span.map_or(0, |(first, last)| last.at_ns - first.at_ns);
+        let mut summary = Summary { processes: self.processes.into_values().collect(), span_ns, ..Summary::default() };
+        let mut used = HashSet::new();
+        let mut dropped: HashMap<u64, u64> = HashMap::new();
+        let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();
+        for Event { at_ns, track, kind } in self.events {
+            match kind {
+                EventKind::Begin(slice) => {
+                    let stack = open.entry(track).or_default();
+                    stack.push(Slice { depth: stack.len(), ..slice });
+                }
+                EventKind::End => {
+                    let Some(slice) = open.get_mut(&track).and_then(Vec::pop) else { continue };
+                    summary.add_slice(&slice, Some(at_ns));
+                }
+                EventKind::Instant(slice) => {
+                    summary.instants += 1;
+                    if self.tracks.contains(&track) && ![READY, GAVE_BACK].contains(&&*slice.name) {
+                        *summary.moments.entry(slice.name.to_string()).or_default() += 1;
+                    }
+                }
+                EventKind::Counter(value) => {
+                    summary.counters += 1;
+                    if self.dropped_tracks.contains(&track) {
+                        dropped.insert(track, value);
+                    }
+                }
+            }
+            used.insert(track);
+        }
+        for slice in open.into_values().flatten() {
+            summary.add_slice(&slice, None);
+        }
+        summary.tracks = used.len();
+        summary.dropped = dropped.into_values().sum();
+        summary
+    }
 }

@@ -20,6 +20,12 @@ use crate::item::{Details, Item, ItemKind, TrackId};
 use crate::open_calls::OpenCall;
 use crate::tracks::{TrackKind, Tracks, first_u64};
 
+/// The track that counts the events for which there was no room.
+pub(crate) const DROPPED: &str = "dropped trace events";
+/// Instants that are part of how calls are drawn.
+pub(crate) const READY: &str = "ready";
+pub(crate) const GAVE_BACK: &str = "gave calls back";
+
 /// Frames that workers have, as far as is known.
 const MOST_FRAMES: usize = 1 << 14;
 
@@ -107,7 +113,7 @@ impl Timeline {
                 }
             })
             .collect();
-        let dropped_track = tracks.of(Some(process), "dropped trace events", TrackKind::Counter);
+        let dropped_track = tracks.of(Some(process), DROPPED, TrackKind::Counter);
         Self {
             tracks,
             items: Vec::new(),
@@ -209,7 +215,7 @@ impl Timeline {
 
     fn frame(&mut self, executor: &Executor, function: FunctionId, mut span: FrameSpan) {
         if span.given_back > 0 {
-            let details = Details { name: "gave calls back".into(), ..Details::default() };
+            let details = Details { name: GAVE_BACK.into(), ..Details::default() };
             let details = details.number("calls", span.given_back as u64).number("batch", span.batch);
             let at_ns = if span.ran > 0 { span.ended_ns } else { 0 };
             if at_ns > 0 {
@@ -305,7 +311,7 @@ impl Timeline {
         for ((batch, function, ready_ns), flows) in std::mem::take(&mut self.ready) {
             let Some(tracks) = self.functions.get(function) else { continue };
             let (track, calls) = (tracks.calls, flows.len() as u64);
-            let details = Details { name: "ready".into(), flows, values: Vec::new() };
+            let details = Details { name: READY.into(), flows, values: Vec::new() };
             self.instant(track, ready_ns, details.number("batch", batch).number("calls", calls));
         }
     }

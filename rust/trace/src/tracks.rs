@@ -118,15 +118,6 @@ impl Tracks {
         track
     }
 
-    /// A process's track, of a file: two files may have one of the same name.
-    pub(crate) fn root(&mut self, name: &str, kind: TrackKind, file: u64) -> TrackId {
-        let salt = std::mem::replace(&mut self.salt, file);
-        self.known.remove(&(None, shortened(name).into()));
-        let track = self.of(None, name, kind);
-        self.salt = salt;
-        track
-    }
-
     /// The first gap of a track that is not over at a moment: where the slice before it ended, and
     /// where the next one begins.
     pub(crate) fn gap(&self, track: TrackId, at_ns: u64) -> (u64, u64) {
