@@ -16,7 +16,7 @@ use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_native::NativeLane;
-use guerdon_trace::{FunctionSummary, OpenCall, Recorder, RecorderSources, Summary, TraceConfig};
+use guerdon_telemetry::timeline::{FunctionSummary, OpenCall, Recorder, RecorderSources, Summary, TraceConfig};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
