@@ -10,8 +10,8 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon.cli.exit_codes import SUCCESS, UsageError
 from guerdon.cli.terminal_text import printable
+from guerdon.profile.exit_codes import SUCCESS, UsageError
 
 if TYPE_CHECKING:
     from guerdon._native import TraceSummary
