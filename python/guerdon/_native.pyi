@@ -1392,7 +1392,7 @@ class LoopFrame:
 
 @final
 class TraceSummary:
-    """What timelines hold."""
+    """What a timeline holds."""
 
     @property
     def processes(self) -> list[str]: ...
@@ -1416,19 +1416,10 @@ class TraceSummary:
     @property
     def moments(self) -> dict[str, int]: ...
 
-def select_trace(
-    paths: Sequence[str],
-    *,
-    output: str | None = None,
-    from_s: float | None = None,
-    to_s: float | None = None,
-    last_s: float | None = None,
-    functions: Sequence[str] = ...,  # all
-    steps: Sequence[int] = ...,  # all
-) -> TraceSummary:
-    """Read timelines, leave in them what is selected, and write that as one.
+def trace_summary(path: str) -> TraceSummary:
+    """Read a timeline's file.
 
     Raises:
-        OSError: A file can't be read or written.
-        ValueError: A file is no timeline.
+        OSError: The file can't be read.
+        ValueError: The file is no timeline.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import Dispatcher, reward
+from guerdon import reward
 from guerdon.cli.captured_stderr import captured_stderr
 from tests.cli.conftest import Command
 from tests.replay.recorded import record
@@ -39,18 +39,14 @@ def commands(tmp_path: Path, rewards: Path, data: Path) -> dict[str, list[object
     """Each command up to the name of its output."""
     length = reward(lambda text: float(len(text)), name="length", lane="thread")
     record(tmp_path / "journal", [length], [{"prompts": ["p"], "completions": ["a"]}], size=1)
-    trace = tmp_path / "run.pftrace"
-    with Dispatcher([length], trace=trace) as dispatcher:
-        dispatcher.score(completions=["1"])
     return {
         "replay": ["replay", tmp_path / "journal", f"{rewards}:length", "-o"],
         "report": ["report", tmp_path / "journal", "-o"],
-        "trace": ["trace", trace, "-o"],
         "profile": ["profile", f"{rewards}:length", data, "--html"],
     }
 
 
-@pytest.mark.parametrize("command", ["replay", "report", "trace", "profile"])
+@pytest.mark.parametrize("command", ["replay", "report", "profile"])
 @pytest.mark.parametrize("what", BAD)
 @pytest.mark.fault(
     "a device, a pipe, a folder or a link to one has the name of a command's output",
@@ -93,7 +89,7 @@ def test_what_can_be_no_folder_is_refused(
     assert why in ended.err
 
 
-@pytest.mark.parametrize("command", ["replay", "report", "trace", "profile", "score"])
+@pytest.mark.parametrize("command", ["replay", "report", "profile", "score"])
 def test_a_name_that_is_too_long_is_refused(
     guerdon: Command, commands: dict[str, list[object]], rewards: Path, data: Path, tmp_path: Path, command: str
 ) -> None:

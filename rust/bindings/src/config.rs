@@ -7,7 +7,7 @@ use guerdon_cache::OutcomeStore;
 use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
 use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_http::{CompoundSpec, HttpFunction};
-use guerdon_kernels::Kernel;
+use guerdon_native::kernels::Kernel;
 use guerdon_process::ResourceLimits;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

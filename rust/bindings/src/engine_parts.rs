@@ -19,7 +19,7 @@ use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_native::NativeLane;
 use guerdon_remote::RemoteLane;
-use guerdon_trace::Recorder;
+use guerdon_telemetry::timeline::Recorder;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;

@@ -1,7 +1,7 @@
 //! What a fork of the process needs done: the child closes its copies of sockets that the parent
 //! serves. Python calls these before and after each fork.
 
-use guerdon_monitor::open_sockets;
+use guerdon_telemetry::metrics::open_sockets;
 use pyo3::prelude::*;
 
 use crate::gil;

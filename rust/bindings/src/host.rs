@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use guerdon_core::condvar::Condvar;
-use guerdon_host::{Carried, Ends, Patience, Peer};
+use guerdon_remote::host::{CarryEnd, Ends, Patience, Peer};
 use guerdon_remote::{Link, Pace};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -138,11 +138,12 @@ pub fn carry(
 
 async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Peer>, patience: Option<Duration>) {
     let end = LinkEnd(link.clone());
-    let carried = guerdon_host::carry(&mut connection.socket, &end, peer.as_ref(), patience.map(Patience)).await;
+    let carried =
+        guerdon_remote::host::carry(&mut connection.socket, &end, peer.as_ref(), patience.map(Patience)).await;
     match carried {
-        Carried::Closed => {}
-        Carried::Lost(how) => link.lost(&how, false),
-        Carried::Silent => {
+        CarryEnd::Closed => {}
+        CarryEnd::Lost(how) => link.lost(&how, false),
+        CarryEnd::Silent => {
             // It would go on with what is tried again elsewhere.
             if let Some(peer) = &peer {
                 peer.kill();

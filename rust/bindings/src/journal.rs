@@ -9,7 +9,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::observer::BatchObserver;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
-use guerdon_journal::{FunctionName, Journal, JournalConfig, Recovered, TextSource, recover};
+use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, Recovery, TextSource, recover};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
@@ -143,6 +143,6 @@ type RecoveredRow = (u64, u64, u64, u64, Vec<(PathBuf, String)>);
 /// Makes Parquet files of the streams in a folder whose writers died.
 #[pyfunction]
 pub fn recover_journal(py: Python<'_>, folder: PathBuf) -> PyResult<RecoveredRow> {
-    let Recovered { parts, rows, cut, cut_bytes, left } = gil::detached(py, || recover(&folder))?;
+    let Recovery { parts, rows, cut, cut_bytes, left } = gil::detached(py, || recover(&folder))?;
     Ok((parts, rows, cut, cut_bytes, left))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use guerdon_core::timeout_messages::no_answer;
-use guerdon_kernels::{Fault, Input, Kernel};
+use guerdon_native::kernels::{Fault, Input, Kernel};
 use guerdon_native::{InputKind, read_input};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ impl PyKernel {
     #[new]
     fn new(spec: &str, columns: Vec<String>) -> PyResult<Self> {
         let kernel =
-            guerdon_kernels::kernel(spec, columns).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            guerdon_native::kernels::kernel(spec, columns).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self { kernel: kernel.into() })
     }
 

@@ -101,7 +101,7 @@ mod _native {
     #[pymodule_export]
     use crate::tariff::{PyTariff, SpendingCap};
     #[pymodule_export]
-    use crate::trace::{TraceSummary, select_trace};
+    use crate::trace::{TraceSummary, trace_summary};
     #[pymodule_export]
     use crate::values::columns::{PyConstant, PyFunctionColumns};
 

@@ -1,6 +1,6 @@
 //! `math_decision`: the native decider of math answers.
 
-use guerdon_kernels::math::{Decision, Question, decide};
+use guerdon_native::kernels::math::{Decision, Question, decide};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 

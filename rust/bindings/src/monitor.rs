@@ -18,15 +18,15 @@ use guerdon_http::HttpLane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_inprocess::thread_lane::ThreadLane;
-use guerdon_journal::Journal;
-use guerdon_monitor::{
-    Cache, Call, Endpoint, FAMILIES, Function, Identity, Isolation, Listen, Node, Sample, Server, Snapshot, Source,
-    State, Tallies, Worker, metrics, samples,
-};
 use guerdon_native::NativeLane;
 use guerdon_process::WorkerSnapshot;
 use guerdon_remote::{NodeSnapshot, RemoteLane};
-use guerdon_trace::Recorder;
+use guerdon_telemetry::journal::Journal;
+use guerdon_telemetry::metrics::{
+    Cache, Call, Endpoint, FAMILIES, Function, Identity, Isolation, Listen, Node, Sample, Server, Snapshot, Source,
+    State, Tallies, Worker, metrics, samples,
+};
+use guerdon_telemetry::timeline::Recorder;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;

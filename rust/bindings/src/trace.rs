@@ -1,8 +1,7 @@
-//! The timeline of an engine, and cutting recorded ones.
+//! The timeline of an engine, and what a recorded one holds.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_native::NativeLane;
-use guerdon_trace::{OpenCall, Recorder, RecorderSources, Recording, Selection, Summary, TraceConfig};
+use guerdon_telemetry::timeline::{FunctionSummary, OpenCall, Recorder, RecorderSources, Summary, TraceConfig};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -110,7 +109,7 @@ pub fn endpoint_warning(recorder: &Recorder, clock: Clock, function: usize, warn
 /// One function of a trace: calls, failed, retries, running, seconds in all and of the longest.
 type FunctionRow = (u64, u64, u64, u64, f64, f64);
 
-/// What traces hold.
+/// What a timeline holds.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
 pub struct TraceSummary {
     processes: Vec<String>,
@@ -128,7 +127,7 @@ pub struct TraceSummary {
 impl From<Summary> for TraceSummary {
     fn from(summary: Summary) -> Self {
         let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
-        let row = |(name, one): (String, guerdon_trace::FunctionSummary)| {
+        let row = |(name, one): (String, FunctionSummary)| {
             (name, (one.calls, one.failed, one.retries, one.running, seconds(one.busy_ns), seconds(one.longest_ns)))
         };
         Self {
@@ -146,35 +145,14 @@ impl From<Summary> for TraceSummary {
     }
 }
 
-/// Reads traces, leaves in them what is selected, and writes that as one.
+/// Reads a timeline's file.
 #[pyfunction]
-#[pyo3(signature = (paths, *, output = None, from_s = None, to_s = None, last_s = None, functions = Vec::new(), steps = Vec::new()))]
-#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-pub fn select_trace(
-    py: Python<'_>,
-    paths: Vec<PathBuf>,
-    output: Option<PathBuf>,
-    from_s: Option<f64>,
-    to_s: Option<f64>,
-    last_s: Option<f64>,
-    functions: Vec<String>,
-    steps: Vec<u64>,
-) -> PyResult<TraceSummary> {
-    let selection = Selection { from_s, to_s, last_s, functions, steps };
-    gil::detached(py, || {
-        let read = |path: &PathBuf| {
-            guerdon_trace::read(path).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => PyValueError::new_err(format!("{}: {error}", path.display())),
-                _ => error.into(),
-            })
-        };
-        let mut recordings = paths.iter().map(read).collect::<PyResult<Vec<Recording>>>()?;
-        guerdon_trace::select(&mut recordings, &selection);
-        if let Some(output) = output {
-            let mut file = BufWriter::new(File::create(output)?);
-            guerdon_trace::write(&recordings, &mut file)?;
-            file.flush()?;
+pub fn trace_summary(py: Python<'_>, path: PathBuf) -> PyResult<TraceSummary> {
+    gil::detached(py, || match Summary::read(&path) {
+        Ok(summary) => Ok(summary.into()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(PyValueError::new_err(format!("{}: {error}", path.display())))
         }
-        Ok(Summary::of(&recordings).into())
+        Err(error) => Err(error.into()),
     })
 }

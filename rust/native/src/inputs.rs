@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::kernels::{Input, InputForm};
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_kernels::{Input, InputForm};
 
 /// What the texts of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

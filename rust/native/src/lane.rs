@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::kernels::Kernel;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
-use guerdon_kernels::Kernel;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;

@@ -1,11 +1,11 @@
-//! The native lane: calls that are kernels (`guerdon-kernels`), run on blocking threads of the
-//! runtime, over all cores.
+//! The native lane: runs `kernels` on blocking threads of the runtime, over all cores.
 //!
 //! - No call needs Python, its lock or a copy of an ASCII text.
 //! - A thread is there as long as frames wait for it; an idle lane has none.
 #![forbid(unsafe_code)]
 
 mod inputs;
+pub mod kernels;
 mod lane;
 mod running_frame;
 

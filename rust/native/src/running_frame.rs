@@ -8,13 +8,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::kernels::{Fault, InputForm, Kernel, Score};
 use guerdon_core::clock::{Clock, nanos};
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Times};
 use guerdon_core::payload::SharedPayload;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
-use guerdon_kernels::{Fault, InputForm, Kernel, Score};
 use parking_lot::Mutex;
 
 use crate::inputs::{InputKind, read_input};

@@ -15,8 +15,8 @@ use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_kernels::{Fault, Input, InputForm, Kernel, Score, Stop};
 use guerdon_native::NativeLane;
+use guerdon_native::kernels::{Fault, Input, InputForm, Kernel, Score, Stop};
 use tokio::runtime::Handle;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 //!
 //! `lane` is what the scheduler sees, `node` one agent as the driver knows it, `session` the task
 //! that serves it; `agent` is the other side. `link` carries bytes between the two, whatever the
-//! transport; `wire` says what they mean. `loss` and `apart` tell which call ended its node;
-//! `backlog` and `balance` keep its workers busy.
+//! transport, and `host` carries messages over a Unix socket; `wire` says what they mean. `loss`
+//! and `apart` tell which call ended its node; `backlog` and `balance` keep its workers busy.
 //!
 //! - All scheduling stays in the driver: an agent retries nothing and knows no batch.
 //! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes:
@@ -21,6 +21,7 @@ mod balance;
 mod clock_offset;
 mod config;
 mod frame_values;
+pub mod host;
 mod inspection;
 mod lane;
 mod lane_state;

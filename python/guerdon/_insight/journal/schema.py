@@ -1,6 +1,6 @@
 """What a part of a journal has in its columns and metadata, as readers know it.
 
-The columns are those of ``rust/journal/src/layout.rs``; a test compares the two. Texts and chosen
+The columns are those of ``rust/telemetry/src/journal/layout.rs``; a test compares the two. Texts and chosen
 columns (``prompt``, ``completion``, ``column_<name>``) come behind them, strings all.
 """
 

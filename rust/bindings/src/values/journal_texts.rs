@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use guerdon_core::payload::SharedPayload;
 use guerdon_core::text::RawText;
-use guerdon_journal::{Kind, TextColumn, TextSource};
+use guerdon_telemetry::journal::{Kind, TextColumn, TextSource};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};

@@ -1,0 +1,36 @@
+//! What a kernel is.
+
+use crate::kernels::fault::{Fault, Score, Stop};
+use crate::kernels::input::{Input, InputForm};
+
+/// A reward function: pure, and called from many threads at a time.
+pub trait Kernel: Send + Sync {
+    /// What its inputs are, in order; the first is what is scored.
+    fn inputs(&self) -> Vec<InputForm>;
+
+    /// The score of a sample; `inputs` are as `inputs()` says.
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault>;
+}
+
+/// A kernel whose faults name the column that is wrong.
+pub struct OfColumns {
+    pub kernel: Box<dyn Kernel>,
+    /// Names of its inputs.
+    pub columns: Vec<String>,
+}
+
+impl Kernel for OfColumns {
+    fn inputs(&self) -> Vec<InputForm> {
+        self.kernel.inputs()
+    }
+
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
+        self.kernel.score(inputs, stop).map_err(|fault| match fault {
+            Fault::Input(place, why) => match self.columns.get(place) {
+                Some(column) => Fault::Invalid(format!("column '{column}': {why}")),
+                None => Fault::Invalid(why),
+            },
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! The number that math-verify takes of text without LaTeX: the last one, where nothing around it
+//! can be read as part of an expression.
+
+use crate::kernels::math::number::{Form, Number};
+
+/// The number that ends this text, with at most words behind it; `None` where that isn't certain.
+pub fn last_number(text: &str) -> Option<Number> {
+    let bytes = text.as_bytes();
+    let last = bytes.iter().rposition(u8::is_ascii_digit)?;
+    let behind = text.get(last + 1..)?;
+    let (percent, behind) = match behind.trim_start_matches(' ').strip_prefix('%') {
+        Some(rest) => (true, rest),
+        None => (false, behind),
+    };
+    // No percent in words, no operators, nothing that ends LaTeX.
+    let is_quiet = |byte: u8| byte.is_ascii_alphabetic() && !b"pP".contains(&byte) || b" \n.".contains(&byte);
+    if !behind.bytes().all(is_quiet) {
+        return None;
+    }
+    let is_token = |byte: &u8| byte.is_ascii_digit() || b",.-/".contains(byte);
+    let first = bytes.get(..last)?.iter().rposition(|byte| !is_token(byte)).map_or(0, |place| place + 1);
+    let token = text.get(first..=last)?;
+    let before = text.get(..first)?;
+    if !stands_alone(before) {
+        return None;
+    }
+    if let Some((above, below)) = token.split_once('/') {
+        // Python has no integer with a 0 before its digits.
+        let is_digits =
+            |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && (part.len() < 2 || !part.starts_with('0'));
+        let above_digits = above.strip_prefix('-').unwrap_or(above);
+        let is_certain = is_digits(above_digits) && is_digits(below) && behind.is_empty() && !percent;
+        // A currency before an expression is no beginning of one.
+        let is_priced = before.ends_with('$');
+        return (is_certain && !is_priced).then(|| Number::fraction(Form::Quotient, above, below, false))?;
+    }
+    let number = Number::decimal(token, false)?;
+    Some(if percent { number.in_percent() } else { number })
+}
+
+/// Whether what is before a number begins it, and is no part of an expression that holds it.
+fn stands_alone(before: &str) -> bool {
+    let before = before.strip_suffix('$').unwrap_or(before);
+    let trimmed = before.trim_end_matches([' ', '\n', '\t', '\r']);
+    let Some(last) = trimmed.bytes().next_back() else { return true };
+    if last == b'=' && trimmed.len() == before.len() {
+        return true;
+    }
+    let joins = last.is_ascii_digit() || b".,+-*/^()%".contains(&last) || !last.is_ascii() || last < b' ';
+    trimmed.len() < before.len() && !joins
+}

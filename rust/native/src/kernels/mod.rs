@@ -1,0 +1,33 @@
+//! Reward functions as native kernels: one text, what it is compared with, one number.
+//!
+//! - A kernel gives what its original gives (docs/rewards.md names it), for every input.
+//! - What a kernel can't decide is no number: it abstains, or says what is wrong with the input.
+//! - Work that is more than linear in the input asks whether it should stop, every millisecond or
+//!   so; that of JSON schemas between two values, all other between two passes over a text.
+//! - Nothing here knows of Python, batches or lanes; text that Python would split, fold or classify
+//!   goes through `python_text`.
+
+mod bit_parallel;
+mod bleu;
+mod edit_distance;
+mod fault;
+mod format;
+mod ifeval;
+mod input;
+mod kernel;
+mod length;
+mod matching;
+pub mod math;
+mod multiple_choice;
+mod python_json;
+mod python_text;
+mod repetition;
+mod rouge;
+mod spec;
+mod squad;
+mod tokens;
+
+pub use fault::{Fault, Score, Stop};
+pub use input::{Input, InputForm};
+pub use kernel::Kernel;
+pub use spec::{SpecError, kernel};

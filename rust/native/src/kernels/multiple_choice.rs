@@ -1,0 +1,171 @@
+//! Multiple choice: the letter after the last "Answer:".
+//!
+//! - Marks of Markdown and LaTeX around the letter are passed over: `**Answer:** $\boxed{B}$`.
+//! - A word that begins with a letter is none, nor is a letter beside another: `A or B`.
+
+use memchr::memmem;
+
+use crate::kernels::fault::{Fault, Score, Stop};
+use crate::kernels::input::{Input, InputForm};
+use crate::kernels::kernel::Kernel;
+use crate::kernels::matching::{Part, best_of, is_any};
+
+const WORD: &[u8] = b"answer";
+/// What may stand around a letter.
+const MARKS: [char; 13] = ['*', '_', '$', '(', '[', '{', ')', ']', '}', '"', '\'', '`', '\\'];
+/// Commands and words that may stand before it.
+const BEFORE: [&str; 8] = ["boxed", "text", "textbf", "mathrm", "mathbf", "option", "choice", "letter"];
+
+/// 1 where the letter that the completion gives as its answer is a reference.
+pub struct MultipleChoice {
+    /// The last letter of the choices, which begin with A; upper case.
+    pub last: char,
+}
+
+impl MultipleChoice {
+    /// The letter of the last answer that is one, in upper case.
+    fn found(&self, text: &str) -> Option<char> {
+        let lower = text.to_ascii_lowercase();
+        memmem::rfind_iter(lower.as_bytes(), WORD).find_map(|at| self.letter(&text[at + WORD.len()..]))
+    }
+
+    /// The letter that a text begins with, behind the word "answer".
+    fn letter(&self, text: &str) -> Option<char> {
+        let is_mark = |one: char| MARKS.contains(&one);
+        let rest = text.trim_start_matches(|one| is_mark(one) || matches!(one, ' ' | '\t'));
+        let colon = rest.strip_prefix([':', '：', '>']);
+        let is = || rest.get(..2).filter(|word| word.eq_ignore_ascii_case("is")).map(|_| &rest[2..]);
+        let mut rest = colon.or_else(is)?.trim_start_matches(':');
+        loop {
+            rest = rest.trim_start_matches(|one: char| is_mark(one) || one.is_whitespace());
+            let word = rest.find(|one: char| !one.is_ascii_alphabetic()).map_or(rest, |end| &rest[..end]);
+            if !BEFORE.iter().any(|before| word.eq_ignore_ascii_case(before)) {
+                break;
+            }
+            rest = &rest[word.len()..];
+        }
+        let mut ahead = rest.chars();
+        let letter = ahead.next()?;
+        let choice = letter.to_ascii_uppercase();
+        let is_alone = self.is_choice(choice) && self.ends(ahead.as_str(), letter, colon.is_some());
+        is_alone.then_some(choice)
+    }
+
+    /// Whether what stands behind a letter leaves it the answer.
+    fn ends(&self, behind: &str, letter: char, colon: bool) -> bool {
+        let mut next = behind.chars();
+        match next.next() {
+            None => return true,
+            Some(one) if one.is_alphanumeric() || matches!(one, '_' | '+' | '#' | '?') => return false,
+            Some('-' | '\'' | '’') if next.next().is_some_and(char::is_alphanumeric) => return false,
+            Some(_) => {}
+        }
+        let rest = behind.trim_start_matches(|one: char| MARKS.contains(&one));
+        let is_word = rest.starts_with(' ') && rest.trim_start().starts_with(char::is_alphabetic);
+        // "answer: a dog", "The answer is A matter of taste".
+        if is_word
+            && rest.len() == behind.len()
+            && (letter.is_ascii_lowercase() || (!colon && matches!(letter, 'A' | 'I')))
+        {
+            return false;
+        }
+        !self.goes_on(rest)
+    }
+
+    /// Whether another choice stands beside it.
+    fn goes_on(&self, behind: &str) -> bool {
+        let is_blank = |one: char| MARKS.contains(&one) || matches!(one, ' ' | '\t');
+        let rest = behind.trim_start_matches(is_blank);
+        let other = rest.strip_prefix([',', '/', '&']).unwrap_or(rest).trim_start_matches(is_blank);
+        let word = ["or ", "and ", "OR ", "AND "].iter().find_map(|word| other.strip_prefix(*word));
+        if word.is_none() && other.len() == rest.len() {
+            return false;
+        }
+        let mut next = word.unwrap_or(other).trim_start_matches(is_blank).chars();
+        let is_other = next.next().is_some_and(|one| one.is_ascii_uppercase() && self.is_choice(one));
+        let behind = next.as_str();
+        let is_word = behind.starts_with(|one: char| one.is_alphanumeric() || one == '\'');
+        // "B, A is too small" leaves B; "A, B or C" is none.
+        let sentence = behind.trim_start();
+        let is_sentence = sentence.starts_with(|one: char| one.is_lowercase())
+            && !["or ", "and "].iter().any(|word| sentence.starts_with(word));
+        is_other && !is_word && !is_sentence
+    }
+
+    fn is_choice(&self, one: char) -> bool {
+        ('A'..=self.last).contains(&one)
+    }
+}
+
+impl Kernel for MultipleChoice {
+    fn inputs(&self) -> Vec<InputForm> {
+        vec![InputForm::Text, InputForm::References]
+    }
+
+    fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
+        best_of(inputs, &Part::default(), |text, references| {
+            stop.check()?;
+            let Some(found) = self.found(text).map(String::from) else { return Ok(0.0) };
+            is_any(references, stop, |reference| reference.trim().eq_ignore_ascii_case(&found))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which letter is the answer.
+
+    use super::*;
+
+    #[test]
+    fn the_last_answer_counts_and_no_word() {
+        let kernel = MultipleChoice { last: 'D' };
+        let table = [
+            ("Answer: B", Some('B')),
+            ("**Answer:** B", Some('B')),
+            ("**Answer**: B.", Some('B')),
+            ("**Answer: B**", Some('B')),
+            ("Answer: (B)", Some('B')),
+            ("Answer: (B) because it is", Some('B')),
+            ("answer: b", Some('B')),
+            ("answer\t:$c$ Answer: A", Some('A')),
+            ("Answer: C? No.\nAnswer: D", Some('D')),
+            ("Answer: D Answer: E", Some('D')),
+            ("Answer: $\\boxed{\\text{B}}$", Some('B')),
+            ("### Final Answer\nThe answer is C.", Some('C')),
+            ("The answer is (A) since it fits", Some('A')),
+            ("The correct answer is B because", Some('B')),
+            ("Answer:\nB", Some('B')),
+            ("Answer: Option B", Some('B')),
+            ("Answer: B) 12 apples", Some('B')),
+            ("Answer: A, because 2 < 3", Some('A')),
+            ("Answer: A because 2 < 3", Some('A')),
+            ("<answer>B</answer>", Some('B')),
+            ("Answer: B, and a dog", Some('B')),
+            ("Answer: B, A is too small", Some('B')),
+            ("Answer: A, B or C", None),
+            ("Answer：B", Some('B')),
+            ("Answer: Because...", None),
+            ("Answer: Diabetes", None),
+            ("answer: a dog", None),
+            ("The answer is a dog", None),
+            ("The answer is A matter of taste", None),
+            ("Answer: C++", None),
+            ("Answer: D'accord", None),
+            ("Answer: C-section", None),
+            ("Answer: C?", None),
+            ("Answer: A or B", None),
+            ("Answer: A, B", None),
+            ("Answer: (A) and (B)", None),
+            ("Answer: A/B", None),
+            ("The answer is not B", None),
+            ("Answer B", None),
+            ("Answer: E", None),
+            ("Answer: ", None),
+            ("B", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(kernel.found(text), expected, "{text:?}");
+        }
+    }
+}

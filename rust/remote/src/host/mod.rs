@@ -1,0 +1,15 @@
+//! Carries messages between two processes of a host, over a Unix socket.
+//!
+//! - A message arrives whole and in order, or the connection is lost; what arrived before the loss
+//!   is delivered before the loss is told.
+//! - A peer that has ended, or says nothing for a given time though it is asked, is lost.
+//! - Memory is taken as bytes arrive: a length that is a lie costs nothing.
+
+mod carry;
+mod liveness;
+mod process;
+mod record;
+
+pub use carry::{CarryEnd, Ends, carry};
+pub use liveness::Patience;
+pub use process::Peer;

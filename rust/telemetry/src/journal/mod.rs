@@ -1,0 +1,26 @@
+//! The journal: each outcome of a dispatcher as a row on disk, Parquet in the end.
+//!
+//! - Observing a batch only pushes to a bounded queue and never waits; one thread writes.
+//! - A part grows as an Arrow stream and becomes a Parquet file of the same name, which is there
+//!   whole or not at all. Whoever holds the lock on a stream owns it.
+//! - Trouble with the disk costs rows, which are counted, and never a batch.
+
+mod conversion;
+mod extra;
+mod handle;
+mod layout;
+mod messages;
+mod part;
+mod problems;
+mod queue;
+mod recovery;
+mod rows;
+mod shared;
+mod texts;
+mod writer;
+
+pub use handle::{Journal, JournalConfig};
+pub use recovery::{Recovery, recover};
+pub use rows::FunctionName;
+pub use shared::Counts;
+pub use texts::{Kind, TextColumn, TextSource};

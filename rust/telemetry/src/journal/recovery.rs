@@ -1,0 +1,63 @@
+//! Streams whose writers died: the next reader or writer makes Parquet files of them.
+//!
+//! A stream that somebody holds locked is left alone: its writer lives, or somebody else is at it.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::journal::conversion::Conversion;
+use crate::journal::part::{OwnedStream, is_stream};
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Parts that were made, and the rows in them.
+    pub parts: u64,
+    pub rows: u64,
+    /// Streams that broke off within a message, and the bytes of these messages.
+    pub cut: u64,
+    pub cut_bytes: u64,
+    /// Streams that stay as they are, those of living writers aside, and why.
+    pub left: Vec<(PathBuf, String)>,
+}
+
+/// The streams in a folder, those that are being written too.
+pub(crate) fn streams(folder: &Path) -> io::Result<VecDeque<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        paths.push(entry?.path());
+    }
+    // Who opens a pipe waits for its other end.
+    paths.retain(|path| is_stream(path) && path.is_file());
+    paths.sort();
+    Ok(paths.into())
+}
+
+/// Makes Parquet files of all streams in a folder whose writers died.
+pub fn recover(folder: &Path) -> io::Result<Recovery> {
+    let mut recovered = Recovery::default();
+    for path in streams(folder)? {
+        let conversion = OwnedStream::abandoned(&path).and_then(|stream| stream.map_or(Ok(None), Conversion::start));
+        let converted = conversion.and_then(|conversion| {
+            let Some(mut conversion) = conversion else { return Ok(None) };
+            loop {
+                if let Some(converted) = conversion.step()? {
+                    return Ok(Some(converted));
+                }
+            }
+        });
+        match converted {
+            Ok(None) => {}
+            Ok(Some(converted)) => {
+                recovered.parts += u64::from(converted.rows > 0);
+                recovered.rows += converted.rows;
+                recovered.cut += u64::from(converted.cut > 0);
+                recovered.cut_bytes += converted.cut;
+            }
+            Err(error) => recovered.left.push((path, error.to_string())),
+        }
+    }
+    Ok(recovered)
+}

@@ -1,0 +1,112 @@
+//! What the writer's thread shares with those who bring it groups, and with those who wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use guerdon_core::batch::Batch;
+use guerdon_core::condvar::Condvar;
+use guerdon_core::payload::SharedPayload;
+use parking_lot::Mutex;
+
+use crate::journal::problems::{Problem, ProblemReports};
+use crate::journal::queue::{Bounds, Queue};
+use crate::journal::texts::TextColumn;
+
+/// What may wait to be written.
+const MOST_ROWS: usize = 1 << 20;
+const MOST_BYTES: usize = 256 << 20;
+/// What a sample's texts are taken to have until some were read.
+const BYTES_OF_TEXTS: u64 = 4096;
+
+/// What was written so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub rows: u64,
+    pub dropped: u64,
+    pub bytes: u64,
+}
+
+/// Groups of one batch that are complete.
+pub(crate) struct CompleteGroups {
+    pub batch: Arc<Batch>,
+    pub groups: Vec<usize>,
+    /// Where texts are wanted.
+    pub payload: Option<SharedPayload>,
+}
+
+/// What the writer's thread shares with the others.
+pub(crate) struct Shared {
+    pub queue: Queue<CompleteGroups>,
+    pub problems: ProblemReports,
+    /// Rows and bytes on disk, and rows that the disk did not take. Written by the writer.
+    pub rows: AtomicU64,
+    pub bytes: AtomicU64,
+    pub lost: AtomicU64,
+    /// About how many bytes of texts a sample has. Written by the writer.
+    text_bytes: AtomicU64,
+    /// The writer has ended.
+    ended: Mutex<bool>,
+    end: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: Queue::new(Bounds { rows: MOST_ROWS, bytes: MOST_BYTES }),
+            problems: ProblemReports::default(),
+            rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            text_bytes: AtomicU64::new(BYTES_OF_TEXTS),
+            ended: Mutex::new(false),
+            end: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts { rows: of(&self.rows), dropped: of(&self.lost) + self.queue.dropped(), bytes: of(&self.bytes) }
+    }
+
+    /// About how many bytes of texts a sample has.
+    pub(crate) fn text_bytes(&self) -> usize {
+        usize::try_from(self.text_bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Waits for the writer's end, for at most so long; whether it has ended.
+    pub(crate) fn wait_for_end(&self, timeout: Duration) -> bool {
+        let until = Instant::now().checked_add(timeout);
+        let mut ended = self.ended.lock();
+        while !*ended {
+            match until {
+                Some(until) if !self.end.wait_until(&mut ended, until) => break,
+                Some(_) => {}
+                None => self.end.wait(&mut ended),
+            }
+        }
+        *ended
+    }
+
+    /// Learns how long texts are, for the bound of the queue.
+    pub(crate) fn measure(&self, columns: &[TextColumn], samples: usize) {
+        let bytes: usize = columns.iter().flat_map(|column| &column.values).flatten().map(String::len).sum();
+        let mean = (bytes / samples.max(1)) as u64;
+        let known = self.text_bytes.load(Ordering::Relaxed);
+        self.text_bytes.store((known + mean).div_ceil(2), Ordering::Relaxed);
+    }
+}
+
+/// Says that the writer has ended, however it did.
+pub(crate) struct AtEnd(pub Arc<Shared>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.problems.tell(Problem::Writer, || "its thread failed, and nothing more is written".to_owned());
+        }
+        self.0.queue.end();
+        *self.0.ended.lock() = true;
+        self.0.end.notify_all();
+    }
+}

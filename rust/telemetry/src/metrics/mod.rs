@@ -1,0 +1,24 @@
+//! What a dispatcher shows of itself while it runs: metrics for Prometheus, and the live state for
+//! `guerdon top`, over one small HTTP server that needs nothing of Python.
+//!
+//! - `tallies` counts outcomes as groups complete, and only while somebody wants to know.
+//! - `server` answers: on a Unix socket everything, to the same user; on TCP the metrics alone.
+//! - The engine is seen through one trait, `Source`; nothing here changes it.
+
+mod families;
+mod histogram;
+pub mod open_sockets;
+mod pages;
+mod server;
+mod snapshot;
+mod tallies;
+mod text;
+
+pub use families::{FAMILIES, Family, FamilyKind};
+pub use pages::{metrics, samples};
+pub use server::{Listen, NotServed, Server};
+pub use snapshot::{
+    Cache, Call, Endpoint, Function, Identity, Isolation, Node, Percentiles, Snapshot, Source, State, Worker,
+};
+pub use tallies::{Tallies, Tally};
+pub use text::Sample;

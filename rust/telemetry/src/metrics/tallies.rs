@@ -1,0 +1,181 @@
+//! Counts of outcomes, taken as groups complete.
+//!
+//! - Until somebody wants to know, a completed group costs one load. From then on each cell is
+//!   counted once, by whoever completed its group.
+//! - Threads count in stripes of their own, so they seldom meet; reading adds the stripes up.
+//! - Counting takes no lock for longer than a group, and never waits for a reader for longer than
+//!   it takes to copy a stripe.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use guerdon_core::batch::Batch;
+use guerdon_core::clock::Clock;
+use guerdon_core::function::{FunctionId, Shape};
+use guerdon_core::observer::BatchObserver;
+use guerdon_core::outcome::Status;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::metrics::histogram::Histogram;
+
+/// Statuses, in the order of their numbers, by the names that Python has for them.
+pub const STATUSES: [&str; 7] = ["ok", "abstained", "timeout", "error", "crashed", "cancelled", "skipped"];
+const STRIPES: usize = 4;
+/// The rate is that of so many whole seconds.
+const RATE_SECONDS: u64 = 10;
+const RING: usize = 16;
+const SECOND_NS: u64 = 1_000_000_000;
+
+static NEXT_STRIPE: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    static STRIPE: usize = NEXT_STRIPE.fetch_add(1, Ordering::Relaxed) % STRIPES;
+}
+
+/// The outcomes of one function.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Samples, by the number of their status.
+    pub samples: [u64; STATUSES.len()],
+    /// Of each call whose function started; of gathered samples, of each sample.
+    pub run: Histogram,
+    pub queue: Histogram,
+    /// Groups with at least two rewards, and those of them whose rewards are all equal.
+    pub groups: u64,
+    pub groups_without_spread: u64,
+    /// Samples by second: the second, and how many.
+    recent: [(u64, u64); RING],
+}
+
+/// See the module.
+pub struct Tallies {
+    clock: Clock,
+    functions: usize,
+    counting: AtomicBool,
+    /// When it began to count, and what was counted since, per function. Written by whoever
+    /// completes groups.
+    stripes: OnceLock<(SystemTime, [Mutex<Vec<Tally>>; STRIPES])>,
+}
+
+impl Tallies {
+    #[must_use]
+    pub const fn new(clock: Clock, functions: usize) -> Self {
+        Self { clock, functions, counting: AtomicBool::new(false), stripes: OnceLock::new() }
+    }
+
+    /// Counts from now on, if it did not yet.
+    pub fn count(&self) {
+        let make = || (SystemTime::now(), std::array::from_fn(|_| Mutex::new(vec![Tally::default(); self.functions])));
+        self.stripes.get_or_init(make);
+        self.counting.store(true, Ordering::Release);
+    }
+
+    /// Since when it counts.
+    #[must_use]
+    pub fn since(&self) -> Option<SystemTime> {
+        self.stripes.get().map(|(since, _)| *since)
+    }
+
+    /// What was counted, per function.
+    #[must_use]
+    pub fn read(&self) -> Vec<Tally> {
+        let mut all = vec![Tally::default(); self.functions];
+        for stripe in self.stripes.get().iter().flat_map(|(_, stripes)| stripes) {
+            let counted = stripe.lock().clone();
+            all.iter_mut().zip(&counted).for_each(|(all, one)| all.merge(one));
+        }
+        all
+    }
+
+    /// Samples a second, lately.
+    #[must_use]
+    pub fn rate(&self, tally: &Tally) -> f64 {
+        let now = self.clock.now_ns() / SECOND_NS;
+        let recent = tally.recent.iter().filter(|(second, _)| (now.saturating_sub(RATE_SECONDS)..now).contains(second));
+        #[expect(clippy::cast_precision_loss, reason = "a few million at most")]
+        let rate = recent.map(|(_, count)| count).sum::<u64>() as f64 / RATE_SECONDS as f64;
+        rate
+    }
+
+    fn stripe(&self) -> Option<MutexGuard<'_, Vec<Tally>>> {
+        let (_, stripes) = self.stripes.get()?;
+        let own = STRIPE.try_with(|stripe| *stripe).unwrap_or(0);
+        let free = (0..STRIPES).find_map(|more| stripes[(own + more) % STRIPES].try_lock());
+        Some(free.unwrap_or_else(|| stripes[own].lock()))
+    }
+}
+
+impl BatchObserver for Tallies {
+    fn groups_completed(&self, batch: &Arc<Batch>, groups: &[usize]) {
+        if !self.counting.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(mut tallies) = self.stripe() else { return };
+        let second = self.clock.now_ns() / SECOND_NS;
+        for (function, tally) in tallies.iter_mut().enumerate() {
+            for group in groups {
+                tally.add_group(batch, function, *group);
+            }
+            tally.add_recent(second, (groups.len() * batch.group_size()) as u64);
+        }
+    }
+}
+
+impl Tally {
+    fn merge(&mut self, other: &Self) {
+        self.samples.iter_mut().zip(other.samples).for_each(|(mine, more)| *mine += more);
+        self.run.merge(&other.run);
+        self.queue.merge(&other.queue);
+        self.groups += other.groups;
+        self.groups_without_spread += other.groups_without_spread;
+        for (second, count) in other.recent {
+            self.add_recent(second, count);
+        }
+    }
+
+    fn add_recent(&mut self, second: u64, count: u64) {
+        let slot = &mut self.recent[second as usize % RING];
+        if slot.0 < second {
+            *slot = (second, count);
+        } else if slot.0 == second {
+            slot.1 += count;
+        }
+    }
+
+    fn add_group(&mut self, batch: &Batch, function: FunctionId, group: usize) {
+        let spec = &batch.functions()[function];
+        let size = batch.group_size();
+        let first = group * size;
+        let (mut lowest, mut highest, mut rewards) = (f32::INFINITY, f32::NEG_INFINITY, 0);
+        for sample in first..first + size {
+            let Some((outcome, _)) = batch.grid().read(sample, function) else { continue };
+            self.samples[outcome.status as usize] += 1;
+            #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
+            let reward = match outcome.status {
+                Status::Ok => outcome.value as f32,
+                _ => batch.shown(sample, function).0,
+            };
+            if !reward.is_nan() {
+                rewards += 1;
+                lowest = lowest.min(reward);
+                highest = highest.max(reward);
+            }
+            let begins_call = match spec.shape {
+                Shape::Sample => true,
+                Shape::Group => sample == first,
+                Shape::Batch => sample == 0,
+            };
+            if begins_call && outcome.times.started_ns != 0 {
+                self.run.add(outcome.times.run_ns);
+                self.queue.add(outcome.times.started_ns.saturating_sub(batch.ready_ns(sample, function)));
+            }
+        }
+        if rewards > 1 {
+            self.groups += 1;
+            #[expect(clippy::float_cmp, reason = "no spread means equal, to the bit")]
+            let flat = lowest == highest;
+            self.groups_without_spread += u64::from(flat);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! A timeline of the engine in Perfetto's format, `TrackEvent` protobuf, written while it runs.
+//!
+//! - The file is a ring of slots of a fixed size, and a valid trace at any moment, whatever ends
+//!   the process (`ring`).
+//! - Who tells something never waits: events go into a bounded queue (`queue`), and what does not
+//!   fit is dropped and counted. The rest comes out in the order in which it was reported.
+//! - A slice is written when it ended, begin and end in one slot; what still runs stands open at
+//!   the end of the file and is replaced with each write (`builder`, `recorder`).
+
+mod batches;
+mod builder;
+mod encoder;
+mod frame_layout;
+mod item;
+mod open_calls;
+mod open_file;
+mod proto;
+mod queue;
+mod recorder;
+mod ring;
+mod summary;
+mod tracks;
+
+pub use open_calls::OpenCall;
+pub use recorder::{Recorder, RecorderSources, TraceConfig};
+pub use summary::{FunctionSummary, Summary};

@@ -1,0 +1,258 @@
+//! The recorder of one dispatcher: takes what the engine tells, and a thread of its own that
+//! writes it.
+//!
+//! - The thread looks at the counters every few milliseconds while batches are open, and writes a
+//!   few times a second: what ended before a kill by more than that is in the file.
+//! - Trouble with the disk ends the trace, is told once, and ends nothing else.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use guerdon_core::clock::Clock;
+use guerdon_core::scheduler::Loads;
+use guerdon_core::tracer::{TraceEvent, Tracer};
+use parking_lot::Mutex;
+
+use crate::timeline::builder::TimelineBuilder;
+use crate::timeline::encoder::{Clocks, Segment};
+use crate::timeline::item::{Item, TrackId};
+use crate::timeline::open_calls::OpenCall;
+use crate::timeline::queue::EventQueue;
+use crate::timeline::ring::Ring;
+
+/// Between two looks at the counters, while batches are open and while none is.
+const LOOK: Duration = Duration::from_millis(5);
+const REST: Duration = Duration::from_millis(250);
+/// Between two writes.
+const WRITE: Duration = Duration::from_millis(250);
+
+/// What a timeline is made with.
+#[derive(Clone, Debug)]
+pub struct TraceConfig {
+    pub path: PathBuf,
+    /// The size of the ring.
+    pub bytes: u64,
+    /// Calls that ran for less are not told one by one.
+    pub shortest: Duration,
+    /// The process's name on the timeline.
+    pub process: String,
+    /// Names and lanes.
+    pub functions: Vec<(String, String)>,
+}
+
+/// What the writing thread asks of the engine.
+pub struct RecorderSources {
+    /// What waits and runs; `None` once the engine is gone.
+    pub loads: Box<dyn Fn() -> Option<Loads> + Send>,
+    /// Calls that run now, those of workers aside.
+    pub open_calls: Box<dyn Fn() -> Vec<OpenCall> + Send>,
+    /// Told why nothing more is written: once.
+    pub on_trouble: Box<dyn Fn(&str) + Send>,
+}
+
+struct RecorderShared {
+    queue: EventQueue,
+    shortest_ns: u64,
+    closed: AtomicBool,
+}
+
+/// See the module.
+pub struct Recorder {
+    shared: Arc<RecorderShared>,
+    path: PathBuf,
+    config: Mutex<Option<(TraceConfig, Ring)>>,
+    clock: Clock,
+    /// The writing thread. Taken by `close`.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Recorder {
+    /// Makes the file, which says at once whether that can be.
+    pub fn new(config: TraceConfig, clock: Clock) -> io::Result<Self> {
+        let (ring, path) = Ring::create(&config.path, config.bytes)?;
+        let shortest_ns = u64::try_from(config.shortest.as_nanos()).unwrap_or(u64::MAX);
+        let shared = Arc::new(RecorderShared { queue: EventQueue::new(), shortest_ns, closed: AtomicBool::new(false) });
+        Ok(Self { shared, path, config: Mutex::new(Some((config, ring))), clock, thread: Mutex::new(None) })
+    }
+
+    /// The file's name, which is another than was asked for where that is in use.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Events that there was no room for.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.shared.queue.dropped()
+    }
+
+    /// Starts to write. The second time nothing happens.
+    pub fn start(&self, sources: RecorderSources) -> io::Result<()> {
+        let Some((config, ring)) = self.config.lock().take() else { return Ok(()) };
+        let (shared, clock) = (self.shared.clone(), self.clock);
+        let writer = RecorderThread::new(&config, ring, shared, clock, sources);
+        let thread = std::thread::Builder::new().name("guerdon-trace".to_owned()).spawn(move || writer.run())?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Writes what is left, for so long at most, and ends.
+    pub fn close(&self, within: Duration) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.queue.ask();
+        let Some(thread) = self.thread.lock().take() else { return };
+        let until = Instant::now() + within;
+        while !thread.is_finished() && Instant::now() < until {
+            self.shared.queue.ask();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.queue.ask();
+    }
+}
+
+impl Tracer for Recorder {
+    fn shortest_ns(&self) -> u64 {
+        self.shared.shortest_ns
+    }
+
+    fn record(&self, event: TraceEvent) {
+        if self.shared.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let wakes = matches!(event, TraceEvent::BatchSubmitted { .. });
+        self.shared.queue.push(event);
+        if wakes {
+            self.shared.queue.ask();
+        }
+    }
+}
+
+/// What the thread has.
+struct RecorderThread {
+    ring: Ring,
+    timeline: TimelineBuilder,
+    shared: Arc<RecorderShared>,
+    clock: Clock,
+    sources: RecorderSources,
+    /// Tracks that the slot describes.
+    described: HashSet<TrackId>,
+    sequence: u64,
+}
+
+impl RecorderThread {
+    fn new(
+        config: &TraceConfig,
+        ring: Ring,
+        shared: Arc<RecorderShared>,
+        clock: Clock,
+        sources: RecorderSources,
+    ) -> Self {
+        let clocks = Clocks::now();
+        let offset_ns = clocks.boot_ns.saturating_sub(clocks.monotonic_ns);
+        let pid = std::process::id();
+        let salt = clocks.real_ns ^ u64::from(pid).rotate_left(48);
+        let timeline = TimelineBuilder::new((pid, &config.process), &config.functions, offset_ns, salt);
+        Self { ring, timeline, shared, clock, sources, described: HashSet::new(), sequence: 0 }
+    }
+
+    fn run(mut self) {
+        let mut written = Instant::now();
+        let mut before_ns = 0;
+        loop {
+            let closed = self.shared.closed.load(Ordering::Acquire);
+            let now_ns = self.clock.now_ns();
+            let loads = (self.sources.loads)();
+            let open = loads.as_ref().is_some_and(|loads| loads.batches > 0);
+            if let Some(loads) = &loads {
+                self.timeline.loads(loads, now_ns);
+            }
+            let done = match self.take(now_ns) {
+                Ok(()) if closed || written.elapsed() >= WRITE => {
+                    // What a batch's last calls told came with this look at the latest.
+                    self.timeline.finish_batches(if closed { u64::MAX } else { before_ns });
+                    (before_ns, written) = (now_ns, Instant::now());
+                    self.write(closed)
+                }
+                other => other,
+            };
+            if let Err(error) = done {
+                self.shared.closed.store(true, Ordering::Release);
+                (self.sources.on_trouble)(&error.to_string());
+                return;
+            }
+            if closed {
+                return;
+            }
+            // A batch is told of a moment before the scheduler has it.
+            let looks = open || self.timeline.has_open_batches();
+            self.shared.queue.wait(if looks { LOOK } else { REST });
+        }
+    }
+
+    /// Takes in the events that came.
+    fn take(&mut self, now_ns: u64) -> io::Result<()> {
+        let most = self.ring.slot_bytes() / 4;
+        for event in self.shared.queue.take() {
+            self.timeline.take(event);
+            if self.timeline.bytes > most {
+                let items = self.timeline.take_items();
+                self.put(items, false)?;
+            }
+        }
+        self.timeline.dropped(self.shared.queue.dropped(), now_ns);
+        Ok(())
+    }
+
+    fn write(&mut self, closed: bool) -> io::Result<()> {
+        let items = self.timeline.take_items();
+        self.put(items, false)?;
+        if closed {
+            return self.ring.close();
+        }
+        let calls = (self.sources.open_calls)();
+        let open = self.timeline.open_items(calls, self.clock.now_ns());
+        self.put(open, true)
+    }
+
+    fn put(&mut self, mut items: Vec<Item>, provisional: bool) -> io::Result<()> {
+        if items.is_empty() {
+            return self.ring.append(Vec::new(), false);
+        }
+        let clocks = Clocks::now();
+        self.sequence += 1;
+        let mut described = self.described.clone();
+        let mut segment = Segment::encode(&self.timeline.tracks, &mut described, self.sequence, clocks, &mut items);
+        if !self.ring.has_room(segment.len()) {
+            if provisional {
+                return self.ring.append(Vec::new(), false);
+            }
+            self.ring.next_slot()?;
+            described.clear();
+            segment = Segment::encode(&self.timeline.tracks, &mut described, self.sequence, clocks, &mut items);
+            if !self.ring.has_room(segment.len()) {
+                self.described.clear();
+                self.timeline.lost(items.len() as u64);
+                return Ok(());
+            }
+        }
+        if !provisional {
+            self.described = described;
+        }
+        self.ring.append(segment, provisional)
+    }
+}

@@ -1,0 +1,279 @@
+//! The file: slots of one size, overwritten one after the other.
+//!
+//! - At each moment all of the file is packets: what is not written yet is one packet of padding to
+//!   the end of its slot. A slot begins with the tracks that it uses, and stands for itself.
+//! - A segment appears whole or not at all: it is written behind the padding's head, which its own
+//!   head replaces last. Heads are 16 bytes at multiples of 16, so no page boundary splits them and
+//!   no kill comes between their bytes.
+//! - A file that another process or dispatcher writes is never touched.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::timeline::encoder::{PACKET, packet};
+use crate::timeline::open_file::open_file;
+use crate::timeline::proto::wide_varint;
+
+/// Of a head of padding, and what segments are a multiple of.
+const HEAD: usize = 16;
+pub(crate) const SLOTS: usize = 16;
+/// Slots are a multiple of it, so that a reader finds the next one behind damage.
+pub(crate) const GRAIN: usize = 1 << 16;
+/// A slot has room for what one event may tell.
+const LEAST_GRAINS: usize = if cfg!(test) { 1 } else { 4 };
+/// Dispatchers that write files of one name at a time.
+const MOST_NAMES: usize = 1000;
+
+pub(crate) struct Ring {
+    file: File,
+    slot_bytes: usize,
+    slot: usize,
+    /// Where the next segment goes in the slot.
+    at: usize,
+    /// Slots that were written since the start.
+    slots_used: usize,
+    /// Whether something provisional stands behind `at`.
+    provisional: bool,
+}
+
+/// A packet of padding, up to its content; with that it takes `bytes`.
+fn padding(bytes: usize) -> [u8; 13] {
+    let mut head = [0; 13];
+    head[0] = (PACKET << 3 | 2) as u8;
+    head[1..6].copy_from_slice(&wide_varint((bytes - 6) as u32));
+    let tag = packet::PADDING << 3 | 2;
+    head[6..8].copy_from_slice(&[(tag & 0x7f | 0x80) as u8, (tag >> 7) as u8]);
+    head[8..13].copy_from_slice(&wide_varint((bytes - 13) as u32));
+    head
+}
+
+impl Ring {
+    /// Makes a file of `bytes`, or of another name where one of this name is being written; one
+    /// that was left is kept as `previous`.
+    pub(crate) fn create(path: &Path, bytes: u64) -> io::Result<(Self, PathBuf)> {
+        let slot_bytes =
+            (usize::try_from(bytes).unwrap_or(usize::MAX) / SLOTS / GRAIN).clamp(LEAST_GRAINS, 1 << 14) * GRAIN;
+        let path = free_name(path)?;
+        let temporary = with_suffix(&path, &format!("{}.new", std::process::id()));
+        let made = Self::make(&temporary, slot_bytes).and_then(|ring| {
+            if path.exists() {
+                std::fs::rename(&path, with_suffix(&path, "previous"))?;
+            }
+            std::fs::rename(&temporary, &path)?;
+            Ok(ring)
+        });
+        if made.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        Ok((made?, path))
+    }
+
+    fn make(path: &Path, slot_bytes: usize) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        // Sparse: it takes room on the disk as it is written.
+        file.set_len((SLOTS * slot_bytes) as u64)?;
+        for slot in 0..SLOTS {
+            file.write_all_at(&padding(slot_bytes), (slot * slot_bytes) as u64)?;
+        }
+        Ok(Self { file, slot_bytes, slot: 0, at: 0, slots_used: 1, provisional: false })
+    }
+
+    pub(crate) const fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Whether a segment of so many bytes goes into the slot.
+    pub(crate) const fn has_room(&self, bytes: usize) -> bool {
+        self.at + bytes + 3 * HEAD <= self.slot_bytes
+    }
+
+    /// Goes on to the next slot, whose old content is gone from then on.
+    pub(crate) fn next_slot(&mut self) -> io::Result<()> {
+        if self.provisional {
+            self.pad(self.at)?;
+        }
+        self.slot = (self.slot + 1) % SLOTS;
+        self.slots_used = (self.slots_used + 1).min(SLOTS);
+        (self.at, self.provisional) = (0, false);
+        self.pad(0)
+    }
+
+    fn pad(&self, at: usize) -> io::Result<()> {
+        self.write(&padding(self.slot_bytes - at), at)
+    }
+
+    fn write(&self, bytes: &[u8], at: usize) -> io::Result<()> {
+        self.file.write_all_at(bytes, (self.slot * self.slot_bytes + at) as u64)
+    }
+
+    /// Appends packets; what is `provisional` is replaced by the next.
+    pub(crate) fn append(&mut self, mut segment: Vec<u8>, provisional: bool) -> io::Result<()> {
+        if self.provisional {
+            self.pad(self.at)?;
+            self.provisional = false;
+        }
+        if segment.is_empty() {
+            return Ok(());
+        }
+        let room = (segment.len() + HEAD - 1).next_multiple_of(HEAD) - segment.len();
+        let room = if room < 13 { room + HEAD } else { room };
+        segment.extend_from_slice(&padding(room));
+        segment.resize(segment.len() + room - 13, 0);
+        let end = self.at + segment.len();
+        if end + HEAD > self.slot_bytes {
+            return Err(io::Error::other("a segment of the trace is larger than a slot"));
+        }
+        segment.extend_from_slice(&padding(self.slot_bytes - end));
+        self.write(&segment[HEAD..], self.at + HEAD)?;
+        self.write(&segment[..HEAD], self.at)?;
+        self.provisional = provisional;
+        if !provisional {
+            self.at = end;
+        }
+        Ok(())
+    }
+
+    /// Leaves out what was never written.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        if self.provisional {
+            self.pad(self.at)?;
+            self.provisional = false;
+        }
+        if self.slots_used < SLOTS {
+            self.file.set_len((self.slot * self.slot_bytes + self.at) as u64)?;
+        }
+        Ok(())
+    }
+}
+
+/// The file of this name that nobody writes: with `-2`, `-3`... where need be.
+fn free_name(path: &Path) -> io::Result<PathBuf> {
+    for number in 1..MOST_NAMES {
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        let candidate = named(path, &suffix);
+        match open_file(&candidate) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(candidate),
+            Err(error) => return Err(error),
+            Ok(file) => {
+                if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                    return Ok(candidate);
+                }
+            }
+        }
+    }
+    Err(io::Error::other("too many dispatchers write files of this name"))
+}
+
+/// `run.pftrace` as `run-2.pftrace`.
+fn named(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(suffix);
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// `run.pftrace` as `run.previous.pftrace`.
+fn with_suffix(path: &Path, word: &str) -> PathBuf {
+    named(path, &format!(".{word}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::proto::{Fields, Message};
+
+    /// The content of all packets that are no padding; panics where the file is not packets.
+    fn packets(path: &Path) -> Vec<u64> {
+        let bytes = std::fs::read(path).unwrap();
+        let mut fields = Fields::of(&bytes);
+        let mut found = Vec::new();
+        for (field, value) in &mut fields {
+            assert_eq!(field, 1);
+            let mut inner = Fields::of(value.bytes());
+            for (field, value) in &mut inner {
+                if field == u64::from(packet::TIMESTAMP) {
+                    found.push(value.number());
+                }
+            }
+            assert!(inner.rest.is_empty(), "a packet breaks off");
+        }
+        assert!(fields.rest.is_empty(), "the file breaks off: {} bytes left", fields.rest.len());
+        found
+    }
+
+    fn segment(number: u64, bytes: usize) -> Vec<u8> {
+        let (mut packet, mut framed) = (Message::default(), Message::default());
+        packet.varint(packet::TIMESTAMP, number);
+        packet.text(900, &vec![7; bytes]);
+        framed.message(PACKET, &packet);
+        framed.bytes().to_vec()
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("guerdon-ring-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn the_file_is_packets_after_each_write() {
+        let folder = folder("valid");
+        let (mut ring, path) = Ring::create(&folder.join("run.pftrace"), 1 << 20).unwrap();
+        assert!(packets(&path).is_empty());
+        let mut written = Vec::new();
+        for number in 1..200_u64 {
+            let bytes = segment(number, (number as usize * 997) % 20_000);
+            if !ring.has_room(bytes.len()) {
+                ring.next_slot().unwrap();
+                packets(&path);
+            }
+            ring.append(bytes, false).unwrap();
+            written.push(number);
+            ring.append(segment(1_000_000 + number, 10), true).unwrap();
+            let mut seen = packets(&path);
+            seen.sort_unstable();
+            // The newest are all there, and of what comes last only the last.
+            assert_eq!(seen.pop(), Some(1_000_000 + number));
+            assert!(written.ends_with(&seen), "{seen:?}");
+            assert!(number < 50 || seen.len() > 40, "the ring keeps what fits");
+        }
+        ring.close().unwrap();
+        assert!(packets(&path).iter().all(|number| *number < 1_000_000));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_segment_that_was_not_written_whole_is_not_there() {
+        let folder = folder("torn");
+        let (mut ring, path) = Ring::create(&folder.join("run.pftrace"), 1 << 20).unwrap();
+        ring.append(segment(1, 100), false).unwrap();
+        // As if the process had been killed before the head was written.
+        ring.write(&segment(2, 3000)[HEAD..], ring.at + HEAD).unwrap();
+        assert_eq!(packets(&path), [1]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn names_are_not_shared_and_the_last_file_is_kept() {
+        let folder = folder("names");
+        let path = folder.join("run.pftrace");
+        let (mut first, at) = Ring::create(&path, 1 << 20).unwrap();
+        assert_eq!(at, path);
+        let (second, beside) = Ring::create(&path, 1 << 20).unwrap();
+        assert_eq!(beside, folder.join("run-2.pftrace"));
+        first.append(segment(5, 1), false).unwrap();
+        first.close().unwrap();
+        drop((first, second));
+        let (_ring, at) = Ring::create(&path, 1 << 20).unwrap();
+        assert_eq!((at, packets(&folder.join("run.previous.pftrace"))), (path, vec![5]));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

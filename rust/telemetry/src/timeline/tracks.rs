@@ -1,0 +1,214 @@
+//! The tracks of a timeline, a tree.
+//!
+//! - A track's number in files is made of its path and of the process, so that it is the same in
+//!   all slots of a file, and differs between files.
+//! - Slices of one track never overlap, and each keeps its times: what runs side by side has
+//!   several tracks, of which each slice gets one that was free meanwhile.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::timeline::item::{TrackId, shortened};
+
+/// The last slices of a track between which there may be room for one that is reported late.
+const SPANS: usize = 64;
+
+/// What a track is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrackKind {
+    /// The root of all others of a process: its id.
+    Process(u32),
+    /// Slices and instants, or other tracks.
+    Slices,
+    Counter,
+}
+
+pub(crate) struct Track {
+    pub uuid: u64,
+    pub parent: Option<TrackId>,
+    pub name: Arc<str>,
+    pub kind: TrackKind,
+    /// Its place among its siblings.
+    pub rank: u32,
+    taken: BusySpans,
+}
+
+/// When a track has slices.
+#[derive(Default)]
+struct BusySpans {
+    /// From when to when, one after the other.
+    spans: VecDeque<(u64, u64)>,
+    /// Before it nothing is known to be free.
+    since_ns: u64,
+    /// The last of them: most that is reported begins behind it.
+    last: (u64, u64),
+}
+
+impl BusySpans {
+    /// The first gap that is not over at a moment: where the slice before it ended, and where the
+    /// next one begins.
+    fn gap(&self, at_ns: u64) -> (u64, u64) {
+        let next = self.spans.partition_point(|(from, _)| *from <= at_ns);
+        let mut free_ns = next.checked_sub(1).map_or(self.since_ns, |before| self.spans[before].1);
+        for (from, to) in self.spans.range(next..) {
+            if *from > free_ns.max(at_ns) {
+                return (free_ns, *from);
+            }
+            free_ns = *to;
+        }
+        (free_ns, u64::MAX)
+    }
+
+    /// Since when it is free, if it is all the time. What is reported late ends before the next
+    /// begins: readers take what happened at one moment in the order of the file.
+    fn free_since(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        if to_ns >= self.last.0 {
+            return (self.last.1 <= from_ns).then_some(self.last.1);
+        }
+        let (free_ns, next_ns) = self.gap(from_ns);
+        (free_ns <= from_ns && to_ns < next_ns).then_some(free_ns)
+    }
+
+    fn take(&mut self, from_ns: u64, to_ns: u64) {
+        let place = self.spans.partition_point(|(from, _)| *from <= from_ns);
+        self.spans.insert(place, (from_ns, to_ns));
+        if self.spans.len() > SPANS
+            && let Some((_, to_ns)) = self.spans.pop_front()
+        {
+            self.since_ns = to_ns;
+        }
+        self.last = self.spans.back().copied().unwrap_or_default();
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Tracks {
+    all: Vec<Track>,
+    known: HashMap<(Option<TrackId>, Arc<str>), TrackId>,
+    /// Of a track whose slices run side by side: those that stand for it.
+    lanes: HashMap<TrackId, Vec<TrackId>>,
+    salt: u64,
+}
+
+impl Tracks {
+    /// `salt` differs between processes.
+    pub(crate) fn new(salt: u64) -> Self {
+        Self { salt, ..Self::default() }
+    }
+
+    pub(crate) fn get(&self, track: TrackId) -> &Track {
+        &self.all[track]
+    }
+
+    /// A track by its name among those of its parent; made if there is none.
+    pub(crate) fn of(&mut self, parent: Option<TrackId>, name: &str, kind: TrackKind) -> TrackId {
+        let name: Arc<str> = shortened(name).into();
+        if let Some(track) = self.known.get(&(parent, name.clone())) {
+            return *track;
+        }
+        let above = parent.map_or(self.salt, |parent| self.all[parent].uuid);
+        let track = self.all.len();
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&above.to_le_bytes());
+        hasher.update(name.as_bytes());
+        let uuid = first_u64(&hasher);
+        let rank = self.all.len() as u32;
+        self.all.push(Track { uuid, parent, name: name.clone(), kind, rank, taken: BusySpans::default() });
+        self.known.insert((parent, name), track);
+        track
+    }
+
+    /// The first gap of a track that is not over at a moment: where the slice before it ended, and
+    /// where the next one begins.
+    pub(crate) fn gap(&self, track: TrackId, at_ns: u64) -> (u64, u64) {
+        self.all[track].taken.gap(at_ns)
+    }
+
+    /// Puts a slice on a track that is free meanwhile.
+    pub(crate) fn take(&mut self, track: TrackId, from_ns: u64, to_ns: u64) {
+        self.all[track].taken.take(from_ns, to_ns);
+    }
+
+    /// When the last slice of a track ended.
+    pub(crate) fn last_end_ns(&self, track: TrackId) -> u64 {
+        self.all[track].taken.last.1
+    }
+
+    /// Puts a slice on one of the tracks below `parent` that is free meanwhile: of these on the one
+    /// that was used last, so that the others stay free for what began earlier.
+    pub(crate) fn beside(&mut self, parent: TrackId, from_ns: u64, to_ns: u64) -> TrackId {
+        let track = self.free_beside(parent, from_ns, to_ns, &[]);
+        self.take(track, from_ns, to_ns);
+        track
+    }
+
+    /// The same, of those that are not `except`, without taking it.
+    pub(crate) fn free_beside(&mut self, parent: TrackId, from_ns: u64, to_ns: u64, except: &[TrackId]) -> TrackId {
+        let lanes = self.lanes.entry(parent).or_default();
+        let free = lanes
+            .iter()
+            .copied()
+            .filter(|lane| !except.contains(lane))
+            .filter_map(|lane| Some((lane, self.all[lane].taken.free_since(from_ns, to_ns)?)));
+        if let Some((lane, _)) = free.max_by_key(|(_, since_ns)| *since_ns) {
+            return lane;
+        }
+        let name = format!("{} {}", self.all[parent].name, lanes.len() + 1);
+        let lane = self.of(Some(parent), &name, TrackKind::Slices);
+        self.lanes.entry(parent).or_default().push(lane);
+        lane
+    }
+}
+
+/// The beginning of a hash.
+pub(crate) fn first_u64(hasher: &blake3::Hasher) -> u64 {
+    let hash = hasher.finalize();
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash.as_bytes()[..8]);
+    u64::from_le_bytes(bytes).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What its last slice alone says of a track is what all of its slices say, however late
+        /// slices come, and though they overlap.
+        #[test]
+        fn the_last_slice_says_what_a_search_says(calls in prop::collection::vec((0..400_u64, 0..40_u64), 1..200)) {
+            let mut taken = BusySpans::default();
+            for (start, length) in calls {
+                let end = start + length;
+                let (free, next) = taken.gap(start);
+                let expected = (free <= start && end < next).then_some(free);
+                prop_assert_eq!(taken.free_since(start, end), expected);
+                // A slice that has no room is taken too, now and then.
+                if expected.is_some() || start % 3 == 0 {
+                    taken.take(start, end);
+                }
+            }
+        }
+
+        /// However calls overlap, those of one track don't, and there are no more tracks than calls
+        /// at a time.
+        #[test]
+        fn concurrent_calls_have_tracks_of_their_own(mut calls in prop::collection::vec((0..100_u64, 1..30_u64), 1..60)) {
+            calls.sort_by_key(|(start, length)| start + length);
+            let mut tracks = Tracks::new(1);
+            let parent = tracks.of(None, "loop", TrackKind::Slices);
+            let mut placed: Vec<(TrackId, u64, u64)> = Vec::new();
+            for (start, length) in &calls {
+                let track = tracks.beside(parent, *start, start + length);
+                for (_, from, to) in placed.iter().filter(|(other, ..)| *other == track) {
+                    prop_assert!(to <= start || *from >= start + length);
+                }
+                placed.push((track, *start, start + length));
+            }
+            let at_a_time = (0..140).map(|now| calls.iter().filter(|(start, length)| *start <= now && now < start + length).count()).max();
+            prop_assert!(tracks.lanes[&parent].len() <= at_a_time.unwrap_or(0));
+        }
+    }
+}
