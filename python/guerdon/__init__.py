@@ -20,8 +20,6 @@ from guerdon._lazy_imports import names as _names
 if TYPE_CHECKING:
     from guerdon import parse, rewards
     from guerdon._cluster.ray.options import Ray
-    from guerdon._code.factory import code_reward
-    from guerdon._code.sandbox_fusion import SandboxFusion
     from guerdon._native import __version__
     from guerdon._replay import ReplayResult, replay
     from guerdon._trace import Trace
@@ -48,6 +46,8 @@ if TYPE_CHECKING:
     from guerdon.pending import OpenBatch, PendingBatch
     from guerdon.recycling import Recycle
     from guerdon.results import Failure, Group, RewardBatch, SampleResult
+    from guerdon.rewards.code.factory import code_reward
+    from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
     from guerdon.stateful import StatefulReward
     from guerdon.status import Status
 
@@ -133,8 +133,8 @@ _HOMES: Final[dict[str, str | None]] = {
     "PendingBatch": "pending",
     "ToolError": "errors",
     "__version__": "_native",
-    "code_reward": "_code.factory",
-    "SandboxFusion": "_code.sandbox_fusion",
+    "code_reward": "rewards.code.factory",
+    "SandboxFusion": "rewards.code.remote.sandbox_fusion",
     "group_reward": "functions",
     "judge": "judges",
     "pairwise": "panels",

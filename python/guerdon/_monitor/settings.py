@@ -16,9 +16,9 @@ from guerdon._monitor.sockets import NoSocketError, new_socket
 from guerdon.endpoints import fleets_of
 
 if TYPE_CHECKING:
-    from guerdon._code.level import Level
     from guerdon._native import Engine, MonitorConfig
     from guerdon._registration.spec import FunctionSpec
+    from guerdon.rewards.code.zygote.level import Level
 
 _NOT_SERVED = (
     "metrics_port={given!r}: metrics are not served: {problem}. Everything else works. Choose another port, or 0 for any "
