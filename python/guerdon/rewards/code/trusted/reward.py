@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
-from guerdon._registration.plain_columns import given_column, missing_column
-from guerdon._registration.spec import FunctionSpec
+from guerdon._batch.columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
+from guerdon._functions.spec import FunctionSpec
+from guerdon._functions.stateful import StatefulReward
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import EncodingError
 from guerdon.rewards.code.trusted.cases import called_by, function_name, parse_cases
@@ -33,7 +33,7 @@ from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.level import Level
 from guerdon.rewards.code.zygote.toolchain import check_toolchain
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote, ZygoteLostError
-from guerdon.stateful import StatefulReward
+from guerdon.rewards.plain_columns import given_column, missing_column
 
 __all__ = ["CodeReward", "CodeScorer", "Columns"]
 
