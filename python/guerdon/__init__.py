@@ -20,8 +20,6 @@ from guerdon._system.lazy_imports import names as _names
 if TYPE_CHECKING:
     from guerdon import parse, rewards
     from guerdon._batch.pending import OpenBatch, PendingBatch
-    from guerdon._code.factory import code_reward
-    from guerdon._code.sandbox_fusion import SandboxFusion
     from guerdon._functions.stateful import StatefulReward
     from guerdon._insight.dump import Dump, InFlight
     from guerdon._insight.endpoint import Endpoint
@@ -51,6 +49,8 @@ if TYPE_CHECKING:
     from guerdon.panels import Rubric, pairwise, panel, rubric
     from guerdon.results import Failure, Group, RewardBatch, SampleResult
     from guerdon.results.status import Status
+    from guerdon.rewards.code.factory import code_reward
+    from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 
 __all__ = [
     "ClosedError",
@@ -134,8 +134,8 @@ _HOMES: Final[dict[str, str | None]] = {
     "PendingBatch": "_batch.pending",
     "ToolError": "errors",
     "__version__": "_native",
-    "code_reward": "_code.factory",
-    "SandboxFusion": "_code.sandbox_fusion",
+    "code_reward": "rewards.code.factory",
+    "SandboxFusion": "rewards.code.remote.sandbox_fusion",
     "group_reward": "functions",
     "judge": "judges",
     "pairwise": "panels",

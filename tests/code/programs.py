@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from guerdon import code_reward
-from guerdon._code.factory import CodeReward
-from guerdon._code.judgement import Judgement
+from guerdon.rewards.code.factory import CodeReward
+from guerdon.rewards.code.trusted.judgement import Judgement
 
 INCREMENT = "print(int(input()) + 1)"
 CASES = [{"stdin": "1\n", "stdout": "2\n"}, {"stdin": "41", "stdout": "42"}]

@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 
-from guerdon._code.arguments import pack, unpack
-from guerdon._code.encoding import MAX_DEPTH, EncodingError
+from guerdon.rewards.code.child.arguments import pack, unpack
+from guerdon.rewards.code.child.encoding import MAX_DEPTH, EncodingError
 from tests.code.test_encoding import VALUES, repr_of
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from guerdon import DataError
-from guerdon._code.cases import CallCase, StdinCase, function_name, parse_cases
+from guerdon.rewards.code.trusted.cases import CallCase, StdinCase, function_name, parse_cases
 
 
 def test_own_shapes() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._code import cgroup
-from guerdon._code.cgroup import NoGroupError, ProgramGroup
+from guerdon.rewards.code.zygote import cgroup
+from guerdon.rewards.code.zygote.cgroup import NoGroupError, ProgramGroup
 
 FILES = ("cgroup.procs", "cgroup.kill", "memory.max", "memory.oom.group", "memory.swap.max", "pids.max")
 
@@ -130,8 +130,8 @@ def test_children_are_in_it_and_it_is_bounded_once_modules_are_there(tree: Path)
     (tree / "user" / "cgroup.subtree_control").write_text("memory pids")
     code = f"""
         import os
-        from guerdon._code import cgroup
-        from guerdon._code.fence import FenceSpec, prepare
+        from guerdon.rewards.code.zygote import cgroup
+        from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
         from tests.code.test_cgroup import groups, make_folder, remove_folder
         from pathlib import Path
         cgroup._ROOT, cgroup._own = {str(tree)!r}, lambda: "/user/own"
@@ -179,8 +179,8 @@ def test_a_real_group_without_controllers_holds_and_ends_all_processes() -> None
     """What they bound takes the controllers: `test_kernel_cgroup.py`."""
     code = f"""
         import os, time
-        from guerdon._code import cgroup
-        from guerdon._code.fence import FenceSpec, prepare
+        from guerdon.rewards.code.zygote import cgroup
+        from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
         cgroup._ROOT, cgroup._own, cgroup._NEEDED = {_mounted()!r}, lambda: "", frozenset()
         cgroup._FILES = ("cgroup.procs", "cgroup.kill", "cgroup.max.depth")
         cgroup._write = lambda path, value: None

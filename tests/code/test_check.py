@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon import DataError
-from guerdon._code.factory import CodeReward
+from guerdon.rewards.code.factory import CodeReward
 from tests.code.programs import judged, judgement
 
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from guerdon._code.compare import Compare, outputs_match, shown, values_match
-from guerdon._code.encoding import Opaque
+from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.trusted.compare import Compare, outputs_match, shown, values_match
 
 SAME = {
     "exact": [("a\n", "a"), ("a", "a \n\n"), ("a\nb", "a  \nb\t\n"), ("", "\n")],

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from guerdon._code.decoding import decode
-from guerdon._code.encoding import MAX_DEPTH, MAX_INT_BYTES, EncodingError, Opaque, encode
+from guerdon.rewards.code.child.decoding import decode
+from guerdon.rewards.code.child.encoding import MAX_DEPTH, MAX_INT_BYTES, EncodingError, Opaque, encode
 
 KEYS = some.one_of(
     some.none(), some.booleans(), some.integers(), some.text(), some.binary(), some.floats(allow_nan=False)
@@ -321,7 +321,7 @@ def _flood(item: bytes, count: int) -> bytes:
     ],
 )
 def test_memory_stays_in_proportion(item: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("guerdon._code.decoding._LEAST_MEMORY", 0)
+    monkeypatch.setattr("guerdon.rewards.code.child.decoding._LEAST_MEMORY", 0)
     data = _flood(item, 200_000 // len(item))
     tracemalloc.start()
     with contextlib.suppress(EncodingError):
@@ -335,7 +335,7 @@ def test_memory_stays_in_proportion(item: bytes, monkeypatch: pytest.MonkeyPatch
     "item", [7, 0.5, "text", (1, 2), [1, 2], {1: 2}, {1, 2}, [[1], [2]], {"name": "x", "value": 1}]
 )
 def test_plain_values_take_no_more_memory_than_they_may(item: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("guerdon._code.decoding._LEAST_MEMORY", 0)
+    monkeypatch.setattr("guerdon.rewards.code.child.decoding._LEAST_MEMORY", 0)
     assert decode(encode([item] * 1000)) == [item] * 1000
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from guerdon._code.extract import Extract, blocks_of, extract_program
-from guerdon._code.languages import LANGUAGES
+from guerdon.rewards.code.trusted.extract import Extract, blocks_of, extract_program
+from guerdon.rewards.code.zygote.languages import LANGUAGES
 
 TAGS = frozenset({"python", "py"})
 

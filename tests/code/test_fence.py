@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._code.acts import ACTS
-from guerdon._code.fence import LAYERS, FenceSpec
-from guerdon._code.fence_probe import ProbeError, Tried, attempts
-from guerdon._code.isolation import probe
-from guerdon._code.level import Attempt, Level, checked_level
 from guerdon.errors import RegistrationError
+from guerdon.rewards.code.zygote.acts import ACTS
+from guerdon.rewards.code.zygote.fence import LAYERS, FenceSpec
+from guerdon.rewards.code.zygote.fence_probe import ProbeError, Tried, attempts
+from guerdon.rewards.code.zygote.isolation import probe
+from guerdon.rewards.code.zygote.level import Attempt, Level, checked_level
 from tests.code import taken_rights
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
@@ -205,7 +205,7 @@ def test_a_module_that_is_not_there_is_named() -> None:
 @pytest.mark.fault("a process that tries a forbidden act dies of it", sees="no level: an error that names the act")
 def test_an_act_that_ends_its_process_was_not_refused() -> None:
     aborts = (
-        "import dataclasses, os; import guerdon._code.fence_probe as own; "
+        "import dataclasses, os; import guerdon.rewards.code.zygote.fence_probe as own; "
         "own.ACTS = (dataclasses.replace(own.ACTS[0], attempt=lambda _: os.abort()),)"
     )
     with pytest.raises(ProbeError, match=r"the process that tried to read a file .* ended: -"):
@@ -242,7 +242,7 @@ def test_acts_have_different_names_and_known_layers() -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: os.PathLike[str]) -> None:
-    code = "from guerdon._code.fence import FenceSpec; from guerdon._code.isolation import probe; print(probe(FenceSpec()))"
+    code = "from guerdon.rewards.code.zygote.fence import FenceSpec; from guerdon.rewards.code.zygote.isolation import probe; print(probe(FenceSpec()))"
     environment = os.environ | {"TMPDIR": os.fspath(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
     assert os.listdir(tmp_path) == []

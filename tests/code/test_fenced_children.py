@@ -13,7 +13,7 @@ import pytest
 
 START = """
 import os, sys, asyncio, tempfile, threading, ctypes
-from guerdon._code.fence import FenceSpec, prepare
+from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
 options = {options}
 prepared = prepare(FenceSpec(**options))
 def run(body):

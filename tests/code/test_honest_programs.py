@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from guerdon import RegistrationError
-from guerdon._code import isolation
-from guerdon._code.fence import FenceSpec
-from guerdon._code.fence_probe import attempts
-from guerdon._code.isolation import probe
-from guerdon._code.tasks import most_others
+from guerdon.rewards.code.zygote import isolation
+from guerdon.rewards.code.zygote.fence import FenceSpec
+from guerdon.rewards.code.zygote.fence_probe import attempts
+from guerdon.rewards.code.zygote.isolation import probe
+from guerdon.rewards.code.zygote.tasks import most_others
 from tests.code import taken_rights
 from tests.code.programs import block, judged
 
@@ -190,7 +190,7 @@ def test_tasks_of_others_that_are_not_seen_take_none_of_a_programs(open_folder: 
             libc.mount(None, b"/", None, 0x44000, None)
             assert libc.mount(b"proc", b"/proc", b"proc", 0, None) == 0
             import threading
-            from guerdon._code.fence import FenceSpec, prepare
+            from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, RegistrationError
-from guerdon._code import warn_once
-from guerdon._code.factory import CodeReward
+from guerdon.rewards.code.factory import CodeReward
+from guerdon.rewards.code.trusted import warn_once
 from tests.code.programs import block, call, judged, judgement
 from tests.code.test_languages import needs
 

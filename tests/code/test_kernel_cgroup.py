@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._code.cgroup import NoGroupError, ProgramGroup
+from guerdon.rewards.code.zygote.cgroup import NoGroupError, ProgramGroup
 from tests.code.programs import block, judged
 
 # Four processes, each within its own limit: of 256 MiB, two of 200 MiB are more than all may have.
@@ -72,7 +72,7 @@ def run(code: str) -> str:
 def test_memory_is_bounded_for_all_processes_together() -> None:
     run("""
         import os, time
-        from guerdon._code.fence import FenceSpec, prepare
+        from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
         MIB = 1 << 20
         prepared = prepare(FenceSpec(processes=True, memory_limit=256 * MIB, writable_bytes=MIB))
         assert prepared.layers["cgroup"][0], prepared.layers["cgroup"]
@@ -110,7 +110,7 @@ def test_tasks_are_bounded_for_all_processes_together() -> None:
     # The other bound on them is of all processes of this user together.
     out = run("""
         import os, time
-        from guerdon._code.fence import FenceSpec, prepare
+        from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
         prepared = prepare(FenceSpec(processes=True, tasks=12, without=("limits", "user")))
         assert prepared.layers["cgroup"][0], prepared.layers["cgroup"]
         theirs, ours = os.pipe()

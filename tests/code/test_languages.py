@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, RegistrationError, code_reward
-from guerdon._code.readable_tools import beside
-from guerdon._code.unfenced_folder import unfenced_folder
+from guerdon.rewards.code.zygote.readable_tools import beside
+from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 from tests.code.programs import CASES, block, judged
 
 CPP = "#include <iostream>\nint main() { int n; std::cin >> n; std::cout << n + 1 << std::endl; }"

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from guerdon import RegistrationError, code_reward
-from guerdon._code.fence import FenceSpec
-from guerdon._code.reward import CodeReward
-from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
+from guerdon.rewards.code.trusted.reward import CodeReward
+from guerdon.rewards.code.zygote.fence import FenceSpec
+from guerdon.rewards.code.zygote.zygote_process import ProgramZygote, ZygoteLostError
 from tests.code.programs import CASES, INCREMENT, call, judged, judgement
 
 SLOW = "import time\ntime.sleep(1)\nprint(int(input()) + 1)"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, RegistrationError, code_reward
-from guerdon._code.remote_texts import CaseTexts
+from guerdon.rewards.code.remote.remote_texts import CaseTexts
 from tests.code.programs import CASES, INCREMENT, block, judged, judgement
 
 

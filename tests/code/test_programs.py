@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from guerdon import DataError
-from guerdon._code.factory import CodeReward
+from guerdon.rewards.code.factory import CodeReward
 from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
 
 
@@ -326,7 +326,7 @@ def test_what_is_no_data_is_no_answer(every: CodeReward, body: str, reason: str)
 def test_answers_written_ahead_are_none(every: CodeReward) -> None:
     """A program that writes its answers before the calls does not know their nonces."""
     program = (
-        "import os, struct\nfrom guerdon._code.encoding import encode\n"
+        "import os, struct\nfrom guerdon.rewards.code.child.encoding import encode\n"
         "def f(x):\n    for _ in range(9):\n        data = encode((b'12345678', 'value', 3))\n"
         "        os.write(3, struct.pack('<I', len(data)) + data)\n    return 3"
     )

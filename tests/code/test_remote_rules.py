@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from guerdon import Dispatcher, SandboxFusion, code_reward
-from guerdon._code.canonical import NotDataError, canonical
-from guerdon._code.compare import Compare, outputs_match, values_match
-from guerdon._code.decoding import decode
-from guerdon._code.encoding import encode
+from guerdon.rewards.code.child.decoding import decode
+from guerdon.rewards.code.child.encoding import encode
+from guerdon.rewards.code.remote.canonical import NotDataError, canonical
+from guerdon.rewards.code.trusted.compare import Compare, outputs_match, values_match
 from tests.code.programs import block
 from tests.code.test_compare import DIFFERENT, SAME
 from tests.http.server import serving

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, Status
-from guerdon._code import driver
-from guerdon._code.calls import ProgramCalls
-from guerdon._code.compare import shown
-from guerdon._code.encoding import Opaque
-from guerdon._code.watchdog import at_most
-from guerdon._code.zygote_process import ZygoteLostError
+from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.trusted import driver
+from guerdon.rewards.code.trusted.calls import ProgramCalls
+from guerdon.rewards.code.trusted.compare import shown
+from guerdon.rewards.code.trusted.watchdog import at_most
+from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 from tests.code.programs import block, call, judged, judgement
 
 
@@ -394,7 +394,7 @@ def test_nothing_is_left_for_the_interpreter_to_look_for(left: float) -> None:
     """Else it looks at each call; CPython 3.11 and 3.12 hang then where a function is profiled."""
     code = f"""
         import sys, time
-        from guerdon._code.watchdog import LateError, at_most
+        from guerdon.rewards.code.trusted.watchdog import LateError, at_most
         for _ in range(300):
             try:
                 at_most(time.monotonic() + {left}, lambda: sum(range(100)))

@@ -93,9 +93,9 @@ def facts() -> dict[str, Any]:
 
 def _code_isolation() -> dict[str, str | None]:
     """What holds programs of code rewards on this machine, or why nothing does."""
-    from guerdon._code.fence import FenceSpec
-    from guerdon._code.isolation import probe
     from guerdon.errors import RegistrationError
+    from guerdon.rewards.code.zygote.fence import FenceSpec
+    from guerdon.rewards.code.zygote.isolation import probe
 
     try:
         return {"level": str(probe(FenceSpec())), "problem": None}

@@ -14,15 +14,20 @@ array([[[1., 0.]]], dtype=float32)
 
 from __future__ import annotations
 
-from guerdon.rewards.answers import exact_match, multiple_choice, normalized_match, squad_em, squad_f1
-from guerdon.rewards.formats import tag_count, think_format
-from guerdon.rewards.instructions import ifeval
-from guerdon.rewards.lengths import cosine_length, repetition_penalty, soft_overlong
-from guerdon.rewards.math.reward import MathReward
-from guerdon.rewards.mathematics import math_equal, math_reward
-from guerdon.rewards.native_reward import KernelOptions, NativeReward
-from guerdon.rewards.overlap import bleu, edit_distance, rouge_l
-from guerdon.rewards.schemas import SchemaReward, json_schema
+from typing import TYPE_CHECKING, Final
+
+from guerdon._system.lazy_imports import names as _names
+
+if TYPE_CHECKING:
+    from guerdon.rewards.answers import exact_match, multiple_choice, normalized_match, squad_em, squad_f1
+    from guerdon.rewards.formats import tag_count, think_format
+    from guerdon.rewards.instructions import ifeval
+    from guerdon.rewards.lengths import cosine_length, repetition_penalty, soft_overlong
+    from guerdon.rewards.math.reward import MathReward
+    from guerdon.rewards.mathematics import math_equal, math_reward
+    from guerdon.rewards.native_reward import KernelOptions, NativeReward
+    from guerdon.rewards.overlap import bleu, edit_distance, rouge_l
+    from guerdon.rewards.schemas import SchemaReward, json_schema
 
 __all__ = [
     "KernelOptions",
@@ -47,3 +52,29 @@ __all__ = [
     "tag_count",
     "think_format",
 ]
+
+_HOMES: Final = {
+    "KernelOptions": "mathematics",
+    "MathReward": "mathematics",
+    "NativeReward": "answers",
+    "SchemaReward": "schemas",
+    "bleu": "overlap",
+    "cosine_length": "lengths",
+    "edit_distance": "overlap",
+    "exact_match": "answers",
+    "ifeval": "instructions",
+    "json_schema": "schemas",
+    "math_equal": "mathematics",
+    "math_reward": "mathematics",
+    "multiple_choice": "answers",
+    "normalized_match": "answers",
+    "repetition_penalty": "lengths",
+    "rouge_l": "overlap",
+    "soft_overlong": "lengths",
+    "squad_em": "answers",
+    "squad_f1": "answers",
+    "tag_count": "formats",
+    "think_format": "formats",
+}
+
+__getattr__, __dir__ = _names(globals(), _HOMES)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from guerdon import Dispatcher, code_reward
-from guerdon._code.reward import CodeReward
+from guerdon.rewards.code.trusted.reward import CodeReward
 from tests.code.red_team.program import STYLES, Program, Style, completion
 from tests.code.red_team.table import ALL
 

@@ -1,4 +1,4 @@
-//! Whether a program printed what was expected, by the rules of `guerdon._code.compare`, which a
+//! Whether a program printed what was expected, by the rules of `guerdon.rewards.code.trusted.compare`, which a
 //! test holds them to; and how a reason shows a text.
 //!
 //! - White space is Python's: what `str.split` splits at.

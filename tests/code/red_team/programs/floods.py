@@ -183,7 +183,7 @@ class Keys(set):
     def __len__(self): return len(self.keys)
     def __iter__(self): return iter(self.keys)
 try:
-    import guerdon._code.encoding as encoding
+    import guerdon.rewards.code.child.encoding as encoding
     def container(value, out, bounds, depth): encoding._items(b"e", len(value), iter(value), out, bounds, depth)
     encoding._WRITERS[Keys] = container
 except ImportError: pass

@@ -224,8 +224,9 @@ def search():
         """
 import importlib, sys
 def search():
-    for name in ("driver", "cases", "compare", "reward", "calls", "check", "script_run", "zygote", "child"):
-        try: module = importlib.import_module("guerdon._code." + name)
+    judging = ["trusted." + name for name in ("driver", "cases", "compare", "reward", "calls", "check")]
+    for name in (*judging, "zygote.script_run", "zygote.zygote", "child.child"):
+        try: module = importlib.import_module("guerdon.rewards.code." + name)
         except BaseException: continue
         yield found(repr(vars(module)))
     for module in list(sys.modules.values()): yield found(repr(list(vars(module).values())[:200]))

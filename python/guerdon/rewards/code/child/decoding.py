@@ -1,0 +1,226 @@
+"""Bytes of a program's process as values on the trusted side.
+
+- Exact builtin values only, and `Opaque`, which equals nothing: no class of a program is ever here.
+- `EncodingError` for whatever bytes it can't take. Bytes are hostile: what they cost is linear in
+  them, in time, in memory, and in any later comparison of two values.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from guerdon.rewards.code.child.encoding import LONGEST_NAME, MAX_DEPTH, MAX_INT_BYTES, EncodingError, Opaque
+
+__all__ = ["decode"]
+
+# Keys of one hash are compared with each other. As many bytes compared take a fraction of a second;
+# values that were not made for it come to next to none.
+_MOST_COMPARED: Final = 1 << 26
+# Memory that a value may take, in bytes for each byte of it: plain data takes up to 19, as dicts of
+# one number, and empty sets 45. A little of anything passes.
+_MEMORY: Final = 20
+_LEAST_MEMORY: Final = 160 << 20
+# Between two looks at the clock: a hash table of keys made for it takes long for each.
+_AT_ONCE: Final = 512
+
+_FLOAT: Final = struct.Struct("<d")
+_COMPLEX: Final = struct.Struct("<dd")
+_LENGTH: Final = struct.Struct("<I")
+
+
+def decode(data: bytes, deadline: float = math.inf) -> Any:
+    """What `encode` made the bytes of.
+
+    Args:
+        deadline: Of `time.monotonic`.
+
+    Raises:
+        EncodingError: They are no such bytes, or a value that costs too much.
+        TimeoutError: It took longer.
+    """
+    reader = _ValueReader(data, deadline)
+    try:
+        value = reader.value(0)
+    # TypeError: a key has no hash
+    except (struct.error, IndexError, UnicodeDecodeError, TypeError) as error:
+        raise EncodingError(f"these bytes are no value: {type(error).__name__}") from None
+    if reader.at != len(data):
+        raise EncodingError("there are bytes after the value")
+    return value
+
+
+class _ValueReader:
+    """Reads one value.
+
+    Attributes:
+        at: How far it is.
+    """
+
+    __slots__ = ("_compared", "_data", "_deadline", "_memory", "_next_look", "at")
+
+    def __init__(self, data: bytes, deadline: float) -> None:
+        self._data = data
+        self._deadline = deadline
+        self._memory = max(_LEAST_MEMORY, _MEMORY * len(data))
+        self._compared = 0
+        self._next_look = 0
+        self.at = 0
+
+    def value(self, depth: int) -> Any:
+        data, at = self._data, self.at
+        tag = data[at]
+        at += 1
+        self.at = at
+        constant = _CONSTANTS.get(tag, data)
+        if constant is not data:
+            return constant
+        if tag == _F:
+            self.at = at + 8
+            self._take(24)
+            return _FLOAT.unpack_from(data, at)[0]
+        if tag == _C:
+            self.at = at + 16
+            self._take(32)
+            return complex(*_COMPLEX.unpack_from(data, at))
+        (count,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        if count > len(data) - at:  # an item takes at least a byte
+            raise EncodingError("the bytes end too early")
+        sized = _SIZED.get(tag)
+        if sized is not None:
+            make, least, of_byte = sized
+            self.at = at + count
+            self._take(least + of_byte * count)
+            return make(data[at : at + count])
+        self.at = at
+        if depth > MAX_DEPTH:
+            raise EncodingError(f"the value is nested more than {MAX_DEPTH} levels deep")
+        return self._container(tag, count, depth + 1)
+
+    def _container(self, tag: int, count: int, depth: int) -> Any:
+        if self.at >= self._next_look:
+            self._look()
+        if tag in (_L, _T):
+            self._take(96 + (12 if tag == _L else 20) * count)
+            items = self._items(count, depth)
+            return items if tag == _L else tuple(items)
+        if tag == _D:
+            if count % 2:
+                raise EncodingError("a key has no value")
+            self._take(256 + 60 * max(0, count - 10))
+            return self._dict(count // 2, depth)
+        if tag in (_E, _Z):
+            self._take(232 + 120 * max(0, count - 4))
+            made = self._set(count, depth)
+            return made if tag == _E else frozenset(made)
+        if tag == _Q:
+            self._take(900 + 24 * count)
+            return deque(self._items(count, depth))
+        if tag == _R:
+            return self._range(count, depth)
+        raise EncodingError(f"there is no tag {tag}")
+
+    def _items(self, count: int, depth: int) -> list[Any]:
+        value = self.value
+        items = [value(depth) for _ in range(min(_AT_ONCE, count))]
+        for start in range(_AT_ONCE, count, _AT_ONCE):
+            self._look()
+            items += [value(depth) for _ in range(min(_AT_ONCE, count - start))]
+        return items
+
+    def _range(self, count: int, depth: int) -> range:
+        parts = self._items(min(count, 4), depth)
+        if [type(part) for part in parts] != [int, int, int] or not parts[2]:
+            raise EncodingError("a range is made of three integers")
+        made = range(*parts)
+        try:
+            self._take(128 + 40 * len(made))  # of the list that tests make of it
+        except OverflowError:
+            raise EncodingError("the range is too long") from None
+        return made
+
+    def _set(self, count: int, depth: int) -> set[Any]:
+        made: set[Any] = set()
+        keys, costs = [], []
+        for _ in range(count):
+            before = self._place()
+            keys.append(self.value(depth))
+            costs.append(self._place() - before)
+        self._compare(keys, costs)
+        for start in range(0, count, _AT_ONCE):
+            self._look()
+            made.update(keys[start : start + _AT_ONCE])
+        return made
+
+    def _dict(self, count: int, depth: int) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        keys, values, costs = [], [], []
+        for _ in range(count):
+            before = self._place()
+            keys.append(self.value(depth))
+            costs.append(self._place() - before)
+            values.append(self.value(depth))
+        self._compare(keys, costs)
+        for start in range(0, count, _AT_ONCE):
+            self._look()
+            end = start + _AT_ONCE
+            made.update(zip(keys[start:end], values[start:end], strict=True))
+        return made
+
+    def _place(self) -> int:
+        """Grows with a value by what a comparison of it costs at most: its bytes, and the
+        comparisons inside it of keys that share a hash."""
+        return self.at + self._compared
+
+    def _compare(self, keys: list[Any], costs: list[int]) -> None:
+        """Counts the comparisons of keys that share a hash.
+
+        Of n keys with one hash each is compared with each: n times the sum of their costs. Two such
+        containers are compared in at most as much, by Cauchy's inequality.
+        """
+        hashes = list(map(hash, keys))
+        if len(set(hashes)) == len(hashes):
+            return
+        of_hash: dict[int, list[int]] = {}
+        for one, cost in zip(hashes, costs, strict=True):
+            of_hash.setdefault(one, []).append(cost)
+        self._compared += sum(len(shared) * sum(shared) for shared in of_hash.values() if len(shared) > 1)
+        if self._compared > _MOST_COMPARED:
+            raise EncodingError("too many of its keys have one hash")
+
+    def _take(self, size: int) -> None:
+        self._memory -= size
+        if self._memory < 0:
+            raise EncodingError("the value takes too much memory for its bytes")
+
+    def _look(self) -> None:
+        self._next_look = self.at + _AT_ONCE
+        if time.monotonic() > self._deadline:
+            raise TimeoutError
+
+
+def _int(data: bytes) -> int:
+    if len(data) > MAX_INT_BYTES:
+        raise EncodingError(f"an integer takes more than {MAX_INT_BYTES} bytes")
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _opaque(data: bytes) -> Opaque:
+    number, _, kind = data.decode("utf-8").partition(":")
+    return Opaque(kind[:LONGEST_NAME], int(number) if number.isdecimal() and len(number) < 10 else -1)
+
+
+_F, _C, _L, _T, _D, _E, _Z, _Q, _R = b"fcltdezqr"
+_CONSTANTS: Final[dict[int, Any]] = {b"N"[0]: None, b"T"[0]: True, b"F"[0]: False}
+# What makes the value, and the memory that it takes: at least, and for each byte.
+_SIZED: Final[dict[int, tuple[Callable[[bytes], Any], int, int]]] = {
+    b"i"[0]: (_int, 32, 1),
+    b"s"[0]: (lambda data: data.decode("utf-8", "surrogatepass"), 76, 4),
+    b"b"[0]: (bytes, 36, 1),
+    b"o"[0]: (_opaque, 132, 4),
+}

@@ -1,0 +1,74 @@
+"""Objects of a program that tests hold by number: kept in the program's process.
+
+Nothing here is trusted: it runs beside the program.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from guerdon.rewards.code.child.encoding import Opaque
+
+__all__ = ["Objects"]
+
+
+class _Kept:
+    """A value that is data, held by number."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Objects:
+    """The objects of one program, and what tests may do with them."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._objects: list[Any] = []
+        self._numbers: dict[int, int] = {}  # by id: they live as long as this
+
+    def number(self, value: Any) -> int:
+        """The number of an object, the same each time."""
+        found = self._numbers.get(id(value))
+        if found is None:
+            found = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)
+        return found
+
+    def given(self, value: Any) -> Any:
+        """A value of tests, with objects for their numbers."""
+        if isinstance(value, Opaque):
+            found = self._objects[value.number]
+            return found.value if isinstance(found, _Kept) else found
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self.given, value))
+        if isinstance(value, dict):
+            return {key: self.given(one) for key, one in value.items()}
+        return value
+
+    def do(self, name: str, *args: Any) -> Any:
+        """The acts that tests ask of an object."""
+        if name == "new":
+            kind = self._module.__dict__.get(args[0])
+            kind = kind if isinstance(kind, type) else type(args[0], (), {})
+            return object.__new__(kind)
+        return _ACTS[name](*args)
+
+
+_ACTS: Final[dict[str, Callable[..., Any]]] = {
+    "getattr": getattr,
+    "setattr": setattr,
+    "call": lambda one, args, kwargs: one(*args, **kwargs),
+    "iter": iter,
+    "next": next,
+    "len": len,
+    "getitem": operator.getitem,
+    "contains": operator.contains,
+    "list": list,
+    "vars": lambda one: dict(vars(one)),
+    "keep": _Kept,
+    "value": lambda one: one,
+}

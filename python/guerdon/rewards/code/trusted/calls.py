@@ -1,0 +1,164 @@
+"""ProgramCalls of a program's functions, in a process that defines it once.
+
+- An answer bears the nonce of its call: what was written before the call, or twice, is none.
+- After a hang or a crash the next call has a new process; each call is made once.
+- A program that can't be defined answers no call, and is not tried again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from guerdon.rewards.code.child.arguments import pack
+from guerdon.rewards.code.child.decoding import decode
+from guerdon.rewards.code.child.encoding import EncodingError, encode
+from guerdon.rewards.code.child.frames import ChannelClosedError, OverLimitError, receive, send
+from guerdon.rewards.code.trusted.compare import shown
+from guerdon.rewards.code.zygote.script_run import signal_name
+from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
+
+__all__ = ["CallAnswer", "CallTime", "ProgramCalls"]
+
+_NULL: Final = os.devnull
+# Around the value of an answer: its nonce and kind.
+_ENVELOPE: Final = 1024
+
+
+@dataclass(frozen=True)
+class CallAnswer:
+    """What a call gave.
+
+    Attributes:
+        value: What the function returned.
+        fault: Why there is no value; "" where there is one.
+        raised: The name of the exception that it raised, and its text; None where it was not even
+            called, or did not end: it hung, or the process ended.
+    """
+
+    value: Any = None
+    fault: str = ""
+    raised: tuple[str, str] | None = None
+
+
+class CallTime(Protocol):
+    """Until when a program may take, by `time.monotonic`; asked when that begins."""
+
+    def to_load(self) -> float:
+        """To be defined, where it is not."""
+        ...
+
+    def to_answer(self) -> float:
+        """To return."""
+        ...
+
+
+class ProgramCalls:
+    """The functions of one program; see the module.
+
+    Args:
+        zygote: Where its processes come from.
+        source: The program.
+        prelude: Run before it.
+        max_output: Bytes of one returned value.
+    """
+
+    def __init__(self, zygote: ProgramZygote, source: str, prelude: str, max_output: int) -> None:
+        self._zygote = zygote
+        self._source = source
+        self._prelude = prelude
+        self._limit = max_output
+        self._channel: socket.socket | None = None
+        self._unusable: CallAnswer | None = None
+
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], time: CallTime) -> CallAnswer:
+        """Call a function of the program.
+
+        Raises:
+            ZygoteLostError: It could not be called.
+            EncodingError: The arguments can't be sent.
+        """
+        nonce = secrets.token_bytes(8)
+        # Before anything else: what can't be sent is no fault of the program.
+        message = pack((nonce, name, args, kwargs))
+        if self._unusable is None and self._channel is None:
+            self._define(time.to_load())
+        if self._unusable is not None:
+            return self._unusable
+        return self._answer(message, nonce, time.to_answer())
+
+    def close(self) -> None:
+        """End the program's process; nothing of it is left."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+            if self._zygote.running:
+                self._zygote.end()
+
+    def _define(self, deadline: float) -> None:
+        ours, theirs = socket.socketpair()
+        null = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._zygote.fork("calls", [null, null, null, theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(null)
+        self._channel = ours
+        nonce = secrets.token_bytes(8)
+        request = {"source": self._source, "prelude": self._prelude, "nonce": nonce, "limit": self._limit}
+        answer = self._answer(encode(request), nonce, deadline)
+        if answer.fault:
+            self._unusable = CallAnswer(None, f"the program could not be loaded: {answer.fault}")
+            self.close()
+
+    def _answer(self, message: bytes, nonce: bytes, deadline: float) -> CallAnswer:
+        assert self._channel is not None
+        started = time.monotonic()
+        try:
+            send(self._channel, message, deadline)
+            answer = decode(receive(self._channel, self._limit + _ENVELOPE, deadline), deadline)
+        except TimeoutError:
+            fault = f"no answer within {max(0.0, deadline - started):.2g} s"
+        except OverLimitError:
+            fault = f"it returned more than {self._limit} bytes"
+        except EncodingError as error:
+            fault = f"what it returned is no data: {error}"
+        except ChannelClosedError:
+            return self._crashed()
+        except BaseException:
+            self.close()
+            raise
+        else:
+            if isinstance(answer, tuple) and len(answer) >= 3 and answer[0] == nonce:
+                if answer[1] == "value":
+                    return CallAnswer(answer[2])
+                if answer[1] == "missing":
+                    return CallAnswer(None, f"the program defines no {shown(answer[2])}")
+                # The program may have written this itself, with the nonce of its own call.
+                if answer[1] == "raised" and [type(part) for part in answer[2:]] == [str, str]:
+                    return _raised(answer[2], answer[3])
+            fault = "it wrote to the channel of its answers"
+        self.close()
+        return CallAnswer(None, fault)
+
+    def _crashed(self) -> CallAnswer:
+        """The process ended: by itself, or it closed the channel."""
+        assert self._channel is not None
+        self._channel.close()
+        self._channel = None
+        ended = self._zygote.end(time.monotonic() + 0.05) or self._zygote.end()
+        assert ended is not None
+        how = f"by {signal_name(-ended.status)}" if ended.status < 0 else f"with exit status {ended.status}"
+        return CallAnswer(None, f"its process ended {how}")
+
+
+def _raised(name: str, text: str) -> CallAnswer:
+    described = f"{name}: {text}" if name and text else name or text
+    return CallAnswer(None, described[:400], (name, text))

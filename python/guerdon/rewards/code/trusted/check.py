@@ -1,0 +1,353 @@
+"""Tests of a dataset, run on the trusted side with a proxy in place of the program's function.
+
+- The tests never reach the program's process, and nothing of that runs here: a call of the proxy is
+  a call there, and its value comes back as plain data.
+- An exception that a program raises is raised here too, as the builtin one of its name.
+- Tests that fail before they called the program, or never call it, are the dataset's fault.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, Final, TypeVar
+
+from guerdon.errors import DataError
+from guerdon.rewards.code.child.encoding import BoundError, EncodingError, Opaque
+from guerdon.rewards.code.trusted.calls import CallAnswer
+from guerdon.rewards.code.trusted.check_code import FILE, IN_PLACE, check_code, defined_by
+from guerdon.rewards.code.trusted.check_collected import collected, outcomes, run_collected
+from guerdon.rewards.code.trusted.check_result import fault_of, score_of
+from guerdon.rewards.code.trusted.compare import shown
+from guerdon.rewards.code.trusted.handles import Exchange, Handle
+from guerdon.rewards.code.trusted.watchdog import LateError, at_most
+
+__all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
+
+Caller = Callable[[str, list[Any], dict[str, Any]], CallAnswer]
+"""Calls a function of the program."""
+T = TypeVar("T")
+# Raised by a proxy they would steer the tests, not fail them.
+_NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
+
+
+class CandidateError(Exception):
+    """A program's function raised an exception that is no builtin one, or gave no value."""
+
+
+class _StoppedError(BaseException):
+    """The program hangs or crashed: no test can go on. No ``except Exception`` keeps it."""
+
+
+class Candidate:
+    """A function of a program, as tests see it.
+
+    Args:
+        in_place: The tests call it for what it does to its arguments.
+    """
+
+    def __init__(self, name: str, program: Program, *, in_place: bool = False) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._program = program
+        self._in_place = in_place
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.__name__:
+            raise DataError("check calls a program whose function has no name: give it in the column entry_point")
+        return self._program.call(self.__name__, args, kwargs, in_place=self._in_place)
+
+    def function(self, name: str) -> Candidate:
+        """Another function of the same program."""
+        return Candidate(name, self._program)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} of the program>"
+
+
+class Program:
+    """The requests of tests to a program.
+
+    Attributes:
+        classes: Of the tests and the prelude, by name: their objects go over by their attributes.
+    """
+
+    def __init__(self, call: Caller, state: State) -> None:
+        self._call = call
+        self._state = state
+        self.classes: dict[str, type] = {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
+        """Call a function; with `in_place` its arguments are then as it left them."""
+        exchange = Exchange(self._ask, self.classes)
+        if in_place or self.classes:
+            args = tuple(exchange.sent(one, in_place=in_place) for one in args)
+            kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
+        value = exchange.received(self._asked(name, list(args), kwargs))
+        self._state.calls += 1
+        if in_place:
+            exchange.update()
+        return value
+
+    def _ask(self, act: str, args: list[Any]) -> Any:
+        """Do something with an object of the program."""
+        value = self._asked(f"#{act}", args, {})
+        if act in ("new", "keep") and isinstance(value, Opaque):
+            return Handle("", value.number, self._ask)
+        return value if act in ("vars", "value") else Exchange(self._ask, self.classes).received(value)
+
+    def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        state = self._state
+        if state.stopped or state.lost is not None:
+            raise _StoppedError
+        try:
+            answer = self._call(name, args, kwargs)
+        except EncodingError as error:
+            if isinstance(error, BoundError) and state.calls:  # it may be of what it returned
+                raise CandidateError(f"the tests call {name!r} with what can't be sent: {error}") from None
+            raise DataError(f"the tests call {name!r} with what can't be sent: {error}") from None
+        except MemoryError:  # of what the tests hold of the program's
+            raise
+        except Exception as error:  # of ours, whatever tests do with it
+            state.lost = error
+            raise _StoppedError from error
+        if not answer.fault:
+            return answer.value
+        state.calls += 1
+        if answer.raised is None:
+            state.stopped = answer.fault
+            raise _StoppedError
+        kind, text = answer.raised
+        if name == "#next" and kind == "StopIteration":
+            raise StopIteration
+        raise _exception(kind, text, answer.fault)
+
+
+class State:
+    """What the proxies of one program share.
+
+    Attributes:
+        calls: How many were made.
+        stopped: Why the program can't go on; "" while it can.
+        lost: Why no program can be called any more, by no fault of it; None while it can.
+        late: The tests did not end; none that follows is run.
+        deadline: Until when tests may run, by `time.monotonic`.
+    """
+
+    __slots__ = ("calls", "deadline", "late", "lost", "stopped")
+
+    def __init__(self, deadline: float) -> None:
+        self.calls = 0
+        self.stopped = ""
+        self.lost: Exception | None = None
+        self.late = False
+        self.deadline = deadline
+
+    def run(self, tests: Callable[[], T]) -> T:
+        """What tests return, before their time is up.
+
+        Raises:
+            BaseException: What they raise; but what was lost of ours, whatever they make of it.
+        """
+        try:
+            return at_most(self.deadline, tests)
+        finally:
+            if self.lost is not None:
+                raise self.lost
+
+    def ended_late(self) -> str:
+        """Why the program fails tests that did not end.
+
+        Raises:
+            DataError: It has no part in that.
+        """
+        self.late = True
+        if not self.calls:
+            raise DataError("check did not end before it called the program")
+        return "the tests did not end with what the program returned"
+
+
+def run_tests(
+    texts: list[str],
+    call: Caller,
+    entry_point: str | None,
+    prelude: str,
+    deadline: float,
+    begin: Callable[[int], None] = lambda left: None,
+    *,
+    to_end: bool = True,
+) -> tuple[list[str], int]:
+    """Run test code: the fault of each of its cases, "" where it passed, and how many are left.
+
+    A text that defines ``check`` has it called with the candidate, as HumanEval's. What comes
+    before the first call of the program, imports say, is no case.
+
+    Args:
+        texts: Python code, each text a case of its own.
+        entry_point: The candidate's name; without it, the first by name of the functions that the
+            tests use and nothing defines.
+        prelude: Code whose names the tests may use.
+        deadline: Until when all of them may run, by `time.monotonic`.
+        begin: Called before each text, with how many are left.
+        to_end: Whether texts after a failed one are run.
+
+    Raises:
+        DataError: The tests are no tests.
+    """
+    state = State(deadline)
+    program = Program(call, state)
+    namespace: dict[str, Any] = {"__name__": "check"}
+    _run_prelude(prelude, namespace)
+    known = frozenset(namespace).union(*map(defined_by, texts))
+    codes = [check_code(text, known) for text in texts]
+    names = sorted({name for code in codes for name in code.functions} - {entry_point})
+    if entry_point:
+        names.insert(0, entry_point)
+    if not names:
+        raise DataError(
+            "check: the tests use no function that the program could define; name it in the column entry_point"
+        )
+    proxies = {name: Candidate(name, program) for name in names}
+    for code in codes:
+        namespace.update(code.others)
+    namespace.update(proxies, candidate=proxies[names[0]])
+    for name in [*names, "candidate"]:
+        namespace[f"{name}{IN_PLACE}"] = Candidate(
+            proxies.get(name, proxies[names[0]]).__name__, program, in_place=True
+        )
+    faults = []
+    for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
+        begin(len(texts) - place)
+        state.stopped = ""
+        fault = _run_text(text, code.code, namespace, proxies[names[0]], program, state)
+        if state.calls:
+            faults.append(fault)
+        if (fault and not to_end) or state.late:
+            return faults, len(texts) - place - 1
+    if not faults:
+        raise DataError(
+            "check: the tests never called the program. Give assert statements, a function check(candidate), or functions "
+            "and classes that pytest or unittest collects"
+        )
+    return faults, 0
+
+
+def run_function(
+    check: Callable[..., Any], call: Caller, name: str, row: dict[str, Any], deadline: float
+) -> float | str:
+    """Run a function of the user's own with the candidate: a score from 0 to 1, or why it is 0.
+
+    Args:
+        deadline: Until when it may run, by `time.monotonic`.
+
+    Raises:
+        DataError: It failed before it called the program, or returned no score.
+    """
+    state = State(deadline)
+    try:
+        result = state.run(lambda: check(Candidate(name, Program(call, state)), **row))
+    except _StoppedError:
+        return state.stopped
+    except LateError:
+        return state.ended_late()
+    except (Exception, SystemExit) as error:
+        if isinstance(error, DataError) or error is state.lost:
+            raise
+        return _fault(error, state, None)
+    if state.stopped:
+        return state.stopped
+    return score_of(check, result, calls=state.calls)
+
+
+def _run_text(
+    text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, program: Program, state: State
+) -> str:
+    for name in collected(namespace):  # of the text before
+        del namespace[name]
+    program.classes = _classes(namespace)
+
+    def run() -> str:
+        with outcomes():
+            exec(code, namespace)
+        program.classes = _classes(namespace)
+        check = namespace.get("check")
+        if callable(check):
+            return fault_of(check, check(candidate))
+        run_collected(namespace)
+        return ""
+
+    try:
+        fault = state.run(run)
+    except _StoppedError:
+        return state.stopped
+    except LateError:
+        return state.ended_late()
+    except (Exception, SystemExit) as error:
+        if isinstance(error, DataError) or error is state.lost:
+            raise
+        return _fault(error, state, text)
+    return state.stopped or fault
+
+
+def _fault(error: BaseException, state: State, text: str | None) -> str:
+    """Why the program failed the tests, from what they raised."""
+    if state.calls == 0 and not isinstance(error, CandidateError):
+        raise DataError(
+            f"check failed before it called the program: {type(error).__name__}: {_text_of(error)[:300]}"
+        ) from error
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if text is not None and line is not None:
+        lines = text.split("\n")
+        asked = lines[line - 1].strip()[:200] if line <= len(lines) else ""
+        if isinstance(error, AssertionError):
+            return f"failed: {asked}"
+        return f"{type(error).__name__}: {_text_of(error)[:200]}, in: {asked}"
+    return f"{type(error).__name__}: {_text_of(error)[:300]}"
+
+
+def _text_of(error: BaseException) -> str:
+    """What it says; it may hold what a program returned, an integer that is too long for a text."""
+    try:
+        return str(error)
+    except Exception:
+        return ", ".join(map(shown, error.args))
+
+
+def _run_prelude(prelude: str, namespace: dict[str, Any]) -> None:
+    if not prelude:
+        return
+    try:
+        code = compile(prelude, "<prelude>", "exec", dont_inherit=True)
+    except SyntaxError:  # the beginning of a function, which the completion continues
+        return
+    except ValueError as error:
+        raise DataError(f"prelude is no Python code: {error}") from None
+    try:
+        exec(code, namespace)
+    except (Exception, SystemExit) as error:
+        raise DataError(f"prelude can't be run: {type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _classes(namespace: dict[str, Any]) -> dict[str, type]:
+    """The plain classes that the tests and the prelude define."""
+    defined = {"check", "builtins"}
+    return {
+        name: one
+        for name, one in namespace.items()
+        if isinstance(one, type) and one.__module__ in defined and one.__name__ == name and one.__base__ is object
+    }
+
+
+def _exception(name: str, text: str, fault: str) -> Exception:
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception) and name not in _NOT_RAISED:
+        try:
+            return kind(text)
+        except TypeError:  # UnicodeDecodeError, say, is made of five values
+            return CandidateError(fault)
+    return CandidateError(fault)

@@ -1,0 +1,233 @@
+"""Judging a program: the trusted side, in a worker of the process lane or in the caller's process.
+
+- Where the share of passed cases counts, a case that hangs takes no other's time (`case_time`);
+  else the first failed case ends it.
+- Raises only for what is no fault of the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from guerdon.errors import DataError
+from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.trusted.calls import CallAnswer, ProgramCalls
+from guerdon.rewards.code.trusted.case_time import CaseTime, ProgramTime
+from guerdon.rewards.code.trusted.cases import Case, StdinCase
+from guerdon.rewards.code.trusted.check import Caller, run_function, run_tests
+from guerdon.rewards.code.trusted.compare import Compare, outputs_match, shown, values_match
+from guerdon.rewards.code.trusted.judgement import Judgement, Score, of_cases
+from guerdon.rewards.code.trusted.warn_once import warn_of_module, warn_once
+from guerdon.rewards.code.trusted.watchdog import LateError, at_most
+from guerdon.rewards.code.zygote.command_run import CommandProgram
+from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
+from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
+from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
+
+__all__ = ["BESIDE_S", "Driver", "JudgingRules"]
+
+BESIDE_S: Final = 15.0
+"""What tests and functions of the user's may take beside the time of a program's cases."""
+
+# Which are their lists where a list is expected.
+_ITERATORS: Final = (
+    *("generator", "map", "filter", "zip", "enumerate", "reversed", "chain"),
+    *("list_iterator", "dict_keys", "dict_values", "dict_items"),
+)
+# For a function of the user's to compare what is expected with itself.
+_REFERENCE_S: Final = 5.0
+
+Run = Callable[[bytes, float], ScriptRun]
+"""One run of a program: what it reads, and until when."""
+
+
+@dataclass(frozen=True)
+class JudgingRules:
+    """How programs are judged.
+
+    Attributes:
+        timeout: Seconds for all cases of a program.
+        case_timeout: Seconds for one; None: what is left.
+        compare: When an output is the expected one.
+        takes_input: It is a function that takes the input, too.
+        score: What counts.
+        max_output: Bytes that a program may print, or return, in a case.
+        language: Of the programs.
+    """
+
+    timeout: float
+    case_timeout: float | None
+    compare: Compare
+    score: Score
+    max_output: int
+    language: Language = LANGUAGES[PYTHON]
+    takes_input: bool = False
+
+
+class Driver:
+    """Judges one program after the other, each in processes from `zygote`."""
+
+    def __init__(self, zygote: ProgramZygote, rules: JudgingRules) -> None:
+        self._zygote = zygote
+        self._rules = rules
+
+    def judge_cases(self, program: str, prelude: str, cases: list[Case]) -> Judgement:
+        """Run the cases.
+
+        Raises:
+            ZygoteLostError, EncodingError: No fault of the program.
+        """
+        rules = self._rules
+        if not rules.language.command:
+            run = self._script(program, prelude)
+        else:
+            if not all(isinstance(case, StdinCase) for case in cases):
+                raise DataError(f"cases that call functions are for Python, not for {rules.language.name}")
+            other = CommandProgram(self._zygote, rules.language, f"{prelude}{program}", rules.max_output)
+            if fault := other.compile():
+                return Judgement(0.0, 0, len(cases), fault)
+            run = other.run
+        faults: list[str] = []
+        time = self._time()
+        calls = ProgramCalls(self._zygote, program, prelude, rules.max_output)
+        with contextlib.closing(calls):
+            for place, case in enumerate(cases):
+                try:
+                    fault = self._case(run, calls, case, time.case(len(cases) - place), time.deadline + BESIDE_S)
+                except LateError:
+                    fault = "compare did not end with what the program gave"
+                faults.append(fault)
+                if fault:
+                    warn_of_module(fault)
+                if fault and rules.score == "all":
+                    break
+        return of_cases(faults, len(cases), rules.score)
+
+    def judge_tests(self, program: str, prelude: str, tests: str | list[str], entry_point: str | None) -> Judgement:
+        """Run test code against the program.
+
+        Raises:
+            DataError, ZygoteLostError: No fault of the program.
+        """
+        texts = [tests] if isinstance(tests, str) else tests
+        time = self._time()
+        case = time.case(len(texts))
+
+        def begin(left: int) -> None:
+            nonlocal case
+            case = time.case(left)
+
+        with self._calls(program, prelude, lambda: case) as call:
+            to_end, deadline = self._rules.score != "all", time.deadline + BESIDE_S
+            faults, left = run_tests(texts, call, entry_point, prelude, deadline, begin, to_end=to_end)
+        for fault in filter(None, faults):
+            warn_of_module(fault)
+        return of_cases(faults, len(faults) + left, self._rules.score)
+
+    def judge_by(
+        self, check: Callable[..., Any], program: str, prelude: str, name: str, row: dict[str, Any]
+    ) -> Judgement:
+        """Have a function of the user's own judge it.
+
+        Raises:
+            DataError, ZygoteLostError: No fault of the program.
+        """
+        time = self._time()
+        # Each call is a case of its own, of how many is not known.
+        with self._calls(program, prelude, lambda: time.case(1)) as call:
+            found = run_function(check, call, name, row, time.deadline + BESIDE_S)
+        if isinstance(found, str):
+            warn_of_module(found)
+            return Judgement(0.0, 0, 1, found)
+        score = found if self._rules.score == "share" else float(found == 1.0)
+        return Judgement(score, int(found == 1.0), 1, "" if found == 1.0 else f"check gave {found:g}")
+
+    @contextlib.contextmanager
+    def _calls(self, program: str, prelude: str, case: Callable[[], CaseTime]) -> Iterator[Caller]:
+        """Calls of the program's functions, within the time of the case that is judged."""
+        with contextlib.closing(ProgramCalls(self._zygote, program, prelude, self._rules.max_output)) as calls:
+
+            def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
+                time = case()
+                if fault := time.fault():
+                    return CallAnswer(None, fault)
+                return calls.call(name, args, kwargs, time)
+
+            yield call
+
+    def _time(self) -> ProgramTime:
+        return ProgramTime(self._rules.timeout, self._rules.case_timeout, divided=self._rules.score == "share")
+
+    def _script(self, program: str, prelude: str) -> Run:
+        request = {"source": program, "prelude": prelude, "opens_stdin": STDIN in f"{prelude}{program}"}
+        return lambda stdin, deadline: run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
+
+    def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime, deadline: float) -> str:
+        """Why the case is not passed; "" if it is.
+
+        Args:
+            deadline: Until when its output may be compared.
+
+        Raises:
+            LateError: A function of the user's did not end by then.
+        """
+        rules = self._rules
+        if fault := time.fault():
+            return fault
+        rule = rules.compare
+        if callable(rule) and rules.takes_input:
+            given = case.stdin if isinstance(case, StdinCase) else case.args
+            rule = _with_input(rule, given)
+        if isinstance(case, StdinCase):
+            ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
+            if ended.fault:
+                return ended.fault
+            # No expected text equals what is not UTF-8.
+            printed = ended.stdout.decode("utf-8", "surrogateescape")
+            if _passed(outputs_match, case.stdout, printed, rule, deadline):
+                return ""
+            return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
+        answer = calls.call(case.fn, case.args, case.kwargs, time)
+        value = answer.value
+        if isinstance(value, Opaque) and value.kind in _ITERATORS and isinstance(case.expected[0], (list, tuple)):
+            answer = calls.call("#list", [value], {}, time)
+        if answer.fault:
+            return answer.fault
+        if any(_passed(values_match, expected, answer.value, rule, deadline) for expected in case.expected):
+            return ""
+        return f"it returned {shown(answer.value)}, expected {shown(case.expected[0])}"
+
+
+def _with_input(compare: Callable[..., Any], given: object) -> Compare:
+    return lambda expected, came: compare(expected, came, given)
+
+
+def _passed(
+    match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare, deadline: float
+) -> bool:
+    """Whether they match; not, where a function of the user's raises on what a program gave.
+
+    Raises:
+        DataError: It raises on the expected value itself, or does not end.
+        LateError: It did not end.
+    """
+    if not callable(rule):
+        return match(expected, given, rule)
+    try:
+        return at_most(deadline, lambda: match(expected, given, rule))
+    except (Exception, SystemExit, LateError) as error:
+        late = isinstance(error, LateError)
+        why = "did not end" if late else f"raised {type(error).__name__}: {str(error)[:300]}"
+        try:
+            at_most(time.monotonic() + _REFERENCE_S, lambda: rule(expected, expected))
+        except (Exception, SystemExit, LateError):
+            if expected not in ("", None):  # else there is no reference to tell
+                raise DataError(f"compare {why}, and fails on what is expected, too") from error
+            warn_once("compare", "code_reward: compare %s on what a program gave, which scores 0", why)
+        if late:
+            raise
+        return False

@@ -1,0 +1,209 @@
+"""Acts on the machine and on large parts of its kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import resource
+import struct
+import termios
+from collections.abc import Callable
+
+from guerdon.rewards.code.zygote.acts.act import Act, Targets, checked, libc, reached, syscall
+
+__all__ = ["KERNEL"]
+
+_NEWNS, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
+_ADMIN = ("seccomp", "capabilities", "user")
+_IPC = ("seccomp", "namespaces")
+
+
+def _mount(targets: Targets) -> None:
+    where = (targets.own or targets.folder).encode()
+    checked(libc.mount(b"none", where, b"tmpfs", ctypes.c_ulong(0), b"size=4k"))
+    libc.umount2(where, 2)
+
+
+def _shared_segment(_: Targets) -> None:
+    number = checked(libc.shmget(0, ctypes.c_size_t(4096), 0o600))
+    libc.shmctl(number, 0, None)
+
+
+def _message_queue(_: Targets) -> None:
+    number = checked(libc.msgget(0, 0o600))
+    libc.msgctl(number, 0, None)
+
+
+def _semaphores(_: Targets) -> None:
+    number = checked(libc.semget(0, 1, 0o600))
+    libc.semctl(number, 0, 0)
+
+
+def _posix_queue(_: Targets) -> None:
+    name = f"guerdon-probe-{os.getpid()}-{os.urandom(4).hex()}".encode()
+    os.close(syscall("mq_open", name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, None))
+    syscall("mq_unlink", name)
+
+
+def _memory_file(_: Targets) -> None:
+    os.close(os.memfd_create("probe"))
+
+
+def _requests(_: Targets) -> None:
+    """One, of what the whole machine may have under way at a time."""
+    context = ctypes.c_ulong()
+    syscall("io_setup", 1, ctypes.byref(context))
+    syscall("io_destroy", context)
+
+
+def _large_pipe(_: Targets) -> None:
+    theirs, ours = os.pipe()
+    try:
+        fcntl.fcntl(ours, 1031, 1 << 17)  # F_SETPIPE_SZ
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def _push_input(_: Targets) -> None:
+    """Into a pipe, which is no terminal: only that complaint is one of the call itself."""
+    theirs, ours = os.pipe()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSTI, b"\n")
+    except OSError as error:
+        if error.errno != errno.ENOTTY:
+            raise
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def _filter_by_prctl(_: Targets) -> None:
+    if libc.prctl(22, 2, None, 0, 0) == -1 and ctypes.get_errno() != errno.EFAULT:  # PR_SET_SECCOMP
+        checked(-1)
+
+
+def _become_root(_: Targets) -> None:
+    if os.geteuid() == 0:
+        os.setresuid(1, 1, 1)
+    else:
+        os.setuid(0)
+
+
+def _join_groups(_: Targets) -> None:
+    os.setgroups([os.getgid()])
+
+
+def _has_capabilities(_: Targets) -> None:
+    header = struct.pack("=Ii", 0x20080522, 0)
+    buffer = ctypes.create_string_buffer(24)
+    syscall("capget", ctypes.create_string_buffer(header, len(header)), buffer)
+    effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("=6I", buffer.raw)
+    if not (effective | permitted | effective_high | permitted_high):
+        raise PermissionError(errno.EPERM, "none")
+
+
+def _personality(_: Targets) -> None:
+    checked(libc.personality(ctypes.c_ulong(0x0040000)))  # the addresses of its memory not random
+
+
+def _host_name(_: Targets) -> None:
+    name = os.uname().nodename.encode()
+    checked(libc.sethostname(name, ctypes.c_size_t(len(name))))
+
+
+def _run_sooner(_: Targets) -> None:
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, -5)
+    except PermissionError:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
+
+def _run_sooner_than_trainer(targets: Targets) -> None:
+    os.setpriority(os.PRIO_PROCESS, targets.outer, os.getpriority(os.PRIO_PROCESS, targets.outer))
+
+
+def _set_clock(_: Targets) -> None:
+    """Sets the length of a tick to what it is."""
+    state = ctypes.create_string_buffer(256)  # larger than any `struct timex`
+    checked(libc.adjtimex(state))
+    struct.pack_into("=I", state, 0, 0x4000)  # ADJ_TICK
+    checked(libc.adjtimex(state))
+
+
+def _log_of_the_kernel(_: Targets) -> None:
+    checked(libc.klogctl(10, None, 0))
+
+
+def _raise_limit(_: Targets) -> None:
+    for limit in (resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE):
+        try:
+            resource.setrlimit(limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        except (OSError, ValueError):
+            continue
+        return
+    raise PermissionError(errno.EPERM, "none")
+
+
+def _unshare(flag: int) -> Callable[[Targets], object]:
+    return lambda _: checked(libc.unshare(flag))
+
+
+def _join_namespace(targets: Targets) -> None:
+    fd = os.open(f"/proc/{targets.outer}/ns/net", os.O_RDONLY)
+    try:
+        checked(libc.setns(fd, _NEWNET))
+    finally:
+        os.close(fd)
+
+
+def _handle(targets: Targets) -> None:
+    handle = ctypes.create_string_buffer(struct.pack("=Ii", 128, 0), 136)
+    mount = ctypes.c_int()
+    number = libc.name_to_handle_at(-100, targets.library.encode(), handle, ctypes.byref(mount), 0)
+    checked(number)
+
+
+KERNEL = (
+    Act("make a user name space", ("seccomp",), _unshare(_NEWUSER)),
+    Act("make a mount name space", _ADMIN, _unshare(_NEWNS)),
+    Act("make a name space of processes", _ADMIN, _unshare(_NEWPID)),
+    Act("make a network name space", _ADMIN, _unshare(_NEWNET)),
+    Act("join the trainer's network", ("landlock", *_ADMIN), _join_namespace),
+    Act("mount a file system", ("landlock", *_ADMIN), _mount),
+    Act("copy a mount", _ADMIN, lambda _: os.close(syscall("open_tree", -100, b"/", 1))),
+    Act("change its root folder", _ADMIN, lambda _: os.chroot("/")),
+    Act("name a file by its handle", ("seccomp",), _handle),
+    Act("open a file by a call that hides its flags", ("seccomp",), lambda _: reached("openat2", -100, None, None, 0)),
+    Act("use io_uring", ("seccomp",), lambda _: reached("io_uring_setup", 1, None)),
+    Act("load a program into the kernel", ("seccomp",), lambda _: reached("bpf", 0, None, 0)),
+    Act("count events of the processor", ("seccomp",), lambda _: reached("perf_event_open", None, 0, -1, -1, 0)),
+    Act("use the kernel's keys", ("seccomp",), lambda _: syscall("keyctl", 0, -3, 0, 0, 0)),
+    Act("add a key", ("seccomp",), lambda _: reached("add_key", None, None, None, 0, 0)),
+    Act("serve page faults", ("seccomp",), lambda _: os.close(syscall("userfaultfd", 1))),
+    Act("reserve requests of the machine", ("seccomp",), _requests),
+    Act("watch a folder", ("seccomp",), lambda _: os.close(syscall("inotify_init1", 0))),
+    Act("watch all files", _ADMIN, lambda _: os.close(syscall("fanotify_init", 0, 0))),
+    Act("add a filter of calls", ("seccomp",), lambda _: reached("seccomp", 1, 0, None)),
+    Act("add a filter of calls by prctl", ("seccomp",), _filter_by_prctl),
+    Act("make a segment of shared memory", _IPC[:1], _shared_segment),
+    Act("make a queue of messages", _IPC[:1], _message_queue),
+    Act("make semaphores", _IPC[:1], _semaphores),
+    Act("make a POSIX queue", _IPC[:1], _posix_queue),
+    Act("make a file in memory", ("seccomp",), _memory_file),
+    Act("take pages for a large pipe", ("seccomp",), _large_pipe),
+    Act("type into a terminal", ("seccomp",), _push_input),
+    Act("become another user", _ADMIN, _become_root),
+    Act("join groups", _ADMIN, _join_groups),
+    Act("have capabilities", ("capabilities", "user"), _has_capabilities),
+    Act("change its personality", ("seccomp",), _personality),
+    Act("change the name of the machine", _ADMIN, _host_name),
+    Act("run before others", ("seccomp", "limits", "capabilities", "user"), _run_sooner),
+    Act("change the trainer's priority", ("seccomp", "pid", "user"), _run_sooner_than_trainer),
+    Act("change its input and output priority", ("seccomp",), lambda _: syscall("ioprio_set", 1, 0, 0x6000)),
+    Act("set the clock", _ADMIN, _set_clock),
+    Act("read the kernel's log", _ADMIN, _log_of_the_kernel),
+    Act("raise a limit", ("limits", "capabilities", "user"), _raise_limit),
+)

@@ -1,0 +1,77 @@
+"""A program of another language than Python: written to the program's folder, compiled once, then
+run once a case.
+
+The compiler runs behind the same fences: a program can hold what makes it hang or read files.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from guerdon.rewards.code.zygote.fence import ONE_ARENA
+from guerdon.rewards.code.zygote.languages import Language
+from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
+from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
+
+__all__ = ["COMPILE_S", "CommandProgram"]
+
+COMPILE_S: Final = 30.0
+_MOST_MESSAGES: Final = 1 << 20
+_ENVIRONMENT: Final = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": ".",
+    "TMPDIR": ".",
+    "LANG": "C.UTF-8",
+    **ONE_ARENA,
+}
+
+
+class CommandProgram:
+    """One program; its folder is empty before it, and then holds its files."""
+
+    def __init__(self, zygote: ProgramZygote, language: Language, source: str, max_output: int) -> None:
+        self._zygote = zygote
+        self._language = language
+        self._source = source
+        self._max_output = max_output
+        self._written = False
+
+    def compile(self) -> str:
+        """Why it does not compile; "" if it does, or need not.
+
+        Raises:
+            ZygoteLostError: The compiler could not be run.
+        """
+        if not self._language.compile:
+            return ""
+        run = self._run(self._language.compile, b"", time.monotonic() + COMPILE_S, _MOST_MESSAGES, "build")
+        if not run.fault:
+            return ""
+        reported = run.stderr.decode("utf-8", "replace").splitlines()
+        lines = [line for line in reported if line.strip()] or [run.fault]
+        first = next((line for line in lines if "error" in line), lines[0])
+        return f"it does not compile: {first[:300]}"
+
+    def run(self, stdin: bytes, deadline: float) -> ScriptRun:
+        """Run it once.
+
+        Raises:
+            ZygoteLostError: It could not be run.
+        """
+        mode = "build" if self._language.starts_processes else "exec"
+        return self._run(self._language.command, stdin, deadline, self._max_output, mode)
+
+    def _run(self, command: tuple[str, ...], stdin: bytes, deadline: float, most: int, mode: str) -> ScriptRun:
+        files: dict[str, bytes] = {}
+        if not self._written:
+            self._zygote.clear_folder()
+            files[self._language.file] = self._source.encode("utf-8")
+            self._written = True
+        request: dict[str, Any] = {
+            "files": files,
+            "command": self._language.filled(command),
+            "environment": _ENVIRONMENT,
+            "opens_stdin": STDIN in self._source,
+        }
+        return run_script(self._zygote, request, stdin, deadline, most, mode)

@@ -1,0 +1,237 @@
+"""Tries every forbidden act in a fenced child, and what honest programs do, in a process of its
+own: never in the trainer.
+
+- `attempts` starts that process; what runs in it begins at `main`.
+- The process that acts are tried on keeps out of the fences; the one that prepares them is its
+  child, and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from guerdon._worker.linux import exit_with_parent, reset_signals
+from guerdon.rewards.code.zygote.acts import ACTS, Missing, Targets
+from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
+from guerdon.rewards.code.zygote.honest import shortcomings
+from guerdon.rewards.code.zygote.level import Attempt
+
+__all__ = ["ProbeError", "Tried", "attempts", "main"]
+
+_BOOT: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from guerdon.rewards.code.zygote.fence_probe import main; "
+    "exec(sys.argv[3]); main(sys.argv[2])"
+)
+_TOTAL_S: Final = 120.0
+# Of one act, which takes milliseconds; one that does not end is killed, and was refused nothing.
+_ACT_S: Final = 10.0
+
+
+class ProbeError(RuntimeError):
+    """The fences could not be tried."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """All acts, of each layer whether it holds and what there is to say about it, and what an
+    honest program can't do."""
+
+    layers: dict[str, tuple[bool, str]]
+    acts: tuple[Attempt, ...]
+    shortcomings: tuple[str, ...] = ()
+
+
+def attempts(spec: FenceSpec, setup: str = "") -> Tried:
+    """Try all acts on this machine, with fences as in `spec`.
+
+    Args:
+        spec: What programs may do.
+        setup: Python that the probe's process runs first: for tests, which take rights from it.
+
+    Raises:
+        ProbeError: A child could not be fenced, or the probe did not end.
+    """
+    where = str(Path(__file__).resolve().parents[4])
+    command = [sys.executable, "-s", "-c", _BOOT, where, json.dumps(asdict(spec)), setup]
+    kept = {name: os.environ[name] for name in ("HOME", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
+    try:
+        run = subprocess.run(
+            command, env=kept, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_TOTAL_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProbeError(str(error)) from error
+    try:
+        answer: dict[str, Any] = json.loads(run.stdout)
+    except ValueError:
+        report = run.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise ProbeError(report[-1] if report else f"it ended with status {run.returncode}") from None
+    if "error" in answer:
+        raise ProbeError(answer["error"])
+    layers = {name: (bool(holds), str(text)) for name, (holds, text) in answer["layers"].items()}
+    acts = [
+        Attempt(act.name, act.layers, outcome, detail)
+        for act, (outcome, detail) in zip(ACTS, answer["acts"], strict=True)
+    ]
+    return Tried(layers, tuple(acts), tuple(map(str, answer["shortcomings"])))
+
+
+def main(spec: str) -> None:
+    """In the probe's process: prints the answer."""
+    reset_signals()
+    given = json.loads(spec)
+    with _targets(FenceSpec(**given)) as targets:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                exit_with_parent(targets.outer)
+                answer = _tried(FenceSpec(**given), targets)
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            os.write(1, json.dumps(answer).encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
+@contextlib.contextmanager
+def _targets(spec: FenceSpec) -> Iterator[Targets]:
+    """What acts are tried on, open to everyone: only the fences are in the way."""
+    home = os.path.expanduser("~")
+    secret = ctypes.create_string_buffer(b"canary!", 8)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="guerdon-probe-"))
+        for name in ("canary", "empty"):
+            Path(folder, name).write_text("x" if name == "canary" else "")
+            os.chmod(Path(folder, name), 0o666)
+        os.chmod(folder, 0o777)
+        tcp, abstract, path = (stack.enter_context(socket.socket(family)) for family in (2, 1, 1))
+        name = f"guerdon-probe-{os.getpid()}-{os.urandom(8).hex()}"
+        for server, address in ((tcp, ("127.0.0.1", 0)), (abstract, f"\0{name}"), (path, f"{folder}/socket")):
+            server.bind(address)
+            server.listen()
+        os.chmod(f"{folder}/socket", 0o777)
+        shared = f"/dev/shm/{name}" if os.access("/dev/shm", os.W_OK) else None
+        if shared is not None:
+            Path(shared).write_text("x")
+            stack.callback(os.unlink, shared)
+            os.chmod(shared, 0o666)
+        inherited = stack.enter_context(open(os.path.join(folder, "canary"), "rb"))
+        yield Targets(
+            outer=os.getpid(),
+            zygote=0,
+            sibling=0,
+            folder=folder,
+            home=home,
+            in_home=_in_home(home),
+            tcp=tcp.getsockname()[1],
+            abstract=name,
+            shared=shared,
+            address=ctypes.addressof(secret),
+            inherited=os.dup(inherited.fileno()),
+            own=None,
+            library=os.__file__,
+            memory_limit=spec.memory_limit,
+            file_size=spec.file_size,
+            writable_bytes=spec.writable_bytes,
+            writable_files=spec.writable_files,
+            open_files=spec.open_files,
+            tasks=spec.tasks,
+            processes=spec.processes,
+            execute=spec.execute,
+        )
+
+
+def _in_home(home: str) -> str | None:
+    """A name that is not on the way to the interpreter."""
+    try:
+        names = sorted(os.listdir(home))
+    except OSError:
+        return None
+    needed = [sys.prefix, sys.base_prefix, sys.executable, os.path.realpath(sys.executable)]
+    return next((name for name in names if not any(path.startswith(os.path.join(home, name)) for path in needed)), None)
+
+
+def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
+    prepared = prepare(spec)
+    lacking = shortcomings(prepared, spec)
+    sibling = _start_sibling(prepared)
+    targets = replace(targets, zygote=os.getpid(), sibling=sibling, own=prepared.folder)
+    layers = prepared.layers
+    try:
+        acts = [_try(prepared, number, targets) for number in range(len(ACTS))]
+    finally:
+        os.kill(sibling, signal.SIGKILL)
+        os.waitpid(sibling, 0)
+        prepared.close()
+    return {"layers": layers, "acts": acts, "shortcomings": lacking}
+
+
+def _start_sibling(prepared: Prepared) -> int:
+    theirs, ours = os.pipe()
+    pid = prepared.fork()
+    if pid == 0:
+        try:
+            prepared.enter((0, 1, 2, ours))
+            os.write(ours, b"x")
+            time.sleep(2 * _TOTAL_S)
+        finally:
+            os._exit(0)
+    os.close(ours)
+    os.read(theirs, 1)
+    os.close(theirs)
+    return pid
+
+
+def _try(prepared: Prepared, number: int, targets: Targets) -> tuple[str, str]:
+    """One act in a child of its own."""
+    theirs, ours = os.pipe()
+    pid = prepared.fork()
+    if pid == 0:
+        _attempt(prepared, number, targets, ours)
+    os.close(ours)
+    report, ended = b"", 0
+    try:
+        if select.select([theirs], [], [], _ACT_S)[0]:
+            report = os.read(theirs, 4096)
+        else:
+            report = b"succeeded did not end"
+    finally:
+        os.close(theirs)
+        os.kill(pid, signal.SIGKILL)
+        _, ended = os.waitpid(pid, 0)
+    prepared.clear_folder()
+    outcome, _, detail = report.decode("utf-8", "replace").partition(" ")
+    if outcome == "unfenced":
+        raise ProbeError(f"a child could not be fenced: {detail}")
+    if not outcome:  # whatever ended it, it is not known what it could do
+        raise ProbeError(f"the process that tried to {ACTS[number].name} ended: {os.waitstatus_to_exitcode(ended)}")
+    return outcome, detail
+
+
+def _attempt(prepared: Prepared, number: int, targets: Targets, pipe: int) -> None:
+    report = "unfenced it ended"
+    try:
+        prepared.enter((0, 1, 2, pipe))
+        report = "refused"
+        ACTS[number].attempt(targets)
+        report = "succeeded"
+    except Missing as reason:
+        report = f"missing {reason}"
+    except BaseException as error:  # refused, in whatever way, or not even fenced
+        report = f"{report if report == 'refused' else 'unfenced'} {type(error).__name__}: {error}"
+    finally:
+        os.write(pipe, report.encode("utf-8", "replace")[:4000])
+        os._exit(0)

@@ -1,0 +1,195 @@
+"""One run of a program that reads standard input and writes standard output.
+
+- Standard input is a file, as judges give it: programs ask for its size, map it, or read it again.
+- All that it prints is read while it runs, up to a limit; then it is killed.
+- When this returns, nothing of the program is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from guerdon.rewards.code.child.encoding import encode
+from guerdon.rewards.code.child.frames import ChannelClosedError, send
+from guerdon.rewards.code.zygote.zygote_process import Ended, ProgramZygote
+
+__all__ = ["STDIN", "ScriptRun", "run_script", "signal_name"]
+
+STDIN: Final = "/dev/stdin"
+"""A program whose text has this opens its input by name."""
+_PIECE: Final = 1 << 16
+_MOST_STDERR: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """What a run gave.
+
+    Attributes:
+        stdout: What it printed.
+        stderr: The end of what it printed there.
+        stopped: Why it was killed; "" where it ended by itself.
+        ended: Its exit status.
+    """
+
+    stdout: bytes
+    stderr: bytes
+    stopped: str
+    ended: Ended
+
+    @property
+    def fault(self) -> str:
+        """Why it did not end as a program should; "" where it did."""
+        if self.stopped:
+            return self.stopped
+        status = self.ended.status
+        if status < 0:
+            return f"it was ended by {signal_name(-status)}"
+        lines = self.stderr.decode("utf-8", "replace").strip().split("\n")
+        # Node says its version last.
+        last = next((line for line in reversed(lines) if "Error" in line), lines[-1]).strip()[:300]
+        return "" if status == 0 else f"exit status {status}{': ' if last else ''}{last}"
+
+
+def signal_name(number: int) -> str:
+    """A signal for a reason."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def run_script(
+    zygote: ProgramZygote, request: dict[str, Any], stdin: bytes, deadline: float, max_output: int, mode: str = "script"
+) -> ScriptRun:
+    """Run a program to its end, at most until `deadline`.
+
+    Args:
+        request: What its process is told.
+        max_output: Bytes that it may print.
+        mode: ``"script"``, ``"exec"`` for another program than Python's, or ``"build"`` for one
+            that may start others.
+
+    Raises:
+        ZygoteLostError: It could not be run.
+    """
+    with contextlib.ExitStack() as stack:
+        channel, theirs = map(stack.enter_context, socket.socketpair())
+        ours, given = (stack.enter_context(contextlib.closing(_Descriptors())) for _ in range(2))
+        child_in = _file(stdin, given)
+        out, child_out = _pipe(ours, given)
+        err, child_err = _pipe(ours, given)
+        zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
+        theirs.close()
+        given.close()
+        return _Conversation(zygote, out, err).to_end(channel, encode(request), deadline, max_output)
+
+
+def _file(data: bytes, owner: _Descriptors) -> int:
+    """A file in memory with this, that can only be read."""
+    fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        owner.add(read := os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC))
+    return read
+
+
+def _pipe(reader: _Descriptors, writer: _Descriptors) -> tuple[int, int]:
+    """A pipe, whose ends belong to these."""
+    ends = os.pipe2(os.O_CLOEXEC)
+    reader.add(ends[0])
+    writer.add(ends[1])
+    return ends
+
+
+class _Descriptors:
+    """Open descriptors of this process, each closed once."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+
+    def add(self, fd: int) -> None:
+        self._open.add(fd)
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+
+class _Conversation:
+    def __init__(self, zygote: ProgramZygote, out: int, err: int) -> None:
+        self._zygote = zygote
+        self._out, self._err = out, err
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._printed = 0
+        for fd in (out, err):
+            os.set_blocking(fd, False)
+
+    def to_end(self, channel: socket.socket, request: bytes, deadline: float, most: int) -> ScriptRun:
+        stopped, started = "", time.monotonic()
+        ended = None
+        try:
+            # One that ends before it read this has an exit status of its own.
+            with contextlib.suppress(ChannelClosedError):
+                send(channel, request, deadline)
+            channel.close()
+            if self._talk(deadline, most):
+                ended = self._zygote.end(time.monotonic())
+            elif self._printed > most:
+                stopped = f"it printed more than {most} bytes"
+            else:
+                stopped = f"it did not end within {_brief(deadline - started)} s"
+        except TimeoutError:
+            stopped = f"it did not start within {_brief(deadline - started)} s"
+        finally:
+            if ended is None and self._zygote.running:
+                ended = self._zygote.end()
+        assert ended is not None  # it ended by itself, or was killed
+        self._read(self._out, self._stdout, most)
+        self._read(self._err, self._stderr, most)
+        if not stopped and self._printed > most:
+            stopped = f"it printed more than {most} bytes"
+        return ScriptRun(bytes(self._stdout), bytes(self._stderr[-_MOST_STDERR:]), stopped, ended)
+
+    def _talk(self, deadline: float, most: int) -> bool:
+        """Read until the program's process has ended; False if that takes too long, or if
+        it prints too much."""
+        poll = select.poll()
+        for fd in (self._out, self._err, self._zygote.fileno()):
+            poll.register(fd, select.POLLIN)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._printed > most:
+                return False
+            for fd, _ in poll.poll(left * 1000):
+                if fd == self._out or fd == self._err:
+                    if not self._read(fd, self._stdout if fd == self._out else self._stderr, most):
+                        poll.unregister(fd)
+                else:
+                    return True
+
+    def _read(self, fd: int, into: bytearray, most: int) -> bool:
+        """Read what is there; False at the end of it."""
+        while self._printed <= most:
+            try:
+                piece = os.read(fd, _PIECE)
+            except BlockingIOError:
+                return True
+            if not piece:
+                return False
+            into += piece
+            self._printed += len(piece)
+        return True
+
+
+def _brief(seconds: float) -> str:
+    """A limit in seconds, without the moments of it that passed before the program began."""
+    return f"{round(seconds * 20) / 20 if seconds > 0.5 else seconds:.2g}"

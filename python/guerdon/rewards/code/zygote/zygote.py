@@ -1,0 +1,225 @@
+"""The zygote: a small Python process that forks one process for each program.
+
+- It runs nothing of a program, and is never a fork of the trainer.
+- One program at a time. When its process ends, or is killed, all that it started ends with it;
+  only then its end is reported, so that nothing of one program is there beside the next.
+- It ends with its driver: when that closes the control socket, or dies.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import struct
+from contextlib import ExitStack, nullcontext, suppress
+from typing import Final
+
+from guerdon._worker import linux
+from guerdon.rewards.code.child import child
+from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
+from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
+
+__all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "main"]
+
+CONTROL: Final = 3
+# A request is one byte, FORK with the mode after it and four descriptors with it. An answer is a
+# struct of its kind, a number and a wait status: READY with the layers that hold after it, as JSON,
+# END with what the process reported of its own start. FAILED has only a text after it.
+FORK, KILL, CLEAR = b"F", b"K", b"C"
+ANSWER: Final = struct.Struct("<cqi")
+READY, END, FAILED = b"R", b"E", b"X"
+MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x", "build": b"b"}
+_MODE_OF: Final = {byte: mode for mode, byte in MODES.items()}
+
+STANDARD: Final = (
+    *("abc", "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum"),
+    *("fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "math", "numbers", "operator"),
+    *("random", "re", "statistics", "string", "time", "traceback", "typing"),
+)
+"""What nearly every program imports: loaded once, here. Not ``threading``: it doubles what a fork
+costs."""
+
+
+def main(control: int, parent: int, fence: str) -> None:
+    """Serve forks until the control socket is closed.
+
+    Args:
+        control: The descriptor of the control socket.
+        parent: The process to end with; 0 where only the socket tells of its end.
+        fence: The fields of a `FenceSpec`, as JSON.
+    """
+    linux.reset_signals()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A worker bounds its own memory while it judges; fences bound that of programs.
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    if control != CONTROL:
+        os.dup2(control, CONTROL)
+        os.close(control)
+    with ExitStack() as stack, socket.socket(fileno=CONTROL) as connection:
+        try:
+            if parent:
+                linux.exit_with_parent(parent)
+            linux.adopt_orphans()
+            for name in STANDARD:
+                importlib.import_module(name)
+            spec = FenceSpec(**json.loads(fence))
+            prepared = prepare(spec)
+            stack.callback(prepared.close)
+            if spec.modules:
+                linux.flush_c_stdout()  # else each program would print what a module did
+            gc.collect()
+            gc.freeze()
+            holds = {name: state for name, (held, state) in prepared.layers.items() if held}
+            connection.send(ANSWER.pack(READY, os.getpid(), 0) + json.dumps(holds).encode())
+            # What fences have no folder for: programs of other languages, with this user's rights.
+            with unfenced_folder() if spec.execute and not prepared.folder else nullcontext() as folder:
+                _ForkServer(connection, prepared, folder).serve()
+        except Exception as error:
+            with suppress(OSError):  # the driver is gone
+                connection.send(FAILED + _described(error))
+
+
+class _ForkServer:
+    def __init__(self, control: socket.socket, prepared: Prepared, folder: str | None) -> None:
+        self._folder = folder
+        self._control = control
+        self._prepared = prepared
+        self._pid = 0  # of the program's process; 0 while there is none
+        self._mode = ""
+        self._mark = -1  # what its process says of its own start
+        wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake = wake
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _nothing)
+        self._highest = self._woken + 16
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while True:
+            ready = [fd for fd, _ in poll.poll()]
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+                self._reap()
+            if self._control.fileno() in ready and not self._request():
+                self._kill()
+                return
+
+    def _request(self) -> bool:
+        """Serve a request; False when there will be no more."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, 16, 8)
+        except ConnectionError:
+            return False
+        if data[:1] == FORK:
+            self._fork(_MODE_OF[data[1:2]], fds)
+        elif data == KILL:
+            self._kill()
+        elif data == CLEAR:
+            self._clear_folder()
+        for fd in fds:
+            os.close(fd)
+        return bool(data)
+
+    def _fork(self, mode: str, fds: list[int]) -> None:
+        if self._folder is not None:  # which an earlier run of the program may have closed
+            os.makedirs(self._folder, exist_ok=True)
+            os.chmod(self._folder, 0o700)
+        theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            pid = self._prepared.fork()
+        except OSError as error:
+            os.close(theirs)
+            os.close(mark)
+            self._control.send(FAILED + _described(error))
+            return
+        if pid == 0:
+            try:
+                for number, fd in enumerate(fds):  # all of them are above CONTROL
+                    os.dup2(fd, number)
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
+                    signal.signal(number, signal.SIG_DFL)
+                self._prepared.enter((0, 1, 2, CONTROL, mark), alone=mode != "build")
+                os.closerange(CONTROL + 1, mark)
+                os.closerange(mark + 1, max(mark, self._highest))
+                if self._folder is not None:
+                    os.chdir(self._folder)
+                child.run(mode, mark)
+            except BaseException as error:  # before anything of the program ran
+                os.write(mark, _described(error))
+            finally:
+                os._exit(71)
+        os.close(mark)
+        self._pid, self._mode, self._mark = pid, mode, theirs
+
+    def _clear_folder(self) -> None:
+        self._prepared.clear_folder()
+        if self._folder is not None:
+            os.makedirs(self._folder, exist_ok=True)
+            os.chmod(self._folder, 0o700)
+        for entry in [] if self._folder is None else list(os.scandir(self._folder)):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
+    def _kill(self) -> None:
+        if self._pid:
+            linux.kill(self._pid)
+            self._prepared.kill_group()
+
+    def _reap(self) -> None:
+        """Report the program's end, once nothing of it is left."""
+        pid = self._pid
+        if not pid or not linux.has_ended(pid):
+            return  # what it started, and lost, is reaped with it
+        linux.kill(pid)  # its group; the number is still its own
+        self._prepared.kill_group()
+        _, status, usage = os.wait4(pid, 0)
+        self._pid = 0
+        _sweep()
+        if self._mode not in ("exec", "build"):  # a compiler's output is for the next
+            self._clear_folder()
+        try:
+            reported = os.read(self._mark, 4096)
+        except BlockingIOError:  # it never came to close it
+            reported = b""
+        os.close(self._mark)
+        self._control.send(ANSWER.pack(END, usage.ru_maxrss, status) + reported)
+
+
+def _children() -> list[int]:
+    """The processes to end; all of them, where this is the first one of its name space and sees no
+    others."""
+    return [-1] if os.getpid() == 1 else linux.children()
+
+
+def _sweep() -> None:
+    """Ends and reaps what the program left behind: it became this process's child."""
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        for pid in _children():
+            linux.kill(pid)
+        os.waitpid(-1, 0)
+
+
+def _described(error: BaseException) -> bytes:
+    return f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000]
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Python writes to the wake-up descriptor only for signals with a handler."""
