@@ -59,7 +59,7 @@ class SplitVLLMClient:
         def ask(job: tuple[Any, int]) -> Any:
             prompt, seed = job
             own = named
-            if each < n:  # engines of one server that draw alike would give a prompt the same text twice
+            if each < n:  # engines of one server that draw alike would give the same text twice
                 own = {**named, "generation_kwargs": {**(named.get("generation_kwargs") or {}), "seed": seed}}
             return self._client.generate(prompts=[prompt], features=None, n=each, **own)
 

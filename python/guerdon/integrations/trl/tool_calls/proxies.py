@@ -65,7 +65,7 @@ def make_proxy(
         direct: What code that runs on the engine already calls instead, with the object first.
         counter: Where its calls are counted.
         asynchronous: Whether it is a coroutine function.
-        waited_for: Whether this thread's call has to be direct, as what the engine runs waits for it.
+        waited_for: Whether this thread's call has to be direct, as what runs there waits for it.
     """
     proxy: Callable[..., Any]
     if asynchronous:
