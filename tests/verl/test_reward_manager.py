@@ -443,3 +443,37 @@ def test_a_journal_has_the_step_that_verl_tells(make: Any, tokenizer: Any, tmp_p
     manager.dispatcher.close()
     steps = read_journal(tmp_path / "journal", columns=["step"])["step"].to_pylist()
     assert sorted(steps, key=str) == [12] * 8 + [7] * 8 + [None] * 8
+
+
+def test_a_scored_response_is_answered_while_others_of_its_prompt_are_missing(make: Any, tokenizer: Any) -> None:
+    """A failed one alone waits for them."""
+    manager = make(*custom("compute_score"))
+    data = make_data(tokenizer, ["a", "raise", "bcd", "dddddddd"], session_id=[0, 1, 2, 3])
+
+    async def one_by_one() -> list[Any]:
+        failed = asyncio.create_task(manager.run_single(data[1:2]))
+        early = [await manager.run_single(data[index : index + 1]) for index in (0, 2)]
+        assert not failed.done()
+        return [*early, await manager.run_single(data[3:4]), await failed]
+
+    with pytest.warns(GuerdonWarning, match="the mean of the others of its prompt"):
+        answers = asyncio.run(one_by_one())
+    assert [answer["reward_score"] for answer in answers] == [1.0, 3.0, 8.0, 4.0]
+
+
+def test_a_failed_response_has_the_mean_of_those_that_came(make: Any, tokenizer: Any) -> None:
+    manager = make(*custom("compute_score"), "+reward.reward_kwargs.group_timeout=0.2")
+    with pytest.warns(GuerdonWarning, match="the mean of the others of its prompt"):
+        answers = ask(manager, make_data(tokenizer, ["a", "raise", "bcd", "d"]), order=[0, 1, 2])
+    assert [answer["reward_score"] for answer in answers] == [1.0, 2.0, 3.0]
+
+
+def test_a_prompt_may_have_more_responses_than_the_configuration_says(make: Any, tokenizer: Any) -> None:
+    texts = ["a", "bb", "ccc", "dddd", "eeeee", "raise"]
+    uid = ["one"] * 6
+    manager = make(*custom("compute_score"))
+    with pytest.warns(GuerdonWarning, match="no reward"):
+        answers = ask(manager, make_data(tokenizer, texts, uid=uid, __rollout_n__=[6] * 6))
+    assert [answer["reward_score"] for answer in answers] == [1.0, 2.0, 3.0, 4.0, 5.0, 3.0]
+    without = make_data(tokenizer, texts[:5], uid=uid[:5])
+    assert [answer["reward_score"] for answer in ask(manager, without)] == [1.0, 2.0, 3.0, 4.0, 5.0]

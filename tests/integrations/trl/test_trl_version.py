@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
-from guerdon import GuerdonWarning
+from guerdon import GuerdonError, GuerdonWarning
 from guerdon.integrations import trl as integration
 from guerdon.integrations.trl import trl_version
+from guerdon.integrations.trl.patching import patched
 
 
 def installed(version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +54,28 @@ def test_a_newer_trl_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_tested_version_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     installed("1.16.3", monkeypatch)
     trl_version.require_trl("GRPOTrainer")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_part_that_trl_moved_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As TRL 1.18 removes the modules of its asynchronous trainer."""
+    installed("1.18.0", monkeypatch)
+    for name in [one for one in sys.modules if one.startswith("guerdon.integrations.trl.async_grpo.trainer")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(vars(integration), "AsyncGRPOTrainer", raising=False)
+    monkeypatch.setitem(sys.modules, "trl.experimental.async_grpo", None)
+    with pytest.raises(
+        ImportError, match=r"derive from TRL 1\.16, and trl 1\.18\.0 is installed\. pip install 'trl==1\.16"
+    ):
+        integration.AsyncGRPOTrainer  # noqa: B018
+
+
+def test_an_attribute_that_trl_renamed_is_named_with_what_to_install() -> None:
+    with (
+        pytest.raises(GuerdonError, match=r"SimpleNamespace has no beta, .* derive from TRL 1\.16"),
+        patched(SimpleNamespace(), {"beta": 0.0}),
+    ):
+        pass
 
 
 def test_tools_and_options_ask_for_no_version() -> None:

@@ -15,6 +15,11 @@ from guerdon.errors import GuerdonWarning
 DERIVED_FROM: Final = (1, 16)  # what the tests of our trainers run with
 _NAME: Final = ".".join(map(str, DERIVED_FROM))
 
+_INSTEAD: Final = (
+    "TRL's own trainers, from 0.18 on, take the same functions: from trl import GRPOTrainer, and pass "
+    "reward_funcs=Dispatcher([...]).reward_funcs."
+)
+
 _warned: set[str] = set()  # versions that were warned of; written by `require_trl`
 
 
@@ -27,10 +32,6 @@ def require_trl(name: str) -> None:
     Raises:
         ImportError: TRL is missing or older.
     """
-    instead = (
-        "TRL's own trainers, from 0.18 on, take the same functions: from trl import GRPOTrainer, and pass "
-        "reward_funcs=Dispatcher([...]).reward_funcs."
-    )
     try:
         installed = metadata.version("trl")
     except metadata.PackageNotFoundError:
@@ -42,17 +43,27 @@ def require_trl(name: str) -> None:
     if found < DERIVED_FROM:
         raise ImportError(
             f"guerdon.integrations.trl.{name} needs TRL {_NAME}, and trl {installed} is installed: "
-            f"pip install 'trl=={_NAME}.*'. {instead}",
+            f"pip install 'trl=={_NAME}.*'. {_INSTEAD}",
             name="trl",
         )
     if found > DERIVED_FROM and installed not in _warned:
         _warned.add(installed)
         warnings.warn(
             f"guerdon.integrations.trl.{name} derives from the trainers of TRL {_NAME}, and trl {installed} is installed: "
-            f"where a part that it overrides has changed, training may fail. If it does, pip install 'trl=={_NAME}.*'. {instead}",
+            f"where a part that it overrides has changed, training may fail. If it does, pip install 'trl=={_NAME}.*'. {_INSTEAD}",
             GuerdonWarning,
             stacklevel=4,
         )
+
+
+def advice() -> str:
+    """What to do where TRL lacks a part that our trainers override."""
+    return f"they derive from TRL {_NAME}, and trl {metadata.version('trl')} is installed. pip install 'trl=={_NAME}.*'. {_INSTEAD}"
+
+
+def moved(name: str, error: Exception) -> ImportError:
+    """The error for a trainer of which TRL has moved a part."""
+    return ImportError(f"guerdon.integrations.trl.{name} can't be made ({error}): {advice()}", name="trl")
 
 
 def require_http_clients(name: str) -> None:

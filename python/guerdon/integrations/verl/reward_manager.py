@@ -2,14 +2,15 @@
 
 verl's event loop never runs user code: it only waits for the dispatcher. Responses that come in one
 moment are scored together; where a function works on whole groups, they are put together wherever
-they arrived. What can't work is refused when verl makes its workers. A worker that is lost is
-started again, and its responses come again.
+they arrived, and else only a failed one waits for the others of its prompt. What can't work is
+refused when verl makes its workers. A worker that is lost is started again, and its responses come
+again.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Hashable, Sequence
 from typing import Any, ClassVar, Final
 
 import ray
@@ -26,9 +27,10 @@ from guerdon.integrations.verl.groups import FillingGroup, Groups
 from guerdon.integrations.verl.kept_groups import Answer
 from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.partial_groups import PartialGroup
-from guerdon.integrations.verl.reward_output import Scored, has_reward, reward_output
+from guerdon.integrations.verl.reward_output import Place, Scored, has_reward, reward_output
 from guerdon.integrations.verl.routing import WorkerRouting
-from guerdon.integrations.verl.sample import Response, columns_of, has_split, read, step_of
+from guerdon.integrations.verl.sample import Response, columns_of, has_split, own_size, read, step_of
+from guerdon.integrations.verl.siblings import Siblings
 from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
@@ -70,7 +72,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._failure_rate = ResultFailureRate([self.dispatcher])
         self._routing = WorkerRouting(self._settings.reward_workers)
         # A batch of verl's is a few of the engine's, and a slow response holds up few others.
-        self._coalescer: Coalescer[Response, tuple[Scored, int]] = Coalescer(self._score_apart, MOST_TOGETHER)
+        self._coalescer: Coalescer[Response, Place] = Coalescer(self._score_apart, MOST_TOGETHER)
         # batch_timeout would count the time in which a group fills.
         begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
         self._reported: set[str] = set()
@@ -78,6 +80,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._groups: Groups[Response, Scored, dict[str, Any]] = Groups(
             self._score_group, self._answers, self._settings.group_timeout, begin
         )
+        self._siblings = Siblings(self._coalescer.add, self._keep, self._settings.group_timeout)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """The reward of one response.
@@ -100,8 +103,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         if given.assumed and not self._knows_group(data):
             failed = "raise"
         if not given.grouped or (failed == "raise" and given.assumed):
-            scored, index = await self._coalescer.add(read(data, self.tokenizer))
-            return self._output(scored, index, failed)
+            place = await self._coalescer.add(read(data, self.tokenizer))
+            return self._output(place, failed, [place])
         origin = self._routing.origin(data)  # first: responses are numbered as they come
         key = self._key(data)
         if not self._routing.owns(key):
@@ -109,22 +112,36 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         answer = await self._answered.find(key, origin)
         if answer is None:
             sample = read(data, self.tokenizer)
-            answer = await self._groups.add(key, origin, sample, given.sizes[sample.validation])
+            size = own_size(data) or given.sizes[sample.validation]
+            if self.dispatcher._submitter.group_function is None:
+                place, group = await self._siblings.add(key, origin, sample, size)
+                return self._output(place, failed, group)
+            answer = await self._groups.add(key, origin, sample, size)
         return answer
 
     def _answers(self, key: Hashable, origins: list[Origin], scored: Scored) -> list[Answer]:
         """Those of a whole group, in order."""
         answers: list[Answer] = []
-        for index in range(len(origins)):
+        group = [(scored, index) for index in range(len(origins))]
+        for place in group:
             try:
-                answers.append(self._output(scored, index, self._settings.failed))
+                answers.append(self._output(place, self._settings.failed, group))
             except RewardFailureError as error:
                 answers.append(error)
         return self._answered.add(key, origins, answers)
 
-    def _output(self, scored: Scored, index: int, failed: settings.Failed) -> dict[str, Any]:
+    def _keep(self, key: Hashable, places: dict[Origin, Place]) -> None:
+        """Keeps the answers of responses that were scored one by one, for those that come again."""
+        group = list(places.values())
+        answers: list[Answer] = [
+            self._output(place, self._settings.failed, [place] if has_reward(*place) else group) for place in group
+        ]
+        self._answered.add(key, list(places), answers)
+
+    def _output(self, place: Place, failed: settings.Failed, group: Sequence[Place]) -> dict[str, Any]:
         given = self._settings
-        output = reward_output(scored, index, failed, plain=given.plain, overlong=given.overlong)
+        scored, index = place
+        output = reward_output(scored, index, failed, group, plain=given.plain, overlong=given.overlong)
         if not has_reward(scored, index):
             self._report_failure(scored, index, output["reward_score"])
         return output
@@ -157,7 +174,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             self._reported.add(what)
             warnings.warn(message, GuerdonWarning, stacklevel=3)
 
-    async def _score_apart(self, samples: list[Response]) -> AsyncGenerator[tuple[int, tuple[Scored, int]], None]:
+    async def _score_apart(self, samples: list[Response]) -> AsyncGenerator[tuple[int, Place], None]:
         scored = await self._score(samples, 1)
         for index in range(len(samples)):
             yield index, (scored, index)

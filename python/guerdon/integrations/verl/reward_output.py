@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from guerdon.errors import RewardFailureError
 from guerdon.results.status import Status
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from guerdon.integrations.verl.settings import Failed
     from guerdon.results import RewardBatch
 
-__all__ = ["ExtraInfo", "Scored", "has_reward", "reward_output"]
+__all__ = ["ExtraInfo", "Place", "Scored", "has_reward", "reward_output"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +37,10 @@ class Scored:
     penalties: Sequence[float]
 
 
+Place: TypeAlias = tuple[Scored, int]
+"""One response: the batch that it was scored in, and its index there."""
+
+
 class ExtraInfo(dict[str, Any]):
     """A dict in which a missing key is None: a failed function's fields are missing."""
 
@@ -52,7 +54,13 @@ def has_reward(scored: Scored, sample: int) -> bool:
 
 
 def reward_output(
-    scored: Scored, sample: int, failed: Failed, *, plain: bool, overlong: Overlong | None = None
+    scored: Scored,
+    sample: int,
+    failed: Failed,
+    group: Sequence[Place],
+    *,
+    plain: bool,
+    overlong: Overlong | None = None,
 ) -> dict[str, Any]:
     """The reward of one response, for verl.
 
@@ -60,6 +68,7 @@ def reward_output(
         scored: The batch that it was scored in.
         sample: Its index in the batch.
         failed: Its score if it has no reward.
+        group: The responses to its prompt, of which means are taken.
         plain: The one function is verl's ``compute_score``: its fields keep the names that verl's
             own manager gives them.
         overlong: Where the penalties come from.
@@ -68,34 +77,49 @@ def reward_output(
         RewardFailureError: It has no reward, and `failed` is ``"raise"``.
     """
     result = scored.result
-    prompt, generation = divmod(sample, result.rewards.shape[1])
     info = ExtraInfo()
     missing: Failed = "group_mean" if has_reward(scored, sample) else failed
-    size = result.rewards.shape[1]
-    group = slice(prompt * size, (prompt + 1) * size)
     for function, name in enumerate(result.functions):
-        values = result.rewards[prompt, :, function].tolist()
-        value = values[generation]
-        info["score" if plain else name] = value if value == value else _missing_number(values, missing)
-    for column, recorded in result.extra.items():
+        value = _value(scored, sample, function)
+        if value != value:
+            value = _missing_number([_value(*place, function) for place in group], missing)
+        info["score" if plain else name] = value
+    for column in dict.fromkeys(column for one, _ in [(scored, sample), *group] for column in one.result.extra):
         key = column.partition("/")[2] if plain and column.startswith(f"{result.functions[0]}/") else column
-        if len(recorded) == len(result):
-            numbers = any(isinstance(each, (int, float)) for each in recorded)
-            gap = recorded[sample] is None and numbers
-            info[key] = _missing_number(recorded[group], missing) if gap else recorded[sample]
+        if all(len(one.result.extra.get(column, one.result)) == len(one.result) for one, _ in group):
+            own = _recorded(scored, sample, column)
+            others = [_recorded(*place, column) for place in group]
+            known = (*others, *scored.result.extra.get(column, ()))
+            numbers = any(isinstance(each, (int, float)) for each in known)
+            info[key] = _missing_number(others, missing) if own is None and numbers else own
     if plain:
         info.setdefault("acc", info["score"])
     if overlong is not None:
         info.update(overlong.info(scored.penalties[sample]))
-    states = result.status[prompt, generation].tolist()
+    states = result.status.reshape(-1, len(result.functions))[sample].tolist()
     info["guerdon_status"] = " ".join(
         f"{name}:{Status(state).label}" for name, state in zip(result.functions, states, strict=True)
     )
-    if has_reward(scored, sample):
-        score = float(result.total[prompt, generation]) + scored.penalties[sample]
-    else:
-        score = _substitute(scored, sample, failed, info["guerdon_status"])
+    score = _trained_on(scored, sample)
+    if math.isnan(score):
+        score = _substitute(scored, sample, failed, group, info["guerdon_status"])
     return {"reward_score": score, "reward_extra_info": info}
+
+
+def _value(scored: Scored, sample: int, function: int) -> float:
+    """What a function gave a response; NaN where it gave nothing."""
+    return float(scored.result.rewards.reshape(-1, len(scored.result.functions))[sample, function])
+
+
+def _recorded(scored: Scored, sample: int, column: str) -> Any:
+    """What a function recorded of a response; None where it recorded nothing."""
+    values = scored.result.extra.get(column)
+    return None if values is None else values[sample]
+
+
+def _trained_on(scored: Scored, sample: int) -> float:
+    """The total of a response, with its penalty; NaN where it has no reward."""
+    return float(scored.result.total.reshape(-1)[sample]) + scored.penalties[sample]
 
 
 def _missing_number(values: Sequence[Any], failed: Failed) -> float:
@@ -106,7 +130,7 @@ def _missing_number(values: Sequence[Any], failed: Failed) -> float:
     return sum(known) / len(known) if known else 0.0
 
 
-def _substitute(scored: Scored, sample: int, failed: Failed, status: str) -> float:
+def _substitute(scored: Scored, sample: int, failed: Failed, group: Sequence[Place], status: str) -> float:
     """The score of a response that has no reward."""
     result = scored.result
     if failed == "raise":
@@ -116,10 +140,5 @@ def _substitute(scored: Scored, sample: int, failed: Failed, status: str) -> flo
             "+reward.reward_kwargs.failed_reward=group_mean (the mean of the others of its prompt), or a number.",
             result,
         )
-    if failed == "group_mean":
-        # As they are trained on, penalties included: so its advantage is 0.
-        finals = result.total + np.asarray(scored.penalties, dtype=np.float64).reshape(result.total.shape)
-        others = finals[sample // result.total.shape[1]]
-        others = others[~np.isnan(others)]
-        return float(others.mean()) if others.size else 0.0
-    return float(failed)
+    # As they are trained on, penalties included: so its advantage is 0.
+    return _missing_number([_trained_on(*place) for place in group], failed)

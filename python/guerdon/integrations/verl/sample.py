@@ -17,7 +17,7 @@ import numpy as np
 from guerdon._batch.trainer_state import StepAlone
 from guerdon._system.units import integer
 
-__all__ = ["Response", "columns_of", "has_split", "read", "step_of"]
+__all__ = ["Response", "columns_of", "has_split", "own_size", "read", "step_of"]
 
 _RESERVED: Final = frozenset(
     (
@@ -100,6 +100,12 @@ def has_split(data: Any) -> bool:
     """Whether verl's data says if this response is for training."""
     infos = data.non_tensor_batch.get("extra_info")
     return infos is not None and isinstance(infos[-1], Mapping) and infos[-1].get("split") is not None
+
+
+def own_size(data: Any) -> int | None:
+    """How many responses this one's prompt has, where its row says so for itself."""
+    numbers = data.non_tensor_batch.get("__rollout_n__")
+    return None if numbers is None else int(numbers[-1])
 
 
 def columns_of(samples: Sequence[Response]) -> dict[str, Any]:

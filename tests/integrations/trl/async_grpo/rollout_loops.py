@@ -29,7 +29,7 @@ from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
 from guerdon.integrations.trl.async_grpo import rollout_process
 from guerdon.integrations.trl.async_grpo.completion_requests import CompletionRequests
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
-from guerdon.integrations.trl.async_grpo.trainer import _check_groups
+from guerdon.integrations.trl.async_grpo.trainer import _check_groups, _with_workers_own
 from guerdon.integrations.trl.async_grpo.vllm_calls import Attempts, FailedAttempt
 from guerdon.integrations.trl.async_grpo.vllm_client import RetryingVLLMClient
 from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
@@ -48,6 +48,7 @@ __all__ = [
     "TRLRolloutLoop",
     "VLLMClient",
     "_check_groups",
+    "_with_workers_own",
     "rollout_process",
 ]
 TRLRolloutLoop = _AsyncRolloutLoop

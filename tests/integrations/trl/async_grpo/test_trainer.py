@@ -31,6 +31,7 @@ from tests.integrations.trl.async_grpo.rollout_loops import (
     TRLAsyncGRPOTrainer,
     TRLRolloutLoop,
     _check_groups,
+    _with_workers_own,
     rollout_process,
 )
 
@@ -42,13 +43,39 @@ def state(text: str, trainer_state: Any) -> float:
     return 0.0
 
 
+class OwnLoop(TRLRolloutLoop):  # type: ignore[misc]
+    """One that gives a reward itself, as TRL's harness does."""
+
+    _provides_rollout_reward = True
+
+    def __init__(self, *, bonus: float, **named: Any) -> None:
+        super().__init__(**named)
+        self.bonus = bonus
+        self.reward_func_names.append("bonus")
+
+
+class OwnWorker(AsyncRolloutWorker):  # type: ignore[misc]
+    """As TRL makes one, without the vLLM that it asks for."""
+
+    _loop_cls = OwnLoop
+
+    def __init__(self, **loop_kwargs: Any) -> None:
+        self._loop_kwargs = loop_kwargs
+        self.rollout_buffer = queue.Queue()
+
+
+def worker_of(*functions: Any) -> OwnWorker:
+    return OwnWorker(reward_funcs=list(functions), bonus=10.0)
+
+
 @pytest.mark.parametrize(
     ("given", "named", "says"),
     [
         (reward_functions.length, {"concurrent_groups": 0}, "concurrent_groups=0"),
         (reward_functions.length, {"concurrent_groups": None}, "concurrent_groups=None"),
         (reward_functions.length, {"vllm": VLLMCalls}, "expected a VLLMCalls"),
-        (reward_functions.length, {"rollout_worker": object()}, "rollout_worker="),
+        (reward_functions.length, {"rollout_worker": object()}, "is a object, which scores by itself"),
+        (reward_functions.length, {"rollout_worker": worker_of(reward_functions.plain)}, "to its rollout_worker"),
         ([reward_functions.length, "a/reward-model"], {}, "no reward models"),
         ([reward_functions.length, torch.nn.Linear(1, 1)], {}, "no reward models"),
         (state, {}, "trainer_state"),
@@ -81,6 +108,38 @@ def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> N
     assert (there.concurrent_groups, there.calls.retries, there.adapters, there.max_staleness) == (3, 1, "/adapters", 2)
     with there.columns[0].dispatcher as copy:
         assert copy.score(completions=["abc"]).rewards.tolist() == [[[6.0, 3.0]]]
+
+
+# --- a worker of the user's
+
+
+@pytest.mark.parametrize("where", ["trainer", "worker"])
+def test_a_worker_of_the_users_own_has_its_samples_scored_by_the_engine(where: str) -> None:
+    functions = [reward_functions.fails_on_x]
+    worker = worker_of(*functions) if where == "worker" else worker_of()
+    given = _with_workers_own(None if where == "worker" else functions, worker)
+    with Dispatcher(given) as dispatcher:
+        trainer = SimpleNamespace(
+            concurrent_groups=2,
+            vllm_calls=VLLMCalls(),
+            args=SimpleNamespace(max_staleness=3),
+            _lora_sync=False,
+            _record=lambda sample: None,
+        )
+        AsyncGRPOTrainer._extend(trainer, worker, tuple(dispatcher.reward_funcs))
+        worker._loop_kwargs["reward_funcs"] = []
+        made, named = pickle.loads(pickle.dumps((worker._loop_cls, worker._loop_kwargs["guerdon"])))
+        loop = made(guerdon=named, bonus=10.0, **rollout_loops.arguments("http://127.0.0.1:9"))
+        assert isinstance(loop, OwnLoop)
+        group = rollout_loops.group_of(0, ["a", "x", "ccc"])
+        group.rollout_rewards = [loop.bonus, loop.bonus, loop.bonus + 1]
+        (samples,) = rollout_loops.score(loop, [group])
+        rollout_loops.close(loop)
+        for each in loop._scorer.dispatchers:
+            each.close()
+    # 11 and 14; the one on which a function failed has no reward, whatever the loop gave it.
+    assert [round(sample.advantage, 2) for sample in samples if sample.advantage] == [-1.0, 1.0]
+    assert [sample.metrics["rewards/bonus"] for sample in samples][::2] == [10.0, 11.0]
 
 
 # --- what is put on TRL's worker

@@ -140,9 +140,12 @@ class Server:
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, int]] = []  # prompts and completions of each
+        self.seeds: list[int] = []
 
     def generate(self, prompts: Any, *, features: Any = None, n: int = 1, **named: Any) -> dict[str, Any]:
         self.requests.append((len(prompts), n))
+        if "generation_kwargs" in named:
+            self.seeds.append(named["generation_kwargs"]["seed"])
         time.sleep(sum(map(sum, prompts)) % 5 / 100)
         completions = [[*prompt, 7] for prompt in prompts for _ in range(n)]
         return {
@@ -180,6 +183,20 @@ def test_the_answer_is_the_clients(named: dict[str, Any], requests: list[tuple[i
         assert len(reported) == 18
         assert threads == {threading.current_thread()}
     assert client.model == "tiny"
+
+
+def test_requests_of_one_prompt_differ_and_a_run_repeats_them() -> None:
+    seeds = []
+    for _ in range(2):
+        server = Server()
+        client = SplitVLLMClient(server, seed=5)
+        client.on_complete = lambda rows, ids: None
+        client.generate(PROMPTS, n=3, generation_kwargs={"top_p": 0.9})
+        assert len(set(server.seeds)) == 18
+        seeds.append(sorted(server.seeds))
+        client.generate(PROMPTS[:2], n=3, generation_kwargs={"seed": 3})
+        assert server.seeds[18:] == [3, 3]
+    assert seeds[0] == seeds[1]
 
 
 def test_many_completions_are_a_request_a_prompt() -> None:

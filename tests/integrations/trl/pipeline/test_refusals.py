@@ -142,9 +142,20 @@ def test_functions_that_take_the_whole_batch_are_named(preset: str, parts: str) 
     check_pipeline(PRESETS["one_step"], trainer(), [Dispatcher([plain])])
 
 
-def test_group_sizes_that_differ_are_refused_with_mini_batches() -> None:
-    with pytest.raises(RegistrationError, match="num_generations=2, the trainer 4"):
-        check_pipeline(PRESETS["mini_batch"], trainer(), [Dispatcher([one], num_generations=2)])
+@pytest.mark.parametrize("preset", ["off", "mini_batch"])
+def test_group_sizes_that_differ_are_refused(preset: str) -> None:
+    with pytest.raises(RegistrationError, match="num_generations=2, the trainer num_generations=4"):
+        check_pipeline(PRESETS[preset], trainer(), [Dispatcher([one], num_generations=2)])
+
+
+def test_a_size_of_evaluation_that_differs_is_refused_before_training() -> None:
+    same = [Dispatcher([one], num_generations=4)]
+    evaluates = {"args__eval_strategy": "steps", "num_generations_eval": 2}
+    with pytest.raises(RegistrationError, match="num_generations=4, the trainer num_generations_eval=2"):
+        check_pipeline(PRESETS["off"], trainer(**evaluates), same)
+    check_pipeline(PRESETS["off"], trainer(num_generations_eval=2), same)
+    check_pipeline(PRESETS["off"], trainer(**{**evaluates, "num_generations_eval": None}), same)
+    check_pipeline(PRESETS["off"], trainer(**evaluates), [Dispatcher([one])])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,11 @@ import accelerate.data_loader  # noqa: E402
 import transformers  # noqa: E402
 from trl.trainer import grpo_trainer, utils  # noqa: E402
 
+from guerdon import GuerdonError  # noqa: E402
+from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards  # noqa: E402
+from guerdon.integrations.trl.pipeline.options import PRESETS  # noqa: E402
+from guerdon.integrations.trl.pipeline.trl_families import GRPO  # noqa: E402
+
 THEIRS = trl.GRPOTrainer
 
 
@@ -161,3 +166,21 @@ def test_environments_are_drawn_from_the_pool_and_reset_where_ours_are_started_a
     resets, generates = made.index("environment.reset("), made.index(") = self._generate(prompts)")
     assert resets < generates < made.index("self._calculate_rewards(")
     assert "self.environments" not in made[generates:]
+
+
+def test_another_number_of_generated_values_is_named_with_the_version() -> None:
+    """Else the replay, whose stand-ins have the known number, would end in a bare ValueError."""
+
+    class Longer:
+        def _generate(self, prompts: Any) -> Any:
+            return (prompts, *range(8))
+
+    class Trainer(BatchRewards, Longer):
+        pipeline = PRESETS["one_step"]
+        _family = GRPO
+        _generating = _replaying = None
+
+    with pytest.raises(GuerdonError, match=r"_generate gave 9 values, .* repeats 8 \(trl 1\.16"):
+        Trainer()._generate([])
+    Trainer.pipeline = PRESETS["off"]
+    assert len(Trainer()._generate([])) == 9

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 pytest.importorskip("trl")
 
 
-from guerdon import Limit, RegistrationError, RetryAfter, ToolError
+from guerdon import ClosedError, Limit, RegistrationError, RetryAfter, ToolError
 from guerdon.integrations.trl import environments
 from guerdon.integrations.trl.tool_calls.environments import usable
 from tests.integrations.trl.line_game import LineGame
@@ -222,6 +223,91 @@ def test_the_thread_of_an_environment_ends_with_it() -> None:
     owner.close()
 
 
+class Browser:
+    """A method that waits for threads of its own, which call other methods."""
+
+    def reset(self, **row: Any) -> None:
+        self.pages: list[str] = []
+
+    def fetch(self, page: str) -> str:
+        """Fetches.
+
+        Args:
+            page: Which.
+        """
+        self.pages.append(page)
+        return page.upper()
+
+    def crawl(self) -> str:
+        """Fetches all."""
+        with ThreadPoolExecutor(2) as pool:
+            return "".join(pool.map(lambda page: self.fetch(page=page), "ab"))
+
+
+def test_a_method_may_wait_for_threads_that_call_its_environment() -> None:
+    owner = environments(Browser, timeout=20)
+    browser: Any = owner()
+    browser.reset()
+    assert browser.crawl() == "AB"
+    assert sorted(browser.pages) == ["a", "b"]
+    assert {name: count.calls for name, count in owner.stats().items()} == {"reset": 1, "crawl": 1}
+    owner.close()
+
+
+class Exits:
+    async def reset(self, **row: Any) -> None: ...
+
+    async def leave(self) -> str:
+        """Leaves."""
+        raise SystemExit(3)
+
+    async def stay(self) -> str:
+        """Stays."""
+        return "here"
+
+
+def test_an_async_method_that_exits_fails_alone() -> None:
+    owner = environments(Exits, timeout=20)
+    one, other = owner(), owner()
+    for each in (one, other):
+        each.reset()  # type: ignore[attr-defined]
+    with pytest.raises(ToolError, match="SystemExit"):
+        asyncio.run(one.leave())  # type: ignore[attr-defined]
+    assert asyncio.run(other.stay()) == asyncio.run(one.stay()) == "here"  # type: ignore[attr-defined]
+    owner.close()
+
+
+@pytest.mark.parametrize("kind", [Shop, Session])
+def test_nothing_runs_after_environments_were_closed(kind: type) -> None:
+    owner = environments(kind)
+    environment: Any = owner()
+    environment.reset()
+    (thread,) = [one for one in threading.enumerate() if one.name.startswith("guerdon environment")]
+    owner.close()
+    owner.close()
+    thread.join(30)
+    assert not thread.is_alive()
+    with pytest.raises(ClosedError):
+        environment.reset()
+    with pytest.raises(ClosedError, match="environments were closed"):
+        asyncio.run(owner.reward(environment))
+    assert not [one for one in threading.enumerate() if one.name.startswith("guerdon environment")]
+
+
+def test_the_loop_of_environments_ends_with_them() -> None:
+    owner = environments(Session)
+    session: Any = owner()
+    session.reset()
+    (thread,) = [one for one in threading.enumerate() if one.name == "guerdon environments"]
+    owner._methods.close()
+    owner._resets.close()
+    owner._rewards.close()
+    del owner, session
+    gc.collect()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
 class Doze:
     async def reset(self, **row: Any) -> None:
         self.cancelled = False
@@ -349,4 +435,38 @@ def test_a_finalizer_that_calls_a_method_waits_for_nothing() -> None:
     assert Closing.closed == 20
     assert owner.stats()["walk"].calls == 20
     assert "close" not in owner.stats()
+    owner.close()
+
+
+class Lights(LineGame):
+    """What others release when they are collected."""
+
+    released = 0
+
+    def release(self) -> None:
+        """Releases."""
+        Lights.released += 1
+
+
+def test_a_finalizer_of_weakref_waits_for_nothing() -> None:
+    owner = environments(Lights)
+    Lights.released = 0
+    held: Any = owner()
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(20):
+            game: Any = owner()
+            game.cycle = game
+            weakref.finalize(game, type(held).release, held)
+            game.reset(start=1, goal=4)
+            del game
+    finally:
+        gc.set_threshold(*before)
+    deadline = time.monotonic() + 30
+    while Lights.released < 20 and time.monotonic() < deadline:  # the last one's thread ends
+        gc.collect()
+        time.sleep(0.01)
+    assert Lights.released == 20
+    assert "release" not in owner.stats()
     owner.close()

@@ -13,6 +13,7 @@ import math
 import multiprocessing
 import pickle
 import time
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -131,6 +132,10 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         for column in self._environment_columns(self._free(group), scored):
             scored.raw.append(column)
             scored.weighted.append(column)
+        # What a loop of the user's gave itself counts where no function failed.
+        group.rollout_rewards = [
+            None if failed else reward for reward, failed in zip(group.rollout_rewards, scored.failed, strict=True)
+        ]
         token = current_scores.set(scored)
         try:
             samples: list[Any] = await super()._score_group(group)
@@ -218,6 +223,12 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
 
     def _count(self, name: str) -> None:
         self._counters[name] += 1
+
+
+def make_loop(own: type, **named: Any) -> RolloutLoop:
+    """Our loop over one of the user's own, which may generate otherwise."""
+    kind: type[RolloutLoop] = types.new_class(own.__name__, (RolloutLoop, own))
+    return kind(**named)
 
 
 def _named(columns: tuple[RewardColumn, ...]) -> set[str]:

@@ -6,19 +6,21 @@ class of the rollout loop and its arguments, and the worker's `start`, `stop` an
 
 from __future__ import annotations
 
+import functools
 import inspect
 import secrets
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
+from trl.experimental.async_grpo.async_rollout_worker import AsyncRolloutWorker
 
 from guerdon._batch.trainer.column import RewardColumn
 from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_reward_model
 from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
-from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
+from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop, make_loop
 from guerdon.integrations.trl.async_grpo.rollout_process import health_check, start_and_read, stop_and_drain
 from guerdon.integrations.trl.async_grpo.vllm_calls import VLLMCalls
 from guerdon.integrations.trl.async_grpo.vllm_client import RetryingVLLMClient
@@ -33,7 +35,8 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
     a function of TRL's batch contract, a decorated function, a `guerdon.StatefulReward`, or a
     `Dispatcher` or its columns; `reward_funcs` may be a dispatcher itself. A dispatcher's weights
     hold: this trainer's config has none. The functions run in the rollout process, in which a copy
-    of the dispatcher is made.
+    of the dispatcher is made. With a ``rollout_worker=`` derived from TRL's, as its harness worker
+    is, they score what its own loop generates, beside the rewards that this loop gives.
 
     Args:
         concurrent_groups: Groups that are scored at the same time, 1 or more.
@@ -63,10 +66,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         if vllm is not None and not isinstance(vllm, VLLMCalls):
             raise RegistrationError(f"vllm={vllm!r}: expected a VLLMCalls, as in VLLMCalls(retries=2).")
         given = inspect.signature(TRLAsyncGRPOTrainer.__init__).bind_partial(None, model, [], args, *rest, **named)
-        if given.arguments.get("rollout_worker") is not None:
-            raise RegistrationError(
-                "rollout_worker= scores by itself, which is what this trainer is for: use TRL's AsyncGRPOTrainer with it."
-            )
+        reward_funcs = _with_workers_own(reward_funcs, given.arguments.get("rollout_worker"))
         self.concurrent_groups: int = groups
         self.vllm_calls = VLLMCalls() if vllm is None else vllm
         functions, _, self._own_dispatcher = resolve_reward_funcs(reward_funcs)
@@ -82,7 +82,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         if self._lora_sync:
             (run,) = broadcast_object_list([secrets.token_hex(4)], from_process=0)
             self._lora_name = f"{self._lora_name}-{run}"
-        if self.rollout_worker is not None:
+        if isinstance(self.rollout_worker, AsyncRolloutWorker):
             self._extend(self.rollout_worker, columns)
 
     @property
@@ -97,8 +97,9 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         )
 
     def _extend(self, worker: Any, columns: tuple[RewardColumn, ...]) -> None:
-        """Makes TRL's worker run our loop."""
-        worker._loop_cls = RolloutLoop
+        """Makes TRL's worker run our loop, over the worker's own where it has one."""
+        own = worker._loop_cls
+        worker._loop_cls = RolloutLoop if issubclass(RolloutLoop, own) else functools.partial(make_loop, own)
         if self._lora_sync:
             worker._loop_kwargs["lora_name"] = self._lora_name
         worker._loop_kwargs["guerdon"] = LoopOptions(
@@ -137,6 +138,30 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
             if self.vllm_client is not None:  # the failed transfer left the server paused
                 self.vllm_client.try_resume()
             raise
+
+
+def _with_workers_own(reward_funcs: Any, worker: Any) -> Any:
+    """The reward functions of a trainer that was given a worker, which may have some itself.
+
+    Raises:
+        RegistrationError: Both have, or the worker can't score with any.
+    """
+    if worker is None:
+        return reward_funcs
+    given = not (reward_funcs is None or reward_funcs == [])
+    if not isinstance(worker, AsyncRolloutWorker):
+        if given:
+            raise RegistrationError(
+                f"rollout_worker= is a {type(worker).__name__}, which scores by itself: leave reward_funcs out, or derive the "
+                "worker from trl.experimental.async_grpo.AsyncRolloutWorker, whose samples reward_funcs score."
+            )
+        return None
+    own = worker._loop_kwargs.get("reward_funcs")
+    if given and own:
+        raise RegistrationError(
+            "reward_funcs were given to the trainer and to its rollout_worker: give them to one of the two."
+        )
+    return reward_funcs if given else own
 
 
 def _checked(functions: list[Any]) -> tuple[RewardColumn, ...]:

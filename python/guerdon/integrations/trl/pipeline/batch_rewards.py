@@ -56,6 +56,16 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
         if replay is not None:
             replay.generates = True
             return self._family.generated([[self._tokenizer.eos_token_id]] * len(prompts), [""] * len(prompts))
+        output = self._generate_watched(prompts)
+        known = len(self._family.generated([], []))
+        if self.pipeline.defers and len(output) != known:
+            raise changed(
+                f"_generate gave {len(output)} values, and a batch that waits for its rewards repeats {known}"
+            )
+        return output
+
+    def _generate_watched(self, prompts: Any) -> Any:
+        """What TRL generates. With overlap, completions are scored as they end."""
         generated = self._generating
         if generated is None or not self.pipeline.overlap:
             return super()._generate(prompts)

@@ -123,6 +123,7 @@ def check_pipeline(
                 stacklevel=3,
             )
         return PRESETS["off"]
+    _check_group_sizes(trainer, dispatchers)
     parts = (
         ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False, rank_0_scores=True)),
         ("mini_batch", pipeline.mini_batch, _mini_batch_problem, replace(pipeline, mini_batch=False)),
@@ -161,6 +162,21 @@ def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str |
     return None
 
 
+def _check_group_sizes(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> None:
+    """Refuses a dispatcher whose groups are not the trainer's, before hours of training show it."""
+    sizes = {"num_generations": trainer.num_generations}
+    if getattr(trainer.args, "eval_strategy", "no") != "no":
+        sizes["num_generations_eval"] = getattr(trainer, "num_generations_eval", None) or trainer.num_generations
+    for dispatcher in dispatchers:
+        own = dispatcher.options["num_generations"]
+        for name, size in sizes.items():
+            if own not in (None, size):
+                raise RegistrationError(
+                    f"the dispatcher has num_generations={own}, the trainer {name}={size}: leave it out of the dispatcher, so "
+                    "that the trainer's own holds, in evaluation too."
+                )
+
+
 def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
     args, size = trainer.args, trainer.num_generations
     local = args.per_device_train_batch_size * args.steps_per_generation
@@ -183,10 +199,6 @@ def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> st
             "a batch is trained on in one piece (steps_per_generation=1), so no part of it can start before the rest: "
             "raise steps_per_generation (or gradient_accumulation_steps), or use lookahead."
         )
-    for dispatcher in dispatchers:
-        own = dispatcher.options["num_generations"]
-        if own not in (None, size):
-            return f"the dispatcher has num_generations={own}, the trainer {size}: leave it out of the dispatcher."
     return None
 
 

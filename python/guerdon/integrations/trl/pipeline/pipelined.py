@@ -83,7 +83,7 @@ class PipelinedTrainer(BatchRewards):
         if rank_0_has_all(self.pipeline, self):
             self._first_rank = FirstRank(self)
         if self.pipeline.overlap and self.use_vllm and self.accelerator.is_main_process:
-            self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client)
+            self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client, self.args.seed)
 
     # --- the loop
 

@@ -8,6 +8,7 @@ interpreter that ends waits for no request: the server may take minutes, or neve
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -21,15 +22,19 @@ MAX_REQUESTS: Final = 256
 class SplitVLLMClient:
     """In the place of a trainer's ``vllm_client``.
 
+    Args:
+        seed: That of the run: requests that have no seed get one each, the same in every run.
+
     Attributes:
         on_complete: Called with rows of the batch and their token ids, as they are complete.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, seed: int = 0) -> None:
         self._client = client
         _widen(getattr(client, "session", None))
         self._prompts: Sequence[Any] = ()  # of the batch that is generated, each once
         self._each = 1  # completions of each
+        self._seeds = random.Random(seed)
         self.on_complete: Callable[[list[int], list[list[int]]], None] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -49,10 +54,14 @@ class SplitVLLMClient:
         # With a seed, completions differ within a request, not between two requests.
         seeded = "seed" in (named.get("generation_kwargs") or {})
         each = n if seeded or len(prompts) * n > MAX_REQUESTS else 1
-        jobs = [prompt for prompt in prompts for _ in range(n // each)]
+        jobs = [(prompt, self._seeds.getrandbits(31)) for prompt in prompts for _ in range(n // each)]
 
-        def ask(prompt: Any) -> Any:
-            return self._client.generate(prompts=[prompt], features=None, n=each, **named)
+        def ask(job: tuple[Any, int]) -> Any:
+            prompt, seed = job
+            own = named
+            if each < n:  # engines of one server that draw alike would give the same text twice
+                own = {**named, "generation_kwargs": {**(named.get("generation_kwargs") or {}), "seed": seed}}
+            return self._client.generate(prompts=[prompt], features=None, n=each, **own)
 
         answers: list[Any] = [None] * len(jobs)
         with contextlib.closing(_as_they_come(ask, jobs)) as coming:

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from guerdon._functions.callables import is_async
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
 from guerdon._worker.invoke.reasons import reason_of
-from guerdon.errors import ToolError
+from guerdon.errors import ClosedError, ToolError
 from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
 from guerdon.results.status import Status
@@ -41,6 +42,7 @@ class EnvironmentThreads:
         # callback ends the thread with it, or the environment where there can be no such reference.
         self._queues: dict[int, tuple[object, SimpleQueue[_Job | None]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
         self._lock = threading.Lock()
         self._open: list[EnvironmentCall] = []  # under the lock: their code may still run
         self._warned = False
@@ -62,29 +64,41 @@ class EnvironmentThreads:
 
     def submit(self, environment: object, function: Callable[[], Any]) -> Future[Any]:
         """Has the environment's thread call a function, after what it was given before."""
+        future: Future[Any] = Future()
         with self._lock:
+            self._check_open()
             if id(environment) not in self._queues:
                 self._start(environment)
-            queue = self._queues[id(environment)][1]
-        future: Future[Any] = Future()
-        queue.put((future, function))
+            self._queues[id(environment)][1].put((future, function))
         return future
 
     def on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Runs a coroutine on the loop of all async methods."""
         with self._lock:
+            try:
+                self._check_open()
+            except ClosedError:
+                coroutine.close()  # nobody will await it
+                raise
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=_run_loop, args=(self._loop,), name="guerdon environments", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+                weakref.finalize(self, _stop_loop, self._loop)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """Ends the threads and the loop; what a thread runs is left behind."""
-        for _, queue in list(self._queues.values()):
-            queue.put(None)
+        with self._lock:
+            self._closed = True
+            for _, queue in list(self._queues.values()):
+                queue.put(None)
+            if self._loop is not None:
+                _stop_loop(self._loop)
         self._queues.clear()
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the environments were closed: make new ones with environments(factory).")
 
     def warn_left_behind(self, call: EnvironmentCall) -> None:
         """Says once that a thread can't be stopped."""
@@ -168,7 +182,7 @@ class EnvironmentCall(LocalCall):
         self._threads.open(self)
         try:
             if self._async:
-                future = self._threads.on_loop(super().awaited())
+                future = self._threads.on_loop(self._awaited_on_loop())
             else:
                 future = self._threads.submit(self.environment, self)
             await asyncio.wrap_future(future)
@@ -177,6 +191,12 @@ class EnvironmentCall(LocalCall):
             if self.stuck and not self._async:
                 self._threads.warn_left_behind(self)
             self._threads.forget_returned()
+
+    async def _awaited_on_loop(self) -> float:
+        try:
+            return await super().awaited()
+        except (SystemExit, KeyboardInterrupt) as error:  # either would end the loop of all methods
+            raise RuntimeError(reason_of(error)) from None
 
     async def _stuck_in_another(self) -> ToolError | None:
         """The error for an environment that is stuck. Cancelled async calls get a moment to end."""
@@ -201,6 +221,11 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     if left:
         loop.run_until_complete(asyncio.wait(left, timeout=_END_S))
     loop.close()
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
+    with suppress(RuntimeError):  # it was closed before
+        loop.call_soon_threadsafe(loop.stop)
 
 
 def _run_jobs(queue: SimpleQueue[_Job | None]) -> None:

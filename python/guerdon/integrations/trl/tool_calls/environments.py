@@ -2,8 +2,8 @@
 
 An instance stays what its factory made; only its class becomes a subclass of the same name in which
 ``reset``, ``get_reward`` and the public methods (a trainer's tools) are proxies. A method that
-calls another of its own calls it directly, and so does a finalizer. While a call that was given up
-still has an environment, every further call of it fails at once.
+calls another of its own calls it directly; so do a thread that it started, and a finalizer. While a
+call that was given up still has an environment, every further call of it fails at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, Protocol, overload
 
 from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_async, name_of
+from guerdon._lanes.lane_threads import LaneThread
 from guerdon.errors import RegistrationError, ToolError
 from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThreads
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, PendingCall
@@ -284,7 +285,24 @@ class Environments:
             return self.start(environment, name, function, args, kwargs)
 
         asynchronous = name != RESET and is_async(function)
-        return make_proxy(function, name, launch, function, self.counter, asynchronous=asynchronous, method=True)
+        return make_proxy(
+            function,
+            name,
+            launch,
+            function,
+            self.counter,
+            asynchronous=asynchronous,
+            method=True,
+            waited_for=self._waited_for,
+        )
+
+    def _waited_for(self, environment: object) -> bool:
+        """Whether a thread that the environment started calls it while a method runs. That method
+        may wait for the call, and has the environment's thread."""
+        thread = threading.current_thread()
+        if thread is threading.main_thread() or isinstance(thread, (LaneThread, threading._DummyThread)):
+            return False
+        return self.busy(environment)
 
     def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions, _DerivedClasses]]:
         return _environments, (self._factory, self._options, self._classes)

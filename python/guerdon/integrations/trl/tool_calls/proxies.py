@@ -13,15 +13,17 @@ import functools
 import inspect
 import sys
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from guerdon._functions.callables import innermost
 from guerdon.integrations.trl.tool_calls.executor import CallCounter, PendingCall, in_tool_call
 
 __all__ = ["Launcher", "counter_of", "launcher_of", "make_proxy"]
 
+_FINALIZE: Final = weakref.finalize.__call__.__code__
 _LAUNCH = "__guerdon_launch__"
 _COUNTER = "__guerdon_tally__"
 
@@ -52,6 +54,7 @@ def make_proxy(
     *,
     asynchronous: bool,
     method: bool,
+    waited_for: Callable[[Any], bool] = lambda this: False,
 ) -> Callable[..., Any]:
     """A function whose first parameter is its object, and that `inspect` sees as `original`.
 
@@ -62,6 +65,7 @@ def make_proxy(
         direct: What code that runs on the engine already calls instead, with the object first.
         counter: Where its calls are counted.
         asynchronous: Whether it is a coroutine function.
+        waited_for: Whether this thread's call has to be direct, as what runs there waits for it.
     """
     proxy: Callable[..., Any]
     if asynchronous:
@@ -76,7 +80,7 @@ def make_proxy(
     else:
 
         def block(this: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if in_tool_call() or _in_finalizer():
+            if in_tool_call() or _in_finalizer() or waited_for(this):
                 return direct(this, *args, **kwargs)
             return launch(this, args, kwargs).result()
 
@@ -96,11 +100,11 @@ def make_proxy(
 
 
 def _in_finalizer() -> bool:
-    """Whether a ``__del__`` calls. It runs wherever garbage is collected, under a lock or on a
-    thread of the engine, and must not wait there for another thread."""
+    """Whether a ``__del__`` or a `weakref.finalize` calls. It runs wherever garbage is collected,
+    under a lock or on a thread of the engine, and must not wait there for another thread."""
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "__del__":
+        if frame.f_code.co_name == "__del__" or frame.f_code is _FINALIZE:
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False
