@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from guerdon._batch.columns import Single, plain_text
 from guerdon._code import canonical, child, sandbox_calls
 from guerdon._code.cases import CallCase, Case, StdinCase, called_by, parse_cases
 from guerdon._code.decoding import decode
 from guerdon._code.encoding import EncodingError, encode
 from guerdon._code.extract import Extract, extract_program
 from guerdon._code.row_texts import entry_point_of, text_of
-from guerdon._columns import Single, plain_text
-from guerdon._http.column_texts import JSON
-from guerdon._http.template import MadeField
+from guerdon._lanes.http.column_texts import JSON
+from guerdon._lanes.http.template import MadeField
 from guerdon.errors import DataError
 
 __all__ = ["CaseTexts", "ProgramTexts", "callers"]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from guerdon._batch.columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
 from guerdon._code.cases import called_by, function_name, parse_cases
 from guerdon._code.check_code import asked_of_program
 from guerdon._code.compare import printable
@@ -29,11 +30,10 @@ from guerdon._code.level import Level
 from guerdon._code.row_texts import BOM, entry_point_of, text_of
 from guerdon._code.toolchain import check_toolchain
 from guerdon._code.zygote_process import ProgramZygote, ZygoteLostError
-from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
-from guerdon._registration.plain_columns import given_column, missing_column
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
+from guerdon._functions.stateful import StatefulReward
 from guerdon.errors import DataError
-from guerdon.stateful import StatefulReward
+from guerdon.rewards.plain_columns import given_column, missing_column
 
 __all__ = ["CodeReward", "CodeScorer", "Columns"]
 
