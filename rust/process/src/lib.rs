@@ -23,6 +23,7 @@ mod inspect;
 mod lane;
 mod lane_state;
 mod load_retries;
+mod open_sessions;
 mod orphan_marker;
 mod output;
 mod output_meter;
