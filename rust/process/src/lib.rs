@@ -24,6 +24,7 @@ mod lane;
 mod lane_state;
 mod load_retries;
 mod open_sessions;
+mod open_slots;
 mod orphan_marker;
 mod output;
 mod output_meter;

@@ -1,7 +1,5 @@
 //! A check of a busy worker: what it has in hand, and what has to be done about it.
 
-use std::sync::atomic::Ordering;
-
 use guerdon_core::clock::nanos;
 use rustix::process::Signal;
 use tracing::debug;
@@ -88,7 +86,7 @@ impl Session {
                 if !slow && !held_up {
                     return;
                 }
-                self.slot.stalled.store(true, Ordering::Release);
+                self.slot.set_stalled(true);
                 // With nothing behind the slow call there is nothing to take back yet, but nothing
                 // may be put behind it either.
                 let taken = !held_up || self.process.child.page.take_back(self.in_flight.lock().last_id()).is_ok();

@@ -14,7 +14,6 @@ mod stack;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -412,7 +411,7 @@ impl Session {
         if news.ready && !self.ready {
             self.ready = true;
             self.born = Instant::now(); // loading may take longer than it shall live
-            self.slot.stalled.store(false, Ordering::Release);
+            self.slot.set_stalled(false);
             self.start.ready();
             self.shared.moment(Moment::WorkerReady, &self.slot, String::new);
             self.slot.set(SlotState::Ready);
@@ -424,7 +423,7 @@ impl Session {
             self.weigh();
             if self.in_flight.lock().len() == 1 {
                 self.taking = None;
-                self.slot.stalled.store(false, Ordering::Release);
+                self.slot.set_stalled(false);
             }
             if news.retire {
                 self.slot.set(SlotState::Closed);
