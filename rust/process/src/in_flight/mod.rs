@@ -184,8 +184,8 @@ impl InFlightFrames {
         }
     }
 
-    /// Completes the calls that gave plain values, whose session has not looked yet; an earlier look
-    /// at the page says which have ended. Not those of functions whose output decides as well.
+    /// Completes calls that gave plain values before their session looks; an earlier look at the
+    /// page says which have ended. Not those of functions whose output decides as well.
     pub(super) fn complete_ahead(
         &mut self,
         earlier: &PageSnapshot,
