@@ -44,7 +44,8 @@ impl Records {
     /// each other `covers` so many.
     pub(super) fn on(&self, samples: &Range<usize>, covers: usize) -> Vec<Record> {
         let near = samples.start.saturating_sub(covers - 1)..samples.end;
-        let range = if self.gathered.is_empty() { near } else { 0..usize::MAX }; // gathered ones stand anywhere
+        // Gathered ones stand anywhere.
+        let range = if self.gathered.is_empty() { near } else { 0..usize::MAX };
         let touches = |record: &&Record| {
             let whole = record.first < samples.end && record.first + covers > samples.start;
             whole || record.gathered.iter().any(|sample| samples.contains(sample))

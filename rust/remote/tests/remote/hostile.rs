@@ -184,7 +184,8 @@ proptest! {
     }
 }
 
-/// Takes the last byte from the first frame of a message, where its values end; whether there is one.
+/// Takes the last byte from the first frame of a message, where its values end; false without a
+/// frame.
 fn cut_short(message: &mut Vec<u8>) -> bool {
     let mut at = 0;
     while let Some(length) = message.get(at..at + 4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap())) {
