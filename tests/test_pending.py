@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import errno
 import gc
 import os
 import pickle
@@ -400,6 +401,24 @@ def test_a_batch_that_finds_no_descriptors_says_what_to_do(dispatcher: Dispatche
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert (dispatcher.score(**batch(0.0)).status == Status.OK).all()
+
+
+def test_a_coroutine_that_finds_no_descriptor_waits_for_nothing(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def wait() -> None:
+        pending = dispatcher.submit(**batch(1.0))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "dup", refuse)
+            with pytest.raises(OSError, match="Too many"):
+                await pending.aresult()
+        assert pending._waiters._waiters == []
+        assert ((await pending.aresult()).status == Status.OK).all()
+
+    asyncio.run(wait())
 
 
 def test_a_pending_batch_takes_one_descriptor_and_another_once_its_groups_are_waited_for() -> None:

@@ -231,6 +231,16 @@ def test_an_unknown_scale_is_refused() -> None:
 # --- what a person reads
 
 
+def test_failures_are_listed_anew_and_made_once() -> None:
+    result = make([[[1.0], [math.nan]]], [[[Status.OK], [Status.ERROR]]])
+    first = result.failures()
+    assert first
+    assert all(one is other for one, other in zip(first, result.failures(), strict=True))
+    first.clear()
+    assert result.failures()
+    assert pickle.loads(pickle.dumps(result)).failures() == result.failures()
+
+
 def test_failures_name_function_and_sample() -> None:
     (failure,) = make([[[1.0, 1.0], [1.0, NAN]]]).failures()
     assert failure == Failure("f1", 1, Status.ERROR, "ValueError: bad", "Traceback", 1, 0.1, 0.2)

@@ -13,6 +13,7 @@ import pytest
 
 from guerdon import DataError, Dispatcher, Status, group_reward, reward
 from guerdon._functions.serialization.column_values import dumps
+from guerdon._worker import columns as worker_columns
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.misbehaving_functions import NotesItsLoads, SlowToLoad, UnfitToLoad
 
@@ -92,6 +93,35 @@ def test_values_of_additions_to_a_stream_are_loaded_for_their_own_samples() -> N
 def test_values_that_cannot_be_sent_are_refused_before_any_call() -> None:
     with Dispatcher([reward(behaviours.takes)], workers=1) as made, pytest.raises(DataError, match=r"'value'.*lock"):
         made.submit(completions=["c"], value=[threading.Lock()], path=["nowhere"])
+
+
+class Nests:
+    """Its pickle holds another one, of a list."""
+
+    def __reduce__(self) -> Any:
+        return pickle.loads, (pickle.dumps([]),)
+
+
+def test_values_whose_pickle_holds_another_are_not_shared() -> None:
+    def grows(completion: str, value: list[str]) -> float:
+        value.append(completion)
+        return float(len(value))
+
+    with Dispatcher([reward(grows)], workers=1) as made:
+        result = made.score(completions=["c"] * 40, value=[Nests() for _ in range(40)])
+    assert result.rewards.ravel().tolist() == [1.0] * 40
+
+
+def test_a_class_that_only_this_process_knows_is_made_once_for_all_its_values() -> None:
+    """Making it takes ten times as long as reading a value of it."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec("class Spec:\n    def __init__(self, answer): self.answer = answer", scope)
+    pickles, _ = dumps([[scope["Spec"](index) for index in range(16)]])
+    worker_columns._known.clear()
+    rows = [worker_columns._load(memoryview(pickled)) for pickled in pickles]
+    assert [row[0][0].answer for row in rows] == list(range(16))
+    assert len(worker_columns._known) == 1
+    assert len({type(row[0][0]) for row in rows}) == 1
 
 
 def test_values_of_classes_that_only_this_process_knows() -> None:

@@ -38,10 +38,10 @@ class AsyncWaiters:
             return False
         loop = asyncio.get_running_loop()
         waiter = _Waiter(loop)
-        with self._lock:
-            self._waiters.append(waiter)
         # a loop keeps one reader a descriptor, and two coroutines may wait on it
         own = os.dup(descriptor)
+        with self._lock:
+            self._waiters.append(waiter)
         loop.add_reader(own, waiter.set)
         timer = None if left is None else loop.call_later(left, waiter.set)
         try:

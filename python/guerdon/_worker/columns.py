@@ -8,9 +8,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import pickle
 import struct
 from collections.abc import Iterable, Iterator
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from .timeout_signal import CallInterrupted
@@ -27,6 +29,34 @@ UNREADABLE = "the arguments could not be unpickled in the worker: "
 
 # The positions of some values of a sample, the sample's index in their pickle, and the pickle.
 _Pickle = tuple[tuple[int, ...], int, memoryview]
+
+
+# Classes and functions that came by value, by their pickles. Each sample's pickle has them again,
+# and making a class takes ten times as long as reading a value of it.
+_known: dict[bytes, object] = {}
+_MOST_KNOWN = 64
+
+
+def _load(pickled: memoryview) -> Any:
+    return _Unpickler(io.BytesIO(pickled)).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return _load_nested if found is pickle.loads else found
+
+
+def _load_nested(pickled: bytes) -> object:
+    """`pickle.loads`, where a pickle holds another one: of a class or function, as a rule."""
+    found = _known.get(pickled)
+    if found is None:
+        found = pickle.loads(pickled)
+        if isinstance(found, (type, FunctionType)):  # what else it may be has one owner
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[pickled] = found
+    return found
 
 
 class Constant:
@@ -139,7 +169,7 @@ class Values:
         """
         for positions, index, pickled in self.pickles.get(row, ()):
             try:
-                block = pickle.loads(pickled)
+                block = _load(pickled)
             except CallInterrupted:
                 raise
             except BaseException as error:  # unpickling runs user code

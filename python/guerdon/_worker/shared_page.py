@@ -30,6 +30,8 @@ DECODING = 0xFD
 LOADING = 0xFE
 SETUP = 0xFF
 
+REPORTED = 0x80  # in the state of a call: it sent messages about itself
+
 CALLS = 64  # most calls in a frame
 SIZE = 4096
 _ADD_SEALS, _SEAL, _SEAL_FUTURE_WRITE = 1033, 0x1, 0x10  # the last since Linux 5.1
@@ -45,7 +47,7 @@ class FrameResults:
     Attributes:
         stamps: CLOCK_MONOTONIC ns; ``stamps[i]`` is the start of call i and the end of call i - 1.
         values: The reward of call i.
-        states: The status of call i.
+        states: The status of call i, with `REPORTED` if messages of it were sent before.
     """
 
     __slots__ = ("stamps", "states", "values")

@@ -28,7 +28,7 @@ from .invoke.tracebacks import traceback_of
 from .loaded_functions import LoadedFunctions, LoadFailure
 from .output import OutputMarkers, flush_output
 from .resource_limits import ResourceLimits
-from .shared_page import COUNTED, DECODING, DONE, IMPORTING, LOADING, PROGRESS, SETUP, TAKEN, SharedPage
+from .shared_page import COUNTED, DECODING, DONE, IMPORTING, LOADING, PROGRESS, REPORTED, SETUP, TAKEN, SharedPage
 from .timeout_signal import CallInterrupted, TimeoutSignal
 from .wire import Frame, SupervisorSocket
 
@@ -242,7 +242,7 @@ class Worker:
         return index
 
     def _other_result(self, frame: Frame, call: Call, index: int, raw: Any) -> tuple[int, float]:
-        """Status and value of a result that is no float, or of a function that records."""
+        """State and value of a result that is no float, or of a function that records."""
         status, value, fields = to_cell(self._awaiter.result(call, raw))
         if fields is not None:
             call.add_fields(fields)
@@ -251,8 +251,8 @@ class Worker:
             self._signal.shielded = True
             self._link.used(frame.id, index, tokens)
             self._signal.shielded = False
-        self._record(frame, call, index)
-        return status, value
+        recorded = self._record(frame, call, index)
+        return status | (REPORTED if recorded or tokens is not None else 0), value
 
     def _lists(self, frame: Frame, call: Call, bound: Callable[..., Any], values: Values) -> int:
         """Group, batch and finish calls: lists in, cells out as a message."""
@@ -289,10 +289,11 @@ class Worker:
         stamps[len(frame.counts)] = time.monotonic_ns()
         return len(frame.counts)
 
-    def _record(self, frame: Frame, call: Call, index: int) -> None:
+    def _record(self, frame: Frame, call: Call, index: int) -> bool:
+        """Sends what a call recorded; False if that is nothing."""
         json = call.records()
         if json is None:
-            return
+            return False
         self._signal.shielded = True
         if not self._link.record(frame.id, index, json):
             _warn(
@@ -300,6 +301,7 @@ class Worker:
                 "over 64 MiB of up to 64 calls together, are dropped"
             )
         self._signal.shielded = False
+        return True
 
     def _failed(self, frame: Frame, call: Call, index: int, error: BaseException) -> None:
         """Reports a call that raised; the time for that does not count as the call's."""

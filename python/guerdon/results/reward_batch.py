@@ -267,7 +267,11 @@ class RewardBatch:
     def failures(self) -> list[Failure]:
         """Every failed cell, in the order of samples; also those that ``on_failure`` gave a number
         or made abstained."""
-        return [
+        return list(self._failures)
+
+    @cached_property
+    def _failures(self) -> tuple[Failure, ...]:
+        return tuple(
             Failure(
                 self.functions[function],
                 sample,
@@ -279,7 +283,7 @@ class RewardBatch:
                 run_s,
             )
             for sample, function, status, reason, traceback, attempts, queue_s, run_s in self._failed_cells
-        ]
+        )
 
     @cached_property
     def usage(self) -> dict[str, dict[str, float]]:
@@ -351,7 +355,9 @@ class RewardBatch:
     def __getstate__(self) -> dict[str, Any]:
         for name in ("attempts", "queue_s", "run_s", "timings", "usage", "_recorded"):
             getattr(self, name)
-        return {**self.__dict__, "_batch": None}
+        state = {**self.__dict__, "_batch": None}
+        state.pop("_failures", None)  # made again of `_failed_cells`
+        return state
 
     def __repr__(self) -> str:
         prompts, generations, count = self.rewards.shape

@@ -180,7 +180,9 @@ fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u
                 }
             }
             Lie::Write(words) => {
+                let earlier = PageSnapshot::of(page.words());
                 page = PageSnapshot::of(page.words().chain(words.iter().copied()));
+                flight.complete_ahead(&earlier, &page, |_| false, clock.now_ns());
                 flight.complete_before(claim, &page, clock.now_ns());
                 claim = page.progress();
                 let hand = flight.in_hand(&page);

@@ -183,6 +183,12 @@ impl Lane for ProcessLane {
         }
     }
 
+    fn complete_ended(&self) {
+        if let Some(shared) = self.shared.get() {
+            shared.complete_ended();
+        }
+    }
+
     fn close(&self) -> Closing {
         let stage = self.stage.clone();
         stage.send_if_modified(|stage| {

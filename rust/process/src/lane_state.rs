@@ -8,6 +8,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::columns;
 use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
 use guerdon_core::lane::LaneWaker;
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
@@ -20,6 +21,7 @@ use crate::config::ProcessConfig;
 use crate::descriptors;
 use crate::give_way::{GiveWay, RoomRequest};
 use crate::inspect::Inspector;
+use crate::open_sessions::OpenSessions;
 use crate::output::Printer;
 use crate::slots::{Slot, SlotKind, Slots};
 use crate::zygote::{LaneStage, Zygote};
@@ -47,6 +49,8 @@ pub(super) struct LaneState {
     pub counts: Counts,
     /// The sessions that tell what their workers have in hand.
     pub inspector: Inspector,
+    /// What all workers have.
+    pub sessions: OpenSessions,
     /// Whether it was said that a pool is narrow. Written by the supervisors.
     reported_narrow: AtomicBool,
     /// Slots that can't start a worker ask others' to make room.
@@ -95,6 +99,7 @@ impl LaneState {
             stage,
             counts: Counts::default(),
             inspector: Inspector::default(),
+            sessions: OpenSessions::default(),
             reported_narrow: AtomicBool::new(false),
             give_way: Arc::default(),
             live: Mutex::default(),
@@ -126,6 +131,16 @@ impl LaneState {
             let (executor, at_ns) = (Executor::Worker(slot.index), self.clock.now_ns());
             tracer.record(TraceEvent::Moment { what, executor, function: None, at_ns, why: why() });
         }
+    }
+
+    /// Whether what a function prints decides how its calls end.
+    pub(super) fn is_metered(&self, function: FunctionId) -> bool {
+        self.config.limits_of(function).max_output.is_some()
+    }
+
+    /// Completes the calls that have returned.
+    pub(super) fn complete_ended(&self) {
+        self.sessions.complete_ended(|function| self.is_metered(function), || self.clock.now_ns());
     }
 
     /// Waits until the lane closes.

@@ -23,6 +23,8 @@ mod inspect;
 mod lane;
 mod lane_state;
 mod load_retries;
+mod open_sessions;
+mod open_slots;
 mod orphan_marker;
 mod output;
 mod output_meter;

@@ -16,6 +16,9 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::stack_file::StackFile;
 
+/// In the state of a call: it sent messages about itself before.
+const REPORTED: u8 = 0x80;
+
 /// Most calls in one frame.
 pub(super) const CALLS: usize = 64;
 
@@ -168,7 +171,12 @@ impl PageSnapshot {
 
     /// The status of a call of the frame.
     pub(super) fn state(&self, frame: u64, call: usize) -> u8 {
-        if call >= CALLS { u8::MAX } else { self.bytes[half(frame) + STATES + call] }
+        if call >= CALLS { u8::MAX } else { self.bytes[half(frame) + STATES + call] & !REPORTED }
+    }
+
+    /// Whether a call of the frame sent messages before its value.
+    pub(super) fn reported(&self, frame: u64, call: usize) -> bool {
+        call < CALLS && self.bytes[half(frame) + STATES + call] & REPORTED != 0
     }
 
     fn word(&self, at: usize) -> u64 {

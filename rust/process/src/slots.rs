@@ -14,8 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
+use crate::open_slots::{OpenSlots, Openness};
 use crate::pool_starts::PoolStarts;
 
 /// Frames that a pool worker holds at most.
@@ -85,10 +87,15 @@ pub(super) struct Slot {
     pub pool: usize,
     /// Shared by the slots of the pool.
     pub starts: Arc<PoolStarts>,
+    /// Shared by the slots of the list that it stands in, and its place there.
+    open: Arc<OpenSlots>,
+    place: usize,
+    /// The set of `open` that it is in. Written by `publish`.
+    published: Mutex<Option<Openness>>,
     /// Written by the slot's supervisor.
     state: AtomicU8,
     /// What its worker has in hand is slow. Written by the slot's supervisor.
-    pub stalled: AtomicBool,
+    stalled: AtomicBool,
     /// Frames that were given to the slot and have not ended. Written by `SlotGuard`.
     load: AtomicUsize,
     /// What waits here for a start shall go to an idle worker, or a ready worker make room.
@@ -109,6 +116,7 @@ pub(super) struct SlotGuard(Arc<Slot>);
 impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.0.load.fetch_sub(1, Ordering::AcqRel);
+        self.0.publish();
     }
 }
 
@@ -129,7 +137,40 @@ impl Slot {
             }
             _ => {}
         }
+        self.publish();
         before
+    }
+
+    /// Sets whether what its worker has in hand is slow.
+    pub(super) fn set_stalled(&self, stalled: bool) {
+        if self.stalled.swap(stalled, Ordering::AcqRel) != stalled {
+            self.publish();
+        }
+    }
+
+    /// Tells the pool whether it takes frames, after anything that decides it has changed.
+    fn publish(&self) {
+        let mut published = self.published.lock();
+        let openness = self.openness();
+        if *published != openness {
+            self.open.move_slot(self.place, *published, openness);
+            *published = openness;
+        }
+    }
+
+    /// What it has for another frame; `None` if it takes none.
+    fn openness(&self) -> Option<Openness> {
+        if self.inbox.is_closed() {
+            return None; // its supervisor has ended
+        }
+        match (self.state(), self.load()) {
+            (SlotState::Ready, _) if self.stalled.load(Ordering::Acquire) => None,
+            (SlotState::Ready, 0) => Some(Openness::Idle),
+            (SlotState::Ready, load) if load < self.depth() => Some(Openness::Busy),
+            (SlotState::Cold, 0) => Some(Openness::Cold),
+            (SlotState::Widens, 0) => Some(Openness::Widens),
+            _ => None,
+        }
     }
 
     /// Frames that its worker may hold at a time.
@@ -144,35 +185,38 @@ impl Slot {
         self.load.load(Ordering::Acquire)
     }
 
-    fn room(&self) -> usize {
-        if self.inbox.is_closed() {
-            return 0; // its supervisor has ended
-        }
-        let most = match self.state() {
-            SlotState::Ready if self.stalled.load(Ordering::Acquire) => 0,
-            SlotState::Ready => self.depth(),
-            SlotState::Cold if self.starts.is_narrow() => 0,
-            SlotState::Cold | SlotState::Widens => 1,
-            SlotState::Closed => 0,
+    /// For the choice of a slot where all have frames, the lower the better.
+    fn rank(&self) -> (usize, usize) {
+        let rank = match self.openness() {
+            Some(Openness::Idle) => 0,
+            Some(Openness::Cold) if self.starts.is_narrow() => 3,
+            Some(Openness::Cold | Openness::Widens) => 1,
+            Some(Openness::Busy) => 2,
+            None => 3,
         };
-        most.saturating_sub(self.load())
+        (rank, self.load())
     }
 
-    /// For the choice of a slot, the lower the better: an idle worker, one that is to be started, a
-    /// busy one.
-    fn rank(&self) -> (usize, usize) {
-        let load = self.load();
-        let rank = match self.state() {
-            _ if self.room() == 0 => 3,
-            SlotState::Ready => usize::from(load > 0) * 2,
-            SlotState::Cold | SlotState::Widens | SlotState::Closed => 1,
-        };
-        (rank, load)
+    /// Frames that the slots of its list would take now.
+    fn room_of_all(&self) -> usize {
+        let count = |openness| self.open.count(openness);
+        let cold = if self.starts.is_narrow() { 0 } else { count(Openness::Cold) };
+        count(Openness::Idle) * self.depth() + count(Openness::Busy) + count(Openness::Widens) + cold
+    }
+
+    /// The place of the slot in its list where a frame runs soonest, if there is room: an idle
+    /// worker, one that is to be started, a busy one.
+    fn best_of_all(&self) -> Option<usize> {
+        let first = |openness| self.open.first(openness);
+        let cold = || first(Openness::Cold).filter(|_| !self.starts.is_narrow());
+        let started = || cold().into_iter().chain(first(Openness::Widens)).min();
+        first(Openness::Idle).or_else(started).or_else(|| first(Openness::Busy))
     }
 
     /// Gives a frame to the slot.
     fn put(self: &Arc<Self>, frame: Frame) {
         self.load.fetch_add(1, Ordering::AcqRel);
+        self.publish();
         // A supervisor that has ended drops it, and so gives it back.
         let _ = self.inbox.send(QueuedFrame { guard: SlotGuard(self.clone()), frame });
     }
@@ -202,39 +246,46 @@ impl Slots {
         ours: impl Fn(FunctionId) -> bool,
     ) -> (Self, Vec<NewSlot>) {
         let mut new_slots: Vec<NewSlot> = Vec::new();
-        let mut new_slot = |kind, pool, starts: &Arc<PoolStarts>| {
+        let mut new_slot = |kind, pool, starts: &Arc<PoolStarts>, open: &Arc<OpenSlots>, place| {
             let (inbox, frames) = mpsc::unbounded_channel();
             let slot = Arc::new(Slot {
                 kind,
                 index: new_slots.len(),
                 pool,
                 starts: starts.clone(),
+                open: open.clone(),
+                place,
+                published: Mutex::new(None),
                 state: AtomicU8::new(SlotState::Cold as u8),
                 stalled: AtomicBool::new(false),
                 load: AtomicUsize::new(0),
                 nudge: Notify::new(),
                 inbox,
             });
+            slot.publish();
             new_slots.push((slot.clone(), frames));
             slot
+        };
+        let mut new_slots_of = |kind, pool, count: usize| -> Vec<Arc<Slot>> {
+            let (starts, open) = (Arc::default(), Arc::new(OpenSlots::new(count)));
+            (0..count).map(|place| new_slot(kind, pool, &starts, &open, place)).collect()
         };
         let pooled = |id: usize, function: &Function| ours(id) && !function.pinned && !function.isolated;
         let pool_size =
             if functions.iter().enumerate().any(|(id, function)| pooled(id, function)) { workers } else { 0 };
-        let (pool, alone, own_loader) = (Arc::default(), Arc::default(), Arc::default());
         let places = Self {
-            pool: (0..pool_size).map(|_| new_slot(SlotKind::Pool, 0, &pool)).collect(),
-            alone: (0..workers).map(|_| new_slot(SlotKind::Alone, ALONE, &alone)).collect(),
+            pool: new_slots_of(SlotKind::Pool, 0, pool_size),
+            alone: new_slots_of(SlotKind::Alone, ALONE, workers),
             pinned: functions
                 .iter()
                 .enumerate()
                 .map(|(id, function)| {
-                    (ours(id) && function.pinned && !function.isolated)
-                        .then(|| new_slot(SlotKind::Pinned, PINNED + id, &Arc::default()))
+                    let own = ours(id) && function.pinned && !function.isolated;
+                    new_slots_of(SlotKind::Pinned, PINNED + id, usize::from(own)).pop()
                 })
                 .collect(),
-            own_loader: (0..workers).map(|_| new_slot(SlotKind::OwnLoader, OWN_LOADER, &own_loader)).collect(),
-            own_zygote: vec![new_slot(SlotKind::OwnZygote, OWN_ZYGOTE, &Arc::default())],
+            own_loader: new_slots_of(SlotKind::OwnLoader, OWN_LOADER, workers),
+            own_zygote: new_slots_of(SlotKind::OwnZygote, OWN_ZYGOTE, 1),
             isolated: functions.iter().map(|function| function.isolated).collect(),
             forks_ahead: functions.iter().enumerate().any(|(id, function)| ours(id) && function.isolated),
         };
@@ -257,8 +308,7 @@ impl Slots {
     /// Frames of a function that would be taken now. Calls fail at once instead of waiting for
     /// workers that can't be had.
     pub(super) fn room(&self, function: FunctionId) -> usize {
-        let slots = self.slots(function, false, 0);
-        let room = slots.iter().map(|slot| slot.room()).sum();
+        let room = self.slots(function, false, 0).first().map_or(0, |slot| slot.room_of_all());
         if room == 0 && self.broken(function, false, 0).is_some() { 1 } else { room }
     }
 
@@ -296,8 +346,12 @@ impl Slots {
     /// Puts a frame where it runs soonest. Without room it is dropped, which gives it back.
     pub(super) fn put(&self, frame: Frame, losses: usize) {
         let slots = self.slots(frame.function_id(), frame.alone(), losses);
-        let open = |slot: &&Arc<Slot>| frame.alone() || losses > 0 || slot.room() > 0;
-        if let Some(slot) = slots.iter().filter(open).min_by_key(|slot| slot.rank()) {
+        let slot = if frame.alone() || losses > 0 {
+            slots.iter().min_by_key(|slot| slot.rank())
+        } else {
+            slots.first().and_then(|slot| slot.best_of_all()).and_then(|place| slots.get(place))
+        };
+        if let Some(slot) = slot {
             slot.put(frame);
         }
     }

@@ -87,6 +87,7 @@ def test_a_process_that_outlives_its_parents_is_seen() -> None:
         ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
         found = left()
         os.kill(int(ended.stdout), signal.SIGKILL)
+        os.waitpid(int(ended.stdout), 0)  # a child of this process; it may end a moment later
         assert found["processes"] != before["processes"]
         assert int(ended.stdout) in found["processes"]
 

@@ -63,9 +63,7 @@ impl Batch {
 
     /// What the call that begins with this sample recorded, which is then kept no more.
     pub(crate) fn take_record(&self, function: FunctionId, first: usize) -> Option<Vec<u8>> {
-        let mut records = self.records.lock();
-        let at = records[function].iter().position(|record| record.first == first)?;
-        Some(records[function].swap_remove(at).json)
+        self.records.lock()[function].take(first)
     }
 
     pub(crate) fn count_usage(&self, function: FunctionId, usage: Usage) {
@@ -73,7 +71,11 @@ impl Batch {
     }
 
     pub(crate) fn keep_extra(&self, function: FunctionId, extra: impl Iterator<Item = (usize, NamedExtra)>) {
-        self.reported.lock().entry(function).or_default().extra.extend(extra);
+        let mut reported = self.reported.lock();
+        let of_function = reported.entry(function).or_default();
+        for (sample, extra) in extra {
+            of_function.extra.entry(sample).or_default().push(extra);
+        }
     }
 
     /// A part of a sample's call has failed, though the call may succeed.
@@ -96,9 +98,9 @@ impl Batch {
     /// one counts.
     #[must_use]
     pub fn extra_of(&self, function: FunctionId) -> Vec<(usize, NamedExtra)> {
-        let mut extra = self.reported.lock().get(&function).map_or_else(Vec::new, |reported| reported.extra.clone());
-        extra.sort_by_key(|(sample, _)| *sample);
-        extra
+        let reported = self.reported.lock();
+        let by_sample = reported.get(&function).into_iter().flat_map(|reported| &reported.extra);
+        by_sample.flat_map(|(sample, all)| all.iter().map(|extra| (*sample, extra.clone()))).collect()
     }
 
     /// Keeps the times of a call on gathered samples, once, as it ends.
@@ -188,16 +190,13 @@ impl Batch {
 
     /// What the call of one sample recorded.
     pub(crate) fn record_of(&self, sample: usize, function: FunctionId) -> Option<Vec<u8>> {
-        let records = self.records.lock();
-        let of = records[function].iter().find(|record| record.first == sample && record.gathered.is_empty());
-        of.map(|record| record.json.clone())
+        self.records.lock()[function].of(sample).map(<[u8]>::to_vec)
     }
 
     /// The named values that the call of one sample reported.
     pub(crate) fn extra_at(&self, sample: usize, function: FunctionId) -> Vec<NamedExtra> {
         let reported = self.reported.lock();
-        let all = reported.get(&function).into_iter().flat_map(|reported| &reported.extra);
-        all.filter(|(of, _)| *of == sample).map(|(_, extra)| extra.clone()).collect()
+        reported.get(&function).and_then(|reported| reported.extra.get(&sample)).cloned().unwrap_or_default()
     }
 
     pub(crate) fn count_shared(&self, function: FunctionId) {
@@ -223,16 +222,13 @@ impl Batch {
     /// Whether a call on several samples recorded something for this one: whose it is can't be
     /// told.
     pub(crate) fn is_recorded_with_others(&self, sample: usize, function: FunctionId) -> bool {
-        let records = self.records.lock();
-        records[function].iter().any(|record| record.gathered.contains(&sample))
+        self.records.lock()[function].is_of_several(sample)
     }
 
     /// What a function recorded, in sample order.
     #[must_use]
     pub fn records_of(&self, function: FunctionId) -> Vec<Record> {
-        let mut records = self.records.lock()[function].clone();
-        records.sort_by_key(|record| record.first);
-        records
+        self.records.lock()[function].all()
     }
 
     /// Attempts of this function beyond the first ones, without those that are counted apart.

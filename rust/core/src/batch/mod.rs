@@ -15,6 +15,7 @@ mod deadlines;
 mod dependents;
 mod news;
 mod observed;
+mod records;
 mod spec;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,6 +35,8 @@ use crate::payload::{Payload, PayloadRelease, SharedPayload};
 use crate::report::{NamedExtra, Usage};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
+
+use records::Records;
 
 pub(crate) use completion::Completed;
 pub use spec::BatchSpec;
@@ -55,7 +58,7 @@ struct Reported {
     /// Of calls on one sample; only where the batch keeps it apart.
     usage_by_sample: BTreeMap<usize, Usage>,
     /// By sample, in the order in which attempts ended.
-    extra: Vec<(usize, NamedExtra)>,
+    extra: BTreeMap<usize, Vec<NamedExtra>>,
     /// Samples of whose calls a part has failed.
     incomplete: BTreeSet<usize>,
 }
@@ -106,7 +109,7 @@ pub struct Batch {
     /// frames and sweeps.
     notes: Mutex<BTreeMap<(usize, FunctionId), Arc<Note>>>,
     /// Per function. Written by frames.
-    records: Mutex<Box<[Vec<Record>]>>,
+    records: Mutex<Box<[Records]>>,
     /// What functions used, and named values of samples; only of those that report. Written by
     /// frames.
     reported: Mutex<BTreeMap<FunctionId, Reported>>,
@@ -203,7 +206,7 @@ impl Batch {
             grid: Grid::of_functions(groups, spec.group_size, columns),
             stages: functions.iter().map(stage).collect(),
             notes: Mutex::default(),
-            records: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
+            records: Mutex::new(functions.iter().map(|_| Records::default()).collect()),
             reported: Mutex::default(),
             gathered: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),

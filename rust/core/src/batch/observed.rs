@@ -1,7 +1,6 @@
 //! What observers read of complete groups, beside their cells.
 //!
-//! Each of these looks through what the whole batch has, under its lock: to be asked once for many
-//! samples.
+//! Each of these holds a lock of the batch: to be asked once for many samples.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,22 +23,17 @@ impl Batch {
     /// them.
     #[must_use]
     pub fn records_in(&self, function: FunctionId, samples: &Range<usize>) -> Vec<Record> {
-        let records = self.records.lock();
-        let touches = |record: &&Record| {
-            let covers = self.functions[function].span(self.samples(), self.group_size).max(1);
-            let whole = record.first < samples.end && record.first + covers > samples.start;
-            whole || record.gathered.iter().any(|sample| samples.contains(sample))
-        };
-        records[function].iter().filter(touches).cloned().collect()
+        let covers = self.functions[function].span(self.samples(), self.group_size).max(1);
+        self.records.lock()[function].on(samples, covers)
     }
 
-    /// The named values of these samples that a function reported, as they came: of one name the
+    /// The named values of these samples that a function reported, in sample order: of one name the
     /// last one counts.
     #[must_use]
     pub fn extra_in(&self, function: FunctionId, samples: &Range<usize>) -> Vec<(usize, NamedExtra)> {
         let reported = self.reported.lock();
-        let all = reported.get(&function).into_iter().flat_map(|reported| &reported.extra);
-        all.filter(|(sample, _)| samples.contains(sample)).cloned().collect()
+        let by_sample = reported.get(&function).into_iter().flat_map(|reported| reported.extra.range(samples.clone()));
+        by_sample.flat_map(|(sample, all)| all.iter().map(|extra| (*sample, extra.clone()))).collect()
     }
 
     /// What the calls on each of these samples used, where the batch keeps that apart.

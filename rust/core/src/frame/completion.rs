@@ -228,6 +228,12 @@ impl Frame {
         slices.map(|slice| (slice.batch().id(), of(slice))).collect()
     }
 
+    /// Whether what a call recorded is kept until it is completed.
+    #[must_use]
+    pub fn has_record(&self, call: usize) -> bool {
+        self.records.contains_key(&call)
+    }
+
     /// Keeps what a call recorded until it is completed.
     pub fn record(&mut self, call: usize, json: Vec<u8>) {
         self.records.insert(call, json);

@@ -18,6 +18,9 @@ use crate::scheduler::queue::{Queue, Work};
 /// Work that a frame should hold, in nanoseconds: long beside a round trip to a worker, short
 /// beside a group.
 const FRAME_NS: u64 = 4_000_000;
+/// Work that a frame should hold at least, though other workers then have none: more than handing
+/// it out and taking it back costs.
+const LEAST_NS: u64 = 100_000;
 /// Calls a frame while nothing is known of their cost.
 const FRAME_UNKNOWN: usize = 8;
 /// The most calls of a frame: it is made under the scheduler's lock.
@@ -42,6 +45,11 @@ impl Estimate {
 
     fn frame_calls(self) -> usize {
         self.0.map_or(FRAME_UNKNOWN, |ns| usize::try_from(FRAME_NS / ns.max(1)).unwrap_or(usize::MAX).max(1))
+    }
+
+    /// Calls that a frame should hold at least.
+    fn least_calls(self) -> usize {
+        self.0.map_or(1, |ns| usize::try_from(LEAST_NS / ns.max(1)).unwrap_or(usize::MAX).max(1))
     }
 
     /// For ordering: a function that never ran comes first, since it may be the longest of all.
@@ -102,7 +110,7 @@ impl FrameSize {
             Self::InTurn { most: usize::MAX, .. } => remaining.min(MOST_CALLS),
             Self::InTurn { estimate, most, parallelism } => {
                 let slice = if parallelism > 1 { remaining.div_ceil(parallelism.saturating_mul(2)) } else { remaining };
-                estimate.frame_calls().min(most).min(slice).clamp(1, MOST_CALLS)
+                estimate.frame_calls().min(most).min(slice.max(estimate.least_calls())).clamp(1, MOST_CALLS)
             }
             Self::AtMost(most) => most.min(remaining).clamp(1, MOST_CALLS),
         }

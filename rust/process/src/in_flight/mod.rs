@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
@@ -180,6 +181,20 @@ impl InFlightFrames {
             && let Current::Call(call) = sent.hand_of((claim & 0xFF) as u8)
         {
             sent.complete(0..call, page, now_ns, false);
+        }
+    }
+
+    /// Completes calls that gave plain values before their session looks; an earlier look at the
+    /// page says which have ended. Not those of functions whose output decides as well.
+    pub(super) fn complete_ahead(
+        &mut self,
+        earlier: &PageSnapshot,
+        page: &PageSnapshot,
+        is_metered: impl Fn(FunctionId) -> bool,
+        now_ns: u64,
+    ) {
+        for sent in self.sent.iter_mut().filter(|sent| !is_metered(sent.frame.function_id())) {
+            sent.complete_ahead(earlier, page, now_ns);
         }
     }
 

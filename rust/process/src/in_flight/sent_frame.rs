@@ -149,6 +149,21 @@ impl SentFrame {
         }
     }
 
+    /// Completes the calls that ran according to an earlier look at the page, ahead of the session:
+    /// what a call reported may still be in the socket, and then the call waits for it.
+    pub(super) fn complete_ahead(&mut self, earlier: &PageSnapshot, page: &PageSnapshot, now_ns: u64) {
+        let claim = earlier.progress();
+        let ran = match self.hand_of((claim & 0xFF) as u8) {
+            Current::Call(call) if claim >> 8 == self.id => call,
+            _ => self.done(earlier).unwrap_or(0),
+        };
+        for call in 0..ran {
+            if !page.reported(self.id, call) || self.frame.has_record(call) {
+                self.complete(call..call + 1, page, now_ns, false);
+            }
+        }
+    }
+
     /// Ends a call that answered: in time as `complete` does, else as a timeout.
     pub(super) fn end(&mut self, call: usize, times: Times, complete: impl FnOnce(&mut Frame)) {
         let timeout = self.frame.function().policy.timeout;

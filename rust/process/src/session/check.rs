@@ -1,7 +1,5 @@
 //! A check of a busy worker: what it has in hand, and what has to be done about it.
 
-use std::sync::atomic::Ordering;
-
 use guerdon_core::clock::nanos;
 use rustix::process::Signal;
 use tracing::debug;
@@ -22,15 +20,15 @@ impl Session {
             return Err(SessionEvent::Retire { ask: false });
         }
         let now_ns = self.shared.clock.now_ns();
-        if self.in_flight.is_empty() {
+        if self.in_flight.lock().is_empty() {
             return Ok(now_ns + nanos(TICK));
         }
         let Ok(page) = self.process.child.page.read() else {
             return Err(SessionEvent::kill("was killed: the memory shared with it could not be read"));
         };
-        self.in_flight.complete_before(self.last_claim, &page, now_ns);
+        self.in_flight.lock().complete_before(self.last_claim, &page, now_ns);
         self.last_claim = page.progress();
-        let in_hand = self.in_flight.in_hand(&page);
+        let in_hand = self.in_flight.lock().in_hand(&page);
         if let Some(why) = self.output_meter.over(|| self.process.printed())
             && let Some(hand) = in_hand
         {
@@ -54,7 +52,7 @@ impl Session {
                 return Err(self.silent(&page, "was killed: it did not start its calls"));
             }
             (None, None) if self.watchdog.is_late(now_ns) => {
-                if self.in_flight.has_ended(&page) {
+                if self.in_flight.lock().has_ended(&page) {
                     return Err(self.silent(&page, "was killed: it did not report the end of its calls"));
                 }
                 if self.process.child.is_stopped() {
@@ -68,7 +66,7 @@ impl Session {
     }
 
     fn silent(&mut self, page: &PageSnapshot, why: &str) -> SessionEvent {
-        self.in_flight.blame_first(page, why);
+        self.in_flight.lock().blame_first(page, why);
         SessionEvent::kill(why)
     }
 
@@ -84,19 +82,19 @@ impl Session {
     pub(super) fn take_back(&mut self, page: &PageSnapshot, claim: Option<u64>, slow: bool, age_ns: u64, now_ns: u64) {
         match &mut self.taking {
             None => {
-                let held_up = claim.is_some_and(|claim| self.in_flight.is_held_up(claim, slow));
+                let held_up = claim.is_some_and(|claim| self.in_flight.lock().is_held_up(claim, slow));
                 if !slow && !held_up {
                     return;
                 }
-                self.slot.stalled.store(true, Ordering::Release);
+                self.slot.set_stalled(true);
                 // With nothing behind the slow call there is nothing to take back yet, but nothing
                 // may be put behind it either.
-                let taken = !held_up || self.process.child.page.take_back(self.in_flight.last_id()).is_ok();
+                let taken = !held_up || self.process.child.page.take_back(self.in_flight.lock().last_id()).is_ok();
                 self.taking = Some(Taking { asked_ns: now_ns, collected: !held_up || !taken });
             }
             Some(taking) if !taking.collected && now_ns.saturating_sub(taking.asked_ns) >= nanos(TICK) / 2 => {
                 taking.collected = true;
-                self.in_flight.take_back(page, age_ns);
+                self.in_flight.lock().take_back(page, age_ns);
             }
             Some(_) => {}
         }
@@ -126,7 +124,7 @@ impl Session {
 
     pub(super) fn fail_front(&mut self, why: String, traceback: Option<String>) {
         let page = self.page();
-        self.in_flight.fail_front(why, traceback, &page, self.shared.clock.now_ns());
+        self.in_flight.lock().fail_front(why, traceback, &page, self.shared.clock.now_ns());
     }
 
     pub(super) fn page(&self) -> PageSnapshot {

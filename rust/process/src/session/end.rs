@@ -86,9 +86,9 @@ impl Session {
             }
             SessionEvent::Closing => {
                 // It may be about to end: a failure to tell it changes nothing.
-                let _ = self.process.child.page.take_back(self.in_flight.last_id());
+                let _ = self.process.child.page.take_back(self.in_flight.lock().last_id());
                 self.say_close();
-                let patience = match (was_ready, self.in_flight.is_empty()) {
+                let patience = match (was_ready, self.in_flight.lock().is_empty()) {
                     (false, _) => Duration::ZERO,
                     (true, true) => FAREWELL,
                     (true, false) => FAREWELL_BUSY,
@@ -132,6 +132,7 @@ impl Session {
         }
         let page = self.page();
         let end_ns = self.disconnected_ns.unwrap_or_else(|| self.shared.clock.now_ns());
-        drop(self.in_flight.lose(&page, loss, &self.shared.losses, end_ns));
+        let lost = self.in_flight.lock().lose(&page, loss, &self.shared.losses, end_ns);
+        drop(lost); // without the lock
     }
 }

@@ -14,9 +14,9 @@ mod stack;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
@@ -99,7 +99,8 @@ pub(super) struct Session {
     /// Counts the worker in its pool.
     start: Start,
     socket: WorkerSocket,
-    in_flight: InFlightFrames,
+    /// Others complete what has ended.
+    in_flight: Arc<Mutex<InFlightFrames>>,
     watchdog: Watchdog,
     /// Where it is asked what the worker has in hand.
     inspect_requests: InspectRequests,
@@ -129,14 +130,15 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(shared: Arc<LaneState>, slot: Arc<Slot>, forked: Forked) -> Self {
         let Forked { child, socket, output } = forked;
+        let process = WorkerProcess::new(&shared, shared.zygote_of(slot.kind).clone(), child, output);
         Self {
-            inspect_requests: shared.inspector.open(child.pid.as_raw_nonzero().get()),
-            process: WorkerProcess::new(&shared, shared.zygote_of(slot.kind).clone(), child, output),
+            inspect_requests: shared.inspector.open(process.child.pid.as_raw_nonzero().get()),
+            in_flight: shared.sessions.open(&process.child),
+            process,
             start: slot.starts.started(slot.index),
             shared,
             slot,
             socket: WorkerSocket::new(socket),
-            in_flight: InFlightFrames::default(),
             watchdog: Watchdog::default(),
             ready: false,
             taking: None,
@@ -180,7 +182,7 @@ impl Session {
                 self.disconnected_ns = Some(self.shared.clock.now_ns());
                 // If a function closed it, the worker ends itself after the call in hand: none
                 // behind that shall begin.
-                let _ = self.process.child.page.take_back(self.in_flight.last_id());
+                let _ = self.process.child.page.take_back(self.in_flight.lock().last_id());
                 // The end of the process closes its socket a moment before it is seen.
                 return match timeout(DYING, self.process.child.pidfd.ended()).await {
                     Ok(()) => SessionEvent::Dead,
@@ -201,7 +203,7 @@ impl Session {
             if over && self.successor.is_none() && self.has_successor() {
                 self.successor = Some(self.shared.zygote.fork());
             }
-            if over && self.in_flight.is_empty() {
+            if over && self.in_flight.lock().is_empty() {
                 return SessionEvent::Retire { ask: true };
             }
             let stalled = self.slot.kind == SlotKind::Pool && (self.taking.is_some() || over);
@@ -211,13 +213,13 @@ impl Session {
             let takes = self.ready
                 && !over
                 && self.taking.is_none()
-                && self.in_flight.len() < self.slot.depth()
+                && self.in_flight.lock().len() < self.slot.depth()
                 && self.may_send(waiting.front());
             if takes && let Some(held) = waiting.pop_front() {
                 used |= self.send(held);
                 continue;
             }
-            if self.ready && !self.in_flight.is_empty() && !armed {
+            if self.ready && !self.in_flight.lock().is_empty() && !armed {
                 timer.as_mut().reset(Instant::now() + TICK);
                 armed = true;
             }
@@ -249,7 +251,7 @@ impl Session {
                         armed = true;
                         continue;
                     }
-                    if self.in_flight.is_empty() {
+                    if self.in_flight.lock().is_empty() {
                         continue;
                     }
                     match self.check() {
@@ -282,7 +284,7 @@ impl Session {
             match news {
                 Ok(true) => return SessionEvent::Retire { ask: false },
                 Ok(false) => {
-                    if self.ready && armed && self.in_flight.is_empty() && self.calls == 0 {
+                    if self.ready && armed && self.in_flight.lock().is_empty() && self.calls == 0 {
                         armed = false; // the bound on its start
                     }
                     consume_budget().await; // others need the thread too
@@ -326,9 +328,10 @@ impl Session {
 
     /// Whether a frame, or else any frame, may be sent beside what the worker holds.
     fn may_send(&self, next: Option<&QueuedFrame>) -> bool {
-        let metered = |frame: &Frame| self.shared.config.limits_of(frame.function_id()).max_output.is_some();
-        let alone = self.in_flight.front().is_some_and(metered);
-        self.in_flight.is_empty() || !(alone || next.is_some_and(|held| metered(&held.frame)))
+        let metered = |frame: &Frame| self.shared.is_metered(frame.function_id());
+        let in_flight = self.in_flight.lock();
+        let alone = in_flight.front().is_some_and(metered);
+        in_flight.is_empty() || !(alone || next.is_some_and(|held| metered(&held.frame)))
     }
 
     /// Sends a frame, unless nobody waits for any of it; whether it did.
@@ -352,14 +355,15 @@ impl Session {
         let limits = self.shared.config.limits_of(frame.function_id());
         self.output_meter.sent(limits.max_output, || self.process.printed());
         frame.set_executor(|| Executor::Worker(self.slot.index));
-        self.in_flight.send(frame, guard, limits.memory_limit, self.shared.clock.now_ns(), self.socket.outgoing());
+        let now_ns = self.shared.clock.now_ns();
+        self.in_flight.lock().send(frame, guard, limits.memory_limit, now_ns, self.socket.outgoing());
         self.flush();
         true
     }
 
     /// Calls that the worker ran or has in hand.
     fn sent_calls(&self) -> u64 {
-        self.calls + self.in_flight.calls() as u64
+        self.calls + self.in_flight.lock().calls() as u64
     }
 
     /// Sends the function its part of the environment, before its first frame.
@@ -389,7 +393,7 @@ impl Session {
                 };
                 self.judge_output(&message);
                 let page = || self.process.child.page.read().ok();
-                let Ok(news) = self.in_flight.take(message, page, self.shared.clock.now_ns()) else {
+                let Ok(news) = self.in_flight.lock().take(message, page, self.shared.clock.now_ns()) else {
                     return Err(SessionEvent::kill("was killed: it sent a message about a call that it does not run"));
                 };
                 if self.act_on(news) {
@@ -407,7 +411,7 @@ impl Session {
         if news.ready && !self.ready {
             self.ready = true;
             self.born = Instant::now(); // loading may take longer than it shall live
-            self.slot.stalled.store(false, Ordering::Release);
+            self.slot.set_stalled(false);
             self.start.ready();
             self.shared.moment(Moment::WorkerReady, &self.slot, String::new);
             self.slot.set(SlotState::Ready);
@@ -417,14 +421,14 @@ impl Session {
         if let Some(ran) = news.ended {
             self.calls += ran as u64;
             self.weigh();
-            if self.in_flight.len() == 1 {
+            if self.in_flight.lock().len() == 1 {
                 self.taking = None;
-                self.slot.stalled.store(false, Ordering::Release);
+                self.slot.set_stalled(false);
             }
             if news.retire {
                 self.slot.set(SlotState::Closed);
             }
-            let ended = self.in_flight.pop();
+            let ended = self.in_flight.lock().pop();
             drop(ended);
             if !news.retire {
                 self.shared.slots.let_one_go(&self.slot);

@@ -26,7 +26,9 @@ impl Session {
     /// Tells what the worker has in hand, once it has said where it stands, beside everything else.
     pub(super) fn answer(&self, ask: InspectRequest) {
         let Ok(page) = self.process.child.page.read() else { return };
-        let Some((claim, call)) = self.in_flight.in_flight_call(&page, self.shared.clock.now_ns()) else { return };
+        let Some((claim, call)) = self.in_flight.lock().in_flight_call(&page, self.shared.clock.now_ns()) else {
+            return;
+        };
         let (shared, child) = (self.shared.clone(), self.process.child.clone());
         tokio::spawn(async move {
             let stack = child.stack(claim, &shared.worker_dir, ask.within).await;
@@ -39,7 +41,7 @@ impl Session {
     /// Where the call stands that the worker is killed for, unless nobody waits for it any more.
     pub(super) async fn last_stack(&mut self, claim: u64) -> Option<String> {
         let page = self.process.child.page.read().ok()?;
-        self.in_flight.in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
+        self.in_flight.lock().in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
         let asked = self.stack_answer.take().filter(|asked| asked.claim == claim);
         let mut asked = asked.unwrap_or_else(|| self.ask(claim));
         timeout(LATE_LOOK, &mut asked.answer.0).await.ok()?.ok()?

@@ -2,6 +2,7 @@
 
 use std::cell::Cell as Counter;
 use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -181,6 +182,49 @@ proptest! {
             rig.close().await;
         });
     }
+}
+
+/// Takes the last byte from the first frame of a message, where its values end; false without a
+/// frame.
+fn cut_short(message: &mut Vec<u8>) -> bool {
+    let mut at = 0;
+    while let Some(length) = message.get(at..at + 4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap())) {
+        let end = at + 5 + length as usize;
+        if message[at + 4] == 2 {
+            message.remove(end - 1);
+            message[at..at + 4].copy_from_slice(&(length - 1).to_le_bytes());
+            return true;
+        }
+        at = end;
+    }
+    false
+}
+
+#[test]
+fn a_frame_whose_values_are_damaged_fails_alone() {
+    without_panic(async {
+        let rig = Rig::new(vec![function("f", Shape::Sample)], answers);
+        let cut = AtomicBool::new(false);
+        rig.damage(move |_, mut message| {
+            if !cut.load(Ordering::Relaxed) {
+                cut.store(cut_short(&mut message), Ordering::Relaxed);
+            }
+            message
+        });
+        rig.add("one", NodeSpec::new(1));
+        let batch = rig.submit(1, 20, 4);
+        assert!(done(&batch).await);
+        let failed = batch.failed();
+        assert!((1..80).contains(&failed.len()), "{}", failed.len());
+        for (_, _, cell, note) in failed {
+            assert_eq!(cell.outcome.status, Status::Error);
+            assert!(note.reason.contains("reached the node damaged"), "{}", note.reason);
+        }
+        assert_eq!(rig.frames_at("one"), 0, "the node is there, and has no frame left");
+        let next = rig.submit(2, 20, 4);
+        assert!(done(&next).await && next.failed().is_empty());
+        rig.close().await;
+    });
 }
 
 #[test]

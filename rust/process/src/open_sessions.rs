@@ -1,0 +1,46 @@
+//! The frames of all workers, for those who complete what has ended ahead of the sessions: whatever
+//! ends a batch counts the calls that had returned by then.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use guerdon_core::function::FunctionId;
+use parking_lot::Mutex;
+
+use crate::child::Child;
+use crate::in_flight::InFlightFrames;
+
+/// How long to wait for a session that is busy with its frames. It may run the user's code, as it
+/// pickles values: deadlines don't wait for that.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+#[derive(Default)]
+pub(super) struct OpenSessions(Mutex<Vec<OpenSession>>);
+
+struct OpenSession {
+    child: Weak<Child>,
+    frames: Weak<Mutex<InFlightFrames>>,
+}
+
+impl OpenSessions {
+    /// The frames of a new session.
+    pub(super) fn open(&self, child: &Arc<Child>) -> Arc<Mutex<InFlightFrames>> {
+        let frames = Arc::default();
+        let mut open = self.0.lock();
+        open.retain(|session| session.child.strong_count() > 0);
+        open.push(OpenSession { child: Arc::downgrade(child), frames: Arc::downgrade(&frames) });
+        frames
+    }
+
+    /// Completes the calls that have returned, except those of functions whose output is counted.
+    pub(super) fn complete_ended(&self, is_metered: impl Fn(FunctionId) -> bool, now_ns: impl Fn() -> u64) {
+        let both = |session: &OpenSession| Some((session.child.upgrade()?, session.frames.upgrade()?));
+        let open: Vec<_> = self.0.lock().iter().filter_map(both).collect();
+        for (child, frames) in open {
+            let Some(mut frames) = frames.try_lock_for(PATIENCE).filter(|frames| !frames.is_empty()) else { continue };
+            if let (Ok(earlier), Ok(page)) = (child.page.read(), child.page.read()) {
+                frames.complete_ahead(&earlier, &page, &is_metered, now_ns());
+            }
+        }
+    }
+}
