@@ -17,7 +17,6 @@ from guerdon._system.warning import warn
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
     from guerdon._native import Engine, MonitorConfig
-    from guerdon.rewards.code.zygote.level import Level
 
 _NOT_SERVED = (
     "metrics_port={given!r}: metrics are not served: {problem}. Everything else works. Choose another port, or 0 for any "
