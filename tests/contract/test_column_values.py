@@ -103,11 +103,11 @@ class Nests:
 
 
 def test_values_whose_pickle_holds_another_are_not_shared() -> None:
-    def grows(completion: str, value: list[str]) -> float:
+    def appends(completion: str, value: list[str]) -> float:
         value.append(completion)
         return float(len(value))
 
-    with Dispatcher([reward(grows)], workers=1) as made:
+    with Dispatcher([reward(appends)], workers=1) as made:
         result = made.score(completions=["c"] * 40, value=[Nests() for _ in range(40)])
     assert result.rewards.ravel().tolist() == [1.0] * 40
 

@@ -39,17 +39,8 @@ use crate::wake::Wake;
 use records::Records;
 
 pub(crate) use completion::Completed;
+pub use records::Record;
 pub use spec::BatchSpec;
-
-/// What one call recorded (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// First sample of the call.
-    pub first: usize,
-    /// Of a call on gathered samples: all of them, in its order.
-    pub gathered: Vec<usize>,
-    pub json: Vec<u8>,
-}
 
 /// What the calls of one function reported.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::batch::Record;
+/// What one call recorded (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// First sample of the call.
+    pub first: usize,
+    /// Of a call on gathered samples: all of them, in its order.
+    pub gathered: Vec<usize>,
+    pub json: Vec<u8>,
+}
 
 #[derive(Default)]
 pub(super) struct Records {

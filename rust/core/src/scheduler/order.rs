@@ -263,3 +263,26 @@ pub(crate) fn take(
     queue.handed_out += calls.len();
     (calls, spec.isolated)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls in the next frame of a function whose calls take so long, `remaining` being left.
+    fn calls(ns: u64, parallelism: usize, remaining: usize) -> usize {
+        FrameSize::InTurn { estimate: Estimate(Some(ns)), most: 64, parallelism }.of(remaining)
+    }
+
+    #[test]
+    fn the_end_of_a_batch_is_shared_out() {
+        assert_eq!(calls(20_000, 4, 64), 8, "one of four workers gets no more of 64");
+        assert_eq!(calls(200_000, 64, 64), 1);
+    }
+
+    #[test]
+    fn a_frame_holds_100_us_of_work_however_many_workers_there_are() {
+        assert_eq!(calls(4_000, 64, 256), 25);
+        assert_eq!(calls(4_000, 64, 30), 25);
+        assert_eq!(calls(200, 192, 4096), 64, "as many as the lane takes");
+    }
+}

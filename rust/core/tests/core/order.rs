@@ -163,16 +163,6 @@ fn frames_are_sized_by_expected_cost() {
 }
 
 #[test]
-fn the_end_of_a_batch_is_shared_out() {
-    let frames = paused(async {
-        let room = Room { places: 4, frame_calls: 64, ..Room::default() };
-        frames(room, vec![sample_function()], vec![spec(256, 1), spec(64, 1)], |_| Duration::ZERO).await
-    });
-    let first = frames.iter().find(|frame| frame.batch == 2).unwrap();
-    assert!(first.calls.len() <= 64 / 4, "one of four workers got {} of 64", first.calls.len());
-}
-
-#[test]
 fn a_frame_holds_no_more_bytes_than_its_lane_takes() {
     let sizes = paused(async {
         let room = Room { places: 1, frame_calls: 64, frame_bytes: 1000, ..Room::default() };
