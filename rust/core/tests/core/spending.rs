@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use guerdon_core::spending::{Admitted, Cap, Cost, SharedCap, Spending};
+use guerdon_core::spending::{Admitted, Cap, Cost, Reserve, SharedCap, Spending};
 use proptest::prelude::*;
 
 /// A folder that goes with the test.
@@ -29,12 +29,16 @@ fn shared(max_cost: f64, path: &Path, kept: bool) -> Spending {
     Spending::new(Cap { max_cost, whose: "of 'f'".to_owned(), shared })
 }
 
+fn at_most(most: f64) -> Reserve {
+    Reserve { most, bounded: true }
+}
+
 fn admitted(spending: &Spending) -> bool {
-    spending.admit(1, 0.0) == Admitted::Yes
+    spending.admit(1, &at_most(0.0)) == Admitted::Yes
 }
 
 fn refused(spending: &Spending) -> String {
-    match spending.admit(1, 0.0) {
+    match spending.admit(1, &at_most(0.0)) {
         Admitted::Refused(reason) => reason,
         other => panic!("{other:?}"),
     }
@@ -69,21 +73,22 @@ fn what_is_in_flight_is_reserved_and_room_that_it_leaves_is_used() {
 }
 
 #[test]
-fn the_least_that_a_request_costs_counts_before_any_is_known() {
+fn the_most_that_a_request_can_cost_counts_before_any_cost_is_known() {
     let spending = own(1.0);
-    assert_eq!(spending.admit(1, 0.6), Admitted::Yes);
-    assert!(matches!(spending.admit(1, 0.6), Admitted::Refused(_)));
-    assert_eq!(spending.admit(1, 0.2), Admitted::Yes);
+    assert_eq!(spending.admit(1, &at_most(0.6)), Admitted::Yes);
+    assert_eq!(spending.admit(1, &at_most(0.6)), Admitted::Busy, "the first may cost less");
+    assert_eq!(spending.admit(1, &at_most(0.2)), Admitted::Yes);
+    assert!(matches!(own(1.0).admit(1, &at_most(1.1)), Admitted::Refused(_)));
 }
 
 #[test]
 fn a_request_whose_cost_nobody_knows_counts_as_others_do() {
     let spending = own(1.0);
-    (0..2).for_each(|_| assert_eq!(spending.admit(1, 0.1), Admitted::Yes));
-    spending.complete(1, Cost::Unknown { least: 0.1 });
+    (0..2).for_each(|_| assert_eq!(spending.admit(1, &at_most(0.1)), Admitted::Yes));
+    spending.complete(1, Cost::Unknown { most: 0.1 });
     spending.complete(1, Cost::Known(0.4));
     assert!(admitted(&spending));
-    spending.complete(1, Cost::Unknown { least: 0.1 });
+    spending.complete(1, Cost::Unknown { most: 0.1 });
     let reason = refused(&spending);
     assert!(reason.contains("0.400000 spent on 1 requests and about 0.500000 on 2 of unknown cost"), "{reason}");
 }
@@ -188,7 +193,7 @@ proptest! {
                     if in_flight[one] > 0 {
                         in_flight[one] -= 1;
                         let cost = match cost.map(f64::from) {
-                            None => Cost::Unknown { least: 0.0 },
+                            None => Cost::Unknown { most: 0.0 },
                             Some(cost) if cost > 0.0 => Cost::Known(cost),
                             Some(_) => Cost::Free,
                         };
@@ -209,7 +214,7 @@ proptest! {
             prop_assert!(spent <= bound + 1e-9, "{} spent of {}", spent, bound);
         }
         let reason = format!("{spent:.6} spent on {known} requests");
-        if let Admitted::Refused(found) = make().admit(1, 0.0) {
+        if let Admitted::Refused(found) = make().admit(1, &at_most(0.0)) {
             prop_assert!(found.contains(&reason), "{} in {}", reason, found);
         }
     }
