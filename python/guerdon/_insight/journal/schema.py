@@ -1,7 +1,7 @@
 """What a part of a journal has in its columns and metadata, as readers know it.
 
-The columns are those of ``rust/telemetry/src/journal/layout.rs``; a test compares the two. Texts and chosen
-columns (``prompt``, ``completion``, ``column_<name>``) come behind them, strings all.
+The columns are those of ``rust/telemetry/src/journal/layout.rs``; a test compares the two. Texts
+and chosen columns (``prompt``, ``completion``, ``column_<name>``) come behind them, strings all.
 """
 
 from __future__ import annotations

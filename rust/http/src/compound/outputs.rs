@@ -1,5 +1,5 @@
-//! Whether a program printed what was expected, by the rules of `guerdon.rewards.code.trusted.compare`, which a
-//! test holds them to; and how a reason shows a text.
+//! Compares the output of a program with what was expected, by the rules of
+//! `guerdon.rewards.code.trusted.compare`, which a test holds them to. Shows texts in reasons.
 //!
 //! - White space is Python's: what `str.split` splits at.
 //! - Numbers with other digits than 0 to 9 are compared as texts.

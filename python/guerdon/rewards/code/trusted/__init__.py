@@ -1,2 +1,1 @@
-"""What computes judgements: rows, the program in a completion, its cases and tests. Nothing of a program
-runs here."""
+"""Judging: rows, the program in a completion, its cases and tests. No program runs here."""

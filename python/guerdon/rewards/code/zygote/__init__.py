@@ -1,1 +1,1 @@
-"""Programs on this machine: fences, the zygote that forks a process for each, and what it takes to run one."""
+"""Programs on this machine: fences, and the zygote that forks a process for each."""
