@@ -1,1 +1,1 @@
-"""The inside of a program's process, and the values that come out of it. It imports nothing heavy."""
+"""The inside of a program's process, and its values on their way out. It imports nothing heavy."""
