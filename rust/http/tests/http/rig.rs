@@ -15,7 +15,8 @@ use guerdon_core::scheduler::Scheduler;
 use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 use guerdon_http::{
-    Api, BodyTemplate, Endpoint, FleetOptions, HttpFunction, HttpLane, Key, Method, Piece, ResponseParser, Tariff,
+    Api, BodyTemplate, Endpoint, FleetOptions, HttpFunction, HttpLane, Key, Method, Piece, Range, ResponseParser,
+    ScoreParser, Tariff,
 };
 use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;
@@ -72,11 +73,12 @@ pub fn endpoint(judge: &MockJudge, path: &str) -> Endpoint {
 pub fn chat(endpoint: Endpoint) -> HttpFunction {
     let head = br#"{"model": "mock", "messages": [{"role": "user", "content": "Rate this: "#.to_vec();
     let pieces = vec![Piece::Raw(head), Piece::Text(0), Piece::Raw(br#""}]}"#.to_vec())];
+    let parser = ScoreParser { range: Some(Range { low: 0.0, high: 10_000.0 }), ..Method::Number.into() };
     HttpFunction {
         endpoint,
         fleet: FleetOptions::default(),
         body: BodyTemplate { pieces },
-        parser: ResponseParser::Judge { api: Api::Chat, parser: Method::Number.into() },
+        parser: ResponseParser::Judge { api: Api::Chat, parser },
         tariff: Tariff::default(),
     }
 }
