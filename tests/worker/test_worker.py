@@ -197,7 +197,7 @@ def test_what_a_call_raises_is_its_own(start: Start) -> None:
     assert kinds == [(wire.FAIL, 0), (wire.FAIL, 2), (wire.RECORD, 4), (wire.FAIL, 5)]
     assert message[2] == 7
     results = engine.page.results_of(1)
-    assert list(results.states[:7]) == [3, 0, 3, 1, 0, 3, 0]
+    assert list(results.states[:7]) == [3, 0, 3, 1, shared_page.REPORTED, 3, 0]
     assert [results.values[index] for index in (1, 4, 6)] == [1.0, 2.0, 3.0]
 
 
