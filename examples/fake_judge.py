@@ -24,7 +24,9 @@ def answer(question: str, model: str) -> str:
         return json.dumps({name: {"reason": "It is so.", "score": len(name)} for name in named})
     words = len(text.split())
     score = words * (2 if model == "large" else 1)
-    return f"Score: <score>{score}</score>" if words < 10 else "Too long for me"
+    if words >= 10:
+        return "Too long for me"
+    return f"<score>{score}</score>" if "<score>" in question else f"Score: {score}"
 
 
 class Handler(BaseHTTPRequestHandler):

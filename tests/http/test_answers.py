@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        head, end = b'{"choices": [{"message": {"content": "', b' Score: 7"}}]}'
+        head, end = b'{"choices": [{"message": {"content": "', b'. Score: 7"}}]}'
         self.send_response(200)
         self.send_header("Content-Length", str(LENGTH))
         self.end_headers()

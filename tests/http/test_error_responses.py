@@ -249,7 +249,7 @@ def test_a_number_that_ends_with_its_connection_is_an_error() -> None:
     with serving(lambda path, body: cut) as server:
         graded = http_reward(url=server.url, name="graded", retries=0)
         with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
-            failure = only(dispatcher.score(completions=["x"]))
+            failure = only(dispatcher.score(prompts=["p"], completions=["x"]))
     assert "it may be cut off" in failure.reason
 
 

@@ -64,7 +64,7 @@ def test_columns_of_any_kind_stand_in_the_prompt() -> None:
     ("way", "text", "score"),
     [
         (parse.number(), "8/10", 8.0),
-        (parse.tag("s"), "1 <s>2</s>", 2.0),
+        (parse.tag("s"), "Score: <s>2</s>", 2.0),
         (parse.regex(r"is (\w+)", {"good": 1.0}), "It is Good", 1.0),
         (parse.json("a.b"), '```json\n{"a": {"b": 3}}\n```', 3.0),
         (parse.yes_no(), "No.", 0.0),

@@ -90,6 +90,8 @@ def test_the_same_through_a_judge() -> None:
         ]
         for one in judges:
             rows = [index for index, row in enumerate(ROWS) if row["parse"] == one.name and not row.get("listed")]
+            if not rows:
+                continue
             with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
                 result = dispatcher.score(completions=["x"] * len(rows), row=rows)
             given = [ROWS[index]["score"] for index in rows]

@@ -172,7 +172,7 @@ def test_a_held_interpreter_lock_is_reported_without_python(tmp_path: Path) -> N
             return 1.0
 
         with guerdon.Dispatcher([stuck], watchdog=0.5) as dispatcher:
-            print(dispatcher.score(completions=["very secret"]).rewards.tolist())
+            print(dispatcher.score(completions=["very " + "secret"]).rewards.tolist())
         """,
     )
     out, err = trainer.communicate(timeout=250)
