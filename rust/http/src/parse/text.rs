@@ -21,6 +21,13 @@ pub const PLACES: std::ops::RangeInclusive<char> = '\u{E000}'..='\u{F8FF}';
 /// The mark of a hyphen between blanks, which is a dash or a minus.
 pub const SPACED_HYPHEN: char = '–';
 
+/// Bytes of a text whose letters are looked at at once.
+const PIECE: usize = 1 << 16;
+/// Tokens of a sentence that can be a verdict.
+const MOST_TOKENS: usize = 4096;
+/// Bytes of a sentence that are kept for messages.
+const SHOWN: usize = 4096;
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
     /// In lower case, and as it is written.
@@ -51,6 +58,7 @@ impl Token {
 
 #[derive(Clone, Debug)]
 pub struct Sentence {
+    /// Its beginning, for messages.
     pub text: String,
     pub tokens: Vec<Token>,
     /// It ends with a full stop or an exclamation mark.
@@ -114,7 +122,9 @@ fn cleaned(line: &str) -> String {
         }
         (rest, dropped) = (after, mark.is_none());
     }
-    without_list_mark(kept.trim()).to_owned()
+    let text = without_list_mark(kept.trim());
+    // A line may be megabytes.
+    if text.len() == kept.len() { kept } else { text.to_owned() }
 }
 
 /// A line without the marks of a heading or of a list's item.
@@ -165,7 +175,8 @@ fn push(text: &str, end: &str, first: usize, found: &mut Vec<Sentence>) {
     let tokens = tokens(text);
     let (question, ended) = (end.contains('?'), !end.is_empty() && !end.contains("..") && !end.contains('…'));
     if tokens.iter().any(|token| !matches!(token, Token::Mark(mark) if !PLACES.contains(mark))) {
-        let (text, starts_line) = (text.trim().to_owned(), found.len() == first);
+        let text = text.trim();
+        let (text, starts_line) = (text[..text.floor_char_boundary(SHOWN)].to_owned(), found.len() == first);
         found.push(Sentence { text, tokens, ended, question, starts_line, ends_line: false });
     } else if let Some(last) = found[first..].last_mut() {
         last.ended |= ended;
@@ -183,11 +194,30 @@ fn is_abbreviation(before: &str, after: &str) -> bool {
         && ABBREVIATIONS.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// The tokens of a sentence.
+/// The tokens of a sentence. Of one that is too long for a verdict, the first, and of what follows
+/// numbers alone.
 fn tokens(text: &str) -> Vec<Token> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while rest.len() > PIECE {
+        let mut behind = rest.char_indices().skip_while(|(at, _)| *at < PIECE);
+        let Some((end, _)) = behind.find(|(_, letter)| letter.is_whitespace()) else { break };
+        let (piece, later) = rest.split_at(end);
+        add_tokens(piece, &mut found);
+        rest = later;
+    }
+    add_tokens(rest, &mut found);
+    found
+}
+
+fn add_tokens(text: &str, found: &mut Vec<Token>) {
     let letters: Vec<char> = text.chars().collect();
     let at = |place: usize| letters.get(place).copied().unwrap_or(' ');
-    let mut found = Vec::new();
+    let mut keep = |token: Token| {
+        if found.len() < MOST_TOKENS || (token.has_digits() && found.len() < 2 * MOST_TOKENS) {
+            found.push(token);
+        }
+    };
     let mut place = 0;
     while place < letters.len() {
         let (letter, next) = (letters[place], at(place + 1));
@@ -203,29 +233,28 @@ fn tokens(text: &str) -> Vec<Token> {
             while is_word(at(place)) || joins(at(place - 1), at(place), at(place + 1)) {
                 place += 1;
             }
-            found.push(chunk(&letters[start..place].iter().collect::<String>()));
+            keep(chunk(&letters[start..place].iter().collect::<String>()));
         } else if letter.is_alphanumeric() {
             let start = place;
             while place < letters.len() && at(place).is_alphanumeric() && !is_word(at(place)) {
                 place += 1;
             }
-            found.push(chunk(&letters[start..place].iter().collect::<String>()));
+            keep(chunk(&letters[start..place].iter().collect::<String>()));
         } else {
             let spaced = apart && next.is_whitespace();
             match letter {
                 _ if letter.is_whitespace() => {}
                 '-' if next == '>' => {
-                    found.push(Token::Mark('→'));
+                    keep(Token::Mark('→'));
                     place += 1;
                 }
-                '–' if spaced => found.push(Token::Mark('—')),
-                '-' if spaced => found.push(Token::Mark(SPACED_HYPHEN)),
-                _ => found.push(Token::Mark(letter)),
+                '–' if spaced => keep(Token::Mark('—')),
+                '-' if spaced => keep(Token::Mark(SPACED_HYPHEN)),
+                _ => keep(Token::Mark(letter)),
             }
             place += 1;
         }
     }
-    found
 }
 
 /// A mark within a word or a number.
