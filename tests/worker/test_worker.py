@@ -171,6 +171,7 @@ def start() -> Iterator[Start]:
         os.kill(engine.pid, signal.SIGKILL)
         os.waitpid(engine.pid, 0)
         engine.page.release()
+        engine.commands.release()
 
 
 def test_values_stand_in_the_half_of_their_frame(start: Start) -> None:
