@@ -23,7 +23,7 @@ use crate::connector::TransportError;
 use crate::dialect::sandbox::{self, NoRun, SandboxRun};
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetRequest, HedgePermit, Member, SendError};
-use crate::meter::Meter;
+use crate::meter::{Meter, MeteredRequest};
 use crate::parse::ScoreParser;
 use crate::pool::{Exchange, Pool};
 use crate::progress::Progress;
@@ -76,8 +76,15 @@ async fn send(
     meter: &Meter<'_>,
     (until, timeout): (Instant, Duration),
 ) -> Result<Scores, SendError> {
-    let (begun, progress) = (Instant::now(), Progress::new());
-    match tokio::time::timeout_at(until, exchange(at, parser, body, samples, meter, &progress)).await {
+    let (asked, progress) = (Instant::now(), Progress::new());
+    let metered = meter.begin(body.len(), &progress).await.map_err(|why| {
+        let error = RequestError::over_the_cap(why);
+        SendError { unsent: error.unsent, failure: error.into_failure() }
+    })?;
+    // While it waits for the costs of others, the server has not been asked.
+    let begun = Instant::now();
+    let until = until + (begun - asked);
+    match tokio::time::timeout_at(until, exchange(at, parser, body, samples, metered, &progress)).await {
         Ok(scores) => scores.map_err(|error| SendError { unsent: error.unsent, failure: error.into_failure() }),
         Err(_) => {
             let (endpoint, pool, _) = at;
@@ -95,15 +102,14 @@ async fn send(
     }
 }
 
-async fn exchange(
-    (endpoint, pool, long_responses): (&Endpoint, &Pool, &Semaphore),
+async fn exchange<'a>(
+    (endpoint, pool, long_responses): (&'a Endpoint, &Pool, &Semaphore),
     parser: &ResponseParser,
     body: &RequestBody,
     samples: usize,
-    meter: &Meter<'_>,
+    mut metered: MeteredRequest<'a>,
     progress: &Progress,
 ) -> Result<Scores, RequestError> {
-    let mut metered = meter.begin(body.len(), progress).await.map_err(RequestError::over_the_cap)?;
     metered.redact_by(endpoint);
     let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
     let Exchange { response, connection } = pool.send(endpoint, body, progress).await.map_err(|error| {
@@ -293,6 +299,7 @@ mod tests {
 
     use guerdon_core::clock::Clock;
     use guerdon_core::outcome::FailureKind;
+    use guerdon_core::spending::{Cap, Spending};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -322,6 +329,26 @@ mod tests {
             }
         });
         Endpoint::new(&url, Vec::new(), None, false, None).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_the_first_cost_is_no_time_of_the_request() {
+        let (endpoint, permits) = (server().await, Semaphore::new(1));
+        let pool = Pool::new(&endpoint, 3).unwrap();
+        let cap = Cap { max_cost: 1.0, whose: "of 'f'".to_owned(), shared: None };
+        let tariff = Tariff { caps: vec![Arc::new(Spending::new(cap))], ..Tariff::default() };
+        let (meter, first) = (Meter::new(&tariff, Clock::start()), Progress::new());
+        let in_flight = meter.begin(0, &first).await.unwrap();
+        let (timeout, none) = (Duration::from_millis(300), RequestBody::from(Vec::new()));
+        let parser = ResponseParser::Rewards { path: None };
+        let limits = (Instant::now() + timeout, timeout);
+        let waits = send((&endpoint, &pool, &permits), &parser, &none, 1, &meter, limits);
+        let ends = async {
+            tokio::time::sleep(2 * timeout).await;
+            drop(in_flight);
+        };
+        let (scores, ()) = tokio::join!(waits, ends);
+        assert!(scores.is_ok(), "{:?}", scores.err().map(|error| error.failure.reason));
     }
 
     #[tokio::test]

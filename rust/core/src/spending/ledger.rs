@@ -2,7 +2,7 @@
 //!
 //! - A request in flight counts as the mean of those whose cost is known; before there is one, as
 //!   the most that it can cost. So does one that has ended and whose cost nobody knows.
-//! - Before a cost is known requests whose answers have no bound go one at a time.
+//! - Before a request has ended, those whose answers have no bound go one at a time.
 //! - So what is spent goes beyond the cap by no more than what these cost beyond that.
 
 /// What was spent under a cap.
@@ -67,10 +67,12 @@ impl Ledger {
     pub(super) fn room(&self, max_cost: f64, in_flight: u64, asked: &Reserve) -> Room {
         let all = self.spent + self.guessed;
         let fits = all + self.estimate(asked.most) * (in_flight as f64 + 1.0) <= max_cost;
+        // A server that reported no tokens once may never do: its requests go by the guess.
+        let bounded = asked.bounded || self.unknown > 0;
         match (self.known, in_flight) {
             _ if all >= max_cost => Room::Full,
-            (0, 0) if fits || !asked.bounded => Room::Free,
-            (0, 1..) if !(fits && asked.bounded) => Room::Later,
+            (0, 0) if fits || !bounded => Room::Free,
+            (0, 1..) if !(fits && bounded) => Room::Later,
             _ if fits => Room::Free,
             _ => Room::Full,
         }
@@ -102,6 +104,7 @@ mod tests {
         assert_eq!((none.room(0.3, 0, &open), none.room(9.0, 1, &open)), (Room::Free, Room::Later), "one at a time");
         let mut ledger = none;
         ledger.add(EndedCosts { unknown: 2, most: 0.8, ..EndedCosts::default() });
+        assert_eq!(ledger.room(9.0, 5, &open), Room::Free, "by the guess, where costs stay unknown");
         assert_eq!((ledger.guessed, ledger.room(1.0, 0, &bounded)), (0.8, Room::Full));
         ledger.add(EndedCosts { spent: 0.05, known: 1, ..EndedCosts::default() });
         assert_eq!(ledger.room(1.0, 1, &bounded), Room::Free, "by the mean");
