@@ -45,7 +45,7 @@ def bound(option: str, value: object, otherwise: str = "") -> float:
 
 
 def patience(timeout: object) -> float | None:
-    """How long a caller waits, in seconds: None as long as it takes, 0 and below not at all.
+    """Checks a caller's `timeout` in seconds. None waits as long as it takes, 0 or less not at all.
 
     Raises:
         DataError: That is no time.

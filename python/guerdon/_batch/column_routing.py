@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from guerdon._native import Constant, FunctionColumns
 
 PLAIN: Final = "text"
-"""What the engine calls columns of texts as they are."""
+"""The engine's name for columns of texts as they are."""
 
 # What says whether two batches bring the same columns: their names, and whether there is a
 # trainer's state.

@@ -1,4 +1,4 @@
-"""Where batches get their engine from."""
+"""Gives batches their engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EngineSource(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether its dispatcher was closed."""
+        """True once its dispatcher was closed."""
 
     @property
     def started(self) -> Engine | None:

@@ -1,5 +1,5 @@
-"""What a lane knows of a function that is its own, as the rest of the package sees it: how calls
-become requests or go to a kernel. The lanes make these plans; nothing below them does."""
+"""Plans of functions that a lane makes calls of by itself, as requests or by a kernel. Lanes make
+the plans, and the rooms below them read them through these protocols."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class TextField(Protocol):
 
 
 class EndpointList(Protocol):
-    """Where the requests of one function go."""
+    """The endpoints of one function."""
 
     @property
     def option(self) -> str:
-        """What the addresses are called for the user."""
+        """The user's name for the addresses."""
 
     @property
     def path(self) -> str:
-        """What is added to each address."""
+        """The path behind each address."""
 
     @property
     def endpoints(self) -> tuple[tuple[str, float], ...]:
@@ -69,7 +69,7 @@ class EndpointList(Protocol):
 class _Prices(Protocol):
     @property
     def price(self) -> tuple[float, float, float] | None:
-        """Of a million tokens: input, cached, output."""
+        """The cost of a million tokens: input, cached, output."""
 
     def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
         """As the engine takes it."""

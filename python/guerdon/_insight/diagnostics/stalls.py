@@ -35,7 +35,7 @@ class DumpSource(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether its dispatcher was closed."""
+        """True once its dispatcher was closed."""
 
     def dump(self, timeout: float) -> Dump:
         """What it is doing."""

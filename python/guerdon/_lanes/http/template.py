@@ -66,7 +66,7 @@ class Field:
     def texts(
         self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
     ) -> tuple[str, list[object]] | None:
-        """What kind of column the engine gets, and the column; None where it takes the values as
+        """Gives the kind of the engine's column, and the column; None where it takes the values as
         they are."""
         own, *others = (values[name] for name in self.columns)
         return texts_of(own, self, samples, function, others=others, always=always)
@@ -86,7 +86,7 @@ class MadeField(Field):
         return self.made(values, samples)
 
     def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
-        """What kind of column the engine gets, and the column.
+        """Gives the kind of the engine's column, and the column.
 
         Args:
             values: Of its columns, and of those optional ones that are there.
