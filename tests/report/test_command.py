@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from guerdon._insight.html_frame.safe_text import as_json, shortened, visible
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.html import render
+from guerdon._insight.report.safe_text import shortened, visible
 from guerdon._insight.report.summary import summarise
 from guerdon.cli import main
 from tests.journal_files import (
@@ -90,7 +90,7 @@ def test_writes_a_page_and_says_what_stands_out(
     page = Structure(out.read_text(encoding="utf-8"))
     assert (page.open, page.wrong, page.handlers) == ([], [], [])
     assert page.addresses == ["data:,"]
-    assert page.scripts == 2
+    assert page.scripts == 1
     assert len(page.ids) == len(set(page.ids))
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
 
@@ -142,13 +142,6 @@ def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
     assert all({"prompt", "completion", "answer"} <= set(each) for each in texts)
     shown = {html.unescape(each["completion"]) for each in texts}
     assert shown <= {shortened(visible(text), 4000) for text in HOSTILE_TEXTS}
-
-
-@pytest.mark.parametrize("text", HOSTILE_TEXTS)
-def test_data_in_the_page_ends_no_element(text: str) -> None:
-    made = as_json({"text": text})
-    assert not set("<>&") & set(made)
-    assert json.loads(made) == {"text": text}
 
 
 @pytest.mark.parametrize(

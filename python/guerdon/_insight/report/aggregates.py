@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._insight.html_frame.safe_text import shortened, visible
 from guerdon._insight.report.judges import Panel
 from guerdon._insight.report.moments import correlations
 from guerdon._insight.report.rows import STATUSES
+from guerdon._insight.report.safe_text import shortened, visible
 from guerdon._insight.report.slowest import RowLocation
 from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.tally import TimeBins

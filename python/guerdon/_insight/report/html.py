@@ -1,15 +1,20 @@
 """The page of a report: its sections as HTML, drawn from the figures that ``--json`` prints.
 
-All of it is there without a script, which only hides and shows what belongs to single functions.
+- All of it is there without a script, which only hides and shows what belongs to single functions.
+- It is one file that loads nothing. Its Content-Security-Policy allows the one script and the one
+  style sheet by their hashes, and no request at all: what a text of a model holds can't run.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from html import escape
+from importlib.resources import files
+from string import Template
 from typing import Any, Final
 
-from guerdon._insight.html_frame.frame import fill, render_page
 from guerdon._insight.report import sections
 from guerdon._insight.report.findings import findings
 from guerdon._insight.report.samples import samples
@@ -62,8 +67,7 @@ def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, versi
         "samples": bool(shown),
     }
     links = [f'<li><a href="#{name}">{title}</a></li>' for name, title in _SECTIONS.items() if there.get(name, True)]
-    body = fill(
-        _PACKAGE,
+    body = _filled(
         "report.html",
         navigation="".join(links),
         toggles=sections.toggles(figures),
@@ -83,18 +87,31 @@ def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, versi
         samples=_section("samples", there, "".join(sections.sample_list(figures, shown, longest))),
         about=_about(figures),
     )
-    return render_page(
-        _PACKAGE,
-        title=f"Rewards: {figures['journal']}",
-        heading="Rewards report",
+    style, script = _asset("report.css"), _asset("report.js")
+    return _filled(
+        "page.html",
+        title=escape(f"Rewards: {figures['journal']}"),
         subtitle=f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(named)}</bdi>{_period(figures)}",
-        skip="Skip to the findings",
         body=body,
-        data="null",
-        styles=["report.css"],
-        scripts=["report.js"],
-        version=version,
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        version=escape(version),
     )
+
+
+def _filled(name: str, **parts: str) -> str:
+    """An asset with parts in it, which are HTML already."""
+    return Template(_asset(name)).substitute(parts)
+
+
+def _asset(name: str) -> str:
+    return (files(_PACKAGE) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 _NOTES: Final = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from guerdon._insight.html_frame.safe_text import visible
 from guerdon._insight.report.aggregates import place_fields
+from guerdon._insight.report.safe_text import visible
 from guerdon._insight.report.slowest import RowLocation
 from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.texts import read_texts

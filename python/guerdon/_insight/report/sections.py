@@ -10,7 +10,6 @@ from functools import partial
 from html import escape
 from typing import Any, Final
 
-from guerdon._insight.html_frame.safe_text import shortened
 from guerdon._insight.report.aggregates import ratio
 from guerdon._insight.report.charts import (
     Series,
@@ -22,6 +21,7 @@ from guerdon._insight.report.charts import (
     line_chart,
     mark_of,
 )
+from guerdon._insight.report.safe_text import shortened
 
 __all__ = [
     "cost_charts",

@@ -6,11 +6,10 @@ Unicode) is written out: ``␀``, ``⟨U+202E⟩``. Escaping for HTML is left to
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, Final
+from typing import Final
 
-__all__ = ["as_json", "shortened", "visible"]
+__all__ = ["shortened", "visible"]
 
 _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -28,12 +27,6 @@ def shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most].rstrip()} … ({len(text):,} characters)"
-
-
-def as_json(data: Any) -> str:
-    """JSON that can stand in a script element: no ``<``, ``>`` or ``&`` in it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _sign(found: re.Match[str]) -> str:
