@@ -186,7 +186,7 @@ async fn exchange<'a>(
                 && body.trim_ascii_end().last().is_some_and(u8::is_ascii_digit)
             {
                 let why = format!(
-                    "{}, which ends in a number and with its connection: it may be cut off",
+                    "{}, which ends in a number and with its connection: it may be cut off (let the server send Content-Length)",
                     quoted(&String::from_utf8_lossy(&body))
                 );
                 return Err(RequestError::invalid_response(endpoint, &why));
