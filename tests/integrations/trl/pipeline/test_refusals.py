@@ -11,7 +11,8 @@ import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, reward
 from guerdon.integrations.trl import Pipeline
-from guerdon.integrations.trl.pipeline.options import PRESETS, check_pipeline
+from guerdon.integrations.trl.pipeline.checking import check_pipeline
+from guerdon.integrations.trl.pipeline.options import PRESETS
 
 
 @reward

@@ -24,11 +24,12 @@ from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.init_arguments import replace_argument
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
+from guerdon.integrations.trl.pipeline.checking import check_pipeline
 from guerdon.integrations.trl.pipeline.first_rank import FirstRank
 from guerdon.integrations.trl.pipeline.functions_that_stay import rank_0_has_all
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
-from guerdon.integrations.trl.pipeline.options import Pipeline, check_pipeline
+from guerdon.integrations.trl.pipeline.options import Pipeline
 from guerdon.integrations.trl.pipeline.prefetcher import Prefetcher, batches_left
 from guerdon.integrations.trl.pipeline.split_vllm_client import SplitVLLMClient
 from guerdon.integrations.trl.pipeline.trainer_logs import (

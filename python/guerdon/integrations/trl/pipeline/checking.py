@@ -1,0 +1,129 @@
+"""Refuses the parts of a pipeline that can't work with a trainer and its functions.
+
+A refusal comes when the trainer is made, with the reason and what to change.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import GuerdonWarning, RegistrationError
+from guerdon.integrations.trl.pipeline.option_warnings import pipeline_warnings
+from guerdon.integrations.trl.pipeline.options import PRESETS, Pipeline
+
+if TYPE_CHECKING:
+    from guerdon.dispatcher import Dispatcher
+
+
+def check_pipeline(
+    pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher], problems: Mapping[str, str] | None = None
+) -> Pipeline:
+    """Refuses what the pipeline can't do with this trainer, and warns where it may surprise.
+
+    Args:
+        problems: By part of a pipeline, why it can't work with the trainer's class.
+
+    Returns:
+        The pipeline; off where no function runs on Guerdon, so that nothing can be hidden.
+
+    Raises:
+        RegistrationError: A part can't work with this trainer.
+    """
+    dispatchers = tuple(dispatchers)
+    if not dispatchers:
+        if pipeline != PRESETS["off"]:
+            warnings.warn(
+                f"pipeline={_as_written(pipeline)} has nothing to hide: Guerdon runs none of the reward functions, all are "
+                "reward models. The trainer goes on with pipeline='off'.",
+                GuerdonWarning,
+                stacklevel=3,
+            )
+        return PRESETS["off"]
+    _check_group_sizes(trainer, dispatchers)
+    parts = (
+        ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False, rank_0_scores=True)),
+        ("mini_batch", pipeline.mini_batch, _mini_batch_problem, replace(pipeline, mini_batch=False)),
+        ("lookahead", pipeline.lookahead > 0, _lookahead_problem, replace(pipeline, lookahead=0)),
+    )
+    for part, wanted, problem, without in parts:
+        reason = (problems or {}).get(part) or problem(trainer, dispatchers) if wanted else None
+        if reason is not None:
+            raise RegistrationError(
+                f"pipeline: {part} can't work with this trainer: {reason} Without {part}: pipeline={_as_written(without)}."
+            )
+    for warning in pipeline_warnings(pipeline, trainer, dispatchers):
+        warnings.warn(warning, GuerdonWarning, stacklevel=4)
+    return pipeline
+
+
+def _as_written(pipeline: Pipeline) -> str:
+    """How a user would write it."""
+    names = [name for name, preset in PRESETS.items() if preset == pipeline]
+    return repr(names[0]) if names else repr(pipeline)
+
+
+def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    args = trainer.args
+    if getattr(trainer, "rollout_func", None) is not None:
+        return "rollout_func generates, and returns all completions at once."
+    if getattr(trainer, "tools", None):
+        return "with tools or environments a completion goes on, with the tools' results, after it first ends."
+    if trainer.use_vllm and args.vllm_mode != "server":
+        return f"vLLM with vllm_mode={args.vllm_mode!r} returns all completions at once: use vllm_mode='server'."
+    if getattr(args, "use_transformers_continuous_batching", False):
+        return "use_transformers_continuous_batching=True returns all completions at once."
+    beams = getattr(getattr(trainer, "generation_config", None), "num_beams", 1) or 1
+    if beams > 1:
+        return f"with num_beams={beams} a completion is only known when the search ends."
+    return None
+
+
+def _check_group_sizes(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> None:
+    """Refuses a dispatcher whose groups are not the trainer's, before hours of training show it."""
+    sizes = {"num_generations": trainer.num_generations}
+    if getattr(trainer.args, "eval_strategy", "no") != "no":
+        sizes["num_generations_eval"] = getattr(trainer, "num_generations_eval", None) or trainer.num_generations
+    for dispatcher in dispatchers:
+        own = dispatcher.options["num_generations"]
+        for name, size in sizes.items():
+            if own not in (None, size):
+                raise RegistrationError(
+                    f"the dispatcher has num_generations={own}, the trainer {name}={size}: leave it out of the dispatcher, so "
+                    "that the trainer's own holds, in evaluation too."
+                )
+
+
+def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    args, size = trainer.args, trainer.num_generations
+    local = args.per_device_train_batch_size * args.steps_per_generation
+    if getattr(trainer, "normalize_advantages", False):
+        return "normalize_advantages=True divides by the standard deviation of the whole batch, which is known last."
+    if getattr(trainer, "scale_rewards", None) == "batch":
+        return "scale_rewards='batch' divides by the standard deviation of the whole batch, which is known last: use 'group' or 'none'."
+    if getattr(trainer, "multi_objective_aggregation", None) == "normalize_then_sum":
+        return (
+            "multi_objective_aggregation='normalize_then_sum' normalises over the whole batch, which is complete last: "
+            "use 'sum_then_normalize'."
+        )
+    if local % size:
+        return (
+            f"groups are split over ranks: the {local} samples of a rank (per_device_train_batch_size * "
+            f"steps_per_generation) are no multiple of num_generations={size}."
+        )
+    if args.steps_per_generation == 1:
+        return (
+            "a batch is trained on in one piece (steps_per_generation=1), so no part of it can start before the rest: "
+            "raise steps_per_generation (or gradient_accumulation_steps), or use lookahead."
+        )
+    return None
+
+
+def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    if trainer.accelerator.dataloader_config.dispatch_batches:
+        return "with dispatch_batches=True only the first rank reads the data, so the others can't read ahead."
+    if trainer.args.auto_find_batch_size:
+        return "auto_find_batch_size=True restarts the run with another batch size."
+    return None
