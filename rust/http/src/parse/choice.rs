@@ -55,7 +55,7 @@ impl Choice {
         if let Some(label) = same.filter(|_| !cut) {
             return Ok(Candidate::new(Ok(Cell::Value(label.value)), false));
         }
-        let (sentences, mut last, mut passed) = (sentences(text, cut), 0, false);
+        let (sentences, mut last, mut passed) = (sentences(text, cut)?, 0, false);
         let candidates = sentences.iter().enumerate().filter_map(|(at, sentence)| {
             let (tokens, values) = self.marked(&sentence.tokens);
             passed |= !values.is_empty();

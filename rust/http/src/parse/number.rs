@@ -35,7 +35,7 @@ pub fn number(
     range: Option<Range>,
     label: Option<&str>,
 ) -> Result<Candidate, Unread> {
-    let sentences = sentences(text, cut);
+    let sentences = sentences(text, cut)?;
     let label = label.map(phrase);
     let mut last = 0;
     let candidates = sentences.iter().enumerate().filter_map(|(at, _)| {
@@ -59,7 +59,7 @@ pub fn number(
 
 /// The score of a text that is one verdict, as within a tag.
 pub fn within(text: &str, range: Option<Range>) -> Result<f64, Unread> {
-    match sentences(text, false).as_slice() {
+    match sentences(text, false)?.as_slice() {
         [] => Err(Unread::Missing),
         [one] if one.tokens.iter().any(Token::has_digits) => match of_sentence(one, range, None) {
             Some((_, Ok(value))) => Ok(value),

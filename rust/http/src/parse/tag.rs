@@ -30,7 +30,7 @@ pub fn tagged(text: &str, name: &str, which: Which, cut: bool, range: Option<Ran
         insides.push(inside);
     }
     around.push_str(&text[from..]);
-    let (sentences, mut last) = (sentences(&without_tags(&around), cut), 0);
+    let (sentences, mut last) = (sentences(&without_tags(&around), cut)?, 0);
     let mut candidates = Vec::new();
     for (at, sentence) in sentences.iter().enumerate() {
         for token in &sentence.tokens {

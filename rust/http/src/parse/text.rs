@@ -6,6 +6,7 @@
 //! - A digit beside anything but the marks of a plain number makes a `Token::Odd`, never a number.
 //! - A number of three decimals above 1 is odd: "1.000" may be a thousand.
 
+use super::candidates::Unread;
 use super::digits::with_ascii_digits;
 
 /// Words whose dot ends no sentence before a number: "max. 10", "No. 7", and so "Yes. 7".
@@ -25,6 +26,8 @@ pub const SPACED_HYPHEN: char = '–';
 const PIECE: usize = 1 << 16;
 /// Tokens of a sentence that can be a verdict.
 const MOST_TOKENS: usize = 4096;
+/// Sentences of an answer that is read.
+const MOST_SENTENCES: usize = 1 << 16;
 /// Bytes of a sentence that are kept for messages.
 const SHOWN: usize = 4096;
 
@@ -69,8 +72,8 @@ pub struct Sentence {
 }
 
 /// The sentences of a text that have words. Of one that was `cut`, those that have ended, with more
-/// text behind.
-pub fn sentences(text: &str, cut: bool) -> Vec<Sentence> {
+/// text behind. A text of too many is unclear: it would take memory many times its length.
+pub fn sentences(text: &str, cut: bool) -> Result<Vec<Sentence>, Unread> {
     let text = with_ascii_digits(text);
     let mut found = Vec::new();
     let finished = if cut { text.rfind('\n').map_or(0, |end| end + 1) } else { text.len() };
@@ -84,7 +87,10 @@ pub fn sentences(text: &str, cut: bool) -> Vec<Sentence> {
         split(&cleaned(rest), &mut found);
         found.truncate(found.len().saturating_sub(1).max(before));
     }
-    found
+    if found.len() > MOST_SENTENCES {
+        return Err(Unread::Unclear(format!("more than {MOST_SENTENCES} sentences")));
+    }
+    Ok(found)
 }
 
 /// The tokens of a text that is one phrase.
@@ -153,6 +159,9 @@ fn split(line: &str, found: &mut Vec<Sentence>) {
     let mut start = 0;
     let mut at = 0;
     while let Some(letter) = line[at..].chars().next() {
+        if found.len() > MOST_SENTENCES {
+            return;
+        }
         let length = line[at..].chars().take_while(|letter| is_end(*letter)).map(char::len_utf8).sum::<usize>();
         let end = at + length;
         let closing = |letter: char| matches!(letter, '"' | ')' | '”' | '’' | '⟧') || letter.is_whitespace();
@@ -195,7 +204,7 @@ fn is_abbreviation(before: &str, after: &str) -> bool {
 }
 
 /// The tokens of a sentence. Of one that is too long for a verdict, the first, and of what follows
-/// numbers alone.
+/// numbers and places alone.
 fn tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -214,7 +223,8 @@ fn add_tokens(text: &str, found: &mut Vec<Token>) {
     let letters: Vec<char> = text.chars().collect();
     let at = |place: usize| letters.get(place).copied().unwrap_or(' ');
     let mut keep = |token: Token| {
-        if found.len() < MOST_TOKENS || (token.has_digits() && found.len() < 2 * MOST_TOKENS) {
+        let counts = token.has_digits() || matches!(&token, Token::Mark(mark) if PLACES.contains(mark));
+        if found.len() < MOST_TOKENS || (counts && found.len() < 2 * MOST_TOKENS) {
             found.push(token);
         }
     };
@@ -291,4 +301,21 @@ pub fn is_word(letter: char) -> bool {
         '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}' | '\u{2E80}'..='\u{9FFF}'
         | '\u{AC00}'..='\u{D7AF}' | '\u{F900}'..='\u{FAFF}' | '\u{FF66}'..='\u{FF9F}' | '\u{20000}'..='\u{3FFFF}');
     letter.is_alphanumeric() && !unspaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_takes_memory_by_what_can_be_a_verdict() {
+        let long = format!("{}. Score: 7", "word ".repeat(1 << 20));
+        let found = sentences(&long, false).unwrap();
+        assert_eq!(found.iter().map(|sentence| sentence.tokens.len()).collect::<Vec<_>>(), [MOST_TOKENS, 3]);
+        assert_eq!(sentences(&"a\n".repeat(MOST_SENTENCES), false).unwrap().len(), MOST_SENTENCES);
+        for many in ["a. ", "a\n"] {
+            let unread = sentences(&many.repeat(MOST_SENTENCES + 1), false).unwrap_err();
+            assert!(matches!(unread, Unread::Unclear(why) if why == "more than 65536 sentences"));
+        }
+    }
 }
