@@ -89,7 +89,7 @@ def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, versi
     )
     style, script = _asset("report.css"), _asset("report.js")
     return _filled(
-        "page.html",
+        "document.html",
         title=escape(f"Rewards: {figures['journal']}"),
         subtitle=f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(named)}</bdi>{_period(figures)}",
         body=body,

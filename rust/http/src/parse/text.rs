@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_takes_memory_by_what_can_be_a_verdict() {
+    fn an_answer_takes_memory_by_what_can_be_a_score() {
         let long = format!("{}. Score: 7", "word ".repeat(1 << 20));
         let found = sentences(&long, false).unwrap();
         assert_eq!(found.iter().map(|sentence| sentence.tokens.len()).collect::<Vec<_>>(), [MOST_TOKENS, 3]);
