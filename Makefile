@@ -230,7 +230,7 @@ test-quick: setup ## unit tests of the crates and of the package, no trainers: t
 	$(PYTEST) $(QUICK) -k 'not trl and not torch and not datasets and not pandas' $(ARGS)
 
 .PHONY: lint
-lint: check-cargo lint-rust lint-python lint-structure ## formats, clippy, ruff, mypy, stubs, direction of dependencies, words
+lint: check-cargo lint-rust lint-python lint-structure ## formats, clippy, ruff, mypy, stubs, direction of dependencies, prose
 
 .PHONY: lint-rust
 lint-rust: check-cargo $(VENV)/.dependencies
@@ -252,8 +252,8 @@ lint-python: setup
 
 # Which way imports go, the words of the glossary, the form of comments.
 .PHONY: lint-structure
-lint-structure: $(VENV)/.dependencies ## direction of imports, rooms and floors, folders without circles, words, comments
-	echo '== structure: crates, modules, imports, words, comments'
+lint-structure: $(VENV)/.dependencies ## direction of imports, rooms and floors, folders without circles, prose
+	echo '== structure: crates, modules, imports, prose'
 	failed=0
 	for crate in $$(cd rust && ls | grep -vx bindings); do
 		tree=$$(cargo tree --locked --quiet --package guerdon-$$crate --edges all --target all --prefix none)
@@ -262,8 +262,7 @@ lint-structure: $(VENV)/.dependencies ## direction of imports, rooms and floors,
 	$(BIN)/python scripts/rust-module-graph || failed=1
 	$(BIN)/lint-imports --no-logo --no-cache >$(VENV)/imports.log || { failed=1; cat $(VENV)/imports.log; }
 	$(BIN)/python scripts/package-rooms || failed=1
-	$(BIN)/python scripts/check-words || failed=1
-	$(BIN)/python scripts/check-comments || failed=1
+	$(BIN)/python scripts/check-prose || failed=1
 	exit $$failed
 
 .PHONY: mass
