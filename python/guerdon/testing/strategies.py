@@ -98,22 +98,8 @@ def rows(
         >>> sorted(find(rows(), lambda row: row["completion"] == row["answer"]))
         ['answer', 'completion', 'prompt']
     """
-    st = _strategies()
-
-    def row(values: dict[str, Any]) -> SearchStrategy[dict[str, Any]]:
-        given = values.get("answer")
-        finals = st.just(given) | _finals(st) if isinstance(given, str) else None
-        completion: SearchStrategy[Any] = conversations(finals) if conversational else completions(finals)
-        fields: dict[str, SearchStrategy[Any]] = {"prompt": _prompts(st, conversational), "completion": completion}
-        built: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-            {**fields, **{name: st.just(value) for name, value in values.items()}}
-        )
-        return built
-
-    found: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-        dict(columns) if columns is not None else {"answer": _finals(st)}
-    ).flatmap(row)
-    return found
+    made = groups(columns, size=1, conversational=conversational)
+    return made.map(lambda group: group[0])
 
 
 def groups(
@@ -135,11 +121,22 @@ def groups(
         1
     """
     st = _strategies()
-    many = st.lists(rows(columns, conversational=conversational), min_size=size, max_size=size)
-    found: SearchStrategy[list[dict[str, Any]]] = many.map(
-        lambda made: [{**made[0], "completion": row["completion"]} for row in made]
+
+    def group(values: dict[str, Any]) -> SearchStrategy[list[dict[str, Any]]]:
+        given = values.get("answer")
+        finals = st.just(given) | _finals(st) if isinstance(given, str) else None
+        completion: SearchStrategy[Any] = conversations(finals) if conversational else completions(finals)
+        found: SearchStrategy[list[dict[str, Any]]] = st.builds(
+            lambda prompt, made: [{"prompt": prompt, "completion": each, **values} for each in made],
+            _prompts(st, conversational),
+            st.lists(completion, min_size=size, max_size=size),
+        )
+        return found
+
+    given: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+        dict(columns) if columns is not None else {"answer": _finals(st)}
     )
-    return found
+    return given.flatmap(group)
 
 
 def _finals(st: Any) -> SearchStrategy[str]:
