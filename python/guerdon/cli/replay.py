@@ -42,7 +42,6 @@ def add_to(commands: Any) -> None:
         help="score saved rollouts again, and compare",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("journal", metavar="JOURNAL", help="a journal's folder, or one of its parts")
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")

@@ -40,7 +40,6 @@ def add_to(commands: Any) -> None:
         help="make an HTML page of a journal",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("journal", metavar="JOURNAL", help="the journal's folder, or one Parquet file of it")
     parser.add_argument("-o", "--output", metavar="OUT", help="the page; default: report.html, none with --json")

@@ -60,7 +60,6 @@ def add_to(commands: Any) -> None:
         help="score a file of completions",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
     parser.add_argument("data", metavar="DATA", help="a JSONL, CSV or Parquet file, - for stdin")
