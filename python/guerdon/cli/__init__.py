@@ -35,7 +35,7 @@ _EXAMPLES: Final = {
         "guerdon profile rewards.py data.jsonl",
         "guerdon profile rewards.py:correct data.jsonl --html profile.html",
     ),
-    "report": ("guerdon report rewards/ --open", "guerdon report rewards/ --step 100:200 -o steps.html"),
+    "report": ("guerdon report rewards/ --open", "guerdon report monday/ tuesday/ -o both.html"),
     "replay": (
         "guerdon replay rewards/ mended.py:correct",
         "guerdon replay rewards/ mended.py --failed-only -o rescored/",
