@@ -38,7 +38,6 @@ __all__ = ["FunctionCounts", "ReplayPlan", "ReplayRun"]
 
 _IN_FLIGHT: Final = 4096
 """Samples that are being scored at once, about."""
-_MIN_JUDGED: Final = 8
 _MOST_REASONS: Final = 1000
 _EXAMPLES: Final = 5
 
@@ -163,21 +162,13 @@ class ReplayRun:
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed."""
+        allowed: float = self.dispatcher.options["max_failure_rate"]
         messages = []
-        default: float = self.dispatcher.options["max_failure_rate"]
         for spec in self.dispatcher._specs:
-            counts = self.counts.get(spec.name)
-            if counts is None:
-                continue
-            called = counts.scored - int(counts.status[Status.SKIPPED])
-            own = spec.policy.max_failure_rate
-            limit = default if own is None else own
-            found = f"too many failures: {spec.name!r} failed on {counts.failed} of {called} samples"
-            if counts.failed and spec.policy.on_failure == "raise":
-                messages.append(f'{found}, and has on_failure="raise".')
-            elif called >= _MIN_JUDGED and counts.failed > limit * called:
-                messages.append(f"{found}, more than the {100 * limit:.3g} % allowed (max_failure_rate).")
-        return messages
+            if (counts := self.counts.get(spec.name)) is not None:
+                called = counts.scored - int(counts.status[Status.SKIPPED])
+                messages.append(spec.policy.breach(spec.name, counts.failed, called, allowed))
+        return [message for message in messages if message]
 
     def notes(self) -> list[str]:
         """What a reader of the results should know, a sentence each."""
