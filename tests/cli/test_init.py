@@ -1,4 +1,4 @@
-"""`guerdon init`, `guerdon completion` and the examples of `--help`: what a new user starts with."""
+"""`guerdon init`, `guerdon completion` and the examples of `--help`: the start of a new user."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def add_to(commands: Any) -> None:
         "top",
         help="show live what running trainers' reward functions do",
         description="Show what the dispatchers of your running trainers do: functions, calls in flight with their stacks,\n"
-        "endpoints, workers. Keys: q quit, p pause, arrows or j/k select a call, Enter its whole stack, s sort, / filter.",
+        "endpoints, workers. Keys: q quit, arrows or j/k select a call, Enter its whole stack, Esc back.",
         epilog="Exit code: 0 success; 1 no running dispatcher was found (--once, --json, or without a terminal); 2 the\n"
         "command line can't be used, or rich is not installed; 130 Ctrl-C.",
     )
