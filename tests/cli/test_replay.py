@@ -12,10 +12,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from guerdon import reward
+from guerdon import read_journal, reward
 from tests.cli.conftest import Command, write_rewards
 from tests.journal_files import row, write_journal
 from tests.replay.recorded import record, write_rows
@@ -108,7 +107,7 @@ def test_json_has_the_shape_that_the_docs_give(guerdon: Command, journal: Path, 
     ]
     assert found["rows"] == 32
     function = found["functions"]["short"]
-    assert list(function) == ["scored", "resumed", "left_out", "status", "reasons", "versions", "usage", "diff"]
+    assert list(function) == ["scored", "left_out", "status", "reasons", "versions", "usage", "diff"]
     assert list(function["diff"]) == list(found["total"])
     assert list(function["diff"]) == [
         "compared",
@@ -162,11 +161,10 @@ def test_exit_codes(guerdon: Command, journal: Path, tmp_path: Path) -> None:
         (["--tolerance", "-1"], "expected a number of at least 0"),
         (["--moved", "-1"], "expected a whole number of at least 0"),
         (["--chunk", "0"], "expected a whole number of at least 1"),
-        (["--resume"], "--resume goes on with an output: name it, -o OUT"),
         (["--step", "7"], "no row is of these runs and steps. The journal's runs: run-1. Its steps: 0 to 1."),
         (["--run", "other"], "no row is of these runs and steps"),
         (["--function", "shor"], "there is no reward function 'shor'. There are: short, picky."),
-        (["-o", "rows.parquet"], "the rows go into a folder, as a journal of their own, or into a .jsonl file"),
+        (["-o", "rows.jsonl"], "the rows go into a folder, as a journal of their own; read_journal reads them"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
     ],
 )
@@ -199,27 +197,20 @@ def test_steps_are_chosen_with_both_ends(guerdon: Command, journal: Path, mended
 
 def test_the_journal_itself_is_never_the_output(guerdon: Command, journal: Path, mended: Path) -> None:
     before = sorted((path.name, path.read_bytes()) for path in journal.iterdir())
-    ended = guerdon("replay", journal, mended, "-o", journal, "--resume")
+    ended = guerdon("replay", journal, mended, "-o", journal)
     assert ended.code == 2
     assert "is the journal itself" in ended.err
     assert sorted((path.name, path.read_bytes()) for path in journal.iterdir()) == before
 
 
-def test_an_output_with_rows_is_kept_unless_it_is_resumed(
-    guerdon: Command, journal: Path, mended: Path, tmp_path: Path
-) -> None:
-    for out in (tmp_path / "out", tmp_path / "rows.jsonl"):
-        assert guerdon("replay", journal, mended, "-o", out).out == ""
-        refused = guerdon("replay", journal, mended, "-o", out)
-        assert refused.code == 2
-        assert "holds rows already. Go on with them, --resume" in refused.err
-        whole = json.loads(guerdon("replay", journal, mended, "--json").out)
-        resumed = json.loads(guerdon("replay", journal, mended, "-o", out, "--resume", "--json").out)
-        assert resumed["functions"]["short"]["resumed"] == 16
-        assert resumed["functions"]["short"]["scored"] == 0
-        assert resumed["functions"]["short"]["diff"] == whole["functions"]["short"]["diff"]
-        assert resumed["total"] == whole["total"]
-        assert resumed["moved"] == whole["moved"]
+def test_an_output_with_rows_is_never_written_to(guerdon: Command, journal: Path, mended: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert guerdon("replay", journal, mended, "-o", out).out == ""
+    before = sorted((path.name, path.read_bytes()) for path in out.iterdir())
+    refused = guerdon("replay", journal, mended, "-o", out)
+    assert refused.code == 2
+    assert "holds rows already: choose another folder" in refused.err
+    assert sorted((path.name, path.read_bytes()) for path in out.iterdir()) == before
 
 
 def test_a_rewards_file_whose_dispatcher_keeps_a_journal_does_not_write_to_it(
@@ -293,75 +284,37 @@ def slow_journal(folder: Path, samples: int = 200) -> Path:
     return write_rows(folder, rows)
 
 
-def written(out: Path) -> list[dict[str, Any]]:
-    """The rows of an output, whoever holds it."""
-    if out.suffix == ".jsonl":
-        return [json.loads(line) for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    return list(pq.read_table(out).to_pylist()) if list(out.glob("*.parquet")) else []
-
-
 @pytest.mark.fault(
     "`guerdon replay -o OUT` is killed with SIGKILL, or interrupted, in the middle",
-    sees="what was written stays; `--resume` goes on, scores and writes nothing twice, and its diff is that of one replay",
+    sees="rows that were written stay, and OUT is read as any journal",
 )
-@pytest.mark.parametrize(
-    ("name", "how"), [("out", signal.SIGKILL), ("rows.jsonl", signal.SIGKILL), ("out", signal.SIGINT)]
-)
-def test_rows_that_are_done_stay_and_none_comes_twice(
-    guerdon: Command, tmp_path: Path, name: str, how: signal.Signals
-) -> None:
-    journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / name
-    replay = ["replay", str(journal), str(rewards), "-o", str(out), "--chunk", "16", "--json"]
-    command = [sys.executable, "-m", "guerdon", *replay]
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_rows_that_are_done_stay(guerdon: Command, tmp_path: Path, how: signal.Signals) -> None:
+    journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / "out"
+    command = [sys.executable, "-m", "guerdon", "replay", journal, rewards, "-o", out, "--chunk", "16", "--json"]
     slow = {**os.environ, "SLOW_S": "0.3"}  # so that it is not done before it is ended
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=slow)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and _bytes(out) < 8_000:
+    while time.monotonic() < deadline and not (
+        out.is_dir() and sum(each.stat().st_size for each in out.iterdir()) > 8000
+    ):
         time.sleep(0.01)
+    # Nobody takes the part that is being written for that of a killed replay.
+    assert 0 < read_journal(out).num_rows < 400
+    assert [path.suffix for path in out.iterdir()] == [".arrows"]
     started.send_signal(how)
     _, stderr = started.communicate(timeout=100)
     assert started.returncode == (-9 if how == signal.SIGKILL else 130), stderr
     if how == signal.SIGINT:
-        assert b"go on with --resume" in stderr
-    if name == "rows.jsonl" and how == signal.SIGKILL:  # also in the middle of a line
-        with out.open("ab") as file:
-            file.write(b'{"run": "run-1", "bat')
-
-    ended = guerdon(*replay, "--resume")
-    assert ended.code == 0, ended.err
-    found = json.loads(ended.out)
-    assert found["functions"]["slow"]["resumed"] > 0
-    assert found["functions"]["slow"]["scored"] > 0
-    assert found["functions"]["slow"]["scored"] + found["functions"]["slow"]["resumed"] == 200
-    assert found["differences"] == 0
-    assert found["total"]["equal"] == 200
-    keys = Counter((each["batch"], each["sample"], each["function"]) for each in written(out))
-    assert len(keys) == 400
+        assert f"cells are in {out}".encode() in stderr
+    rows = read_journal(out).to_pylist()
+    assert {path.suffix for path in out.iterdir()} == {".parquet"}
+    assert {row["function"] for row in rows} == {"slow", "order"}
+    keys = Counter((row["batch"], row["sample"], row["function"]) for row in rows)
     assert set(keys.values()) == {1}
-    if out.is_dir():
-        assert {path.suffix for path in out.iterdir()} == {".parquet"}
-
-
-def _bytes(out: Path) -> int:
-    if out.is_dir():
-        return sum(path.stat().st_size for path in out.iterdir())
-    return out.stat().st_size if out.exists() else 0
-
-
-def test_two_replays_can_not_write_to_one_output(guerdon: Command, tmp_path: Path) -> None:
-    journal, rewards, out = slow_journal(tmp_path / "j"), write_rewards(tmp_path, SLOW), tmp_path / "out"
-    command = [sys.executable, "-m", "guerdon", "replay", str(journal), str(rewards), "-o", str(out), "--chunk", "16"]
-    first = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "SLOW_S": "1"})
-    try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and _bytes(out) < 4000:
-            time.sleep(0.01)
-        second = guerdon("replay", journal, rewards, "-o", out, "--resume")
-        assert second.code == 2
-        assert "is being written by another process" in second.err
-    finally:
-        first.kill()
-        first.communicate(timeout=60)
+    assert all(
+        row["reward"] == (len(row["completion"]) if row["function"] == "slow" else row["sample"] % 4) for row in rows
+    )
 
 
 def test_an_empty_journal_scores_nothing(guerdon: Command, mended: Path, tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ def test_the_metadata_say_who_judges_and_what_becomes_of_failures(tmp_path: Path
         text = facts_text(dispatcher._specs, dispatcher.options["incomplete"])
     facts = DispatcherFacts.of(pa.schema([], metadata={"guerdon.dispatcher": text}))
     assert facts.incomplete == "sum"
-    assert facts.judges is not None
     assert {name: (each.kind, list(each.members)) for name, each in facts.judges.items()} == {
         "both": ("panel", ["a", "b"]),
         "asked": ("votes", []),

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import guerdon
-from guerdon import DataError, Dispatcher, Journal, group_reward, read_journal, reward
+from guerdon import Dispatcher, Journal, group_reward, read_journal, reward
 
 COMPLETIONS = ["four", "it is 4", "5", "", "hmm", "six 🧑‍🚀", "4", "44"]
 BATCH: dict[str, Any] = {
@@ -77,16 +75,6 @@ def test_what_it_writes_is_read_as_a_journal(tmp_path: Path) -> None:
     for before, after in zip(*rows, strict=True):
         differ = {name for name in before if before[name] != after[name]}
         assert differ <= {"submitted", "queue_s", "run_s", "traceback"}
-
-
-def test_rows_of_another_version_are_not_gone_on_with(tmp_path: Path) -> None:
-    journal, out = journal_of(tmp_path / "j", [length, typed]), tmp_path / "out"
-    guerdon.replay(journal, [length, typed], out=out, steps=(0, 0))
-    other = reward(lambda text: 1.0, name="length", lane="thread")
-    with pytest.raises(DataError, match="has rows of another version of 'length'"):
-        guerdon.replay(journal, [other, typed], out=out, resume=True)
-    found = guerdon.replay(journal, [length, typed], out=out, resume=True)
-    assert (found.functions["typed"]["resumed"], found.functions["typed"]["scored"]) == (8, 8)
 
 
 def test_versions_are_compared_in_the_notes(tmp_path: Path) -> None:

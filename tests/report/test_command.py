@@ -115,6 +115,24 @@ def test_prints_the_figures_as_json(
     assert not (tmp_path / "report.html").exists()
 
 
+def test_two_journals_are_compared_in_one_page(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{**each, "reward": 0.0, "value": 0.0} for each in training(steps=3) if each["function"] != "careful"]
+    other, out = write_journal(tmp_path / "other", rows), tmp_path / "both.html"
+    assert main(["report", str(journal), str(other), "-o", str(out), "--json"]) == 0
+    printed = capsys.readouterr()
+    one, two = json.loads(printed.out)
+    assert [one["journal"], two["journal"]] == [str(journal), str(other)]
+    assert f"correct: {one['functions']['correct']['mean']:.3g}" in printed.err
+    assert "careful: 7 -> not there\n" in printed.err
+    page = Structure(out.read_text())
+    assert page.wrong == page.open == []
+    assert "quality, A" in out.read_text()
+    assert "quality, B" in out.read_text()
+    assert main(["report", str(journal), str(other), str(journal)]) == 2
+
+
 def test_a_page_can_go_to_stdout(journal: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["report", str(journal), "-o", "-", "-q"]) == 0
     assert capsysbinary.readouterr().out.startswith(b"<!DOCTYPE html>")

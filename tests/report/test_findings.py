@@ -137,10 +137,10 @@ def test_concurrent_processes_share_a_step(tmp_path: Path) -> None:
 
 def test_members_that_disagree_are_named(tmp_path: Path) -> None:
     rows = [
-        row(**each, value=0.5, extra={"one": float(each["sample"] % 2), "other": 1.0 - each["sample"] % 2})
+        row(**each, function="panel", value=0.5, extra={"small": each["sample"] % 2, "large": 1 - each["sample"] % 2})
         for each in steps()
     ]
-    message, severity = some(sentences(tmp_path, rows), "In correct, one and other gave the same score to 0 % ")
+    message, severity = some(sentences(tmp_path, rows), "In panel, small and large gave the same score to 0 % ")
     assert (message[-20:], severity) == ("(correlation -1.00).", "warning")
 
 

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.html import render_pair
+from guerdon._insight.report.summary import summarise
 from tests.browser import OpenPage, contrast
-from tests.journal_files import row, table, write_journal, write_part
+from tests.journal_files import row, table, training, write_journal, write_part
 from tests.report.conftest import make_page
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
@@ -200,3 +204,17 @@ def test_odd_journals_are_drawn(open_page: OpenPage, tmp_path: Path, rows: list[
     assert page.locator("#reward-charts figure[data-function]:visible").count() == min(12, functions)
     assert not re.search("NaN|undefined|Infinity", page.locator("main").inner_html())
     assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_two_runs_are_drawn_in_pairs(open_page: OpenPage, tmp_path: Path, width: int) -> None:
+    folders = [write_journal(tmp_path / name, training(steps=steps)) for name, steps in (("A", 6), ("B", 9))]
+    both = [aggregates(summarise(find_parts(folder))) for folder in folders]
+    page = tmp_path / "both.html"
+    page.write_text(render_pair(both, "0"), encoding="utf-8")
+    shown = open_page(page, width=width)
+    assert shown.locator("tbody tr").count() == 6
+    assert shown.locator("figure svg").count() == 12
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    left, right = (shown.locator("figure").nth(place).bounding_box() for place in range(2))
+    assert (left["y"] == right["y"]) is (width > 1000)

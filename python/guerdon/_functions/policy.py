@@ -11,10 +11,12 @@ from guerdon._functions.options import Isolation, OnFailure, Options
 from guerdon._functions.signature import Shape
 from guerdon.limits import Limit
 
-__all__ = ["LISTS_TIMEOUT", "SAMPLE_TIMEOUT", "Policy", "checked_policy"]
+__all__ = ["LISTS_TIMEOUT", "MIN_JUDGED", "SAMPLE_TIMEOUT", "Policy", "checked_policy"]
 
 SAMPLE_TIMEOUT: Final = 30.0
 LISTS_TIMEOUT: Final = 600.0
+MIN_JUDGED: Final = 8
+"""Samples of a file for which a function was called, so that its share of failures is judged."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,20 @@ class Policy:
     memory_limit: int | None = None
     max_output: int | None = None
     env: tuple[str, ...] = ()
+
+    def breach(self, name: str, failed: int, called: int, allowed: float) -> str:
+        """A message if the function failed on too many samples of a file or journal; else "".
+
+        Args:
+            allowed: The dispatcher's ``max_failure_rate``.
+        """
+        limit = allowed if self.max_failure_rate is None else self.max_failure_rate
+        found = f"too many failures: {name!r} failed on {failed} of {called} samples"
+        if failed and self.on_failure == "raise":
+            return f'{found}, and has on_failure="raise".'
+        if called >= MIN_JUDGED and failed > limit * called:
+            return f"{found}, more than the {100 * limit:.3g} % allowed (max_failure_rate)."
+        return ""
 
 
 def checked_policy(name: str, given: Options, shape: Shape) -> Policy:

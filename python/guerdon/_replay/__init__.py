@@ -2,9 +2,9 @@
 
 - `survey`, `chunks`: the journal, read in two passes, never as a whole.
 - `needs`, `scoring`: what functions ask for; their calls.
-- `rows`, `output`, `done`: what is written, and what an interrupted replay had written.
+- `rows`, `output`: what is written.
 - `compare`, `diff`: the arithmetic, and its sums over chunks.
-- `run`, `interrupts`, `result`, `versions`: one replay, and what it found.
+- `run`, `result`: one replay, and what it found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def replay(
     runs: Collection[str] | None = None,
     steps: tuple[int | None, int | None] | None = None,
     out: str | Path | None = None,
-    resume: bool = False,
     tolerance: float = 0.0,
     moved: int = 20,
     num_generations: int | None = None,
@@ -56,10 +55,7 @@ def replay(
         runs: Only rows of these runs.
         steps: Only rows of the steps from the first to the second, both included; None for no
             bound.
-        out: Where the new rows go: a folder, as a journal of its own under the same keys, or a
-            ``.jsonl`` file.
-        resume: Go on with what an interrupted replay wrote to `out`: no row is scored or written
-            twice.
+        out: A new folder for the new rows: a journal of its own, under the same keys.
         tolerance: Numbers no farther apart agree.
         moved: How many moved samples of each function to keep.
         num_generations: Samples of a group, where the journal leaves it open.
@@ -102,7 +98,6 @@ def replay(
         first,
         last,
         out,
-        resume,
         float(tolerance),
         shown,
         whole("num_generations", num_generations),

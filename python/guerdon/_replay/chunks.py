@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guerdon._insight.journal.schema import COLUMNS, import_arrow, plain_type, text_column
-from guerdon._replay.survey import BatchKey, BatchSummary, Survey, spans
+from guerdon._replay.survey import BatchKey, Survey, spans
 from guerdon.errors import DataError
 from guerdon.results.status import Status
 
@@ -29,8 +29,6 @@ ABSENT: Final = 255
 """The status of a cell of which the journal has no row."""
 
 _ROWS: Final = 4096
-_MOST_BUFFERED: Final = 1 << 17
-"""Rows of one open batch; a larger one is scored group by group before it is complete."""
 
 _LABELS: Final = [status.label for status in Status]
 _PART: Final = "part"
@@ -229,42 +227,20 @@ def chunks(survey: Survey, texts: Iterable[str], size: int, *, batches: bool) ->
             writers.setdefault(part.writer, []).append(place)
     for writer, places in writers.items():
         ready = _Ready(writer, survey, size, batches=batches)
-        open_batches: dict[BatchKey, _BatchRows] = {}
-        for key, slices in _slices(survey, writer, places, columns):
-            summary = survey.batches[key]
-            batch = open_batches.setdefault(key, _BatchRows())
-            batch.add(slices)
-            if batch.seen == summary.rows:
-                yield from ready.add(key, summary, open_batches.pop(key).slices)
-            elif not batches and batch.buffered > _MOST_BUFFERED:
-                done, left = _complete_groups(batch.slices, summary)
-                batch.keep(left)
-                if done:
-                    yield from ready.add(key, summary, done)
-        for key, batch in open_batches.items():  # a part that changed between the two passes
-            yield from ready.add(key, survey.batches[key], batch.slices)
+        open_batches: dict[BatchKey, list[Any]] = {}
+        left = dict(survey.batches)
+        for key, rows in _slices(survey, writer, places, columns):
+            open_batches.setdefault(key, []).append(rows)
+            left[key] -= rows.num_rows
+            if not left[key]:
+                yield from ready.add(key, open_batches.pop(key))
+        for key, slices in open_batches.items():  # a part that changed between the two passes
+            yield from ready.add(key, slices)
         yield from ready.flush()
 
 
-class _BatchRows:
-    """The rows of one batch so far."""
-
-    def __init__(self) -> None:
-        self.slices: list[Any] = []
-        self.seen = self.buffered = 0
-
-    def add(self, rows: Any) -> None:
-        self.slices.append(rows)
-        self.seen += rows.num_rows
-        self.buffered += rows.num_rows
-
-    def keep(self, slices: list[Any]) -> None:
-        self.slices = slices
-        self.buffered = sum(rows.num_rows for rows in slices)
-
-
 class _Ready:
-    """Rows of whole batches that make the next chunk."""
+    """Complete batches of one writer, until they fill a chunk."""
 
     def __init__(self, writer: str, survey: Survey, size: int, *, batches: bool) -> None:
         self._writer = writer
@@ -272,37 +248,36 @@ class _Ready:
         self._size = size
         self._batches = batches
         self._slices: list[Any] = []
-        self._rows = 0
         self._samples = 0
-        self._of: tuple[str, int, int] | None = None
+        self._of: tuple[str, int, int] = ("", 0, 0)
 
-    def add(self, key: BatchKey, summary: BatchSummary, slices: list[Any]) -> Iterator[Chunk]:
+    def add(self, key: BatchKey, slices: list[Any]) -> Iterator[Chunk]:
         """Adds rows of one batch, and gives the chunks that are full."""
-        of = (key[1], key[2], summary.size)
+        samples = np.concatenate([_numbers(each, "sample") for each in slices]).astype(np.int64)
+        groups = np.concatenate([_numbers(each, "group") for each in slices]).astype(np.int64)
+        # The last sample of a group gives the size, any other less.
+        of = (key[1], key[2], self._survey.num_generations or int((samples // (groups + 1)).max()) + 1)
         if self._slices and (self._batches or of != self._of):
             yield from self.flush()
         self._of = of
         self._slices += slices
-        rows = sum(each.num_rows for each in slices)
-        self._samples += rows // max(1, bin(summary.functions).count("1"))
+        self._samples += len(np.unique(samples))
         if self._batches or self._samples >= self._size:
             yield from self.flush()
 
     def flush(self) -> Iterator[Chunk]:
         """The chunks of all rows so far."""
-        if not self._slices or self._of is None:
+        if not self._slices:
             return
-        arrow = import_arrow()
-        table = arrow.Table.from_batches(self._slices)
         size = self._of[2]
+        table, starts = _by_sample(import_arrow().Table.from_batches(self._slices))
         self._slices, self._samples = [], 0
-        table, starts = _by_sample(table)
-        chunk = Chunk(self._writer, table, starts, max(size, 1), whole=True, survey=self._survey)
+        chunk = Chunk(self._writer, table, starts, size, whole=True, survey=self._survey)
         whole = _whole(chunk, size)
         if self._batches and not whole.all():
             whole[:] = False  # a function of the batch can't see it all
         places = np.flatnonzero(whole)
-        step = len(places) if self._batches else -(-self._size // max(size, 1)) * max(size, 1)
+        step = len(places) if self._batches else -(-self._size // size) * size
         if len(places) == len(chunk) <= step:
             yield chunk
         else:
@@ -332,19 +307,6 @@ def _slices(
                 yield (writer, run, rank, number), marked.slice(start, end - start)
 
 
-def _complete_groups(slices: list[Any], summary: BatchSummary) -> tuple[list[Any], list[Any]]:
-    """The rows of the groups that are complete, and all others."""
-    table = import_arrow().Table.from_batches(slices)
-    group = _numbers(table, "group").astype(np.int64)
-    counts = np.bincount(group)
-    full = counts == summary.size * bin(summary.functions).count("1")
-    done = full[group]
-    if not done.any():
-        return [], slices
-    rest = table.take(np.flatnonzero(~done))
-    return table.take(np.flatnonzero(done)).to_batches(), rest.to_batches()
-
-
 def _by_sample(table: Any) -> tuple[Any, NDArray[np.int64]]:
     """The table in the order of batch and sample, and where each sample begins."""
     batch, sample = _numbers(table, "batch"), _numbers(table, "sample")
@@ -357,8 +319,6 @@ def _by_sample(table: Any) -> tuple[Any, NDArray[np.int64]]:
 
 def _whole(chunk: Chunk, size: int) -> NDArray[np.bool_]:
     """Of each sample whether its group has all of its samples, in their places."""
-    if size == 0:
-        return np.zeros(len(chunk), bool)
     right = chunk.group == chunk.sample // size
     keys = np.stack([chunk.batch.astype(np.int64), chunk.group])
     changes = np.any(keys[:, 1:] != keys[:, :-1], axis=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,24 +25,13 @@ from guerdon.results.totals import total, unscorable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Comparison", "Diff", "Side"]
+    from guerdon._replay.scoring import Outcomes
+
+__all__ = ["Comparison", "Diff"]
 
 _LABELS: Final = [status.label for status in Status]
 _EXCERPT: Final = 160
 _REASON: Final = 300
-
-
-@dataclass(eq=False)
-class Side:
-    """One function's outcomes on the samples of a chunk, for a diff.
-
-    Attributes:
-        reasons: Of failed samples, by place.
-    """
-
-    reward: NDArray[np.float32]
-    status: NDArray[np.uint8]
-    reasons: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -121,7 +110,7 @@ class Diff:
         self._moved: dict[tuple[str, bool], list[tuple[float, int, dict[str, Any]]]] = {}
         self._counter = 0
 
-    def add(self, chunk: Chunk, now: Mapping[str, Side]) -> None:
+    def add(self, chunk: Chunk, now: Mapping[str, Outcomes]) -> None:
         """Count a chunk.
 
         Args:
@@ -156,7 +145,7 @@ class Diff:
         """Cells that moved."""
         return sum(each.agreement.compared - each.agreement.within for each in self.functions.values())
 
-    def _add_total(self, chunk: Chunk, old_cells: Mapping[str, Cells], now: Mapping[str, Side]) -> None:
+    def _add_total(self, chunk: Chunk, old_cells: Mapping[str, Cells], now: Mapping[str, Outcomes]) -> None:
         names = list(dict.fromkeys((*old_cells, *now)))
         size = len(chunk)
         rewards = np.full((2, size, len(names)), np.nan, np.float32)
@@ -181,7 +170,7 @@ class Diff:
         self.total.agreement.add(totals[0], totals[1], kinds[0], kinds[1])
         self.total.add_groups(totals[0], totals[1], chunk.size)
 
-    def _keep(self, name: str, chunk: Chunk, old: Cells, side: Side, places: NDArray[np.int64]) -> None:
+    def _keep(self, name: str, chunk: Chunk, old: Cells, side: Outcomes, places: NDArray[np.int64]) -> None:
         """Keep the farthest of these samples, and the first of those with a number on one side
         only."""
         with np.errstate(invalid="ignore"):
@@ -200,7 +189,7 @@ class Diff:
                     heapq.heappop(kept)
 
 
-def _entry(name: str, chunk: Chunk, old: Cells, side: Side, sample: int) -> dict[str, Any]:
+def _entry(name: str, chunk: Chunk, old: Cells, side: Outcomes, sample: int) -> dict[str, Any]:
     row = int(chunk.first_rows[sample])
     keys = {key: chunk.table[key][row].as_py() for key in ("run", "step", "rank", "batch", "group", "sample")}
     reason = chunk.table["reason"][int(old.row[sample])].as_py() if old.row[sample] >= 0 else None
@@ -212,7 +201,7 @@ def _entry(name: str, chunk: Chunk, old: Cells, side: Side, sample: int) -> dict
         "now": {
             "reward": after,
             "status": _label(side.status[sample]),
-            "reason": _cut(side.reasons.get(sample), _REASON),
+            "reason": _cut(side.reasons.get(sample, (None, None))[0], _REASON),
         },
         "change": None if before is None or after is None else after - before,
         "prompt": excerpt(chunk, "prompt", sample),

@@ -25,10 +25,9 @@ class ReplayResult:
         samples: Their samples.
         groups: Their groups.
         incomplete: ``{"groups": how many lack samples, "examples": the first few}``.
-        functions: By name: ``"scored"``, ``"resumed"`` (by an earlier replay), ``"left_out"``
-            (cells), ``"status"`` (cells by status), ``"reasons"`` (the commonest of failures),
-            ``"versions"``, ``"usage"`` (of judges), and ``"diff"``, None for a function that the
-            journal has no row of.
+        functions: By name: ``"scored"``, ``"left_out"`` (cells), ``"status"`` (cells by status),
+            ``"reasons"`` (the commonest of failures), ``"versions"``, ``"usage"`` (of judges), and
+            ``"diff"``, None for a function that the journal has no row of.
         total: The same diff of the weighted totals of whole groups.
         moved: The samples that moved most: numbers first, the farthest first; function by function.
         tolerance: Numbers no farther apart agree.
@@ -79,7 +78,6 @@ def result_of(run: ReplayRun) -> ReplayResult:
         known = dict(run.survey.versions.get(name) or ())
         functions[name] = {
             "scored": counts.scored,
-            "resumed": counts.resumed,
             "left_out": counts.left_out,
             "status": {status.label: int(counts.status[status]) for status in Status if counts.status[status]},
             "reasons": dict(counts.reasons.most_common(_MOST_REASONS)),

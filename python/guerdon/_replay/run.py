@@ -1,9 +1,7 @@
 """One replay: chunks of the journal through the functions, into OUT and the diff.
 
 - Everything that can't work is refused before any call, and before anything is written.
-- Chunks are written in the order of the journal. What ends the replay early loses those in flight;
-  Ctrl-C first writes the cells that are finished.
-- The sum over two replays, the second resuming the first, is that of one.
+- Chunks are written in the order of the journal. What ends the replay early loses those in flight.
 """
 
 from __future__ import annotations
@@ -19,16 +17,14 @@ import numpy as np
 from guerdon._insight.journal.dispatcher_facts import facts_text
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
-from guerdon._replay.chunks import ABSENT, Cells, Chunk, chunks
-from guerdon._replay.diff import Diff, Side
-from guerdon._replay.done import DoneRows
-from guerdon._replay.interrupts import deferred_interrupts
+from guerdon._insight.journal.versions import source_version
+from guerdon._replay.chunks import ABSENT, Chunk, chunks
+from guerdon._replay.diff import Diff
 from guerdon._replay.needs import needs
-from guerdon._replay.output import Output, check_output, open_output
+from guerdon._replay.output import Output
 from guerdon._replay.rows import rows_of
 from guerdon._replay.scoring import Outcomes, Scorer, Submitted
 from guerdon._replay.survey import survey
-from guerdon._replay.versions import versions_of
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError
 from guerdon.results.status import Status
@@ -37,19 +33,17 @@ from guerdon.results.usage import add_usage
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guerdon.results import RewardBatch
 
 __all__ = ["FunctionCounts", "ReplayPlan", "ReplayRun"]
 
 _IN_FLIGHT: Final = 4096
 """Samples that are being scored at once, about."""
-_MIN_JUDGED: Final = 8
 _MOST_REASONS: Final = 1000
 _EXAMPLES: Final = 5
 
 
-_InFlight = deque[tuple[Submitted, Mapping[str, "NDArray[np.bool_]"], Mapping[str, Side]]]
-"""Chunks that are being scored, each with the cells that were wanted and those that were there."""
+_InFlight = deque[tuple[Submitted, Mapping[str, "NDArray[np.bool_]"]]]
+"""Chunks that are being scored, each with the cells that were wanted."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,6 @@ class ReplayPlan:
     first_step: int | None = None
     last_step: int | None = None
     out: str | Path | None = None
-    resume: bool = False
     tolerance: float = 0.0
     moved: int = 20
     num_generations: int | None = None
@@ -77,13 +70,11 @@ class FunctionCounts:
     Attributes:
         status: Cells by status, indexed by `Status`.
         reasons: Of failures.
-        resumed: Cells that an earlier replay had scored.
         left_out: Cells of groups or batches that lack samples, which it was not called on.
     """
 
     status: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Status), np.int64))
     reasons: Counter[str] = field(default_factory=Counter)
-    resumed: int = 0
     left_out: int = 0
 
     @property
@@ -116,10 +107,6 @@ class ReplayRun:
 
     def __init__(self, journal: str | Path, dispatcher: Dispatcher, plan: ReplayPlan) -> None:
         self.journal, self.plan, self.dispatcher = journal, plan, dispatcher
-        if plan.out is not None:
-            check_output(plan.out, journal, resume=plan.resume)
-        elif plan.resume:
-            raise DataError("there is nothing to resume without an output: name it, -o OUT (out=).")
         self.scorer = Scorer(dispatcher, plan.functions, plan.workers)
         selection = Selection(None if plan.runs is None else frozenset(plan.runs), plan.first_step, plan.last_step)
         self.parts = find_parts(journal)
@@ -129,18 +116,12 @@ class ReplayRun:
                 f"failed_only: none of these functions is in the journal, whose functions are {', '.join(self.survey.functions)}."
             )
         self.needs = needs(self.scorer.specs, self.survey)
-        self.versions = versions_of(self.scorer.specs)
+        self.versions = {spec.name: source_version(spec) for spec in self.scorer.specs}
         given = dispatcher.options["weights"]
         self.weights: dict[str, float] = (
-            {} if given is None else dict(zip(dispatcher.names, _own(dispatcher), strict=True))
+            {} if given is None else dict(zip(dispatcher.names, dispatcher._builder.weights, strict=True))
         )
-        self.done = DoneRows()
-        self.output: Output | None = None
-        if plan.out is not None:
-            if plan.resume:
-                self.done = DoneRows.read(plan.out)
-                self._refuse_other_versions()
-            self.output = open_output(plan.out)
+        self.output = None if plan.out is None else Output(plan.out, journal)
         self.diff = Diff(self.weights, dispatcher.options["incomplete"], plan.tolerance, plan.moved)
         self._facts = facts_text(dispatcher._specs, dispatcher.options["incomplete"])
         self.counts = {name: FunctionCounts() for name in self.scorer.names}
@@ -159,21 +140,16 @@ class ReplayRun:
         waiting = 0
         try:
             for chunk in self._chunks():
-                done = self.done.of(chunk, self.scorer.names)
-                wanted = self._wanted(chunk, done)
+                wanted = self._wanted(chunk)
                 while in_flight and waiting + len(chunk) > _IN_FLIGHT:
                     finished = self._finish(in_flight)
                     waiting -= finished
                     progress(finished)
-                in_flight.append((self.scorer.submit(chunk, wanted, self.needs), wanted, done))
+                in_flight.append((self.scorer.submit(chunk, wanted, self.needs), wanted))
                 waiting += len(chunk)
             while in_flight:
                 progress(self._finish(in_flight))
             self.complete = True
-        except KeyboardInterrupt:
-            with deferred_interrupts():
-                self._write_finished(in_flight)
-            raise
         finally:
             self.close()
 
@@ -186,21 +162,13 @@ class ReplayRun:
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed."""
+        allowed: float = self.dispatcher.options["max_failure_rate"]
         messages = []
-        default: float = self.dispatcher.options["max_failure_rate"]
         for spec in self.dispatcher._specs:
-            counts = self.counts.get(spec.name)
-            if counts is None:
-                continue
-            called = counts.scored - int(counts.status[Status.SKIPPED])
-            own = spec.policy.max_failure_rate
-            limit = default if own is None else own
-            found = f"too many failures: {spec.name!r} failed on {counts.failed} of {called} samples"
-            if counts.failed and spec.policy.on_failure == "raise":
-                messages.append(f'{found}, and has on_failure="raise".')
-            elif called >= _MIN_JUDGED and counts.failed > limit * called:
-                messages.append(f"{found}, more than the {100 * limit:.3g} % allowed (max_failure_rate).")
-        return messages
+            if (counts := self.counts.get(spec.name)) is not None:
+                called = counts.scored - int(counts.status[Status.SKIPPED])
+                messages.append(spec.policy.breach(spec.name, counts.failed, called, allowed))
+        return [message for message in messages if message]
 
     def notes(self) -> list[str]:
         """What a reader of the results should know, a sentence each."""
@@ -265,7 +233,7 @@ class ReplayRun:
             if len(self.incomplete) < _EXAMPLES:
                 self.incomplete.append({"run": run, "rank": rank, "batch": batch, "group": group, "samples": samples})
 
-    def _wanted(self, chunk: Chunk, done: Mapping[str, Side]) -> dict[str, NDArray[np.bool_]]:
+    def _wanted(self, chunk: Chunk) -> dict[str, NDArray[np.bool_]]:
         """Of each function, the samples that it is to score."""
         wanted = {}
         for name in self.scorer.names:
@@ -278,33 +246,17 @@ class ReplayRun:
                     mask = self.scorer.called(chunk, name, mask)
             else:
                 mask = np.ones(len(chunk), bool)
-            if name in done:
-                mask = mask & (done[name].status == ABSENT)
             if mask.any():
                 wanted[name] = mask
         return wanted
 
     def _finish(self, in_flight: _InFlight) -> int:
         """Wait for the oldest chunk, write and compare it; returns its samples."""
-        submitted, wanted, done = in_flight[0]
+        submitted, wanted = in_flight.popleft()
         outcomes, results = submitted.result()
-        with deferred_interrupts():
-            in_flight.popleft()
-            self._take(submitted.chunk, outcomes, results, wanted, done)
-        return len(submitted.chunk)
-
-    def _take(
-        self,
-        chunk: Chunk,
-        outcomes: dict[str, Outcomes],
-        results: list[RewardBatch],
-        wanted: Mapping[str, NDArray[np.bool_]],
-        done: Mapping[str, Side],
-    ) -> None:
-        """Write and compare what came out of a chunk."""
+        chunk = submitted.chunk
         for name, found in outcomes.items():
-            # of a whole group that was called, those that were written stay
-            found.keep(wanted[name])
+            found.keep(wanted[name])  # of a whole group that was called, only what had failed
             self.counts[name].add(found)
         for result in results:
             for name, used in result.usage.items():
@@ -312,55 +264,5 @@ class ReplayRun:
         if self.output is not None and any((each.status != ABSENT).any() for each in outcomes.values()):
             texts = {name: chunk.texts(name) for name in self.survey.available() if chunk.has(name)}
             self.output.write(chunk.writer, rows_of(chunk, outcomes, self.versions, self.weights, texts, self._facts))
-        sides = {}
-        for name in self.scorer.names:
-            side = _joined(len(chunk), outcomes.get(name), done.get(name))
-            if name in done:
-                self.counts[name].resumed += int((done[name].status != ABSENT).sum())
-            if side is not None:
-                sides[name] = side
-        self.diff.add(chunk, sides)
-
-    def _write_finished(self, in_flight: _InFlight) -> None:
-        """Write the finished cells of the chunks in flight."""
-        for submitted, _, _ in in_flight:
-            submitted.cancel()
-        for submitted, wanted, done in in_flight:
-            outcomes, results = submitted.result(timeout=2.0)
-            for name, found in outcomes.items():
-                found.keep_finished(self._together(submitted.chunk, name))
-            self._take(submitted.chunk, outcomes, results, wanted, done)
-
-    def _together(self, chunk: Chunk, name: str) -> int:
-        """How many samples of the chunk the function scores together."""
-        if not self.scorer.takes_groups(name):
-            return 1
-        return len(chunk) if self.scorer.takes_batches else chunk.size
-
-    def _refuse_other_versions(self) -> None:
-        for name, version in self.versions.items():
-            known = set(self.done.versions.get(name, ())) - {"", version}
-            if version and known:
-                raise DataError(
-                    f"{str(self.plan.out)!r} has rows of another version of {name!r} ({', '.join(sorted(known))}; now {version}): "
-                    "its code or an option changed since. Choose another output, and leave --resume (resume=True) out."
-                )
-
-
-def _own(dispatcher: Dispatcher) -> tuple[float, ...]:
-    """One weight for each function, without reward models."""
-    return dispatcher._builder.weights
-
-
-def _joined(samples: int, outcomes: Outcomes | None, done: Side | None) -> Side | None:
-    """What the samples have now: scored, or written earlier."""
-    if outcomes is None:
-        return done
-    cells = Cells.empty(samples)
-    cells.reward[:], cells.status[:] = outcomes.reward, outcomes.status
-    reasons = {place: reason for place, (reason, _) in outcomes.reasons.items()}
-    if done is not None:
-        earlier = done.status != ABSENT
-        cells.reward[earlier], cells.status[earlier] = done.reward[earlier], done.status[earlier]
-        reasons.update(done.reasons)
-    return Side(cells.reward, cells.status, reasons)
+        self.diff.add(chunk, outcomes)
+        return len(chunk)

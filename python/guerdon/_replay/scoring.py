@@ -17,7 +17,6 @@ import numpy as np
 from guerdon._replay.chunks import ABSENT, Cells
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, RewardFailureError
-from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,15 +65,6 @@ class Outcomes(Cells):
         self.reasons = {place: reason for place, reason in self.reasons.items() if samples[place]}
         self.extra = {place: extra for place, extra in self.extra.items() if samples[place]}
 
-    def keep_finished(self, size: int) -> None:
-        """Forget what was cancelled.
-
-        Args:
-            size: Samples that were scored together: none of them is kept without the others.
-        """
-        done = (self.status != Status.CANCELLED).reshape(-1, size).all(axis=1)
-        self.keep(np.repeat(done, size))
-
 
 @dataclass
 class _ScoringCall:
@@ -93,13 +83,13 @@ class Submitted:
     chunk: Chunk
     calls: list[_ScoringCall]
 
-    def result(self, timeout: float | None = None) -> tuple[dict[str, Outcomes], list[RewardBatch]]:
+    def result(self) -> tuple[dict[str, Outcomes], list[RewardBatch]]:
         """Wait for it: outcomes by function, and the results that they are from."""
         outcomes: dict[str, Outcomes] = {}
         results = []
         for call in self.calls:
             try:
-                result = call.pending.result(timeout)
+                result = call.pending.result()
             except RewardFailureError as error:  # judged over the whole journal, at the end
                 if error.result is None:
                     raise
@@ -107,10 +97,6 @@ class Submitted:
             results.append(result)
             _take(outcomes, len(self.chunk), call, result)
         return outcomes, results
-
-    def cancel(self) -> None:
-        for call in self.calls:
-            call.pending.cancel()
 
 
 class Scorer:

@@ -13,6 +13,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from guerdon.cli.standard_streams import make_usable
 from guerdon.cli.terminal_text import printable
@@ -22,7 +23,35 @@ from guerdon.profile.exit_codes import BROKEN_PIPE, DISK_FULL, INTERRUPTED, USAG
 
 __all__ = ["main"]
 
-_LINES = "\n\t"
+_LINES: Final = "\n\t"
+
+_EXAMPLES: Final = {
+    "init": ("guerdon init", "guerdon init my-rewards"),
+    "score": (
+        "guerdon score rewards.py data.jsonl -o scores.jsonl",
+        "guerdon score rewards.py:correct data.parquet --map answer=solution -n 8",
+    ),
+    "profile": (
+        "guerdon profile rewards.py data.jsonl",
+        "guerdon profile rewards.py:correct data.jsonl --html profile.html",
+    ),
+    "report": ("guerdon report rewards/ --open", "guerdon report monday/ tuesday/ -o both.html"),
+    "replay": (
+        "guerdon replay rewards/ mended.py:correct",
+        "guerdon replay rewards/ mended.py --failed-only -o rescored/",
+    ),
+    "top": ("guerdon top", "guerdon top --once"),
+    "trace": ("guerdon trace run.pftrace", "guerdon trace run.perfetto --json"),
+    "serve": (
+        "guerdon serve rewards.py --port 8000",
+        "guerdon serve rewards.py:correct --host 0.0.0.0 --token-file token",
+    ),
+    "info": ("guerdon info", "guerdon info rewards.py"),
+    "completion": (
+        "source <(guerdon completion bash)",
+        "guerdon completion fish >~/.config/fish/completions/guerdon.fish",
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +105,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace | int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from guerdon.cli import info, profile, replay, report, score, serve, top, trace
+    from guerdon.cli import completion, info, init, profile, replay, report, score, serve, top, trace
 
     parser = argparse.ArgumentParser(
         prog="guerdon",
@@ -85,14 +114,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print the version and exit")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    score.add_to(commands)
-    serve.add_to(commands)
-    profile.add_to(commands)
-    replay.add_to(commands)
-    report.add_to(commands)
-    top.add_to(commands)
-    trace.add_to(commands)
-    info.add_to(commands)
+    for module in (init, score, profile, report, replay, top, trace, serve, info, completion):
+        module.add_to(commands)
+    for name, command in commands.choices.items():
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.epilog = "\n".join((f"{command.epilog}\n", "Examples:", *(f"  {line}" for line in _EXAMPLES[name])))
     return parser
 
 

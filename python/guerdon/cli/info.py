@@ -27,8 +27,8 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "info",
         help="show effective settings and versions, and what functions cost a worker",
-        description="Show the effective settings and versions; with REWARDS also where each function runs and what loading "
-        "it costs a worker.",
+        description="Show the effective settings and versions; with REWARDS also where each function runs\n"
+        "and what loading it costs a worker.",
         epilog="Exit code: 0 success; 2 the command line or the rewards can't be used.",
     )
     parser.add_argument("rewards", metavar="REWARDS", nargs="?", help="file.py, module, or either with :a,b")

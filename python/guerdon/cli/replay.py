@@ -2,7 +2,7 @@
 
 - The diff goes to stdout, as a table or JSON; new rows go to ``-o OUT`` alone.
 - Usage errors, texts or columns that the journal lacks included, are found before any call.
-- After Ctrl-C the finished cells are in OUT, and ``--resume`` goes on.
+- After Ctrl-C the chunks that were finished are in OUT.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REWARDS is file.py or module, as for guerdon score; file.py:a,b means only a and
 _EPILOG: Final = """\
 Exit code: 0 success; 1 a function failed on more samples than allowed, or with --exit-code some sample moved; 2 the
 command line, the journal, the rewards or OUT can't be used, or the journal lacks what a function asks for (nothing was
-scored); 130 after Ctrl-C (what was finished is in OUT: --resume goes on)."""
+scored); 130 after Ctrl-C (what was finished is in OUT)."""
 
 
 def add_to(commands: Any) -> None:
@@ -42,7 +42,6 @@ def add_to(commands: Any) -> None:
         help="score saved rollouts again, and compare",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("journal", metavar="JOURNAL", help="a journal's folder, or one of its parts")
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
@@ -58,10 +57,7 @@ def add_to(commands: Any) -> None:
         default=(None, None),
         help="only steps A to B, both included; A:, :B or one step",
     )
-    parser.add_argument(
-        "-o", "--output", metavar="OUT", help="write the new rows: a folder (a journal), or a .jsonl file"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on with what an interrupted replay wrote to OUT")
+    parser.add_argument("-o", "--output", metavar="OUT", help="write the new rows into this folder, as a journal")
     parser.add_argument("--diff", action="store_true", help="show what changed; always without -o")
     parser.add_argument("--json", action="store_true", help="show it as JSON")
     parser.add_argument(
@@ -161,8 +157,6 @@ def _code(found: ReplayResult, options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> ReplayPlan:
     from guerdon._replay import ReplayPlan
 
-    if options.resume and options.output is None:
-        raise UsageError("--resume goes on with an output: name it, -o OUT.")
     first, last = options.step
     return ReplayPlan(
         options.function,
@@ -171,7 +165,6 @@ def _plan(options: argparse.Namespace) -> ReplayPlan:
         first,
         last,
         options.output,
-        options.resume,
         options.tolerance,
         options.moved,
         options.num_generations,
@@ -181,9 +174,9 @@ def _plan(options: argparse.Namespace) -> ReplayPlan:
 
 
 def _say_interrupted(replayed: ReplayRun, options: argparse.Namespace) -> None:
-    written = sum(counts.scored + counts.resumed for counts in replayed.counts.values())
+    written = sum(counts.scored for counts in replayed.counts.values())
     if options.output is None:
         message = "nothing was kept: there is no output (-o OUT)"
     else:
-        message = f"{written} cells are in {options.output}; go on with --resume"
+        message = f"{written} cells are in {options.output}"
     print(f"guerdon: {message}", file=sys.stderr)

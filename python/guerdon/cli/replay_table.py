@@ -57,8 +57,7 @@ def summary(found: ReplayResult, output: str | None) -> str:
     lines = []
     for name, function in found.functions.items():
         states = ", ".join(f"{count} {label}" for label, count in function["status"].items())
-        resumed = f", {function['resumed']} by an earlier replay" if function["resumed"] else ""
-        lines.append(f"{name}: {function['scored']} scored{': ' if states else ''}{states}{resumed}")
+        lines.append(f"{name}: {function['scored']} scored{': ' if states else ''}{states}")
         lines += [
             f"  {count} failed: {one_line(reason, 160)}" for reason, count in list(function["reasons"].items())[:3]
         ]

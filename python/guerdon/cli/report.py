@@ -10,14 +10,20 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._system.extras import pip_install
 from guerdon.cli.arguments import steps
 from guerdon.cli.output_file import check_output_file, write_page
 from guerdon.cli.terminal_text import printable
+from guerdon.errors import DataError
 from guerdon.profile.exit_codes import SUCCESS, UsageError
+
+if TYPE_CHECKING:
+    from guerdon._insight.report.summary import Summary
 
 __all__ = ["add_to", "run"]
 
@@ -27,7 +33,8 @@ _DESCRIPTION: Final = """\
 Make one self-contained HTML page of a journal: rewards over steps, distributions, groups that teach nothing, failures,
 times, cost and agreement of judges. It loads nothing, so it can be opened anywhere and sent around.
 
-JOURNAL is the folder that Dispatcher(journal=) writes, also while it does, or one file of it."""
+JOURNAL is the folder that Dispatcher(journal=) writes, also while it does, or one file of it. Of two the page puts the
+figures side by side: report A B."""
 
 _EPILOG: Final = """\
 Exit code: 0 success; 2 there is no such journal, it has no rows yet or none of what was chosen, or it can't be read."""
@@ -40,9 +47,13 @@ def add_to(commands: Any) -> None:
         help="make an HTML page of a journal",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("journal", metavar="JOURNAL", help="the journal's folder, or one Parquet file of it")
+    parser.add_argument(
+        "journals",
+        metavar="JOURNAL",
+        nargs="+",
+        help="the journal's folder, or one Parquet file of it; two are put side by side",
+    )
     parser.add_argument("-o", "--output", metavar="OUT", help="the page; default: report.html, none with --json")
     parser.add_argument(
         "--run", metavar="RUN", dest="runs", action="append", help="only this run; repeatable; default: all"
@@ -77,40 +88,48 @@ def run(options: argparse.Namespace) -> int:
     except ImportError:
         raise UsageError(f"reading a journal needs pyarrow: {pip_install('journal')}") from None
     from guerdon import __version__
-    from guerdon._insight.journal.parts import find_parts
-    from guerdon._insight.journal.selection import Selection
-    from guerdon._insight.report.aggregates import aggregates
     from guerdon._insight.report.findings import findings
-    from guerdon._insight.report.html import render
-    from guerdon._insight.report.summary import summarise
-    from guerdon.errors import DataError
+    from guerdon._insight.report.html import render, render_pair
 
     output = options.output or (None if options.json else "report.html")
     if options.open and output is None:
         raise UsageError("--open needs a page to open: give -o OUT with --json.")
+    if len(options.journals) > 2:
+        raise UsageError(f"two journals are put side by side, not {len(options.journals)}.")
     if output not in (None, "-"):
         check_output_file("-o", output)
+    summaries, both = zip(*map(partial(_read, options), options.journals), strict=True)
+    found = [findings(figures) for figures in both]
+    if output is not None:
+        _write(output, render(summaries[0], both[0], __version__) if len(both) == 1 else render_pair(both, __version__))
+    if options.json:
+        shown = [{**figures, "findings": of} for figures, of in zip(both, found, strict=True)]
+        print(json.dumps(shown[0] if len(both) == 1 else shown, indent=2))
+    if not options.quiet:
+        _summarise(both, found[0], output)
+    if options.open and output is not None:
+        import webbrowser
+
+        webbrowser.open(Path(output).resolve().as_uri())
+    return SUCCESS
+
+
+def _read(options: argparse.Namespace, folder: str) -> tuple[Summary, dict[str, Any]]:
+    """What a journal holds, and its figures."""
+    from guerdon._insight.journal.parts import find_parts
+    from guerdon._insight.journal.selection import Selection
+    from guerdon._insight.report.aggregates import aggregates
+    from guerdon._insight.report.summary import summarise
+
     try:
-        journal = find_parts(options.journal)
+        journal = find_parts(folder)
         first, last = options.steps or (None, None)
         selection = Selection(options.runs, first, last, options.functions)
         with contextlib.closing(_Progress(options.quiet)) as progress:
             summary = summarise(journal, selection=selection, texts=options.texts, progress=progress.add)
     except DataError as error:
         raise UsageError(str(error)) from None
-    figures = aggregates(summary)
-    found = findings(figures)
-    if output is not None:
-        _write(output, render(summary, figures, __version__))
-    if options.json:
-        print(json.dumps({**figures, "findings": found}, indent=2))
-    if not options.quiet:
-        _summarise(figures, found, output)
-    if options.open and output is not None:
-        import webbrowser
-
-        webbrowser.open(Path(output).resolve().as_uri())
-    return SUCCESS
+    return summary, aggregates(summary)
 
 
 class _Progress:
@@ -143,12 +162,19 @@ def _write(output: str, page: str) -> None:
         write_page("-o", output, page)
 
 
-def _summarise(figures: dict[str, Any], found: list[dict[str, Any]], output: str | None) -> None:
-    for note in figures["notes"]:
+def _summarise(both: Sequence[dict[str, Any]], found: list[dict[str, Any]], output: str | None) -> None:
+    """The findings of one run, or what differs between two: to stderr."""
+    from guerdon._insight.report.comparison import sentences
+
+    for note in (note for figures in both for note in figures["notes"]):
         print(f"guerdon: {printable(note, keep=_LINES)}", file=sys.stderr)
-    for each in found:
-        sign = "!" if each["severity"] == "warning" else " "
-        print(f"{sign} {printable(each['message'], keep=_LINES)}", file=sys.stderr)
-    count = len(figures["functions"])
+    signs = {"warning": "!", "info": " "}
+    lines = [f"{signs[each['severity']]} {each['message']}" for each in found] if len(both) == 1 else sentences(both)
+    for line in lines:
+        print(printable(line, keep=_LINES), file=sys.stderr)
     where = "" if output in (None, "-") else f", see {output}"
-    print(f"\n{figures['rows']:,} rows of {count} function{'s' if count != 1 else ''}{where}", file=sys.stderr)
+    counts = []
+    for figures in both:
+        count = len(figures["functions"])
+        counts.append(f"{figures['rows']:,} rows of {count} function{'s' if count != 1 else ''}")
+    print(f"\n{' beside '.join(counts)}{where}", file=sys.stderr)

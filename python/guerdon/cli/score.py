@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon._functions.policy import MIN_JUDGED
 from guerdon.cli.arguments import mapping, positive, seconds
 from guerdon.errors import RewardFailureError
 from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
@@ -36,7 +37,6 @@ __all__ = ["add_to", "run"]
 
 CHUNK: Final = 4096
 _IN_FLIGHT: Final = 2
-_MIN_JUDGED: Final = 8  # samples of a file for which a function was called
 
 _DESCRIPTION: Final = """\
 Score completions with reward functions.
@@ -60,7 +60,6 @@ def add_to(commands: Any) -> None:
         help="score a file of completions",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
     parser.add_argument("data", metavar="DATA", help="a JSONL, CSV or Parquet file, - for stdin")
@@ -96,7 +95,7 @@ def add_to(commands: Any) -> None:
         metavar="X",
         type=float,
         help="allowed fraction of failed samples per function, judged over the whole file where at least "
-        f"{_MIN_JUDGED} samples were called; default 0.5",
+        f"{MIN_JUDGED} samples were called; default 0.5",
     )
     parser.add_argument(
         "--batch-timeout",
@@ -215,17 +214,10 @@ class ScoreRun:
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed."""
-        messages = []
-        default: float = self._dispatcher.options["max_failure_rate"]
-        for spec, row in zip(self._dispatcher._specs, self._report.rows(), strict=True):
-            own = spec.policy.max_failure_rate
-            limit = default if own is None else own
-            found = f"too many failures: {spec.name!r} failed on {row.failed} of {row.called} samples"
-            if row.failed and spec.policy.on_failure == "raise":
-                messages.append(f'{found}, and has on_failure="raise".')
-            elif row.called >= _MIN_JUDGED and row.failed > limit * row.called:
-                messages.append(f"{found}, more than the {100 * limit:.3g} % allowed (max_failure_rate).")
-        return messages
+        allowed: float = self._dispatcher.options["max_failure_rate"]
+        rows = zip(self._dispatcher._specs, self._report.rows(), strict=True)
+        found = (spec.policy.breach(spec.name, row.failed, row.called, allowed) for spec, row in rows)
+        return [message for message in found if message]
 
     def _submit(self, rows: Sequence[InputRow]) -> PendingBatch:
         return self._dispatcher.submit(num_generations=self._size, **self._mapping.batch(rows))

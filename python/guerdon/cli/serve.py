@@ -46,7 +46,6 @@ def add_to(commands: Any) -> None:
         help="serve reward functions over HTTP",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; default: 127.0.0.1")

@@ -26,7 +26,7 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "trace",
         help="summarise a timeline that Dispatcher(trace=...) wrote",
-        description="Summarise the timeline of a dispatcher, also while it is written. https://ui.perfetto.dev shows "
+        description="Summarise the timeline of a dispatcher, also while it is written. https://ui.perfetto.dev shows\n"
         "the file itself: open the page and drop the file on it.",
         epilog="Exit code: 0 success; 2 the file can't be read.",
     )

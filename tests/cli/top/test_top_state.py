@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from guerdon.cli.top.keys import Keys
 from guerdon.cli.top.state import parsed, printable, read
-from guerdon.cli.top.tables import merged, seconds
+from guerdon.cli.top.tables import endpoints_table, functions_table, merged, merged_endpoints, seconds
 from tests.cli.top.fake_dispatcher import state
 
 JSON = st.recursive(
@@ -89,27 +91,33 @@ def test_functions_of_one_name_are_added_up() -> None:
     assert helpful.run_s["p99"] == 2.5
 
 
-def test_functions_of_one_name_in_other_programs_stay_apart() -> None:
-    from io import StringIO
-
-    from rich.console import Console
-
+@pytest.mark.parametrize(
+    ("processes", "programs"),
+    [
+        # two scripts; two ranks of a run; two runs of a script, with and without ranks
+        ([(1, 0, "/a/math.py"), (2, 0, "/a/code.py")], ["math.py", "code.py"]),
+        ([(1, 0, "/a/train.py"), (2, 1, "/a/train.py")], ["train.py"]),
+        ([(1, 0, "/a/train.py"), (2, 0, "/a/train.py")], ["train.py (1)", "train.py (2)"]),
+        ([(1, None, "/a/train.py"), (2, None, "/a/train.py")], ["train.py (1)", "train.py (2)"]),
+        # two dispatchers of a process; two scripts of one name
+        ([(1, None, "/a/train.py"), (1, None, "/a/train.py")], ["train.py"]),
+        ([(1, 0, "/a/train.py"), (2, 1, "/b/train.py")], ["a/train.py", "b/train.py"]),
+    ],
+)
+def test_functions_and_endpoints_of_each_program_are_apart(
+    processes: list[tuple[int, int | None, str]], programs: list[str]
+) -> None:
     from guerdon.cli.top.board import Seen
-    from guerdon.cli.top.tables import functions_table, merged_endpoints
 
-    programs = [
-        read(json.dumps(state(pid, program=f"/home/{name}.py")).encode(), pid)
-        for pid, name in ((1, "math"), (2, "code"))
-    ]
-    found = merged([Seen(each, "") for each in programs])
-    assert [(one.program, one.name) for one in found[::2]] == [("math.py", "correct"), ("code.py", "correct")]
-    stream = StringIO()
-    Console(file=stream, width=120).print(functions_table(found, 120))
-    assert "math.py" in stream.getvalue()
-    ends = [end for each in programs for end in each.endpoints]
-    assert len(merged_endpoints(ends)) == len(ends)
-    ranks = [end for _ in range(2) for end in programs[0].endpoints]
-    assert len(merged_endpoints(ranks)) == len(programs[0].endpoints)
+    states = [read(json.dumps(state(pid, rank=rank, program=path)).encode(), pid) for pid, rank, path in processes]
+    seen = [Seen(each, "") for each in states]
+    found, shown, stream = merged(seen), merged_endpoints(seen), StringIO()
+    assert [(one.program, one.name) for one in found[::2]] == [(program, "correct") for program in programs]
+    assert [one.program for one in shown] == programs
+    assert sum(one.in_flight for one in shown) == 2
+    for drawn in (functions_table(found, 120), endpoints_table(shown, 120)):
+        Console(file=stream, width=120).print(drawn)
+    assert ("PROGRAM" in stream.getvalue()) is (len(programs) > 1)
 
 
 def test_a_call_stands_at_the_users_line() -> None:
@@ -124,10 +132,6 @@ def test_a_call_stands_at_the_users_line() -> None:
 
 
 def test_a_process_has_one_line_and_its_columns_stand_close() -> None:
-    from io import StringIO
-
-    from rich.console import Console
-
     from guerdon.cli.top.board import Seen
     from guerdon.cli.top.tables import processes_table
 

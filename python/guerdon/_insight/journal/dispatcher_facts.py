@@ -1,13 +1,12 @@
 """What the rows of a journal do not say of their dispatcher, in each part's metadata: a JSON object
-under ``guerdon.dispatcher``. Parts of earlier versions have none, and earlier versions pass it
-over.
+under ``guerdon.dispatcher``. A table that someone made of a journal may have none.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from guerdon._insight.journal.schema import DISPATCHER_KEY, json_object
@@ -37,21 +36,19 @@ class DispatcherFacts:
 
     Attributes:
         incomplete: The dispatcher's option: what becomes of a sample on which a function failed.
-        judges: Functions that are judged by several answers; None where the part doesn't say.
+        judges: Functions that are judged by several answers.
     """
 
     incomplete: str = "drop"
-    judges: Mapping[str, JudgeKind] | None = None
+    judges: Mapping[str, JudgeKind] = field(default_factory=dict)
 
     @classmethod
     def of(cls, schema: Any) -> DispatcherFacts:
         """Those of a part with this schema."""
         given = json_object((schema.metadata or {}).get(DISPATCHER_KEY))
         judges = given.get("judges")
-        if not isinstance(judges, dict):
-            return cls(_incomplete(given))
-        known = {name: each for name, each in judges.items() if isinstance(each, dict)}
-        return cls(_incomplete(given), {name: _judge(each) for name, each in known.items()})
+        known = judges.items() if isinstance(judges, dict) else ()
+        return cls(_incomplete(given), {name: _judge(each) for name, each in known if isinstance(each, dict)})
 
 
 def facts_text(specs: Iterable[FunctionSpec], incomplete: str) -> str:

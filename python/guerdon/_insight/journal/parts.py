@@ -170,13 +170,6 @@ class JournalParts:
                 "folder; give the one that Dispatcher(journal=) names."
             )
 
-    def check_whole(self) -> None:
-        """Raises:
-        DataError: Something was left out.
-        """
-        if self.notes:
-            raise DataError(f"{self.folder!r} can't be read as a whole:{self.described_notes()}")
-
 
 def is_folder(journal: str | Path) -> bool:
     """Whether the journal is a folder, and not one file of it.

@@ -15,12 +15,12 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
-from guerdon._insight.report import sections
+from guerdon._insight.report import comparison, sections
 from guerdon._insight.report.findings import findings
 from guerdon._insight.report.samples import samples
 from guerdon._insight.report.summary import Summary
 
-__all__ = ["render"]
+__all__ = ["render", "render_pair"]
 
 _PACKAGE: Final = "guerdon._insight.report"
 _MOST_BYTES: Final = 2_600_000
@@ -87,11 +87,22 @@ def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, versi
         samples=_section("samples", there, "".join(sections.sample_list(figures, shown, longest))),
         about=_about(figures),
     )
+    subtitle = f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(named)}</bdi>{_period(figures)}"
+    return _document(f"Rewards: {figures['journal']}", subtitle, body, version)
+
+
+def render_pair(both: Sequence[Figures], version: str) -> str:
+    """The page of two runs side by side."""
+    names = " and ".join(figures["journal"] for figures in both)
+    return _document(f"Rewards: {names}", f"<bdi>{escape(names)}</bdi>", comparison.body(both), version)
+
+
+def _document(title: str, subtitle: str, body: str, version: str) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     return _filled(
         "document.html",
-        title=escape(f"Rewards: {figures['journal']}"),
-        subtitle=f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(named)}</bdi>{_period(figures)}",
+        title=escape(title),
+        subtitle=subtitle,
         body=body,
         style=style,
         script=script,
@@ -118,8 +129,7 @@ _NOTES: Final = {
     "correlation": "Pearson's r of the rewards of the same sample. “–”: one of the two is constant, or they share too few samples.",
     "cost": "By the prices that the judges were given.",
     "judges": "Votes: share of the votes that gave the most common score. Comparisons: share of pairs that were judged the "
-    "same when swapped. Panels: samples to which all members gave the same; in journals of earlier versions, which do not "
-    "name them, numbers recorded around the reward.",
+    "same when swapped. Panels: samples to which all members gave the same.",
     "samples": "Characters that can't be seen, or that change the direction of text, are written out.",
 }
 

@@ -2,8 +2,7 @@
 
 - Votes: ``agreement`` and ``votes``. Comparisons: ``flips`` of ``comparisons``. A panel: a number
   for each member.
-- Which function is what, and who the members are, the metadata of a part say. Those of earlier
-  versions don't: there numbers between which the value lies are taken for a panel's.
+- Which function is what, and who the members are, the metadata of a part say.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ import numpy as np
 
 from guerdon._insight.journal.dispatcher_facts import JudgeKind
 from guerdon._insight.report.moments import PairMoments
-from guerdon._insight.report.rows import Floats, Integers, Rows, floats
+from guerdon._insight.report.rows import Floats, Integers, Rows
 from guerdon._insight.report.survey import FunctionSurvey
 
 __all__ = ["Comparisons", "Judges", "Panel", "Votes"]
 
 _SNIFFED: Final = 64
-_MOST_MEMBERS: Final = 64  # of a panel, and so many numbers that only look like it:
-_MOST_GUESSED: Final = 16
+_MOST_MEMBERS: Final = 64
 
 
 @dataclass
@@ -54,15 +52,13 @@ class Comparisons:
 
 @dataclass
 class Panel:
-    """Several judges, or other numbers that were recorded of each sample.
+    """Several judges of each sample.
 
     Attributes:
         samples: Samples with at least two numbers by bucket; `same` counts those where all are the
             same, `spread` sums the most less the least.
         pairs: Of each pair of members; `equal` counts pairs that are the same, `apart` sums their
             distance.
-        outside: Samples whose value does not lie between the numbers.
-        declared: The journal says that these are members.
     """
 
     samples: Integers
@@ -72,8 +68,6 @@ class Panel:
     pairs: PairMoments = field(default_factory=lambda: PairMoments(1, _MOST_MEMBERS))
     equal: Integers = field(default_factory=lambda: np.zeros((_MOST_MEMBERS, _MOST_MEMBERS), np.int64))
     apart: Floats = field(default_factory=lambda: np.zeros((_MOST_MEMBERS, _MOST_MEMBERS)))
-    outside: int = 0
-    declared: bool = False
 
 
 class Judges:
@@ -84,12 +78,7 @@ class Judges:
         self._names = [each.name for each in functions]
         self.votes: dict[int, Votes] = {}
         self.comparisons: dict[int, Comparisons] = {}
-        self._panels: dict[int, Panel] = {}
-
-    @property
-    def panels(self) -> dict[int, Panel]:
-        """Panels, and functions whose values lie between the numbers that they recorded."""
-        return {number: panel for number, panel in self._panels.items() if _is_panel(panel)}
+        self.panels: dict[int, Panel] = {}
 
     def add(self, rows: Rows) -> None:
         """Read what the rows recorded."""
@@ -99,30 +88,15 @@ class Judges:
         if column.null_count == len(column):
             return
         known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
-        values = floats(rows.batch, "value")
         for function in np.unique(rows.function[known]).tolist():
-            facts = None if rows.facts.judges is None else rows.facts.judges.get(self._names[function])
-            if rows.facts.judges is not None and facts is None:
-                continue
-            mine = np.flatnonzero(known & (rows.function == function))
-            first = _objects(_taken(column, mine[:_SNIFFED]))
-            kind = _kind(first) if facts is None else facts.kind
-            if kind is None:
-                continue
-            objects = _objects(_taken(column, mine)) if len(mine) > _SNIFFED else first
-            self._add(function, kind, facts, objects, rows.bucket[mine], values[mine])
+            facts = rows.facts.judges.get(self._names[function])
+            if facts is not None:
+                mine = np.flatnonzero(known & (rows.function == function))
+                self._add(function, facts, _objects(_taken(column, mine)), rows.bucket[mine])
 
-    def _add(
-        self,
-        function: int,
-        kind: str,
-        facts: JudgeKind | None,
-        objects: list[dict[str, Any]],
-        bucket: Integers,
-        values: Floats,
-    ) -> None:
+    def _add(self, function: int, facts: JudgeKind, objects: list[dict[str, Any]], bucket: Integers) -> None:
         count = self._buckets
-        if kind == "votes":
+        if facts.kind == "votes":
             if function not in self.votes:
                 self.votes[function] = Votes(np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64))
             agreement = _numbers(objects, "agreement")
@@ -131,41 +105,21 @@ class Judges:
             of.samples += np.bincount(bucket[known], minlength=count)
             of.agreement += np.bincount(bucket[known], agreement[known], count)
             of.unanimous += np.bincount(bucket[known & (agreement >= 1 - 1e-9)], minlength=count)
-        elif kind == "pairwise":
+        elif facts.kind == "pairwise":
             if function not in self.comparisons:
                 self.comparisons[function] = Comparisons(np.zeros(count), np.zeros(count))
             self.comparisons[function].comparisons += _summed(_numbers(objects, "comparisons"), bucket, count)
             self.comparisons[function].flips += _summed(_numbers(objects, "flips"), bucket, count)
-        elif kind == "panel":
-            if function not in self._panels:
-                self._panels[function] = Panel(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count))
-            panel = self._panels[function]
-            if facts is not None:
-                panel.declared = True
-                panel.members += [name for name in facts.members if name not in panel.members]
-                del panel.members[_MOST_MEMBERS:]
-            _add_panel(panel, objects, bucket, values)
+        elif facts.kind == "panel":
+            if function not in self.panels:
+                self.panels[function] = Panel(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count))
+            panel = self.panels[function]
+            panel.members += [name for name in facts.members if name not in panel.members]
+            del panel.members[_MOST_MEMBERS:]
+            _add_panel(panel, objects, bucket)
 
 
-def _is_panel(panel: Panel) -> bool:
-    samples = int(panel.samples.sum())
-    return samples > 0 and (panel.declared or panel.outside <= 0.01 * samples)
-
-
-def _kind(recorded: list[dict[str, Any]]) -> str | None:
-    """What a function seems to be that recorded this; None for one that asks no judges."""
-    if not any(_tells(each) for each in recorded):
-        return None
-    if any("agreement" in each for each in recorded):
-        return "votes"
-    return "pairwise" if any("comparisons" in each for each in recorded) else "panel"
-
-
-def _add_panel(panel: Panel, objects: list[dict[str, Any]], bucket: Integers, values: Floats) -> None:
-    recorded = () if panel.declared else dict.fromkeys(key for each in objects[:_SNIFFED] for key in each)
-    for name in recorded:
-        if name not in panel.members and len(panel.members) < _MOST_GUESSED and _is_numeric(objects, name):
-            panel.members.append(name)
+def _add_panel(panel: Panel, objects: list[dict[str, Any]], bucket: Integers) -> None:
     if len(panel.members) < 2:
         return
     given = np.stack([_numbers(objects, name) for name in panel.members], axis=1)
@@ -173,11 +127,9 @@ def _add_panel(panel: Panel, objects: list[dict[str, Any]], bucket: Integers, va
     several = known.sum(axis=1) >= 2
     if not several.any():
         return
-    given, known, bucket, values = given[several], known[several], bucket[several], values[several]
+    given, known, bucket = given[several], known[several], bucket[several]
     least = np.where(known, given, np.inf).min(axis=1)
     most = np.where(known, given, -np.inf).max(axis=1)
-    near = 1e-6 * np.maximum(1.0, np.abs(most))
-    panel.outside += int((np.isfinite(values) & ((values < least - near) | (values > most + near))).sum())
     count = len(panel.samples)
     panel.samples += np.bincount(bucket, minlength=count)
     panel.same += np.bincount(bucket[least == most], minlength=count)
@@ -190,13 +142,6 @@ def _add_panel(panel: Panel, objects: list[dict[str, Any]], bucket: Integers, va
             x, y = given[both, one], given[both, other]
             panel.equal[one, other] += int((x == y).sum())
             panel.apart[one, other] += np.abs(x - y).sum()
-
-
-def _tells(recorded: dict[str, Any]) -> bool:
-    """Whether this may be what a judge recorded of votes, comparisons or members."""
-    if "agreement" in recorded or "comparisons" in recorded:
-        return True
-    return sum(isinstance(value, (int, float)) for value in recorded.values()) >= 2
 
 
 def _taken(column: Any, places: Integers) -> list[str]:
@@ -233,12 +178,6 @@ def _numbers(objects: list[dict[str, Any]], name: str) -> Floats:
         return np.array(given, np.float64)  # None becomes NaN
     except (TypeError, ValueError, OverflowError):
         return np.array([float(each) if isinstance(each, (int, float)) else np.nan for each in given])
-
-
-def _is_numeric(objects: list[dict[str, Any]], name: str) -> bool:
-    given = [each.get(name) for each in objects[:_SNIFFED]]
-    numbers = [each for each in given if each is not None]
-    return bool(numbers) and all(isinstance(each, (int, float)) for each in numbers)
 
 
 def _summed(values: Floats, bucket: Integers, count: int) -> Floats:

@@ -32,6 +32,7 @@ __all__ = [
     "latency_charts",
     "matrix",
     "reasons",
+    "reward_chart",
     "reward_charts",
     "rows",
     "sample_list",
@@ -65,12 +66,20 @@ def toggles(figures: Figures) -> str:
 def reward_charts(figures: Figures) -> Iterator[str]:
     axis, total = figures["axis"], figures["total"]
     if len(figures["functions"]) > 1:
-        yield _reward_chart("Total reward (weighted sum of all functions)", axis, total, "total", None)
+        yield reward_chart("Total reward (weighted sum of all functions)", axis, total, "total", None)
     for number, name, each in functions(figures):
-        yield _reward_chart(name, axis, each, mark_of(number), number)
+        yield reward_chart(name, axis, each, mark_of(number), number)
 
 
-def _reward_chart(name: str, axis: Figures, of: dict[str, Any], mark: str, number: int | None) -> str:
+def reward_chart(
+    name: str,
+    axis: Figures,
+    of: dict[str, Any],
+    mark: str,
+    number: int | None,
+    scale: tuple[float, float] | None = None,
+) -> str:
+    """The mean over time with its deviation; `scale` is the least that the chart reaches to."""
     means, stds = of["over_time"]["mean"], of["over_time"]["std"]
     bounds = (of.get("min"), of.get("max"))
 
@@ -90,6 +99,8 @@ def _reward_chart(name: str, axis: Figures, of: dict[str, Any], mark: str, numbe
         words=f"mean {format_number(of['mean'])} ± {format_number(of['std'])}, {of['rewards']:,} rewards",
         read=lambda at: f"{format_number(means[at])} ± {format_number(stds[at])}",
         form=format_number,
+        least=scale and scale[0],
+        most=scale and scale[1],
         marks=versions,
         function=number,
     )

@@ -33,9 +33,9 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "top",
         help="show live what running trainers' reward functions do",
-        description="Show what the dispatchers of your running trainers do: functions, calls in flight with their stacks, "
-        "endpoints, workers. Keys: q quit, p pause, arrows or j/k select a call, Enter its whole stack, s sort, / filter.",
-        epilog="Exit code: 0 success; 1 no running dispatcher was found (--once, --json, or without a terminal); 2 the "
+        description="Show what the dispatchers of your running trainers do: functions, calls in flight with their stacks,\n"
+        "endpoints, workers. Keys: q quit, arrows or j/k select a call, Enter its whole stack, Esc back.",
+        epilog="Exit code: 0 success; 1 no running dispatcher was found (--once, --json, or without a terminal); 2 the\n"
         "command line can't be used, or rich is not installed; 130 Ctrl-C.",
     )
     parser.add_argument("pid", metavar="PID", nargs="?", type=int, help="of one process; by default all of yours")

@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from guerdon.cli.top.board import Seen
-from guerdon.cli.top.state import CallRow, DispatcherState, FunctionRow
+from guerdon.cli.top.state import CallRow, DispatcherState
 from guerdon.cli.top.tables import (
     calls_table,
     endpoints_table,
@@ -27,10 +27,8 @@ from guerdon.cli.top.tables import (
     seconds,
 )
 
-__all__ = ["SORTS", "View", "frame", "print_once", "visible_calls"]
+__all__ = ["View", "frame", "print_once", "visible_calls"]
 
-SORTS: Final = ("order", "rate", "run", "failed", "p99", "name")
-"""What functions may be sorted by; the first is the order of the dispatcher."""
 _LEAST_CALLS: Final = 4
 _LEAST_STACK: Final = 4
 _MOST_CALLS: Final = 20
@@ -41,52 +39,42 @@ class View:
     """What the user chose.
 
     Attributes:
-        sort: One of `SORTS`.
-        filter: Part of a function's name; all others are hidden.
-        typing: The filter is being typed.
-        paused: Since when, as shown; None: not.
         selected: `CallRow.key` of the call whose stack is shown.
         whole_stack: It has the whole screen.
     """
 
-    sort: str = "order"
-    filter: str = ""
-    typing: bool = False
-    paused: str | None = None
     selected: tuple[int, str, int, str] | None = None
     whole_stack: bool = False
 
 
-def visible_calls(seen: Sequence[Seen], view: View) -> list[CallRow]:
+def visible_calls(seen: Sequence[Seen]) -> list[CallRow]:
     """Calls in flight, the oldest first."""
     going = (call for one in seen if one.condition != "ended" for call in one.process.calls)
-    found = [call for call in going if view.filter.lower() in call.function.lower()]
-    return sorted(found, key=lambda call: -call.seconds)
+    return sorted(going, key=lambda call: -call.seconds)
 
 
 def frame(seen: Sequence[Seen], view: View, width: int, height: int, nothing: str) -> Group:
     """What a screen of this size shows; `nothing` is said where nothing was seen."""
     lines = _Lines(width, height - 1)
-    lines.add(_title(seen, view), 1)
+    lines.add(_title(seen), 1)
     if not seen:
         lines.add(Text(nothing), height)
-    calls = visible_calls(seen, view)
+    calls = visible_calls(seen)
     chosen = next((call for call in calls if call.key == view.selected), None)
     if chosen is not None and view.whole_stack:
         _add_stack(lines, chosen, lines.room)
     elif seen:
-        _add_tables(lines, seen, view, calls, chosen)
-    return Group(*lines.all, *[Text("")] * lines.room, _keys(view, width))
+        _add_tables(lines, seen, calls, chosen)
+    return Group(*lines.all, *[Text("")] * lines.room, _keys(width))
 
 
 def print_once(stream: TextIO, seen: Sequence[Seen], width: int) -> None:
     """Print everything once, for people, pipes and scripts."""
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    console.print(_title(seen, View()))
-    view = View()
-    for one in _tables(seen, view, width):
+    console.print(_title(seen))
+    for one in _tables(seen, width):
         console.print(one)
-    calls = visible_calls(seen, view)
+    calls = visible_calls(seen)
     if calls:
         console.print(calls_table(calls, len(seen) > 1, width, None))
     for call in calls:
@@ -118,47 +106,22 @@ class _Lines:
             self.all.append(text)
 
 
-def _tables(seen: Sequence[Seen], view: View, width: int) -> list[RenderableType]:
+def _tables(seen: Sequence[Seen], width: int) -> list[RenderableType]:
     tables: list[RenderableType] = []
     if len(seen) > 1 or any(one.condition for one in seen):
         tables.append(processes_table(seen, width))
-    functions = [one for one in merged(seen) if view.filter.lower() in one.name.lower()]
-    if functions:
-        tables.append(functions_table(_sorted(functions, view.sort), width))
-    endpoints = [
-        end
-        for one in seen
-        if one.condition != "ended"
-        for end in one.process.endpoints
-        if view.filter.lower() in end.function.lower()
-    ]
-    if endpoints:
-        tables.append(endpoints_table(merged_endpoints(endpoints), width))
-    nodes = [node for one in seen if one.condition != "ended" for node in one.process.nodes]
-    if nodes:
+    if functions := merged(seen):
+        tables.append(functions_table(functions, width))
+    if endpoints := merged_endpoints(seen):
+        tables.append(endpoints_table(endpoints, width))
+    if nodes := [node for one in seen if one.condition != "ended" for node in one.process.nodes]:
         tables.append(nodes_table(nodes, width))
     tables.append(_workers(seen))
     return tables
 
 
-def _sorted(functions: list[FunctionRow], by: str) -> list[FunctionRow]:
-    if by == "name":
-        return sorted(functions, key=lambda one: one.name)
-    most = {
-        "order": [0.0] * len(functions),
-        "rate": [one.rate for one in functions],
-        "run": [float(one.in_flight) for one in functions],
-        "failed": [float(one.failed) for one in functions],
-        "p99": [one.run_s.get("p99", 0.0) for one in functions],
-    }[by]
-    order = sorted(range(len(functions)), key=lambda index: -most[index])
-    return [functions[index] for index in order]
-
-
-def _add_tables(
-    lines: _Lines, seen: Sequence[Seen], view: View, calls: Sequence[CallRow], chosen: CallRow | None
-) -> None:
-    tables = _tables(seen, view, lines.width)
+def _add_tables(lines: _Lines, seen: Sequence[Seen], calls: Sequence[CallRow], chosen: CallRow | None) -> None:
+    tables = _tables(seen, lines.width)
     below = (1 + min(len(calls), _LEAST_CALLS) if calls else 0) + (_LEAST_STACK if chosen else 0)
     for one in tables:
         lines.add(one, max(2, lines.room - below))
@@ -191,23 +154,19 @@ def _head(call: CallRow) -> str:
     return f"{call.function} on sample {call.sample}{again}: {seconds(call.seconds)}{phase}{where} (process {call.pid})"
 
 
-def _title(seen: Sequence[Seen], view: View) -> Text:
-    live = [one for one in seen if one.condition != "ended"]
+def _title(seen: Sequence[Seen]) -> Text:
+    live = [one.process for one in seen if one.condition != "ended"]
     what = f"{len(live)} dispatchers"
     if len(live) == 1:
-        process = live[0].process
-        what = f"process {process.pid}" + (f" ({process.program})" if process.program else "")
-    functions: list[FunctionRow] = merged(seen)
+        what = f"process {live[0].pid}" + (f" ({live[0].program})" if live[0].program else "")
     parts = [
         f"guerdon top  {what}",
-        f"{sum(one.rate for one in functions):.1f}/s",
-        f"{sum(one.in_flight for one in functions)} running",
-        *_counted([one.process for one in live]),
-        time.strftime("%H:%M:%S") if view.paused is None else f"PAUSED {view.paused}",
+        f"{sum(one.rate for one in live):.1f}/s",
+        f"{sum(one.in_flight for one in live)} running",
+        *_counted(live),
+        time.strftime("%H:%M:%S"),
     ]
-    return Text(
-        "  ".join(parts), style="bold" if view.paused is None else "bold reverse", no_wrap=True, overflow="ellipsis"
-    )
+    return Text("  ".join(parts), style="bold", no_wrap=True, overflow="ellipsis")
 
 
 def _counted(processes: Sequence[DispatcherState]) -> list[str]:
@@ -235,11 +194,6 @@ def _plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def _keys(view: View, width: int) -> Text:
-    if view.typing:
-        return Text(f"/{view.filter}", style="reverse", no_wrap=True, overflow="crop", end="")
-    shown = f" filter: {view.filter}" if view.filter else ""
-    keys = f"q quit  p pause  j/k call  Enter stack  s sort ({view.sort})  / filter{shown}"
-    if width < len(keys):
-        keys = f"q p j/k Enter s({view.sort}) /{view.filter}"
-    return Text(keys, style="dim", no_wrap=True, overflow="crop", end="")
+def _keys(width: int) -> Text:
+    keys = "q quit  j/k call  Enter stack"
+    return Text(keys if width >= len(keys) else "q j/k Enter", style="dim", no_wrap=True, overflow="crop", end="")

@@ -15,8 +15,6 @@ _NAMED: Final = {
     "\x1bOB": "down",
     "\r": "enter",
     "\n": "enter",
-    "\x7f": "backspace",
-    "\x08": "backspace",
     "\x1b": "escape",
 }
 # A sequence that nothing is bound to is one key too, so that its letters are none.

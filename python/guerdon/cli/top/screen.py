@@ -14,14 +14,13 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
-from guerdon.cli.top.board import Board, Seen
-from guerdon.cli.top.frame import SORTS, View, frame, visible_calls
+from guerdon.cli.top.board import Board
+from guerdon.cli.top.frame import View, frame, visible_calls
 from guerdon.cli.top.keys import Keys
 from guerdon.profile.exit_codes import INTERRUPTED
 
@@ -58,7 +57,6 @@ class Screen:
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._view = View()
         self._keys = Keys()
-        self._frozen: Sequence[Seen] = ()
         self._changed = asyncio.Event()
         self._quit = False
         self._ended: signal.Signals | None = None
@@ -91,7 +89,7 @@ class Screen:
             width, height = os.get_terminal_size(sys.stdout.fileno())
             width, height = width or 80, height or 24
             self._console.size = ConsoleDimensions(width, height)
-            seen, nothing = self._seen(), self._board.finder.nothing_found()
+            seen, nothing = self._board.seen(self._interval), self._board.finder.nothing_found()
             live.update(frame(seen, self._view, width, height, nothing), refresh=True)
             left = until - time.monotonic()
             if left <= 0:
@@ -100,9 +98,6 @@ class Screen:
                 await asyncio.wait_for(self._changed.wait(), left)
             except TimeoutError:
                 return
-
-    def _seen(self) -> Sequence[Seen]:
-        return self._board.seen(self._interval) if self._view.paused is None else self._frozen
 
     def _stop(self, live: Live, terminal: int) -> None:
         """Ctrl-Z: the shell gets its terminal back until the user goes on."""
@@ -133,36 +128,17 @@ class Screen:
 
     def _press(self, key: str) -> None:
         view = self._view
-        if view.typing:
-            self._type(key)
-        elif key in ("q", "Q"):
+        if key in ("q", "Q"):
             self._quit = True
-        elif key == "p":
-            self._frozen = () if view.paused else self._board.seen(self._interval)
-            view.paused = None if view.paused else time.strftime("%H:%M:%S")
-        elif key == "s":
-            view.sort = SORTS[(SORTS.index(view.sort) + 1) % len(SORTS)]
-        elif key == "/":
-            view.typing, view.filter = True, ""
         elif key in ("j", "down", "k", "up"):
             self._select(1 if key in ("j", "down") else -1)
         elif key == "enter":
             view.whole_stack = not view.whole_stack and view.selected is not None
         elif key == "escape":
-            view.filter, view.whole_stack, view.selected = "", False, None
-
-    def _type(self, key: str) -> None:
-        view = self._view
-        if key in ("enter", "escape"):
-            view.typing = False
-            view.filter = view.filter if key == "enter" else ""
-        elif key == "backspace":
-            view.filter = view.filter[:-1]
-        elif len(key) == 1 and len(view.filter) < 40:
-            view.filter += key
+            view.whole_stack, view.selected = False, None
 
     def _select(self, step: int) -> None:
-        calls = visible_calls(self._seen(), self._view)
+        calls = visible_calls(self._board.seen(self._interval))
         keys = [call.key for call in calls]
         if not keys:
             self._view.selected = None

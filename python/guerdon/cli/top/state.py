@@ -9,23 +9,36 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar
 
 from guerdon.cli import terminal_text
 from guerdon.cli.top.source_lines import with_source
 
-__all__ = ["CallRow", "DispatcherState", "EndpointRow", "FunctionRow", "WorkerRow", "parsed", "printable", "read"]
+__all__ = [
+    "CallRow",
+    "DispatcherState",
+    "EndpointRow",
+    "FunctionRow",
+    "NodeRow",
+    "WorkerRow",
+    "parsed",
+    "printable",
+    "read",
+]
 
 FAILED: Final = ("timeout", "error", "crashed", "cancelled")
 _LONGEST: Final = 10_000
 _LIBRARY: Final = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+)/|<frozen ")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class FunctionRow:
-    """A reward function: calls, outcomes by status, a second, seconds by percentile."""
+    """A reward function: calls, outcomes by status, a second, seconds by percentile; `program` is
+    where several programs are told apart."""
 
     name: str
     lane: str
@@ -86,7 +99,7 @@ class EndpointRow:
     in_flight: int
     answered: int
     failed: int
-    p50_s: float
+    p50_s: float | None
     program: str = ""
 
 
@@ -107,21 +120,19 @@ class WorkerRow:
 
     pid: int
     function: str
-    rss_bytes: int = 0
+    rss_bytes: int
 
 
 @dataclass(frozen=True)
 class DispatcherState:
     """One dispatcher of a process.
 
-    `program` is the name of its script or package; for `counted_s` it has counted outcomes.
+    `path` is that of its script; for `counted_s` it has counted outcomes.
     """
 
     pid: int
     rank: int | None
-    host: str
-    version: str
-    program: str = ""
+    path: str
     functions: tuple[FunctionRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
     endpoints: tuple[EndpointRow, ...] = ()
@@ -129,6 +140,12 @@ class DispatcherState:
     workers: tuple[WorkerRow, ...] = ()
     counted_s: float | None = None
     stats: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def program(self) -> str:
+        """The name of its script, or of the package that ``python -m`` ran."""
+        *_, folder, name = ("", *self.path.split("/"))
+        return folder if name == "__main__.py" and folder else name
 
     @property
     def open_cells(self) -> int:
@@ -177,30 +194,18 @@ def read(answer: bytes, pid: int) -> DispatcherState:
         raise ValueError("a state is an object")
     pid = _count(known.get("pid")) or pid
     rank = known.get("rank")
-    stats = known.get("stats")
-    program = printable(_program(known.get("program")))
     return DispatcherState(
         pid=pid,
         rank=rank if isinstance(rank, int) else None,
-        host=printable(known.get("host", "")),
-        version=printable(known.get("version", "")),
-        program=program,
-        functions=tuple(replace(_function(one), program=program) for one in _objects(known.get("functions"))),
+        path=printable(known.get("program")),
+        functions=tuple(_filled(FunctionRow, one, program="") for one in _objects(known.get("functions"))),
         calls=tuple(_call(one, pid) for one in _objects(known.get("in_flight"))),
-        endpoints=tuple(replace(_endpoint(one), program=program) for one in _objects(known.get("endpoints"))),
-        nodes=tuple(map(_node, _objects(known.get("nodes")))),
-        workers=tuple(map(_worker, _list(known.get("workers")))),
+        endpoints=tuple(_filled(EndpointRow, one, program="") for one in _objects(known.get("endpoints"))),
+        nodes=tuple(_filled(NodeRow, one) for one in _objects(known.get("nodes"))),
+        workers=tuple(_filled(WorkerRow, one) for one in _objects(known.get("workers"))),
         counted_s=_counted(known.get("now"), known.get("counted_since")),
-        stats=_counts(stats),
+        stats=_counts(known.get("stats")),
     )
-
-
-def _program(path: object) -> str:
-    """The name of a script, or of the package that ``python -m`` ran."""
-    if not isinstance(path, str):
-        return ""
-    *_, folder, name = ("", *path.split("/"))
-    return folder if name == "__main__.py" and folder else name
 
 
 def _counted(now: object, since: object) -> float | None:
@@ -208,66 +213,28 @@ def _counted(now: object, since: object) -> float | None:
     return max(0.0, _number(now) - _number(since, _number(now))) if known else None
 
 
-def _function(known: Mapping[str, Any]) -> FunctionRow:
-    return FunctionRow(
-        name=printable(known.get("name", "?")),
-        lane=printable(known.get("lane", "")),
-        open_cells=_count(known.get("open_cells")),
-        in_flight=_count(known.get("in_flight")),
-        counts=_counts(known.get("counts")),
-        rate=_number(known.get("rate")),
-        run_s=_numbers(known.get("run_s")),
-        queue_s=_numbers(known.get("queue_s")),
-    )
-
-
 def _call(known: Mapping[str, Any], pid: int) -> CallRow:
     first, count = _count(known.get("sample")), max(1, _count(known.get("samples")))
     stack = known.get("stack")
     lines = stack.split("\n") if isinstance(stack, str) else []
     lines = with_source([line for line in lines if line.startswith("  ")])
-    return CallRow(
+    return _filled(
+        CallRow,
+        known,
         pid=pid,
-        function=printable(known.get("function", "?")),
-        batch=_count(known.get("batch")),
         sample=str(first) if count == 1 else f"{first}-{first + count - 1}",
-        attempt=max(1, _count(known.get("attempt"))),
         phase=printable(known.get("phase") or "call"),
-        seconds=_number(known.get("seconds")),
         stack=tuple(printable(line) for line in lines),
-        where=printable(known.get("place") or ""),
-        no_stack=printable(known.get("no_stack") or ""),
+        where=printable(known.get("place")),
     )
 
 
-def _endpoint(known: Mapping[str, Any]) -> EndpointRow:
-    return EndpointRow(
-        function=printable(known.get("function", "")),
-        url=printable(known.get("url", "?")),
-        breaker=printable(known.get("breaker", "")),
-        in_flight=_count(known.get("in_flight")),
-        answered=_count(known.get("answered")),
-        failed=_count(known.get("failed")),
-        p50_s=_number(known.get("p50_s"), math.nan),
-    )
-
-
-def _node(known: Mapping[str, Any]) -> NodeRow:
-    return NodeRow(
-        name=printable(known.get("name", "?")),
-        state=printable(known.get("state", "")),
-        slots=_count(known.get("slots")),
-        calls=_count(known.get("calls")),
-        ended=_count(known.get("ended")),
-    )
-
-
-def _worker(known: object) -> WorkerRow:
-    if isinstance(known, dict):
-        return WorkerRow(
-            _count(known.get("pid")), printable(known.get("function") or ""), _count(known.get("rss_bytes"))
-        )
-    return WorkerRow(_count(known), "")
+def _filled(kind: type[T], known: Mapping[str, Any], **given: Any) -> T:
+    """A row of this kind with what is known of each field by its name, and what is given."""
+    for each in fields(kind):  # type: ignore[arg-type]
+        if each.name not in given:
+            given[each.name] = _READERS[str(each.type)](known.get(each.name))
+    return kind(**given)
 
 
 def _list(value: object) -> list[Any]:
@@ -298,3 +265,19 @@ def _count(value: object) -> int:
 def _counts(value: object) -> dict[str, int]:
     items = value.items() if isinstance(value, dict) else ()
     return {printable(name): _count(one) for name, one in items if isinstance(one, (int, float))}
+
+
+def _number_or_none(value: object) -> float | None:
+    number = _number(value, math.nan)
+    return None if math.isnan(number) else number
+
+
+_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "str": printable,
+    "int": _count,
+    "float": _number,
+    "float | None": _number_or_none,
+    "Mapping[str, int]": _counts,
+    "Mapping[str, float]": _numbers,
+}
+"""How a field is read, by its type."""

@@ -6,7 +6,7 @@ All cells are plain text; nothing in them is read as markup.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from guerdon.cli.top.board import Seen
-from guerdon.cli.top.state import CallRow, EndpointRow, FunctionRow, NodeRow
+from guerdon.cli.top.state import CallRow, DispatcherState, EndpointRow, FunctionRow, NodeRow
 
 __all__ = [
     "Column",
@@ -152,10 +152,12 @@ def calls_table(calls: Sequence[CallRow], several: bool, width: int, selected: i
 
 
 def endpoints_table(endpoints: Sequence[EndpointRow], width: int) -> Table:
-    """One line an endpoint."""
+    """One line an endpoint, with its program where there are several."""
+    programs = [one.program for one in endpoints] if len({one.program for one in endpoints}) > 1 else []
     return table(
         [
             Column("ENDPOINT", [one.url for one in endpoints], left=True),
+            *([Column("PROGRAM", programs, 2, left=True)] if programs else []),
             Column("OF", [one.function for one in endpoints], 4, left=True),
             Column("BREAKER", [one.breaker for one in endpoints]),
             Column("RUN", [str(one.in_flight) for one in endpoints], 1),
@@ -187,55 +189,69 @@ def merged(seen: Sequence[Seen]) -> list[FunctionRow]:
     """The functions of all dispatchers that go on; those of one program with one name and lane,
     which its ranks have, as one: counts added up, of the percentiles the longest."""
     found: dict[tuple[str, str, str], FunctionRow] = {}
-    for process in (one.process for one in seen if one.condition != "ended"):
+    for process, program in _programs(seen):
         for one in process.functions:
-            key = (one.program, one.name, one.lane)
+            key = (program, one.name, one.lane)
+            one = replace(one, program=program)
             found[key] = _sum(found[key], one) if key in found else one
     return list(found.values())
 
 
-def merged_endpoints(endpoints: Sequence[EndpointRow]) -> list[EndpointRow]:
+def merged_endpoints(seen: Sequence[Seen]) -> list[EndpointRow]:
     """The endpoints as their programs see them: those of several ranks as one, with the worst
     breaker."""
     found: dict[tuple[str, str, str], EndpointRow] = {}
-    for one in endpoints:
-        key = (one.program, one.function, one.url)
-        known = found.get(key)
-        found[key] = (
-            one
-            if known is None
-            else replace(
-                known,
-                breaker=known.breaker if known.breaker not in ("", "closed") else one.breaker,
-                in_flight=known.in_flight + one.in_flight,
-                answered=known.answered + one.answered,
-                failed=known.failed + one.failed,
-                p50_s=_longer(known.p50_s, one.p50_s),
-            )
-        )
+    for process, program in _programs(seen):
+        for one in process.endpoints:
+            one = replace(one, program=program)
+            known = found.get(key := (program, one.function, one.url))
+            if known is not None:
+                one = replace(
+                    one,
+                    breaker=known.breaker if known.breaker not in ("", "closed") else one.breaker,
+                    in_flight=known.in_flight + one.in_flight,
+                    answered=known.answered + one.answered,
+                    failed=known.failed + one.failed,
+                    p50_s=max((time for time in (known.p50_s, one.p50_s) if time is not None), default=None),
+                )
+            found[key] = one
     return list(found.values())
+
+
+def _programs(seen: Sequence[Seen]) -> list[tuple[DispatcherState, str]]:
+    """Each dispatcher that goes on with the name of its program.
+
+    The ranks of a run are one program. Two processes with one rank are of two runs of the script,
+    which their process ids tell apart; two scripts with one name have their folders.
+    """
+    live = [one.process for one in seen if one.condition != "ended"]
+    pids: dict[str, dict[int | None, set[int]]] = {}
+    for one in live:
+        pids.setdefault(one.path, {}).setdefault(one.rank, set()).add(one.pid)
+    named = []
+    for one in live:
+        same = sum(path.rpartition("/")[2] == one.path.rpartition("/")[2] for path in pids)
+        name = one.program if same == 1 else "/".join(one.path.split("/")[-2:])
+        runs = max(map(len, pids[one.path].values()))
+        named.append((one, name if runs == 1 else f"{name} ({one.pid})"))
+    return named
 
 
 def _sum(one: FunctionRow, other: FunctionRow) -> FunctionRow:
     statuses = [*one.counts, *(status for status in other.counts if status not in one.counts)]
-    return FunctionRow(
-        name=one.name,
-        lane=one.lane,
+    return replace(
+        one,
         open_cells=one.open_cells + other.open_cells,
         in_flight=one.in_flight + other.in_flight,
         counts={status: one.counts.get(status, 0) + other.counts.get(status, 0) for status in statuses},
         rate=one.rate + other.rate,
-        run_s={**other.run_s, **{name: _longer(time, other.run_s.get(name)) for name, time in one.run_s.items()}},
-        queue_s={
-            **other.queue_s,
-            **{name: _longer(time, other.queue_s.get(name)) for name, time in one.queue_s.items()},
-        },
-        program=one.program,
+        run_s=_longest(one.run_s, other.run_s),
+        queue_s=_longest(one.queue_s, other.queue_s),
     )
 
 
-def _longer(one: float, other: float | None) -> float:
-    return one if other is None or not other > one else other
+def _longest(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {**other, **{name: max(time, other.get(name, time)) for name, time in one.items()}}
 
 
 def seconds(value: float | None) -> str:

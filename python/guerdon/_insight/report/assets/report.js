@@ -39,10 +39,10 @@ for (const box of boxes) {
   box.addEventListener("change", () => show(box));
   if (!box.checked) show(box);
 }
-byId("reset").addEventListener("click", () => {
+byId("reset")?.addEventListener("click", () => {
   for (const box of boxes) {
     box.checked = true;
     show(box);
   }
 });
-byId("filters").hidden = boxes.length < 2;
+if (byId("filters")) byId("filters").hidden = boxes.length < 2;
