@@ -165,4 +165,4 @@ def test_an_assertion_that_fails_shows_the_tests_own_lines(tmp_path: Path) -> No
     assert code == 1, out
     assert "'two' gives 2 on row 0" in out
     assert "assertions.py" not in out
-    assert "calibrated(subject)" not in out
+    assert "subject.once(Calibration)" not in out

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,6 +23,7 @@ from guerdon.errors import ClosedError, DataError, RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon._batch.appending import Appender
+    from guerdon._batch.debugger import Debugger
     from guerdon._batch.result_builder import ResultBuilder
     from guerdon._native import Batch
     from guerdon.results import Group, RewardBatch
@@ -45,6 +46,8 @@ class PendingBatch:
         self._pid = os.getpid()
         # kept alive: a dispatcher that is collected ends its engine and this batch with it
         self._owner = owner
+        # of a dispatcher with debug=True: runs the functions in the threads that wait here
+        self._debugger: Debugger | None = getattr(owner, "_debugger", None)
         self._batch = batch
         self._builder = builder
         self._cancelled = False
@@ -126,7 +129,7 @@ class PendingBatch:
         timeout = patience(timeout)
         deadline = _deadline(timeout)
         while not self._batch.done:
-            if not await self._waiters.wait(self._batch.fileno(), deadline, lambda: self._batch.done):
+            if not await self._await(self._batch.fileno(), deadline, lambda: self._batch.done):
                 raise TimeoutError(f"the batch isn't complete after {timeout:g} s{self._goes_on()}")
         return self._result()
 
@@ -141,7 +144,7 @@ class PendingBatch:
                 if self._listed_all():
                     await self.aresult()
                     return
-                if not await self._waiters.wait(self._batch.groups_fileno(), deadline, partial(self._has_group, seen)):
+                if not await self._await(self._batch.groups_fileno(), deadline, partial(self._has_group, seen)):
                     raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
                 self._take()
             yield self._group(self._order[seen])
@@ -156,12 +159,39 @@ class PendingBatch:
         self._check_process()
         timeout = patience(timeout)
         try:
+            if self._debugger is not None:
+                self._run_until(lambda: self._batch.done, _deadline(timeout))
+                timeout = None if timeout is None else 0.0
             done = self._batch.wait(timeout)
         except (KeyboardInterrupt, SystemExit):
             self._interrupt()
             raise
         if not done:
             raise TimeoutError(f"the batch isn't complete after {timeout:g} s{self._goes_on()}")
+
+    def _run_until(self, known: Callable[[], bool], deadline: float | None) -> None:
+        """With ``debug=True``: runs calls in this thread until `known` or the deadline."""
+        assert self._debugger is not None
+        try:
+            while not known() and (deadline is None or time.monotonic() < deadline):
+                self._debugger.turn()
+        except BaseException:
+            self._interrupt()
+            raise
+
+    async def _await(self, descriptor: int, deadline: float | None, known: Callable[[], bool]) -> bool:
+        """Waits for news, see `AsyncWaiters.wait`."""
+        if self._debugger is None:
+            return await self._waiters.wait(descriptor, deadline, known)
+        from asyncio import sleep
+
+        try:
+            self._debugger.turn(0.0)
+        except BaseException:
+            self._interrupt()
+            raise
+        await sleep(0.001)  # calls come from another thread
+        return known() or deadline is None or time.monotonic() < deadline
 
     def _goes_on(self) -> str:
         return "; it is still open: finish() ends it" if self._batch.open else "; it goes on"
@@ -220,6 +250,10 @@ class PendingBatch:
     def _wait_for_news(self, deadline: float | None) -> None:
         """Waits a while for a group that isn't listed yet."""
         wait = _SLICE_S if deadline is None else max(0.0, min(_SLICE_S, deadline - time.monotonic()))
+        if self._debugger is not None:
+            turn_ends = time.monotonic() + min(wait, 0.005)
+            self._run_until(lambda: time.monotonic() >= turn_ends, None)
+            wait = 0.0
         try:
             index = self._batch.next_group(wait)
             with self._news:
@@ -333,6 +367,8 @@ class OpenBatch(PendingBatch):
         """
         _refuse_options(columns)
         self._check_process(done=False)
+        if self._debugger is not None:
+            self._run_until(lambda: self._batch.has_room, None)
         try:
             self._batch.wait_for_room()
         except (KeyboardInterrupt, SystemExit):
@@ -357,7 +393,7 @@ class OpenBatch(PendingBatch):
         self._check_process(done=False)
         room = self._batch.room_fileno()
         while room is not None and not self._batch.has_room:
-            await self._waiters.wait(room, None, lambda: self._batch.has_room)
+            await self._await(room, None, lambda: self._batch.has_room)
         return self._appender.add(completions, prompts, completion_ids, columns, group, indices)
 
     def finish(self) -> None:

@@ -56,6 +56,7 @@ class Submitter:
         num_generations: The group size where a batch doesn't say it.
         batch_timeout: That of its batches that have none of their own.
         kept: What a journal keeps of its batches.
+        debugged: No time bounds a batch or a group.
 
     Attributes:
         group_function: Name of a function that works on whole groups, None without one.
@@ -69,11 +70,14 @@ class Submitter:
         num_generations: int | None,
         batch_timeout: float | None,
         kept: KeptColumns | None = None,
+        *,
+        debugged: bool = False,
     ) -> None:
         self._engine = engine
         self._models = models
         self._num_generations = num_generations
-        self._batch_timeout = batch_timeout
+        self._batch_timeout = None if debugged else batch_timeout
+        self._debugged = debugged
         grouped = (spec.name for spec in specs if spec.shape == "group" or spec.finish is not None)
         self.group_function = next(grouped, None)
         self._batch_function = next((spec.name for spec in specs if spec.shape == "batch"), None)
@@ -213,7 +217,9 @@ class Submitter:
                 f"max_pending={max_pending} with {batch_function!r}, which sees the whole batch: no group completes before "
                 f"finish(), and add() would wait for ever. Leave max_pending out, or {instead}."
             )
-        if batch_timeout is None:
+        if self._debugged:
+            batch_timeout = group_timeout = None
+        elif batch_timeout is None:
             batch_timeout = self._batch_timeout
         bounds: dict[str, Any] = {
             "batch_timeout": batch_timeout,

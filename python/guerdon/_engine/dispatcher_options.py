@@ -24,6 +24,7 @@ __all__ = [
     "MOST_GENERATIONS",
     "MOST_WORKERS",
     "bound",
+    "flag",
     "fraction",
     "incomplete",
     "journal",
@@ -65,6 +66,13 @@ def fraction(option: str, value: object) -> float:
     if not 0 <= found <= 1:
         raise wrong(option, value, "a number from 0 to 1")
     return found
+
+
+def flag(option: str, value: object) -> bool:
+    """A choice between two."""
+    if isinstance(value, bool):
+        return value
+    raise wrong(option, value, "True or False")
 
 
 def incomplete(value: object) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from guerdon._lanes.remote.engine_setup import EngineSetup
     from guerdon._lanes.remote.plan import Cluster, ClusterFactory
     from guerdon._lanes.thread_supervisor import ThreadSupervisor
-    from guerdon._native import Engine, OutcomeStore, SpendingCap
+    from guerdon._native import Engine, JournalConfig, OutcomeStore, SpendingCap
 
 CLOSE_TIMEOUT_S = 5.0
 # At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
@@ -66,9 +66,11 @@ class EngineHandle:
         watchdog: float | None = None,
         trace: Trace | None = None,
         cluster: ClusterFactory | None = None,
+        run_specs: Sequence[FunctionSpec] | None = None,
     ) -> None:
         _refuse_to_run_without_the_gil()
         self._specs = tuple(specs)
+        self._run_specs = self._specs if run_specs is None else tuple(run_specs)
         self._workers = workers
         self._recycle = recycle
         self._worker_env = worker_env or {}
@@ -145,13 +147,13 @@ class EngineHandle:
                 warn_if_bound(cores)
                 with on_cores(cores):
                     engine, supervisor, cluster = _start(
-                        self._specs,
+                        self._run_specs,
                         self._workers,
                         self._recycle,
                         self._worker_env,
                         self._max_cost,
                         monitor,
-                        self._journal,
+                        None if self._journal is None else self._journal.config(self._specs),
                         self._stall_reports(),
                         trace=self._trace,
                         make_cluster=self._make_cluster,
@@ -282,7 +284,7 @@ def _start(
     worker_env: Mapping[str, str | None],
     max_cost: float | None,
     monitor: Monitor,
-    journal: JournalPlan | None,
+    journal: JournalConfig | None,
     stall_reports: StallReports | None,
     *,
     trace: Trace | None = None,
@@ -323,7 +325,7 @@ def _start(
             environment=setup.environment,
             recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
             monitor=monitor.config,
-            journal=None if journal is None else journal.config(specs),
+            journal=journal,
             watchdog=None if stall_reports is None else (stall_reports.after, stall_reports.file),
             trace=traced,
             remote=None if remote is None else (remote.digest, _NODE_SILENCE_S),

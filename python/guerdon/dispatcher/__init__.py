@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Self
 
+    from guerdon._batch.debugger import Debugger
     from guerdon._batch.kept_columns import KeptColumns
     from guerdon._insight.dump import Dump
     from guerdon._insight.journal.options import Journal
@@ -47,6 +48,7 @@ _STATE = frozenset(
     (
         "_builder",
         "_columns",
+        "_debugger",
         "_engine",
         "_items",
         "_options",
@@ -100,6 +102,8 @@ class Dispatcher(ScoringMethods):
             `workers` are then those of all of them, by default one for each core that they may use
             together. A `Ray`: on the nodes of a Ray cluster (docs/cluster.md); `workers` take over
             when no node is left.
+        debug: Python functions run one after another in the thread that waits for the batch, so
+            that ``breakpoint()`` works in them, and without timeouts (docs/failures.md).
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
@@ -129,6 +133,7 @@ class Dispatcher(ScoringMethods):
         watchdog: float | None = None,
         trace: str | os.PathLike[str] | Trace | None = None,
         cluster: ClusterOption | None = None,
+        debug: bool = False,
     ) -> None:
         entries = checked_items(functions, Dispatcher, RewardColumn)
         items, spread_weights = spread(entries, dispatcher_options.weights(weights, len(entries)))
@@ -149,12 +154,20 @@ class Dispatcher(ScoringMethods):
             "watchdog": dispatcher_options.seconds("watchdog", watchdog),
             "trace": dispatcher_options.trace(trace),
             "cluster": checked_cluster(cluster),
+            "debug": dispatcher_options.flag("debug", debug),
         }
         self._items = items
         self._specs = with_limits(self._options["cluster"], checked_specs(items, max_cost))
         workers_now, own_workers, make_cluster = workers_and_cluster(
             self._options["workers"], self._options["cluster"], self._specs
         )
+        run_specs = self._specs
+        self._debugger: Debugger | None = None
+        if debug:
+            from guerdon._batch.debugger import Debugger  # loads asyncio
+
+            self._debugger = Debugger()
+            run_specs = self._debugger.specs(self._specs)
         self.workers: int = workers_now
         pairs = zip(self.reward_weights, items, strict=True)
         ours = tuple(weight for weight, item in pairs if not is_reward_model(item))
@@ -167,14 +180,19 @@ class Dispatcher(ScoringMethods):
             self._options["max_cost"],
             self._options["metrics_port"],
             journal=journal_plan,
-            watchdog=self._options["watchdog"],
+            watchdog=None if debug else self._options["watchdog"],
             trace=self._options["trace"],
-            cluster=make_cluster,
+            cluster=None if debug else make_cluster,
+            run_specs=run_specs,
         )
+        if self._debugger is not None:
+            self._debugger.ends_with(self._engine)
         num_generations, batch_timeout = self._options["num_generations"], self._options["batch_timeout"]
         self._reward_list = RewardList.of(items, self._options["weights"])
         models = self._reward_list.models
-        self._submitter = Submitter(self._engine, self._specs, models, num_generations, batch_timeout, kept)
+        self._submitter = Submitter(
+            self._engine, run_specs, models, num_generations, batch_timeout, kept, debugged=debug
+        )
         self._builder = ResultBuilder(
             self._specs,
             ours,
@@ -252,6 +270,8 @@ class Dispatcher(ScoringMethods):
     def close(self) -> None:
         """End the engine, its workers and threads; batches under way become cancelled."""
         self._engine.close()
+        if self._debugger is not None:
+            self._debugger.close()
 
     def stats(self) -> dict[str, Any]:
         """Counters of the engine since its start (worker restarts, kills, abandoned threads,

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from guerdon._functions.callables import code_mentions
 from guerdon.errors import DataError
@@ -33,7 +32,7 @@ from guerdon.profile.forms import (
 )
 from guerdon.profile.subject import Case, Row, Score, Subject, Variant
 
-__all__ = ["Calibration", "above", "calibrated", "check_template", "material", "spread"]
+__all__ = ["Calibration", "above", "check_template", "material", "spread"]
 
 PILOT: Final = 10
 """Rows on which all forms are tried."""
@@ -320,17 +319,6 @@ class Calibration:
         return next((text for text in others if text != whole), whole)
 
 
-def calibrated(subject: Subject) -> Calibration:
-    """The subject's calibration, made once."""
-    found = _made.get(subject)
-    if found is None:
-        found = _made[subject] = Calibration(subject)
-    return found
-
-
-_made: WeakKeyDictionary[Subject, Calibration] = WeakKeyDictionary()
-
-
 def check_template(template: str, rows: Sequence[Row]) -> None:
     """Refuse a template that names no column of the rows.
 
@@ -350,7 +338,7 @@ def material(subject: Subject, most: int = MOST_ROWS, *, calibration: Calibratio
         size = subject.num_generations
         return own[: max(size, most - most % size)]
     samples = own[:most]
-    calibration = calibration or calibrated(subject)
+    calibration = calibration or subject.once(Calibration)
     for place in list(calibration.answers)[: most // 4 if own else most // 2]:
         samples.append(Case(place, subject.completion(calibration.right_text(place))))
         samples.append(Case(place, subject.completion(calibration.wrong_text(place))))

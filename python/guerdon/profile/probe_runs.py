@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-from weakref import WeakKeyDictionary
 
-from guerdon.profile.calibration import Calibration, calibrated, spread
+from guerdon.profile.calibration import Calibration, spread
 from guerdon.profile.forms import FORMS, as_number
 from guerdon.profile.probes import Probe, completion_of, default_probes
 from guerdon.profile.subject import Case, Score, Subject, text_of
 
-__all__ = ["ProbeRun", "probe_runs", "set_probes"]
+__all__ = ["ProbeRun", "probe_runs"]
 
 ROWS: Final = 12
 """Rows on which a completion that must not score is tried."""
@@ -31,27 +30,11 @@ class ProbeRun:
     scale: Calibration
 
 
-def set_probes(subject: Subject, probes: tuple[Probe, ...]) -> None:
-    """Use these probes for the subject, in place of the package's. Before its checks run."""
-    _chosen[subject] = probes
-
-
 def probe_runs(subject: Subject) -> list[ProbeRun]:
-    """Every probe of the subject, on those rows that have what it needs."""
-    found = _made.get(subject)
-    if found is None:
-        found = _made[subject] = _run(subject)
-    return found
-
-
-_chosen: WeakKeyDictionary[Subject, tuple[Probe, ...]] = WeakKeyDictionary()
-_made: WeakKeyDictionary[Subject, list[ProbeRun]] = WeakKeyDictionary()
-
-
-def _run(subject: Subject) -> list[ProbeRun]:
-    calibration = calibrated(subject)
+    """Every probe of the subject, on those rows that have what it needs: for `Subject.once`."""
+    calibration = subject.once(Calibration)
     rows = calibration.usable or list(calibration.answers) or list(range(len(subject.rows)))
-    probes = _chosen.get(subject, default_probes())
+    probes = default_probes() if subject.probes is None else subject.probes
     strict = _strict_rows(calibration, rows) if any("strict" in probe.needs for probe in probes) else set()
     reasoning = _reasons(calibration)
     planned: dict[str, list[tuple[Probe, Case, Calibration]]] = {"reject": [], "survive": []}

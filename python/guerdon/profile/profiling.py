@@ -17,7 +17,7 @@ from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError
 from guerdon.profile.advice import advise
-from guerdon.profile.calibration import calibrated, check_template
+from guerdon.profile.calibration import Calibration, check_template
 from guerdon.profile.check import Check
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.data_faults import data_faults, refuse_missing_packages
@@ -29,7 +29,6 @@ from guerdon.profile.limited_subject import LimitedSubject, OutOfTime
 from guerdon.profile.measurement import Budget, Measurement, empty_worker_bytes, measure, time_requests
 from guerdon.profile.measurement_findings import joined, measurement_findings
 from guerdon.profile.prediction import predicted_step
-from guerdon.profile.probe_runs import set_probes
 from guerdon.profile.probes import Probe
 from guerdon.profile.sample_rows import SampleRows, checked_rows, rows_of
 from guerdon.profile.subject import Row
@@ -207,9 +206,9 @@ class _Profiling:
         mine = self.found.functions[spec.name]
         budget = Budget(self.budget.timeout, self.budget.memory_limit, self.budget.max_output, deadline)
         timeout = min(budget.timeout, spec.policy.timeout)
-        with LimitedSubject(spec.item, self.rows, budget, timeout=timeout, reference=self.reference) as subject:
-            if self.probes is not None:
-                set_probes(subject, self.probes)
+        with LimitedSubject(
+            spec.item, self.rows, budget, timeout=timeout, reference=self.reference, probes=self.probes
+        ) as subject:
             self._next(spec.name, "times")
             if subject.own_lane and not spec.is_engine_made:
                 mine.findings.append(
@@ -274,7 +273,7 @@ class _Profiling:
         """The rows' own completions, or references in their place."""
         if self.found.recorded:
             return rows_of(self.rows, subject.num_generations)
-        answers = calibrated(subject)
+        answers = subject.once(Calibration)
         texts = {row: subject.completion(answers.right_text(row)) for row in answers.answers}
         plain = subject.completion("I don't know.")
         made = [{**row, "completion": texts.get(place, plain)} for place, row in enumerate(self.rows)]

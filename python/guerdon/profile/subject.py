@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from guerdon._functions.build import spec_of
 from guerdon._functions.options import Options
@@ -34,6 +34,7 @@ __all__ = ["MOST_HANGS", "Case", "Row", "Score", "Subject", "Variant", "text_of"
 
 Row = Mapping[str, Any]
 Variant = Literal["call", "rowwise"]
+Made = TypeVar("Made")
 
 TIMEOUT_S: Final = 10.0
 """What a sync function gets for one call, if its own timeout isn't shorter."""
@@ -106,6 +107,7 @@ class Subject:
         reference: Template of a completion that must score, with columns in braces
             (`guerdon.profile.forms`). Default: the usual forms of the column of answers.
         answer: Name of that column. Default: found by its name.
+        probes: In place of the package's, see `guerdon.profile.probes.load_probes`.
 
     Raises:
         RegistrationError: It is no reward function.
@@ -130,6 +132,7 @@ class Subject:
         max_output: int | None = None,
         reference: str | None = None,
         answer: str | None = None,
+        probes: tuple[Any, ...] | None = None,
     ) -> None:
         self.function = function
         self.rows: tuple[Row, ...] = checked_rows(rows)
@@ -138,6 +141,7 @@ class Subject:
         self.max_output = max_output
         self.reference = reference
         self.answer = answer
+        self.probes = probes
         self.spec: FunctionSpec = spec_of(function)
         own = self.spec.policy.timeout
         default = own if self.spec.is_async or self.spec.is_engine_made else min(own, TIMEOUT_S)
@@ -148,11 +152,19 @@ class Subject:
         self.own_lane = self.spec.is_engine_made or "environment" in self.spec.wants.required
         """Whether it runs on its own lane, as it can't be moved to worker processes."""
         self._dispatchers: dict[tuple[Variant, int, int], Dispatcher] = {}
+        self._made: dict[Any, Any] = {}
 
     @property
     def name(self) -> str:
         """The function's name."""
         return self.spec.name
+
+    def once(self, make: Callable[[Subject], Made]) -> Made:
+        """Returns what `make` returns for this subject; it is called the first time only."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
 
     @property
     def batch(self) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from guerdon.errors import DataError
-from guerdon.profile.calibration import calibrated, material
+from guerdon.profile.calibration import Calibration, material
 from guerdon.profile.checks import CHECKS
-from guerdon.profile.checks.baseline import baseline
+from guerdon.profile.checks.stability import Runs
 from guerdon.profile.finding import Finding, counted, excerpt
-from guerdon.profile.probe_runs import probe_runs, set_probes
+from guerdon.profile.probe_runs import probe_runs
 from guerdon.profile.probes import Probe, default_probes, load_probes
 from guerdon.profile.subject import Case, Row, Score, Subject
 
@@ -100,11 +100,11 @@ def assert_bounded(
         >>> assert_bounded(brevity, [{"completion": "abc"}], low=0.0, high=1.0)
     """
     with Subject(function, rows, timeout=timeout) as subject:
-        calibration = calibrated(subject)
+        calibration = subject.once(Calibration)
         cases = material(subject)
         scored = [(case.row, case.completion, score) for case, score in zip(cases, subject.score(cases), strict=True)]
         scored += [(row, calibration.right_text(row), score) for row, score in calibration.right.items()]
-        scored += [(run.case.row, run.case.completion, run.score) for run in probe_runs(subject)]
+        scored += [(run.case.row, run.case.completion, run.score) for run in subject.once(probe_runs)]
         for row, completion, score in scored:
             if score.status.failed and score.ran:
                 raise _no_score(subject, Case(row, completion), score)
@@ -145,7 +145,7 @@ def assert_reference_scores(
         >>> assert_reference_scores(exact, [{"answer": "4"}, {"answer": "Oslo"}])
     """
     with Subject(function, rows, timeout=timeout, reference=reference, answer=answer) as subject:
-        calibration = calibrated(subject)
+        calibration = subject.once(Calibration)
         if calibration.column is None:
             raise DataError("the rows have no column of right answers: name it, answer='…'.")
         if not calibration.asks:
@@ -188,10 +188,9 @@ def assert_rejects(
         >>> substring = reward(lambda completion, answer: float(answer in completion), name="substring")
         >>> assert_rejects(substring, [{"answer": "Oslo"}, {"answer": "Rome"}], probes=["empty", "refusal"])
     """
-    with Subject(function, rows, timeout=timeout, reference=reference, answer=answer) as subject:
-        if probes is not None:
-            set_probes(subject, _chosen(probes))
-        tells = calibrated(subject).tells
+    chosen = None if probes is None else _chosen(probes)
+    with Subject(function, rows, timeout=timeout, reference=reference, answer=answer, probes=chosen) as subject:
+        tells = subject.once(Calibration).tells
         _ended(subject)
         if not tells:
             found = _findings(subject, ("reference",))
@@ -236,7 +235,7 @@ def _ended(subject: Subject) -> None:
 
 def _compared(subject: Subject) -> None:
     """Fails where no call gave a score, so that nothing was compared."""
-    runs = baseline(subject)
+    runs = subject.once(Runs)
     if all(score.status.failed for score in runs.first):
         raise _no_score(subject, runs.samples[0], runs.first[0])
 

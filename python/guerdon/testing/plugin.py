@@ -131,7 +131,6 @@ class FunctionCollector(pytest.Collector):
     def subject(self) -> Subject:
         """The function with its rows."""
         if self._subject is None:
-            from guerdon.profile.probe_runs import set_probes
             from guerdon.profile.probes import load_probes
             from guerdon.profile.subject import Subject
 
@@ -142,9 +141,8 @@ class FunctionCollector(pytest.Collector):
                 timeout=_number(options, TIMEOUT, "seconds"),
                 reference=options.getini(REFERENCE) or None,
                 answer=options.getini(ANSWER) or None,
+                probes=load_probes(_path(options, probes)) if (probes := options.getini(PROBES)) else None,
             )
-            if probes := options.getini(PROBES):
-                set_probes(self._subject, load_probes(_path(options, probes)))
         return self._subject
 
     def teardown(self) -> None:

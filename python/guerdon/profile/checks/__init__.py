@@ -6,19 +6,13 @@ from typing import Final
 
 from guerdon.profile.check import Check
 from guerdon.profile.checks import (
-    arguments,
-    batch,
-    clock,
     format,
     missing_reference,
-    order,
-    process,
     reference,
     rejects,
-    repeat,
     sensitivity,
+    stability,
     survival,
-    threads,
     values,
 )
 
@@ -29,13 +23,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     missing_reference.CHECK,
     rejects.CHECK,
     format.CHECK,
-    repeat.CHECK,
-    order.CHECK,
-    batch.CHECK,
-    process.CHECK,
-    threads.CHECK,
-    clock.CHECK,
-    arguments.CHECK,
+    *stability.CHECKS,
     sensitivity.CHECK,
     values.CHECK,
     survival.CHECK,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from guerdon.profile.calibration import calibrated
+from guerdon.profile.calibration import Calibration
 from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.forms import FORMS
@@ -22,7 +22,7 @@ PLAIN: Final = "bare"
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    calibration = calibrated(subject)
+    calibration = subject.once(Calibration)
     if calibration.asks or subject.grouped:
         return
     whole = {form.name: form for form in FORMS if form.name != "as given"}

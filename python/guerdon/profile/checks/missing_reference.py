@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from guerdon.profile.calibration import Calibration, calibrated, spread
+from guerdon.profile.calibration import Calibration, spread
 from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.subject import Case, Subject
@@ -16,7 +16,7 @@ ROWS: Final = 6
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    calibration = calibrated(subject)
+    calibration = subject.once(Calibration)
     if subject.grouped or not calibration.asks or not calibration.usable or calibration.column is None:
         return
     rows = spread(calibration.usable, ROWS)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from guerdon.profile.calibration import Calibration, above, calibrated
+from guerdon.profile.calibration import Calibration, above
 from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, excerpt, first_line
 from guerdon.profile.subject import Subject
@@ -15,7 +15,7 @@ __all__ = ["CHECK"]
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    calibration = calibrated(subject)
+    calibration = subject.once(Calibration)
     if not calibration.asks and not (calibration.programs and calibration.answers):
         return
     if not calibration.answers:

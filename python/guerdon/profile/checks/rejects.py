@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from guerdon.profile.calibration import Calibration, calibrated
+from guerdon.profile.calibration import Calibration
 from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.probe_runs import probe_runs
@@ -21,11 +21,11 @@ HALFWAY: Final = 0.5
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    calibration = calibrated(subject)
+    calibration = subject.once(Calibration)
     if not calibration.tells:  # no scale: the function does not score answers
         return
     yield from _any_answer(subject, calibration)
-    runs = [run for run in probe_runs(subject) if run.probe.expect == "reject"]
+    runs = [run for run in subject.once(probe_runs) if run.probe.expect == "reject"]
     for probe, group in groupby(runs, key=lambda run: run.probe):
         tried = list(group)
         scoring = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from guerdon.profile.calibration import calibrated, spread
+from guerdon.profile.calibration import Calibration, spread
 from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.subject import Case, Subject
@@ -40,7 +40,7 @@ _ANSWER_CHANGES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    calibration = calibrated(subject)
+    calibration = subject.once(Calibration)
     if calibration.programs:  # a changed letter makes another program
         return
     rows = spread(calibration.usable, ROWS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from guerdon.profile.calibration import calibrated, material
+from guerdon.profile.calibration import Calibration, material
 from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, Severity, excerpt, first_line
 from guerdon.profile.probe_runs import probe_runs
@@ -37,14 +37,14 @@ _IDS: Final = {Status.TIMEOUT: "hang", Status.CRASHED: "crash", Status.ERROR: "e
 
 
 def _run(subject: Subject) -> Iterator[Finding]:
-    calibration = calibrated(subject)
+    calibration = subject.once(Calibration)
     cases = material(subject)
     scored: list[tuple[Case, Score, str]] = [
         (case, score, "") for case, score in zip(cases, subject.score(cases, group=subject.group_size), strict=True)
     ]
     for row, score in calibration.right.items():
         scored.append((Case(row, calibration.right_text(row)), score, "the reference answer"))
-    scored += [(run.case, run.score, run.probe.id) for run in probe_runs(subject)]
+    scored += [(run.case, run.score, run.probe.id) for run in subject.once(probe_runs)]
     seen = {(case.row, str(case.completion)) for case, _, _ in scored}
     scored += [(case, score, "") for case, score in subject.hanging if (case.row, str(case.completion)) not in seen]
     for status, check in _IDS.items():

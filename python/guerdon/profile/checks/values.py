@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from guerdon.profile.calibration import calibrated, material
+from guerdon.profile.calibration import Calibration, material
 from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.probe_runs import probe_runs
@@ -26,8 +26,8 @@ FEWEST: Final = 8
 def _run(subject: Subject) -> Iterator[Finding]:
     cases = material(subject)
     scored = list(zip(cases, subject.score(cases, group=subject.group_size), strict=True))
-    probed = [(run.case, run.score) for run in probe_runs(subject)]
-    calibration = calibrated(subject)
+    probed = [(run.case, run.score) for run in subject.once(probe_runs)]
+    calibration = subject.once(Calibration)
     answers = [(Case(row, calibration.right_text(row)), score) for row, score in calibration.right.items()]
     yield from _no_numbers(subject, [*scored, *answers, *probed])
     values = [score.value for _, score in [*scored, *answers] if score.value is not None]
