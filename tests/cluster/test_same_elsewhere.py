@@ -18,8 +18,6 @@ from tests.cluster.in_memory import Clustered, InMemoryCluster
 
 WHERE = ["here", "host", "node"]
 COMPLETIONS = ["a", "bb", "ccc", "d"]
-
-
 LANES = ["process", "thread", "asyncio"]
 
 
@@ -31,7 +29,7 @@ def dispatcher_on(where: str, functions: list[Any], workers: int = 2) -> Abstrac
 
 
 def on_lane(lane: str, where: str, function: Any, on_loop: Any, **options: Any) -> Any:
-    anywhere = {"node": "any"} if where == "node" and lane != "process" else {}
+    anywhere: dict[str, Any] = {"node": "any"} if where == "node" and lane != "process" else {}
     return reward(on_loop if lane == "asyncio" else function, lane=lane, name="f", **anywhere, **options)
 
 
@@ -159,7 +157,9 @@ def test_a_value_that_had_returned_counts_when_its_batch_is_cut(lane: str, where
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize("bound", ["batch_timeout", "group_timeout"])
-def test_a_value_that_had_returned_counts_when_its_time_is_up(bound: str, lane: str, where: str, tmp_path: Path) -> None:
+def test_a_value_that_had_returned_counts_when_its_time_is_up(
+    bound: str, lane: str, where: str, tmp_path: Path
+) -> None:
     function = on_lane(lane, where, hangs, hangs_on_loop, grace=0.1)
     with dispatcher_on(where, [function], workers=1) as dispatcher:
         dispatcher.score(completions=["a"] * 64, path=[""] * 64)
