@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 import guerdon
-from guerdon import Dispatcher, reward
+from guerdon import Dispatcher, read_journal, reward
 from tests.clock import one_of_three
 
 OURS = str(Path(guerdon.__file__).parent)
@@ -112,21 +113,24 @@ def interrupted(program: str) -> float:
     return time.monotonic() - start
 
 
-def test_ctrl_c_ends_the_wait_of_close() -> None:
+def test_ctrl_c_ends_the_wait_of_close_and_keeps_the_journal(tmp_path: Path) -> None:
     """Closing waits 5 s for a function that doesn't come back."""
-    one_of_three(_wait_of_close_is_interrupted)
+    folders = (tmp_path / f"{number}" for number in itertools.count())
+    one_of_three(lambda: _wait_of_close_is_interrupted(next(folders)))
 
 
-def _wait_of_close_is_interrupted() -> None:
-    took = interrupted("""
+def _wait_of_close_is_interrupted(journal: Path) -> None:
+    took = interrupted(f"""
         import os, time
         from guerdon import Dispatcher, reward
 
         def stuck(completion):
-            time.sleep(60)
+            time.sleep(60 if completion == "stuck" else 0)
+            return 1.0
 
-        dispatcher = Dispatcher([reward(stuck, lane="thread")])
-        pending = dispatcher.submit(completions=["a"])
+        dispatcher = Dispatcher([reward(stuck, lane="thread")], journal={str(journal)!r})
+        dispatcher.score(completions=["kept"])
+        pending = dispatcher.submit(completions=["stuck"])
         time.sleep(0.5)
         print("now", flush=True)
         try:
@@ -136,6 +140,7 @@ def _wait_of_close_is_interrupted() -> None:
         os._exit(0)
     """)
     assert took < 4
+    assert 1.0 in read_journal(journal)["value"].to_pylist()
 
 
 def test_ctrl_c_ends_a_look_at_the_workers() -> None:

@@ -1,8 +1,13 @@
-"""Gates and gathered calls mean the same here, on the engine of this host and on a node."""
+"""Gates, gathered calls, records and what cuts a batch short mean the same here, on the engine of
+this host and on a node."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +18,19 @@ from tests.cluster.in_memory import Clustered, InMemoryCluster
 
 WHERE = ["here", "host", "node"]
 COMPLETIONS = ["a", "bb", "ccc", "d"]
+LANES = ["process", "thread", "asyncio"]
 
 
-def dispatcher_on(where: str, functions: list[Any]) -> AbstractContextManager[Dispatcher]:
+def dispatcher_on(where: str, functions: list[Any], workers: int = 2) -> AbstractContextManager[Dispatcher]:
     options: dict[str, Any] = {"max_failure_rate": 1.0}
     if where == "node":
-        return Clustered(functions, InMemoryCluster(2), **options)
-    return Dispatcher(functions, workers=2, cluster="host" if where == "host" else None, **options)
+        return Clustered(functions, InMemoryCluster(workers), **options)
+    return Dispatcher(functions, workers=workers, cluster="host" if where == "host" else None, **options)
+
+
+def on_lane(lane: str, where: str, function: Any, on_loop: Any, **options: Any) -> Any:
+    anywhere: dict[str, Any] = {"node": "any"} if where == "node" and lane != "process" else {}
+    return reward(on_loop if lane == "asyncio" else function, lane=lane, name="f", **anywhere, **options)
 
 
 class Shaped(StatefulReward):
@@ -105,3 +116,83 @@ def test_gathered_samples_of_several_additions_to_streams_have_their_own_values(
         if where != "here":
             nodes = dispatcher._engine.get().nodes()
             assert [node.state for node in nodes] == ["ready"]
+
+
+def hangs(completion: str, path: str) -> float:
+    if completion == "hangs":
+        Path(path).touch()
+        while Path(path).exists():  # the test lets its threads go
+            time.sleep(0.01)
+    return float(len(completion))
+
+
+async def hangs_on_loop(completion: str, path: str) -> float:
+    if completion == "hangs":
+        Path(path).touch()  # noqa: ASYNC240
+        await asyncio.sleep(60)
+    return float(len(completion))
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("lane", LANES)
+def test_a_value_that_had_returned_counts_when_its_batch_is_cut(lane: str, where: str, tmp_path: Path) -> None:
+    function = on_lane(lane, where, hangs, hangs_on_loop, grace=0.1)
+    with dispatcher_on(where, [function], workers=1) as dispatcher:
+        quick = ["a"] * 64  # its cost is known: all calls of a batch stand in one frame
+        dispatcher.score(completions=quick, path=[""] * 64)
+        for number in range(4):
+            began = tmp_path / f"{number}"
+            pending = dispatcher.submit(completions=[*COMPLETIONS, "hangs"], path=[str(began)] * 5, num_generations=1)
+            if where != "here":  # what is on its way there and back is not counted
+                assert len(list(itertools.islice(pending.groups(), 4))) == 4
+            while not began.exists():
+                time.sleep(0.001)
+            pending.cancel()
+            result = pending.result(timeout=60)
+            began.unlink()
+            assert result.status.ravel().tolist() == [Status.OK] * 4 + [Status.CANCELLED]
+            assert result.rewards.ravel()[:4].tolist() == [1.0, 2.0, 3.0, 1.0]
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("bound", ["batch_timeout", "group_timeout"])
+def test_a_value_that_had_returned_counts_when_its_time_is_up(
+    bound: str, lane: str, where: str, tmp_path: Path
+) -> None:
+    function = on_lane(lane, where, hangs, hangs_on_loop, grace=0.1)
+    with dispatcher_on(where, [function], workers=1) as dispatcher:
+        dispatcher.score(completions=["a"] * 64, path=[""] * 64)
+        for seconds in (0.3, 2.0, 10.0):  # a busy machine begins late
+            began = tmp_path / f"{seconds}"
+            columns: dict[str, Any] = {"completions": [*COMPLETIONS, "hangs"], "path": [str(began)] * 5, bound: seconds}
+            result = dispatcher.score(**columns, num_generations=5)
+            ran = time.time() - began.stat().st_mtime if began.exists() else 0
+            began.unlink(missing_ok=True)
+            if ran > 0.2:
+                break
+        assert result.status.ravel().tolist() == [Status.OK] * 4 + [Status.TIMEOUT]
+        assert result.rewards.ravel()[:4].tolist() == [1.0, 2.0, 3.0, 1.0]
+
+
+def records(completion: str, log_extra: Any, log_metric: Any) -> dict[str, Any]:
+    log_extra("said", [completion])
+    log_metric("length", len(completion))
+    return {"score": 1.0, "half": len(completion) / 2}
+
+
+async def records_on_loop(completion: str, log_extra: Any, log_metric: Any) -> dict[str, Any]:
+    return records(completion, log_extra, log_metric)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("lane", LANES)
+def test_what_a_pure_function_records_stands_beside_each_identical_sample(lane: str, where: str) -> None:
+    completions = [COMPLETIONS[index % 3] for index in range(60)]
+    function = on_lane(lane, where, records, records_on_loop, pure=True)
+    with dispatcher_on(where, [function]) as dispatcher:
+        result = dispatcher.score(completions=completions)
+    assert result.failures() == []
+    lengths = [float(len(completion)) for completion in completions]
+    assert result.extra == {"said": completions, "f/half": [length / 2 for length in lengths]}
+    assert result.metrics == {"length": lengths}

@@ -195,6 +195,20 @@ def test_cancelling_frees_the_thread() -> None:
         assert dispatcher.score(completions=["4"], answer=["4"]).rewards.item() == 1.0
 
 
+def test_a_value_that_had_returned_counts_when_its_batch_is_cancelled() -> None:
+    text, answer = _slow()
+    with Dispatcher([rewards.edit_distance(timeout=600)], workers=1, max_failure_rate=1.0) as dispatcher:
+        dispatcher.score(completions=["4"] * 64, answer=["4"] * 64)  # its cost is known: one frame has all calls
+        texts, answers = ["4"] * 4 + [text], ["4"] * 4 + [answer]
+        pending = dispatcher.submit(completions=texts, answer=answers, num_generations=1)
+        deadline = time.monotonic() + 60
+        while not len(dispatcher.dump()):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        pending.cancel()
+        assert pending.result(timeout=60).status.ravel().tolist() == [Status.OK] * 4 + [Status.CANCELLED]
+
+
 def test_other_threads_run_meanwhile() -> None:
     """The interpreter's lock is free while kernels run."""
     ran = threading.Event()

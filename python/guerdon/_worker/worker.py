@@ -67,6 +67,17 @@ class Worker:
 
     def serve(self) -> None:
         """Runs frames until asked to close, retired, or the supervisor is gone."""
+        pid = os.getpid()
+        try:
+            self._serve()
+        except BaseException:
+            if os.getpid() == pid:
+                raise
+            # A function forked this process and returned in it.
+            flush_output()
+            os._exit(0)
+
+    def _serve(self) -> None:
         self._signal.install()
         os.register_at_fork(after_in_child=self._detach_child)
         self._link.ready()

@@ -249,7 +249,8 @@ impl Engine {
         // A task of its own: what isn't ended in time, or before Ctrl-C, goes on ending in the
         // background.
         let closing = async move { scheduler.close().await };
-        let done = gil::finished(py, &self.runtime, timeout, closing)?.is_some();
+        let done = gil::finished(py, &self.runtime, timeout, closing);
+        // After Ctrl-C too: what they hold back is written now.
         gil::detached(py, || {
             parts.stores.iter().for_each(|store| store.close(timeout.min(CACHE_CLOSE)));
             parts.journal.iter().for_each(EngineJournal::close);
@@ -257,7 +258,7 @@ impl Engine {
             parts.recorder.iter().for_each(|recorder| recorder.close(TRACE_CLOSE));
         });
         parts.released.let_go(py);
-        Ok(done)
+        Ok(done?.is_some())
     }
 
     /// What went wrong with the journal while the engine was closed.
