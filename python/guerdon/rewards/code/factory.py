@@ -26,8 +26,10 @@ from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 from guerdon.rewards.code.trusted.compare import RULES, Compare
 from guerdon.rewards.code.trusted.driver import JudgingRules
 from guerdon.rewards.code.trusted.extract import Extract
+from guerdon.rewards.code.trusted.judge import Judge
 from guerdon.rewards.code.trusted.judgement import Score
-from guerdon.rewards.code.trusted.reward import COMPLETION, CodeReward, CodeScorer, Columns, Judging
+from guerdon.rewards.code.trusted.reward import CodeReward
+from guerdon.rewards.code.trusted.scorer import COMPLETION, Columns, Judging
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.isolation import probe
@@ -39,10 +41,6 @@ __all__ = ["code_reward"]
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
 _LEAST_MEMORY: Final = 64 << 20
-# Of a worker, for what it makes of the cases, the tests and what programs gave: some GB, so that no
-# program has its tests fill the machine; and for each byte of output.
-_JUDGING_MEMORY: Final = 2 << 30
-_OF_OUTPUT: Final = 40
 # What the system's calls take: milliseconds in 31 bits, bytes in 63.
 _LONGEST_S: Final = 1e6
 _MOST_BYTES: Final = 1 << 62
@@ -223,20 +221,16 @@ def code_reward(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
         )
     own = check if callable(check) else None
-    scorer = CodeScorer(Judging(columns, rules, spec, extract, made.tags, own, level))
+    judge = Judge(Judging(columns, rules, spec, extract, made.tags, own, level))
     function = FunctionSpec(
         name=name,
-        item=scorer,
-        target=scorer,
+        item=judge,
+        target=judge,
         lane="code",
         shape="sample",
         policy=replace(
             checked_policy(name, options, "sample"),
             timeout=rules.timeout + _OVERHEAD_S + COMPILE_S * bool(made.compile),
-            # A function of the user's may load what it needs.
-            memory_limit=None
-            if any(map(callable, (check, compare, extract)))
-            else _JUDGING_MEMORY + _OF_OUTPUT * rules.max_output,
         ),
         wants=wants,
         factory=Factory(code_reward, given, _options_of(columns)),
@@ -246,7 +240,7 @@ def code_reward(
         pure=bool(is_pure),
         cache=kept,
     )
-    return CodeReward((code_reward, given), function, scorer, level)
+    return CodeReward((code_reward, given), function, judge, level)
 
 
 def _columns(name: str, cases: object, check: object, entry_point: object, prelude: object) -> tuple[Columns, Wants]:

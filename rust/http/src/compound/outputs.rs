@@ -1,5 +1,6 @@
-//! Whether a program printed what was expected, by the rules of `guerdon.rewards.code.trusted.compare`, which a
-//! test holds them to; and how a reason shows a text.
+//! Whether a program printed what was expected, by the rules of
+//! `guerdon.rewards.code.trusted.compare`, which a test holds them to; and how a reason shows a
+//! text.
 //!
 //! - White space is Python's: what `str.split` splits at.
 //! - Numbers with other digits than 0 to 9 are compared as texts.

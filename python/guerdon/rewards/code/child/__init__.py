@@ -1,1 +1,1 @@
-"""What runs in a program's own process, and the values that come out of it. It imports nothing heavy."""
+"""What runs in a program's process, and the values that come out of it: light to import."""

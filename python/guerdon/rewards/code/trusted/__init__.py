@@ -1,2 +1,2 @@
-"""What computes judgements: rows, the program in a completion, its cases and tests. Nothing of a program
-runs here."""
+"""Rows, the program in a completion, its cases and tests: what computes judgements. Nothing of a
+program runs here."""

@@ -19,6 +19,7 @@ from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import EncodingError, encode
 from guerdon.rewards.code.child.frames import ChannelClosedError, OverLimitError, receive, send
 from guerdon.rewards.code.trusted.compare import shown
+from guerdon.rewards.code.trusted.judge_state import JudgeState
 from guerdon.rewards.code.zygote.script_run import signal_name
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
 
@@ -65,10 +66,12 @@ class ProgramCalls:
         source: The program.
         prelude: Run before it.
         max_output: Bytes of one returned value.
+        state: Told when the program is waited for, and when it answered.
     """
 
-    def __init__(self, zygote: ProgramZygote, source: str, prelude: str, max_output: int) -> None:
+    def __init__(self, zygote: ProgramZygote, source: str, prelude: str, max_output: int, state: JudgeState) -> None:
         self._zygote = zygote
+        self._state = state
         self._source = source
         self._prelude = prelude
         self._limit = max_output
@@ -89,7 +92,7 @@ class ProgramCalls:
             self._define(time.to_load())
         if self._unusable is not None:
             return self._unusable
-        return self._answer(message, nonce, time.to_answer())
+        return self._answer(message, nonce, time.to_answer(), is_call=True)
 
     def close(self) -> None:
         """End the program's process; nothing of it is left."""
@@ -103,7 +106,8 @@ class ProgramCalls:
         ours, theirs = socket.socketpair()
         null = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._zygote.fork("calls", [null, null, null, theirs.fileno()])
+            with self._state.waiting():
+                self._zygote.fork("calls", [null, null, null, theirs.fileno()])
         except BaseException:
             ours.close()
             raise
@@ -113,17 +117,21 @@ class ProgramCalls:
         self._channel = ours
         nonce = secrets.token_bytes(8)
         request = {"source": self._source, "prelude": self._prelude, "nonce": nonce, "limit": self._limit}
-        answer = self._answer(encode(request), nonce, deadline)
+        answer = self._answer(encode(request), nonce, deadline, is_call=False)
         if answer.fault:
             self._unusable = CallAnswer(None, f"the program could not be loaded: {answer.fault}")
             self.close()
 
-    def _answer(self, message: bytes, nonce: bytes, deadline: float) -> CallAnswer:
+    def _answer(self, message: bytes, nonce: bytes, deadline: float, *, is_call: bool) -> CallAnswer:
         assert self._channel is not None
         started = time.monotonic()
         try:
-            send(self._channel, message, deadline)
-            answer = decode(receive(self._channel, self._limit + _ENVELOPE, deadline), deadline)
+            with self._state.waiting():
+                send(self._channel, message, deadline)
+                received = receive(self._channel, self._limit + _ENVELOPE, deadline)
+            if is_call:
+                self._state.answered()
+            answer = decode(received)
         except TimeoutError:
             fault = f"no answer within {max(0.0, deadline - started):.2g} s"
         except OverLimitError:

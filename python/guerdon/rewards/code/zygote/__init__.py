@@ -1,1 +1,1 @@
-"""Programs on this machine: fences, the zygote that forks a process for each, and what it takes to run one."""
+"""Programs on this machine: fences, a zygote that forks a process for each program, and one run."""
