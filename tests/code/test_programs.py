@@ -13,6 +13,7 @@ import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
+from guerdon.rewards.code.zygote.deadline import wall_seconds
 from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
 
 
@@ -357,10 +358,10 @@ def test_a_lost_zygote_is_no_fault_of_a_program() -> None:
 
 
 def test_kills_come_soon_after_the_timeout(share: CodeReward) -> None:
-    """A coarse bound; benches/python/bench_code.py has the figures."""
+    """Of a processor; by the clock on the wall, where others have that, a case takes up to 4 s."""
     started = time.monotonic()
     judgement(share, "while True: pass", cases=CASES)
-    assert 2.0 <= time.monotonic() - started < 6.0
+    assert 2.0 <= time.monotonic() - started < 2 * wall_seconds(1.0) + 2.0
 
 
 def test_programs_after_a_hang_start_clean(every: CodeReward) -> None:

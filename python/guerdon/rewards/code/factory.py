@@ -31,6 +31,7 @@ from guerdon.rewards.code.trusted.judgement import Score
 from guerdon.rewards.code.trusted.reward import CodeReward
 from guerdon.rewards.code.trusted.scorer import COMPLETION, Columns, Judging
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
+from guerdon.rewards.code.zygote.deadline import wall_seconds
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.languages import language_of
@@ -107,7 +108,8 @@ def code_reward(
             what was compiled.
         compile: What compiles it first: ``["gcc", "-o", "{out}", "{file}"]``. It runs behind the
             same fences, for at most 30 s.
-        timeout: Seconds that all cases of a program may take.
+        timeout: Seconds of a processor that all cases of a program may take; by the clock on the
+            wall at most three times as long, and a second.
         case_timeout: Seconds for one case. Default: what is left of ``timeout``; with
             ``score="share"`` that is divided among the cases that are left. The definition of
             functions is no case: it has half of what is left.
@@ -230,7 +232,7 @@ def code_reward(
         shape="sample",
         policy=replace(
             checked_policy(name, options, "sample"),
-            timeout=rules.timeout + _OVERHEAD_S + COMPILE_S * bool(made.compile),
+            timeout=2 * wall_seconds(rules.timeout) + _OVERHEAD_S + wall_seconds(COMPILE_S) * bool(made.compile),
         ),
         wants=wants,
         factory=Factory(code_reward, given, _options_of(columns)),

@@ -23,6 +23,7 @@ from guerdon.rewards.code.trusted.judge_state import COMPARE, REFERENCE, TESTS, 
 from guerdon.rewards.code.trusted.judgement import Judgement, Score, of_cases
 from guerdon.rewards.code.trusted.warn_once import warn_of_module, warn_once
 from guerdon.rewards.code.zygote.command_run import CommandProgram
+from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
 from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
@@ -35,7 +36,7 @@ _ITERATORS: Final = (
     *("list_iterator", "dict_keys", "dict_values", "dict_items"),
 )
 
-Run = Callable[[bytes, float], ScriptRun]
+Run = Callable[[bytes, Deadline], ScriptRun]
 """One run of a program: what it reads, and until when."""
 
 
@@ -63,12 +64,17 @@ class JudgingRules:
 
 
 class Driver:
-    """Judges one program after the other, each in processes from `zygote`."""
+    """Judges a program, in processes from `zygote`.
+
+    Attributes:
+        starved: It was ended as time was up, of which others had the most.
+    """
 
     def __init__(self, zygote: ProgramZygote, rules: JudgingRules, state: JudgeState) -> None:
         self._zygote = zygote
         self._rules = rules
         self._state = state
+        self.starved = False
 
     def judge_cases(self, program: str, prelude: str, cases: list[Case]) -> Judgement:
         """Run the cases.
@@ -100,6 +106,7 @@ class Driver:
                     warn_of_module(fault)
                 if fault and rules.score == "all":
                     break
+        self.starved |= calls.starved
         return of_cases(faults, len(cases), rules.score)
 
     def judge_tests(self, program: str, prelude: str, tests: str | list[str], entry_point: str | None) -> Judgement:
@@ -155,6 +162,7 @@ class Driver:
                 return calls.call(name, args, kwargs, time)
 
             yield call
+            self.starved |= calls.starved
 
     def _time(self) -> ProgramTime:
         return ProgramTime(self._rules.timeout, self._rules.case_timeout, divided=self._rules.score == "share")
@@ -171,6 +179,8 @@ class Driver:
         if isinstance(case, StdinCase):
             with self._state.waiting():
                 ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
+            time.program.process_ended(ended.ended.seconds)
+            self.starved |= ended.starved
             self._state.answered()
             if ended.fault:
                 return ended.fault

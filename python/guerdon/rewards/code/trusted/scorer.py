@@ -191,9 +191,15 @@ class CodeScorer:
         return asked_of_program([tests] if isinstance(tests, str) else tests)
 
     def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:
-        judging, columns = self._judging, self._judging.columns
         assert self._zygote is not None
-        driver = Driver(self._zygote, judging.rules, self._state)
+        driver = Driver(self._zygote, self._judging.rules, self._state)
+        found = self._judged_by(driver, program, row)
+        if driver.starved:  # once more: it was not its own fault
+            found = self._judged_by(driver, program, row)
+        return found
+
+    def _judged_by(self, driver: Driver, program: str, row: Mapping[str, Any]) -> Judgement:
+        judging, columns = self._judging, self._judging.columns
         prelude = text_of(columns.prelude, _given(row, columns.prelude))
         entry_point = entry_point_of(columns.entry_point, _given(row, columns.entry_point))
         try:
