@@ -28,7 +28,7 @@ import zlib
 from pathlib import Path
 
 from guerdon import Dispatcher, group_reward, reward
-from guerdon._diagnostics.report import Report
+from guerdon._insight.diagnostics.report import Report
 
 LETTERS = "abcdefgh"
 LENGTH = 3

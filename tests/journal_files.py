@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from guerdon._journal.schema import COLUMNS, arrow_type
+from guerdon._insight.journal.schema import COLUMNS, arrow_type
 
 START: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

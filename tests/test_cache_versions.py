@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, reward
-from guerdon._cache.python_code import PythonCode
+from guerdon._functions.cache.python_code import PythonCode
 
 
 class Sources:
@@ -175,7 +175,7 @@ def test_packages_without_a_version_of_their_own(
     sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their modules often have no ``__version__``: the installed package has."""
-    from guerdon._cache import modules
+    from guerdon._functions.cache import modules
 
     monkeypatch.setattr(modules, "_installed_folders", lambda: (str(sources.folder),))
     text = "def rate(completion): return {}\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from guerdon import DataError
-from guerdon._columns import Single, as_values, collect, plain_text
+from guerdon._batch.columns import Single, as_values, collect, plain_text
 
 # --- lists of any kind
 

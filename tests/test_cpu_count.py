@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._cpu_count import default_workers, usable_cores
+from guerdon._system.cpu_count import default_workers, usable_cores
 
 
 def test_a_process_alone_uses_the_cores_it_may_use() -> None:
@@ -22,7 +22,7 @@ def test_a_process_alone_uses_the_cores_it_may_use() -> None:
 def test_affinity_counts() -> None:
     core = min(os.sched_getaffinity(0))
     ended = subprocess.run(
-        [sys.executable, "-c", "from guerdon._cpu_count import default_workers; print(default_workers())"],
+        [sys.executable, "-c", "from guerdon._system.cpu_count import default_workers; print(default_workers())"],
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
         capture_output=True,
         text=True,

@@ -18,15 +18,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import (
-    ClosedError,
-    Dispatcher,
-    RegistrationError,
-    Status,
-    _engine,
-    errors,
-    reward,
-)
+from guerdon import ClosedError, Dispatcher, RegistrationError, Status, errors, reward
+from guerdon._engine import handle
 from tests.clock import one_of_three
 from tests.simple import answer_is, judge, length, rank
 
@@ -73,7 +66,7 @@ def test_the_engine_ends_with_its_dispatcher() -> None:
 def test_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, given_up = threading.Event(), threading.Event()
     engines: list[Any] = []
-    start = _engine._start
+    start = handle._start
 
     def starts(*given: Any, **named: Any) -> Any:
         begun.set()
@@ -94,7 +87,7 @@ def test_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypat
         del made, scoring
         given_up.set()
 
-    monkeypatch.setattr(_engine, "_start", starts)
+    monkeypatch.setattr(handle, "_start", starts)
     asyncio.run(gives_up())  # waits for the start
     gc.collect()
     assert engines[0].closed
@@ -104,7 +97,7 @@ def test_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypat
 def test_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
     made = Dispatcher([length])
     engines: list[Any] = []
-    start = _engine._start
+    start = handle._start
 
     def starts(*given: Any, **named: Any) -> Any:
         if not engines:
@@ -117,7 +110,7 @@ def test_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: py
     def handler(*_: object) -> None:
         made.close() if does == "close" else made.score(completions=["ab"])
 
-    monkeypatch.setattr(_engine, "_start", starts)
+    monkeypatch.setattr(handle, "_start", starts)
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         if does == "close":

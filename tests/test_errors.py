@@ -10,7 +10,7 @@ import guerdon
 from guerdon import errors
 from guerdon.errors import GuerdonError, RegistrationError, RewardFailureError
 from guerdon.limits import Limit, RetryAfter
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 
 @pytest.mark.parametrize(

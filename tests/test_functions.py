@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from guerdon import RewardFunction, StatefulReward, group_reward, reward
-from guerdon._registration.build import spec_of
+from guerdon._functions.build import spec_of
 from guerdon.errors import RegistrationError
 
 

@@ -21,8 +21,8 @@ from guerdon import (
     judge,
     reward,
 )
-from guerdon._diagnostics.report import Report
-from guerdon._trainer.metrics import metrics_of
+from guerdon._batch.trainer.metrics import metrics_of
+from guerdon._insight.diagnostics.report import Report
 from guerdon.integrations.failure_rate import ResultFailureRate
 
 COMPLETIONS = ["a", "b", "a", "b"]

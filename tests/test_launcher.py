@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import _launcher
-from guerdon._cpu_count import default_workers, usable_cores
-from guerdon._launcher import launchers_cores, ranks_on_host, world_size
+from guerdon._system import launcher as _launcher
+from guerdon._system.cpu_count import default_workers, usable_cores
+from guerdon._system.launcher import launchers_cores, ranks_on_host, world_size
 
 _SLURM_STEP = {"SLURM_PROCID": "3", "SLURM_LOCALID": "3", "SLURM_NODEID": "0", "SLURM_NTASKS": "16"}
 _TORCHRUN = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}
@@ -99,8 +99,8 @@ class Machine:
         patch = self._monkeypatch
         patch.setattr(os, "cpu_count", lambda: cores)
         patch.setattr(os, "sched_getaffinity", lambda process: set(range(launcher if process else bound)))
-        patch.setattr("guerdon._cpu_count.allowed_cores", lambda: frozenset(range(bound)))
-        patch.setattr("guerdon._cpu_count.usable_cores", lambda: min(bound, quota or bound))
+        patch.setattr("guerdon._system.cpu_count.allowed_cores", lambda: frozenset(range(bound)))
+        patch.setattr("guerdon._system.cpu_count.usable_cores", lambda: min(bound, quota or bound))
         for name, value in {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", **(env or {})}.items():
             patch.setenv(name, value)
         return default_workers()
@@ -140,7 +140,7 @@ def test_a_script_between_the_launcher_and_the_rank_is_looked_through(tmp_path: 
     """The shell that starts a rank is bound as the rank is; who may use more is its parent."""
     core = min(os.sched_getaffinity(0))
     program = (
-        "import os; from guerdon import _launcher; from guerdon._launcher import launchers_cores\n"
+        "import os; from guerdon._system import launcher as _launcher; from guerdon._system.launcher import launchers_cores\n"
         "os.cpu_count = lambda: 1000\n"
         "own = [p for p in _launcher._ancestors() if _launcher._is_of_this_rank(p, os.environ)]\n"
         "print(len(os.sched_getaffinity(0)), launchers_cores(), len(own))"
@@ -194,7 +194,7 @@ def test_a_limit_on_a_group_further_up_counts() -> None:
             _limit_to_one_core(outer)
         except OSError as error:
             pytest.skip(f"the CPU controller is not handed down here: {error}")
-        program = "from guerdon._cpu_count import usable_cores; print(usable_cores())"
+        program = "from guerdon._system.cpu_count import usable_cores; print(usable_cores())"
         ended = subprocess.run(
             [sys.executable, "-c", program],
             preexec_fn=lambda: (inner / "cgroup.procs").write_text(str(os.getpid())),
@@ -211,8 +211,8 @@ def test_a_limit_on_a_group_further_up_counts() -> None:
 
 _RANK = """
 import json, os, pathlib, sys
-from guerdon._cpu_count import default_workers
-from guerdon._launcher import ranks_on_host, world_size
+from guerdon._system.cpu_count import default_workers
+from guerdon._system.launcher import ranks_on_host, world_size
 reported = [ranks_on_host(), world_size(), default_workers()]
 (pathlib.Path(__file__).parent / f"{os.getpid()}.json").write_text(json.dumps(reported))
 """

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Status, reward
-from guerdon._diagnostics.report import Report
+from guerdon._insight.diagnostics.report import Report
 
 
 @reward(lane="thread", max_failure_rate=1.0)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from guerdon import Dispatcher, Failure, RewardBatch, RewardFailureError, Status, reward
-from guerdon._registration.build import spec_of
-from guerdon._registration.spec import FunctionSpec
-from guerdon._result_builder import ResultBuilder
+from guerdon._batch.result_builder import ResultBuilder
+from guerdon._functions.build import spec_of
+from guerdon._functions.spec import FunctionSpec
 
 NAN = math.nan
 LARGEST = np.finfo(np.float32).max

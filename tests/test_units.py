@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from guerdon._units import as_bytes, number
+from guerdon._system.units import as_bytes, number
 from guerdon._worker.resource_limits import format_size
 
 

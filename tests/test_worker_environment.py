@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._worker_environment import DEFAULTS, NO_SECRETS, SECRETS, given_to, hidden, is_secret, of_workers
+from guerdon._system.worker_environment import DEFAULTS, NO_SECRETS, SECRETS, given_to, hidden, is_secret, of_workers
 
 SECRET = """
 OPENAI_API_KEY ANTHROPIC_API_KEY WANDB_API_KEY AZURE_OPENAI_KEY COMET_API_KEY HF_TOKEN HUGGING_FACE_HUB_TOKEN

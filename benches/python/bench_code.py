@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, code_reward
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 
 ROUNDS = 5
 PROGRAMS = 200

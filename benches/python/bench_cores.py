@@ -22,7 +22,7 @@ from benches.python import workloads
 from benches.python.bench_code import TEST
 from benches.python.bench_stragglers import heavy_tailed
 from guerdon import Dispatcher, RegistrationError, Status, code_reward, reward
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 
 ROUNDS = 5
 TRIVIAL, COSTS, PROGRAMS = 65536, 1500, 250

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, reward
-from guerdon._cpu_count import default_workers
+from guerdon._system.cpu_count import default_workers
 from tests.shared_data import gsm8k_solutions
 
 math_verify = pytest.importorskip("math_verify")

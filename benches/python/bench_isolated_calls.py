@@ -20,7 +20,7 @@ import pytest
 
 from benches.python import with_torch
 from guerdon import Dispatcher, reward
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 
 ROUNDS = 6
 CALLS = 80

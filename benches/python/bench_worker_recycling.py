@@ -17,7 +17,7 @@ import pytest
 
 from benches.python import few_imports
 from guerdon import Dispatcher, Recycle, reward
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 
 ROUNDS = 12
 TITLE = "recycling every 100 calls of 1 ms: calls a second, all workers"

@@ -15,17 +15,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guerdon._lazy_imports import names as _names
+from guerdon._system.lazy_imports import names as _names
 
 if TYPE_CHECKING:
     from guerdon import parse, rewards
-    from guerdon._cluster.ray.options import Ray
+    from guerdon._batch.pending import OpenBatch, PendingBatch
+    from guerdon._functions.stateful import StatefulReward
+    from guerdon._insight.dump import Dump, InFlight
+    from guerdon._insight.journal.options import Journal, read_journal
+    from guerdon._insight.trace import Trace
+    from guerdon._lanes.http.endpoints import Endpoint, Endpoints
+    from guerdon._lanes.recycling import Recycle
+    from guerdon._lanes.remote.ray.options import Ray
     from guerdon._native import __version__
     from guerdon._replay import ReplayResult, replay
-    from guerdon._trace import Trace
     from guerdon.dispatcher import Dispatcher
-    from guerdon.dump import Dump, InFlight
-    from guerdon.endpoints import Endpoint, Endpoints
     from guerdon.errors import (
         ClosedError,
         DataError,
@@ -39,17 +43,13 @@ if TYPE_CHECKING:
         ToolError,
     )
     from guerdon.functions import RewardFunction, group_reward, reward
-    from guerdon.journal import Journal, read_journal
     from guerdon.judges import http_reward, judge
     from guerdon.limits import Limit, RetryAfter
     from guerdon.panels import Rubric, pairwise, panel, rubric
-    from guerdon.pending import OpenBatch, PendingBatch
-    from guerdon.recycling import Recycle
     from guerdon.results import Failure, Group, RewardBatch, SampleResult
+    from guerdon.results.status import Status
     from guerdon.rewards.code.factory import code_reward
     from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
-    from guerdon.stateful import StatefulReward
-    from guerdon.status import Status
 
 __all__ = [
     "ClosedError",
@@ -104,33 +104,33 @@ _HOMES: Final[dict[str, str | None]] = {
     "ClosedError": "errors",
     "DataError": "errors",
     "Dispatcher": "dispatcher",
-    "Dump": "dump",
-    "Endpoint": "endpoints",
-    "Endpoints": "endpoints",
+    "Dump": "_insight.dump",
+    "Endpoint": "_lanes.http.endpoints",
+    "Endpoints": "_lanes.http.endpoints",
     "Failure": "results",
     "Group": "results",
     "GuerdonError": "errors",
     "GuerdonWarning": "errors",
-    "InFlight": "dump",
-    "Journal": "journal",
+    "InFlight": "_insight.dump",
+    "Journal": "_insight.journal.options",
     "Limit": "limits",
     "MainGuardError": "errors",
     "QuietRewardWarning": "errors",
-    "Ray": "_cluster.ray.options",
-    "Recycle": "recycling",
-    "Trace": "_trace",
+    "Ray": "_lanes.remote.ray.options",
+    "Recycle": "_lanes.recycling",
+    "Trace": "_insight.trace",
     "RegistrationError": "errors",
     "ReplayResult": "_replay",
     "RetryAfter": "limits",
-    "StatefulReward": "stateful",
+    "StatefulReward": "_functions.stateful",
     "RewardBatch": "results",
     "RewardFailureError": "errors",
     "RewardFunction": "functions",
     "SampleResult": "results",
     "SerializationError": "errors",
-    "Status": "status",
-    "OpenBatch": "pending",
-    "PendingBatch": "pending",
+    "Status": "results.status",
+    "OpenBatch": "_batch.pending",
+    "PendingBatch": "_batch.pending",
     "ToolError": "errors",
     "__version__": "_native",
     "code_reward": "rewards.code.factory",
@@ -144,7 +144,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "parse": None,
     "rewards": None,
     "http_reward": "judges",
-    "read_journal": "journal",
+    "read_journal": "_insight.journal.options",
     "replay": "_replay",
     "reward": "functions",
 }

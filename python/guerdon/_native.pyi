@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from guerdon._http.body import Piece
+from guerdon._lanes.http.body import Piece
 from guerdon.parse import Parse
 
 __version__: str
@@ -153,7 +153,7 @@ class CompoundConfig:
         both_orders: bool = True,
         cases: tuple[str, bool, float, float | None, float, int, str] | None = None,
     ) -> CompoundConfig:
-        """See `guerdon._http.compound`.
+        """See `guerdon._lanes.http.compound`.
 
         Args:
             members: Name, requests, which of the rules they obey, columns of the second sample.
@@ -190,7 +190,7 @@ class HttpConfig:
         hedge_after: tuple[str, float] | None = None,
         hedge_share: float = 0.05,
     ) -> HttpConfig:
-        """See `guerdon._http.plan.Plan`.
+        """See `guerdon._lanes.http.plan.Plan`.
 
         Args:
             body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)``
@@ -271,7 +271,7 @@ class MonitorConfig:
         judges: Sequence[tuple[bool, bool, bool]],
         isolations: Sequence[tuple[str, str, str, str]],
     ) -> MonitorConfig:
-        """See `guerdon._monitor.settings`.
+        """See `guerdon._insight.monitor.settings`.
 
         Args:
             socket: Where the Unix socket of the live state is to be; None: there is none.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from guerdon.results import RewardBatch
-    from guerdon.status import Status
+    from guerdon.results.status import Status
 
 __all__ = [
     "ClosedError",

@@ -14,15 +14,15 @@ from os import PathLike
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
-from guerdon._registration.build import build
-from guerdon._registration.cache_folder import CACHE_SIZE
-from guerdon._registration.callables import find_attribute
-from guerdon._registration.conditions import RunIf
-from guerdon._registration.options import BATCH_WAIT, Options
-from guerdon._registration.spec import FunctionSpec, Shape
+from guerdon._functions.build import build
+from guerdon._functions.cache_folder import CACHE_SIZE
+from guerdon._functions.callables import find_attribute
+from guerdon._functions.conditions import RunIf
+from guerdon._functions.options import BATCH_WAIT, Options
+from guerdon._functions.spec import FunctionSpec, Shape
+from guerdon._functions.stateful import StatefulReward
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
-from guerdon.stateful import StatefulReward
 
 if TYPE_CHECKING:
     from typing import Unpack

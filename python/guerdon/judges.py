@@ -8,15 +8,15 @@ from os import PathLike
 from typing import Any, Literal
 
 from guerdon import parse as parsers
-from guerdon._http import dialects
-from guerdon._http.body import ColumnValue, ColumnValues
-from guerdon._http.options import build, extra_body, name_of, non_empty_text
-from guerdon._http.reward import HttpReward
-from guerdon._http.template import Field
-from guerdon._http.votes import check_votes, with_votes
-from guerdon._registration.cache_folder import CACHE_SIZE
-from guerdon._registration.conditions import RunIf
-from guerdon._registration.options import BATCH_WAIT, batching, flag
+from guerdon._functions.cache_folder import CACHE_SIZE
+from guerdon._functions.conditions import RunIf
+from guerdon._functions.options import BATCH_WAIT, batching, flag
+from guerdon._lanes.http import dialects
+from guerdon._lanes.http.body import ColumnValue, ColumnValues
+from guerdon._lanes.http.options import build, extra_body, name_of, non_empty_text
+from guerdon._lanes.http.reward import HttpReward
+from guerdon._lanes.http.template import Field
+from guerdon._lanes.http.votes import check_votes, with_votes
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse

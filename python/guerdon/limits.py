@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from guerdon._units import number
+from guerdon._system.units import number
 from guerdon.errors import GuerdonError, RegistrationError
 
 __all__ = ["Limit", "RetryAfter"]

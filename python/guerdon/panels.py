@@ -14,15 +14,15 @@ from os import PathLike
 from typing import Any, Literal
 
 from guerdon import parse as parsers
-from guerdon._http.compound import CompoundPlan, CompoundReward, plan_of
-from guerdon._http.options import name_of, non_empty_text
-from guerdon._http.reward import HttpReward, is_given
-from guerdon._http.rubric import Rubric
-from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
-from guerdon._registration.conditions import RunIf, checked_run_if
-from guerdon._registration.options import Options, flag
-from guerdon._registration.policy import checked_policy
-from guerdon._units import integer, number
+from guerdon._functions.cache_folder import CACHE_SIZE, checked_cache
+from guerdon._functions.conditions import RunIf, checked_run_if
+from guerdon._functions.options import Options, flag
+from guerdon._functions.policy import checked_policy
+from guerdon._lanes.http.compound import CompoundPlan, CompoundReward, plan_of
+from guerdon._lanes.http.options import name_of, non_empty_text
+from guerdon._lanes.http.reward import HttpReward, is_given
+from guerdon._lanes.http.rubric import Rubric
+from guerdon._system.units import integer, number
 from guerdon.errors import RegistrationError
 from guerdon.judges import judge
 from guerdon.parse import Parse

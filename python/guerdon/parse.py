@@ -28,8 +28,8 @@ from itertools import pairwise
 from numbers import Real
 from typing import Literal
 
-from guerdon._units import FLOAT32_MAX
-from guerdon._units import number as as_number
+from guerdon._system.units import FLOAT32_MAX
+from guerdon._system.units import number as as_number
 from guerdon.errors import RegistrationError
 
 __all__ = ["Parse", "choice", "json", "logprob", "number", "regex", "rubric", "tag", "yes_no"]

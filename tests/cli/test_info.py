@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import guerdon as package
-from guerdon._cpu_count import default_workers, usable_cores
-from guerdon._extras import EXTRAS
-from guerdon._launcher import RANK_VARIABLES, launch_id
+from guerdon._system.cpu_count import default_workers, usable_cores
+from guerdon._system.extras import EXTRAS
+from guerdon._system.launcher import RANK_VARIABLES, launch_id
 from guerdon.cli import info
 from tests.cli.conftest import Command
 
@@ -98,7 +98,7 @@ def test_messages_and_docs_name_packages_that_exist() -> None:
     )
     named = {str(Path(path).relative_to(ROOT)) for path in found.stdout.splitlines() if path.endswith((".py", ".md"))}
     # Both say why no other place may.
-    assert named <= {"python/guerdon/_extras.py", "docs/internals/releasing.md"}
+    assert named <= {"python/guerdon/_system/extras.py", "docs/internals/releasing.md"}
 
 
 def test_the_docs_list_all_extras() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._serialization.serialized_functions import serialized_target
-from guerdon.cli.load_rewards import load
+from guerdon._functions.serialization.serialized_functions import serialized_target
+from guerdon.profile.load_rewards import load
 from tests.cli.conftest import Command, write_rewards, write_rows
 
 

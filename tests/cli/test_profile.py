@@ -379,7 +379,7 @@ def test_a_judge_in_a_file(guerdon: Command, tmp_path: Path) -> None:
 def test_a_missing_package_ends_it_before_any_check(
     guerdon: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from guerdon._math import verify
+    from guerdon.rewards.math import verify
 
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
     file = write_rewards(tmp_path, "from guerdon import rewards\nmath = rewards.math_reward()\n")

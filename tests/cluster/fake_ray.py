@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from guerdon._cluster.ray import connection, nodes, starting
-from guerdon._cluster.ray.nodes import RayNode
-from guerdon._cluster.ray.versions import installed
+from guerdon._lanes.remote.ray import connection, nodes, starting
+from guerdon._lanes.remote.ray.nodes import RayNode
+from guerdon._lanes.remote.ray.versions import installed
 
 
 class RayError(Exception):
@@ -232,7 +232,7 @@ def failed(error: Exception) -> Future[object]:
 
 def installed_as(monkeypatch: pytest.MonkeyPatch, fake: FakeRay) -> FakeRay:
     """`import ray` gives this one, for one test."""
-    from guerdon._cluster.ray import actor
+    from guerdon._lanes.remote.ray import actor
 
     def get(future: Future[object], timeout: float | None = None) -> object:
         try:

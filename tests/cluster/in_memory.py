@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any
 
 import guerdon
-from guerdon._cluster.agent import NodeAgent
-from guerdon._cluster.engine_setup import EngineSetup
-from guerdon._engine import EngineHandle
+from guerdon._engine.handle import EngineHandle
+from guerdon._lanes.remote.agent import NodeAgent
+from guerdon._lanes.remote.engine_setup import EngineSetup
 from guerdon._native import Engine, Link
 
 PIECE = 1000
@@ -18,7 +18,7 @@ PIECE = 1000
 
 
 class InMemoryCluster:
-    """Nodes ``a``, ``b``, … with so many workers each; a `guerdon._cluster.plan.Cluster`."""
+    """Nodes ``a``, ``b``, … with so many workers each; a `guerdon._lanes.remote.plan.Cluster`."""
 
     def __init__(self, *workers: int, delay: float = 0.0) -> None:
         self._workers = dict(zip("abcdefgh", workers, strict=False))

@@ -13,9 +13,9 @@ import pytest
 
 import guerdon
 from guerdon import RegistrationError, Status
-from guerdon._cluster.agent import NodeAgent
-from guerdon._cluster.ray.functions_check import check_functions
-from guerdon._cluster.snapshots import nodes_of
+from guerdon._lanes.remote.agent import NodeAgent
+from guerdon._lanes.remote.ray.functions_check import check_functions
+from guerdon._lanes.remote.snapshots import nodes_of
 from tests.cluster import any_functions as functions
 from tests.cluster.functions import length
 from tests.cluster.in_memory import Clustered, InMemoryCluster

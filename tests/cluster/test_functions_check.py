@@ -11,10 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
-from guerdon import RegistrationError, StatefulReward, _functions_check, reward
-from guerdon._cluster.agent import NodeAgent
-from guerdon._cluster.engine_setup import EngineSetup
-from guerdon._cluster.ray.functions_check import check_functions
+from guerdon import RegistrationError, StatefulReward, reward
+from guerdon._functions import functions_check
+from guerdon._lanes.remote.agent import NodeAgent
+from guerdon._lanes.remote.engine_setup import EngineSetup
+from guerdon._lanes.remote.ray.functions_check import check_functions
 from tests.cluster.fake_ray import wait_until
 from tests.cluster.in_memory import Clustered, InMemoryCluster
 
@@ -90,7 +91,7 @@ def test_a_function_that_ends_the_process_is_named() -> None:
     sees="RegistrationError with its name in time; nothing is left",
 )
 def test_one_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_functions_check, "_END_S", 0.5)
+    monkeypatch.setattr(functions_check, "_END_S", 0.5)
     started = time.monotonic()
     with pytest.raises(RegistrationError, match=r"'judge' was not ready within 15 s"):
         check_functions(_agent(Hangs(tmp_path / "pids")), 15.0)

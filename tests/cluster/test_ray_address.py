@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from guerdon._cluster.ray import connection
+from guerdon._lanes.remote.ray import connection
 
 SETTINGS = b"\0\0\6\4\0\0\0\0\0" + b"\0\3\0\0\0\x64"
 

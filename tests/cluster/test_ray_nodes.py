@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from guerdon import Ray, RegistrationError
-from guerdon._cluster.engine_setup import EngineSetup
-from guerdon._cluster.factory import factory_of
-from guerdon._cluster.ray import cluster, connection, node, nodes, pauses, released
-from guerdon._cluster.ray.cluster import RayCluster
-from guerdon._cluster.ray.node import Node, Shared
-from guerdon._cluster.ray.starting import start_actor
+from guerdon._lanes.remote.engine_setup import EngineSetup
+from guerdon._lanes.remote.factory import factory_of
+from guerdon._lanes.remote.ray import cluster, connection, node, nodes, pauses, released
+from guerdon._lanes.remote.ray.cluster import RayCluster
+from guerdon._lanes.remote.ray.node import Node, Shared
+from guerdon._lanes.remote.ray.starting import start_actor
 from tests.cluster.fake_ray import (
     ActorDiedError,
     FakeEngine,

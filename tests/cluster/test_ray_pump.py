@@ -9,8 +9,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from guerdon._cluster.ray import pump
-from guerdon._cluster.ray.pump import Pump
+from guerdon._lanes.remote.ray import pump
+from guerdon._lanes.remote.ray.pump import Pump
 from tests.cluster.fake_ray import ActorDiedError, FakeActor, FakeLink, FakeRay, installed_as, wait_until
 
 

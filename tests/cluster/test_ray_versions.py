@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guerdon._cluster.ray.versions import differences, installed
+from guerdon._lanes.remote.ray.versions import differences, installed
 
 HERE = {
     "Python": "3.11.2",

@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Group, PendingBatch, RewardBatch
-from guerdon._registration.build import spec_of
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.build import spec_of
+from guerdon._functions.spec import FunctionSpec
 from tests.contract.scripts import Cell, End, foretell, ran
 
 QUIET = ("raise", "exit", "interrupt")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, Status, group_reward, reward
-from guerdon._serialization.column_values import dumps
+from guerdon._functions.serialization.column_values import dumps
 from tests.contract import misbehaving_functions as behaviours
 from tests.contract.misbehaving_functions import NotesItsLoads, SlowToLoad, UnfitToLoad
 

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import ClosedError, Dispatcher, RewardBatch, Status
-from guerdon._registration.build import spec_of
+from guerdon._functions.build import spec_of
 from tests.contract import gated_functions as functions
 from tests.contract.scripted_batches import DEADLY, QUIET, examples
 from tests.contract.scripts import Cell, End, foretell, ran

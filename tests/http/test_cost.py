@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Limit, RegistrationError, Status, http_reward, judge, reward
-from guerdon._launcher import run_id
+from guerdon._system.launcher import run_id
 from tests.http.billing import PRICE, Billing
 from tests.http.server import chat_completion, serving
 

@@ -20,9 +20,9 @@ from guerdon import (
     replay,
     reward,
 )
-from guerdon._journal.parts import find_parts
-from guerdon._journal_report.aggregates import aggregates
-from guerdon._journal_report.summary import summarise
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.summary import summarise
 from tests.journal_files import SCHEMA, row, table, write_open_part, write_part
 from tests.simple import length
 

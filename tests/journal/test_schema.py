@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from guerdon import Dispatcher, Journal, judge, panel, read_journal
-from guerdon._journal.dispatcher_facts import DispatcherFacts, facts_text
-from guerdon._journal.schema import COLUMNS, arrow_schema, plain_type, problem_of
+from guerdon._insight.journal.dispatcher_facts import DispatcherFacts, facts_text
+from guerdon._insight.journal.schema import COLUMNS, arrow_schema, plain_type, problem_of
 from tests.journal_files import row, table
 from tests.simple import length
 

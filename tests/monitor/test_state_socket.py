@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, Status, _socket_folders, reward
+from guerdon import Dispatcher, Limit, Status, reward
+from guerdon._system import socket_folders
 from tests.monitor import reading
 
 
@@ -273,11 +274,11 @@ def test_a_folder_that_will_not_do_is_passed_over(runtime: Path, monkeypatch: py
         runtime.mkdir()
         runtime.chmod(0o755)
     own = runtime.parent / "own"
-    monkeypatch.setattr(_socket_folders, "folders", lambda environ: [runtime, own])
+    monkeypatch.setattr(socket_folders, "folders", lambda environ: [runtime, own])
     with Dispatcher([length]) as dispatcher:
         assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
         assert Path(dispatcher.stats()["state_socket"]).parent == own
-    monkeypatch.setattr(_socket_folders, "folders", lambda environ: [runtime])
+    monkeypatch.setattr(socket_folders, "folders", lambda environ: [runtime])
     with Dispatcher([length]) as dispatcher:
         assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
         assert dispatcher.stats()["state_socket"].startswith("none: ")
@@ -289,7 +290,7 @@ def test_a_folder_that_will_not_do_is_passed_over(runtime: Path, monkeypatch: py
 )
 def test_a_path_too_long_is_no_socket(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = runtime.parent / ("a" * 100)
-    monkeypatch.setattr(_socket_folders, "folders", lambda environ: [long])
+    monkeypatch.setattr(socket_folders, "folders", lambda environ: [long])
     with Dispatcher([length]) as dispatcher:
         dispatcher.score(completions=["a"])
         assert "too long" in dispatcher.stats()["state_socket"]

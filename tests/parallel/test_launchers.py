@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 from tests.http.server import free_port
 
 _RANK = """
 import json, os, pathlib
-from guerdon._cpu_count import default_workers
-from guerdon._launcher import ranks_on_host, world_size
+from guerdon._system.cpu_count import default_workers
+from guerdon._system.launcher import ranks_on_host, world_size
 reported = [ranks_on_host(), world_size(), default_workers(), "LOCAL_WORLD_SIZE" in os.environ]
 (pathlib.Path(__file__).parent / f"{os.getpid()}.json").write_text(json.dumps(reported))
 """

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from guerdon import code_reward, reward, rewards
-from guerdon._math import verify
-from guerdon._registration.build import spec_of
+from guerdon._functions.build import spec_of
 from guerdon.errors import RegistrationError
 from guerdon.profile import profile
 from guerdon.profile.advice import advise
@@ -18,6 +17,7 @@ from guerdon.profile.measurement import Measurement, RowFailure
 from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.sample_rows import SampleRows
 from guerdon.profile.subject import Subject
+from guerdon.rewards.math import verify
 
 PROGRAM = "```python\nprint(int(input()) + 1)\n```"
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from guerdon.cli.load_rewards import load
 from guerdon.profile import Profile, measurement, profile
+from guerdon.profile.load_rewards import load
 from tests.cli.conftest import write_rewards
 
 ROWS = [{"prompt": f"What is {n} + 5?", "answer": str(n + 5)} for n in range(10, 22)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Limit, StatefulReward, group_reward, reward
-from guerdon._registration.build import spec_of
+from guerdon._functions.build import spec_of
 from guerdon.profile import measurement
 from guerdon.profile.advice import advise
 from guerdon.profile.measurement import Budget, Measurement, measure

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("ray")
 
 from guerdon import Dispatcher, Ray, Status, reward
-from guerdon._cluster.ray import cluster as ray_cluster
+from guerdon._lanes.remote.ray import cluster as ray_cluster
 from tests.ray import rewards
 from tests.ray.nodes import OTHERS, Nodes, wait_until_gone
 

@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("ray")
 
 from guerdon import Dispatcher, Ray, RegistrationError, group_reward, reward
-from guerdon._cluster.ray import cluster as ray_cluster
+from guerdon._lanes.remote.ray import cluster as ray_cluster
 from tests.ray import rewards
 from tests.ray.nodes import Nodes, agents
 
@@ -206,7 +206,7 @@ def test_a_stopped_head_that_ray_finds_is_refused() -> None:
     heads = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("gcs_server")]
     assert heads, "it was looked for by a name that it doesn't have"
     code = (
-        "from guerdon import Dispatcher, Ray\nfrom guerdon._cluster.ray import connection\n"
+        "from guerdon import Dispatcher, Ray\nfrom guerdon._lanes.remote.ray import connection\n"
         "from tests.ray.rewards import double_reward\nconnection._ANSWER_S = 1\n"
         "Dispatcher([double_reward], cluster=Ray(address='auto')).score(completions=['1'])"
     )

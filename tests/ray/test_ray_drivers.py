@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 _DRIVER = """
 import sys
 from guerdon import Dispatcher, Ray, reward
-from guerdon._cluster.ray import pump
+from guerdon._lanes.remote.ray import pump
 from tests.ray import rewards
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("ray")
 
 from guerdon import Dispatcher, GuerdonWarning, PendingBatch, Ray, RewardBatch, Status, reward
-from guerdon._cluster.ray import cluster as ray_cluster
-from guerdon._cluster.ray import pump
+from guerdon._lanes.remote.ray import cluster as ray_cluster
+from guerdon._lanes.remote.ray import pump
 from tests.ray import rewards
 from tests.ray.nodes import CPUS, OTHERS, Nodes, agents, wait_until_gone
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, Limit, judge, reward
-from guerdon._registration import spec as specs
-from guerdon._registration.build import spec_of
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions import spec as specs
+from guerdon._functions.build import spec_of
+from guerdon._functions.spec import FunctionSpec
 
 
 async def waiting(completion: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, code_reward, http_reward, judge, reward, rewards
-from guerdon._registration.factory import Factory
+from guerdon._functions.factory import Factory
 from guerdon.errors import DataError, RegistrationError
 
 

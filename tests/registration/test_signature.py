@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon._registration.signature import (
+from guerdon._functions.signature import (
     BATCH_NAMES,
     GROUP_NAMES,
     RECORDERS,

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from guerdon import Limit, StatefulReward, group_reward, reward
-from guerdon._registration.build import UNDECORATED_LOOP, spec_of
-from guerdon._registration.callables import is_reward_model, name_of
-from guerdon._registration.function_list import refuse_repeated_names
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.build import UNDECORATED_LOOP, spec_of
+from guerdon._functions.callables import is_reward_model, name_of
+from guerdon._functions.function_list import refuse_repeated_names
+from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from guerdon._replay.chunks import ABSENT
 from guerdon._replay.compare import AdvantageChange, Agreement, RankChange, average_ranks
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 FAILED = (Status.TIMEOUT, Status.ERROR, Status.CRASHED, Status.CANCELLED)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from guerdon._journal.parts import find_parts
-from guerdon._journal_report.aggregates import aggregates
-from guerdon._journal_report.html import render
-from guerdon._journal_report.summary import summarise
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.html import render
+from guerdon._insight.report.summary import summarise
 
 # Fixtures, which pytest takes from here by their names.
 from tests.browser import browser, open_page  # noqa: F401

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon._journal.parts import find_parts
-from guerdon._journal.selection import Selection
-from guerdon._journal_report import survey as survey_module
-from guerdon._journal_report.aggregates import aggregates
-from guerdon._journal_report.html import render
-from guerdon._journal_report.summary import summarise
-from guerdon._journal_report.tally import TimeBins
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.journal.selection import Selection
+from guerdon._insight.report import survey as survey_module
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.html import render
+from guerdon._insight.report.summary import summarise
+from guerdon._insight.report.tally import TimeBins
 from guerdon.errors import DataError
 from tests.journal_files import row, table, training, write_journal, write_open_part, write_part
 
@@ -228,7 +228,7 @@ def test_rows_of_a_group_are_found_across_record_batches(tmp_path: Path) -> None
 
 
 def test_rows_of_a_huge_batch_are_not_all_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("guerdon._journal_report.groups._MOST_HELD", 10)
+    monkeypatch.setattr("guerdon._insight.report.groups._MOST_HELD", 10)
     rows = [row(group=place // 4, sample=place, value=1.0) for place in range(400)]
     write_open_part(tmp_path, table(rows), chunk=30)
     found = figures(tmp_path)["functions"]["correct"]

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from guerdon._html_frame.safe_text import as_json, shortened, visible
-from guerdon._journal.parts import find_parts
-from guerdon._journal.selection import Selection
-from guerdon._journal_report.aggregates import aggregates
-from guerdon._journal_report.page_data import fitted, page_data
-from guerdon._journal_report.summary import summarise
+from guerdon._insight.html_frame.safe_text import as_json, shortened, visible
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.journal.selection import Selection
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.page_data import fitted, page_data
+from guerdon._insight.report.summary import summarise
 from guerdon.cli import main
 from tests.journal_files import (
     HOSTILE_TEXTS,
@@ -179,7 +179,7 @@ def test_a_folder_that_this_user_may_not_read_is_refused(
     def denied(path: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr("guerdon._journal.parts.os.scandir", denied)
+    monkeypatch.setattr("guerdon._insight.journal.parts.os.scandir", denied)
     assert main([command, str(folder), *(["rewards.py"] if command == "replay" else [])]) == 2
     assert "can't be read: Permission denied." in capsys.readouterr().err
 

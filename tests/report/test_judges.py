@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from guerdon._journal.parts import find_parts
-from guerdon._journal_report.aggregates import aggregates
-from guerdon._journal_report.summary import summarise
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.report.aggregates import aggregates
+from guerdon._insight.report.summary import summarise
 from tests.journal_files import row, write_journal
 
 pd = pytest.importorskip("pandas")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon._journal_report.moments import Moments, PairMoments, correlations
+from guerdon._insight.report.moments import Moments, PairMoments, correlations
 
 pd = pytest.importorskip("pandas")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from guerdon import Dispatcher, Status, reward
-from guerdon._result.crash_text import without_worker_frames
+from guerdon.results.crash_text import without_worker_frames
 
 HEAD = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x0007 (most recent call first):\n"
 OURS = '  File "/venv/lib/python3.11/site-packages/guerdon/_worker/worker.py", line 212 in _samples\n'

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from guerdon._result.failure_rate import MIN_ALL_FAILED, MIN_JUDGED, WINDOW, FailureRate, FailureWindow
-from guerdon._result.failures import BatchFailures, FunctionFailures
+from guerdon._batch.failure_rate import MIN_ALL_FAILED, MIN_JUDGED, WINDOW, FailureRate, FailureWindow
+from guerdon._batch.failures import BatchFailures, FunctionFailures
 
 
 def batch(samples: int, failed: Iterable[int] = (), *, cancelled: bool = False) -> BatchFailures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from guerdon._result.records import decode
+from guerdon.results.records import decode
 
 
 def blob(*items: list[Any]) -> bytes:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, reward, rewards
-from guerdon._journal.versions import source_version
+from guerdon._insight.journal.versions import source_version
 from guerdon.errors import DataError, RegistrationError
 from guerdon.rewards import schemas
 

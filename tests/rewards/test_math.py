@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, Status, rewards
-from guerdon._math import helper, plain_gold, verify
 from guerdon._native import math_decision
 from guerdon.errors import DataError, RegistrationError
+from guerdon.rewards.math import helper, plain_gold, verify
 from tests.rewards.math_forms import forms
 from tests.rewards.math_pairs import KINDS, pairs, soup
 from tests.shared_data import gsm8k_solutions

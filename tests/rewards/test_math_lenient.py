@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from guerdon import RegistrationError, rewards
-from guerdon._math.lenient import prepared
-from guerdon._math.verify import accuracy
+from guerdon.rewards.math.lenient import prepared
+from guerdon.rewards.math.verify import accuracy
 
 # gold | answers that are right || answers that are wrong, separated by two blanks
 TABLE = r"""

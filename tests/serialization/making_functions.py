@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from guerdon._registration.build import spec_of
-from guerdon._serialization.serialized_functions import check_serializable
+from guerdon._functions.build import spec_of
+from guerdon._functions.serialization.serialized_functions import check_serializable
 from guerdon.errors import SerializationError
 
 

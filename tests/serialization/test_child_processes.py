@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 from tests.serialization.programs import marked, run, write
 
 FUNCTIONS = """

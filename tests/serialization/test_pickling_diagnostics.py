@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, reward
-from guerdon._registration.build import spec_of
-from guerdon._serialization import serialized_functions
-from guerdon._serialization.serialized_functions import check_serializable
+from guerdon._functions.build import spec_of
+from guerdon._functions.serialization import serialized_functions
+from guerdon._functions.serialization.serialized_functions import check_serializable
 from guerdon.errors import GuerdonWarning, SerializationError
 from tests.serialization.making_functions import by_value, closes_over, refused
 

@@ -20,10 +20,10 @@ import cloudpickle
 import pytest
 
 from guerdon import StatefulReward, reward
-from guerdon._registration.build import spec_of
-from guerdon._serialization.function_pickler import dumps
-from guerdon._serialization.importable import importable
-from guerdon._serialization.serialized_functions import check_serializable, serialize
+from guerdon._functions.build import spec_of
+from guerdon._functions.serialization.function_pickler import dumps
+from guerdon._functions.serialization.importable import importable
+from guerdon._functions.serialization.serialized_functions import check_serializable, serialize
 from tests.serialization.making_functions import by_value, closes_over, refused
 
 LOADER = """
@@ -245,7 +245,7 @@ def test_what_other_processes_can_import(monkeypatch: pytest.MonkeyPatch) -> Non
         "os.path",
         "builtins",
         "cloudpickle.cloudpickle",
-        "guerdon._registration.spec",
+        "guerdon._functions.spec",
         __name__,
     ):
         assert importable(name), name

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, reward
-from guerdon._serialization.importable import importable
-from guerdon._serialization.source_check import source_changed
+from guerdon._functions.serialization.importable import importable
+from guerdon._functions.serialization.source_check import source_changed
 
 SOURCE = """
 import dataclasses, functools
@@ -108,7 +108,7 @@ def test_workers_run_the_code_of_this_process(load: Load) -> None:
 
 
 def test_installed_modules_are_unchanged() -> None:
-    for name in ("dataclasses", "pytest", "guerdon._registration.spec", "guerdon.results"):
+    for name in ("dataclasses", "pytest", "guerdon._functions.spec", "guerdon.results"):
         assert not source_changed(importlib.import_module(name)), name
     assert not source_changed(dataclasses)
 

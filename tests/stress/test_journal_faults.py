@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Journal, read_journal
-from guerdon._journal.parts import find_parts
+from guerdon._insight.journal.parts import find_parts
 from tests.simple import length
 from tests.stress.harness import wait_for
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, StatefulReward, group_reward, reward
-from guerdon._columns import collect
-from guerdon._registration.build import spec_of
-from guerdon._submit.column_routing import ColumnRouter
-from guerdon._submit.submission import check_group_size
-from guerdon._submit.trainer_state import names_history, snapshot
+from guerdon._batch.column_routing import ColumnRouter
+from guerdon._batch.columns import collect
+from guerdon._batch.submission import check_group_size
+from guerdon._batch.trainer_state import names_history, snapshot
+from guerdon._functions.build import spec_of
 
 
 @dataclass

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, GuerdonWarning, RewardFailureError, group_reward, reward
-from guerdon._trainer.batches import MOST_OPEN
-from guerdon._trainer.column import RewardColumn
+from guerdon._batch.trainer.batches import MOST_OPEN
+from guerdon._batch.trainer.column import RewardColumn
 
 # These call columns by themselves, as no trainer does whose treatment of failures is known.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not known to leave out samples")

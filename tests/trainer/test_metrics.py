@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import guerdon
 from guerdon import Dispatcher, reward
-from guerdon._trainer.metrics import _spread, metrics_of
+from guerdon._batch.trainer.metrics import _spread, metrics_of
 from tests.http.server import serving
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 
 _DRIVER = """
 import json, os, sys
@@ -21,8 +21,8 @@ from ray.train.torch import TorchTrainer
 folder = sys.argv[1]
 
 def rank():
-    from guerdon._cpu_count import default_workers
-    from guerdon._launcher import ranks_on_host, world_size
+    from guerdon._system.cpu_count import default_workers
+    from guerdon._system.launcher import ranks_on_host, world_size
     with open(f"{folder}/{os.getpid()}.json", "w") as file:
         json.dump([ranks_on_host(), world_size(), default_workers()], file)
 

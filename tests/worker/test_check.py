@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, StatefulReward, reward
-from guerdon._cluster.agent import NodeAgent
-from guerdon._cluster.engine_setup import pack
-from guerdon._cluster.ray.functions_check import check_functions
+from guerdon._lanes.remote.agent import NodeAgent
+from guerdon._lanes.remote.engine_setup import pack
+from guerdon._lanes.remote.ray.functions_check import check_functions
 
 
 class Loads(StatefulReward):

@@ -6,8 +6,3 @@ its `setup()` and `close()`, `loop_tasks` the engine's tasks beside user code, `
 warnings of what blocks it. `lane_threads`, `warn`, `arguments`, `call_results` and `stacks` (where
 user code is) are what both lanes share.
 """
-
-from guerdon._lanes.lane_threads import is_lane_thread
-from guerdon._lanes.thread_supervisor import ThreadSupervisor, start_lanes
-
-__all__ = ["ThreadSupervisor", "is_lane_thread", "start_lanes"]

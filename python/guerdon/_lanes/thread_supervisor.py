@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from guerdon._lanes.lane_threads import LaneThread
 from guerdon._lanes.stacks import StackFrame, of_thread
-from guerdon._lanes.warn import warn
 from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._native import (
     CacheTrouble,
@@ -30,15 +29,16 @@ from guerdon._native import (
     TooFewDescriptors,
     TraceTrouble,
 )
+from guerdon._system.warning import warn
 from guerdon._worker.invoke import tracebacks
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.limits import native
 
 if TYPE_CHECKING:
-    from guerdon._lanes.event_loop import LoopThread
+    from guerdon._functions.spec import FunctionSpec
+    from guerdon._lanes.asyncio.event_loop import LoopThread
     from guerdon._native import Engine, Lanes, LoopQueue, LoopSnapshot, ThreadSlot, _SupervisorRequest
-    from guerdon._registration.spec import FunctionSpec
 
 _KILLED: Final = "Use lane='process', where a call that hangs is killed."
 
@@ -235,7 +235,7 @@ class ThreadSupervisor:
         if queue is None:
             return
         try:
-            from guerdon._lanes.event_loop import LoopThread
+            from guerdon._lanes.asyncio.event_loop import LoopThread
 
             functions = {function: self._specs[function] for function in self.lanes.loop_functions(index)}
             calls = {function: self._calls[function].clone() for function in functions}

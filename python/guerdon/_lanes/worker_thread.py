@@ -24,7 +24,7 @@ from guerdon._lanes.arguments import (
     unreadable,
 )
 from guerdon._lanes.call_results import failed, packed
-from guerdon._lanes.warn import warn
+from guerdon._system.warning import warn
 from guerdon._worker.invoke.async_detection import is_awaitable
 from guerdon._worker.invoke.awaiter import Awaiter
 from guerdon._worker.invoke.call import Call

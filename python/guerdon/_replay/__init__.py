@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from guerdon._options import whole
+from guerdon._engine.dispatcher_options import whole
 from guerdon._replay.result import ReplayResult, result_of
 from guerdon._replay.run import ReplayPlan, ReplayRun
-from guerdon._units import integer, number
+from guerdon._system.units import integer, number
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, RegistrationError
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon._journal.schema import COLUMNS, import_arrow, plain_type, text_column
+from guerdon._insight.journal.schema import COLUMNS, import_arrow, plain_type, text_column
 from guerdon._replay.survey import BatchKey, BatchSummary, Survey, spans
 from guerdon.errors import DataError
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guerdon._replay.chunks import ABSENT
-from guerdon._result.totals import advantages
-from guerdon.status import Status
+from guerdon.results.status import Status
+from guerdon.results.totals import advantages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

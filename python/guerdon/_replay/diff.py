@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon._columns import plain_text
+from guerdon._batch.columns import plain_text
 from guerdon._replay.chunks import ABSENT, Cells, Chunk
 from guerdon._replay.compare import AdvantageChange, Agreement, RankChange
-from guerdon._result.totals import total, unscorable
 from guerdon.errors import DataError
-from guerdon.status import Status
+from guerdon.results.status import Status
+from guerdon.results.totals import total, unscorable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon._journal.schema import KEYS
+from guerdon._insight.journal.schema import KEYS
 from guerdon._replay.chunks import Cells
 from guerdon._replay.diff import Side
 from guerdon._replay.output import written_rows
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

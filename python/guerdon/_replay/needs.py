@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guerdon._registration.signature import RECORDERS, Wants
-from guerdon._registration.spec import FunctionSpec
-from guerdon._submit.token_counts import counting
+from guerdon._batch.token_counts import counting
+from guerdon._functions.signature import RECORDERS, Wants
+from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:

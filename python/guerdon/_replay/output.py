@@ -18,10 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-from guerdon._journal.part_files import NoRows, open_part
-from guerdon._journal.parts import find_parts
-from guerdon._journal.schema import import_arrow, plain_type
-from guerdon._output_path import why_no_file, why_no_folder
+from guerdon._insight.journal.part_files import NoRows, open_part
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.journal.schema import import_arrow, plain_type
+from guerdon._system.output_path import why_no_file, why_no_folder
 from guerdon.errors import DataError
 
 __all__ = ["Output", "check_output", "open_output", "written_rows"]

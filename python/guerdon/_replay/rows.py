@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon._journal.schema import KEYS, arrow_schema, import_arrow, text_column
+from guerdon._insight.journal.schema import KEYS, arrow_schema, import_arrow, text_column
 from guerdon._replay.chunks import ABSENT
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from guerdon._replay.chunks import Chunk

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon._journal.dispatcher_facts import facts_text
-from guerdon._journal.parts import find_parts
-from guerdon._journal.selection import Selection
+from guerdon._insight.journal.dispatcher_facts import facts_text
+from guerdon._insight.journal.parts import find_parts
+from guerdon._insight.journal.selection import Selection
 from guerdon._replay.chunks import ABSENT, Cells, Chunk, chunks
 from guerdon._replay.diff import Diff, Side
 from guerdon._replay.done import DoneRows
@@ -29,10 +29,10 @@ from guerdon._replay.rows import rows_of
 from guerdon._replay.scoring import Outcomes, Scorer, Submitted
 from guerdon._replay.survey import survey
 from guerdon._replay.versions import versions_of
-from guerdon._result.usage import add_usage
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError
-from guerdon.status import Status
+from guerdon.results.status import Status
+from guerdon.results.usage import add_usage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,15 +17,15 @@ import numpy as np
 from guerdon._replay.chunks import ABSENT, Cells
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, RewardFailureError
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guerdon._registration.spec import FunctionSpec
+    from guerdon._batch.pending import PendingBatch
+    from guerdon._functions.spec import FunctionSpec
     from guerdon._replay.chunks import Chunk
     from guerdon._replay.needs import Needs
-    from guerdon.pending import PendingBatch
     from guerdon.results import RewardBatch
 
 __all__ = ["Outcomes", "Scorer", "Submitted"]

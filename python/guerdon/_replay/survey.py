@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from guerdon._journal.parts import JournalParts, Part
-from guerdon._journal.schema import KEYS, plain_type
-from guerdon._journal.selection import Selection
+from guerdon._insight.journal.parts import JournalParts, Part
+from guerdon._insight.journal.schema import KEYS, plain_type
+from guerdon._insight.journal.selection import Selection
 from guerdon.errors import DataError
 
 __all__ = ["BatchSummary", "Survey", "spans", "survey"]

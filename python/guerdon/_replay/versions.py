@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from guerdon._journal.versions import source_version
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
+from guerdon._insight.journal.versions import source_version
 
 __all__ = ["versions_of"]
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._columns import BATCH_OPTIONS, RECORDERS
+from guerdon._batch.columns import BATCH_OPTIONS, RECORDERS
+from guerdon._batch.pending import PendingBatch
 from guerdon._serve.errors import RequestError
 from guerdon._serve.offload import Offload
 from guerdon.errors import ClosedError, DataError, GuerdonError, RewardFailureError
-from guerdon.pending import PendingBatch
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher

@@ -11,9 +11,9 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
-from guerdon import _functions_check
-from guerdon._cluster.ray.options import Ray
-from guerdon._worker_environment import given_to
+from guerdon._functions import functions_check
+from guerdon._lanes.remote.ray.options import Ray
+from guerdon._system.worker_environment import given_to
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -51,7 +51,7 @@ class StartCheck:
         setup = self._engine.worker_setup()
         assert setup.functions is not None
         named = (pair for spec in self._specs for pair in given_to(spec.policy.env))
-        _functions_check.check(
+        functions_check.check(
             setup.python,
             setup.folder,
             setup.functions,

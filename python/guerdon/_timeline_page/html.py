@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from guerdon._html_frame.frame import fill, render_page
-from guerdon._html_frame.safe_text import shortened, visible
+from guerdon._insight.html_frame.frame import fill, render_page
+from guerdon._insight.html_frame.safe_text import shortened, visible
 from guerdon._timeline_page.moment_names import shown
 from guerdon._timeline_page.page_data import PageData, fitted
 from guerdon._timeline_page.recorded import ParsedTrace

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._html_frame.safe_text import as_json, shortened, visible
+from guerdon._insight.html_frame.safe_text import as_json, shortened, visible
 from guerdon._timeline_page.loads import at_limit, thinned
 from guerdon._timeline_page.merging import STATUSES, Bars, merge, resolution
 from guerdon._timeline_page.moment_names import shown

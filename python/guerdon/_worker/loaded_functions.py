@@ -44,7 +44,7 @@ class LoadedFunctions:
     """The functions by their index; each is loaded once, when first asked for.
 
     Args:
-        serialized: What `guerdon._serialization.serialized_functions.serialize` returned.
+        serialized: What `guerdon._functions.serialization.serialized_functions.serialize` returned.
     """
 
     def __init__(self, serialized: Buffer) -> None:

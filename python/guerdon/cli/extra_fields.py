@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guerdon.cli.terminal_text import one_line
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from guerdon.results import RewardBatch

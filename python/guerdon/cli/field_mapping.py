@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._columns import RECORDERS, TEXT
-from guerdon._registration.spec import FunctionSpec, Wants
-from guerdon.cli.exit_codes import UsageError
-from guerdon.cli.input_rows import InputFile, InputRow, json_type
+from guerdon._batch.columns import RECORDERS, TEXT
+from guerdon._functions.spec import FunctionSpec, Wants
+from guerdon.profile.exit_codes import UsageError
+from guerdon.profile.input_rows import InputFile, InputRow, json_type
 
 __all__ = ["ABSENT", "FieldMapping", "FieldOptions", "find", "listed", "map_fields", "suggestion"]
 

@@ -12,8 +12,8 @@ import sys
 from itertools import chain
 from typing import Any, Final
 
-from guerdon._extras import EXTRAS
-from guerdon.cli.exit_codes import SUCCESS
+from guerdon._system.extras import EXTRAS
+from guerdon.profile.exit_codes import SUCCESS
 
 __all__ = ["add_to", "facts", "run"]
 
@@ -57,10 +57,11 @@ def run(options: argparse.Namespace) -> int:
 
 def facts() -> dict[str, Any]:
     """Effective settings and versions, plain values. Nothing is imported to learn a version."""
-    from guerdon import __version__, _worker_environment
-    from guerdon._cpu_count import default_workers, usable_cores
-    from guerdon._launcher import has_launcher, launch_id, ranks_on_host, run_id, world_size
-    from guerdon._registration.policy import LISTS_TIMEOUT, SAMPLE_TIMEOUT
+    from guerdon import __version__
+    from guerdon._functions.policy import LISTS_TIMEOUT, SAMPLE_TIMEOUT
+    from guerdon._system import worker_environment
+    from guerdon._system.cpu_count import default_workers, usable_cores
+    from guerdon._system.launcher import has_launcher, launch_id, ranks_on_host, run_id, world_size
 
     return {
         "guerdon": __version__,
@@ -82,8 +83,8 @@ def facts() -> dict[str, Any]:
         "code_isolation": _code_isolation(),
         "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
         "worker_environment": {
-            "hidden": _worker_environment.hidden({}),
-            **{name: os.environ.get(name, value) for name, value in _worker_environment.DEFAULTS.items()},
+            "hidden": worker_environment.hidden({}),
+            **{name: os.environ.get(name, value) for name, value in worker_environment.DEFAULTS.items()},
         },
         "state_sockets": _state_sockets(),
         "packages": {package: _version(package) for package in _PACKAGES},
@@ -104,7 +105,7 @@ def _code_isolation() -> dict[str, str | None]:
 
 def _state_sockets() -> dict[str, str | None]:
     """The folder in which dispatchers that run are found by `guerdon top`, or why there is none."""
-    from guerdon._monitor.sockets import NoSocketError, new_socket
+    from guerdon._insight.monitor.sockets import NoSocketError, new_socket
 
     try:
         return {"folder": os.path.dirname(new_socket()), "problem": None}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import tempfile
 
-from guerdon._output_path import why_no_file
-from guerdon.cli.exit_codes import UsageError
+from guerdon._system.output_path import why_no_file
+from guerdon.profile.exit_codes import UsageError
 
 __all__ = ["check_output_file", "write_page"]
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._extras import pip_install
+from guerdon._system.extras import pip_install
 from guerdon.cli.arguments import mapping, positive, seconds
-from guerdon.cli.exit_codes import FINDINGS, INTERRUPTED, SUCCESS, UsageError
+from guerdon.profile.exit_codes import FINDINGS, INTERRUPTED, SUCCESS, UsageError
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -112,14 +112,14 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: The rewards, the data or an option can't be used.
     """
-    from guerdon._units import as_bytes
-    from guerdon.cli import load_rewards
+    from guerdon._system.units import as_bytes
     from guerdon.cli.captured_stderr import captured_stderr
     from guerdon.cli.field_mapping import FieldOptions
-    from guerdon.cli.input_rows import open_input
     from guerdon.cli.profile_progress import ProfileProgress
     from guerdon.cli.profile_rows import read_rows
     from guerdon.errors import GuerdonError
+    from guerdon.profile import load_rewards
+    from guerdon.profile.input_rows import open_input
     from guerdon.profile.probes import load_probes
     from guerdon.profile.profiling import profile
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from guerdon._html_frame.safe_text import visible
+from guerdon._insight.html_frame.safe_text import visible
 from guerdon.cli import profile_words as words
 from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from guerdon._columns import RECORDERS
-from guerdon._registration.spec import FunctionSpec
-from guerdon.cli.exit_codes import UsageError
+from guerdon._batch.columns import RECORDERS
+from guerdon._functions.spec import FunctionSpec
 from guerdon.cli.field_mapping import ABSENT, FieldOptions, find, listed, suggestion
-from guerdon.cli.input_rows import InputFile
+from guerdon.profile.exit_codes import UsageError
+from guerdon.profile.input_rows import InputFile
 
 __all__ = ["read_rows"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon.cli.arguments import at_least_zero, count, positive, steps
-from guerdon.cli.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
+from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
     from guerdon._replay import ReplayPlan, ReplayResult, ReplayRun
@@ -103,9 +103,9 @@ def run(options: argparse.Namespace) -> int:
         GuerdonError: Nothing was scored.
     """
     from guerdon._replay import ReplayRun, result_of
-    from guerdon.cli.load_rewards import load
     from guerdon.cli.progress_bar import ProgressBar
     from guerdon.cli.replay_table import check_installed, print_diff, summary
+    from guerdon.profile.load_rewards import load
 
     shows = options.diff or options.json or options.exit_code or options.output is None
     if shows and not options.json:
@@ -142,7 +142,7 @@ def _check_journal(journal: str, rewards: str) -> None:
     Raises:
         GuerdonError: There is none, or it has no parts.
     """
-    from guerdon._journal.parts import find_parts, is_folder
+    from guerdon._insight.journal.parts import find_parts, is_folder
 
     path = Path(journal)
     if path.suffix == ".py" and os.path.isfile(path) and os.path.isdir(rewards):

@@ -11,9 +11,9 @@ import io
 import shutil
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from guerdon._extras import pip_install
-from guerdon.cli.exit_codes import UsageError
+from guerdon._system.extras import pip_install
 from guerdon.cli.terminal_text import one_line, printable
+from guerdon.profile.exit_codes import UsageError
 
 if TYPE_CHECKING:
     from guerdon._replay import ReplayResult

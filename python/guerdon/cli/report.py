@@ -1,4 +1,4 @@
-"""``guerdon report JOURNAL``: one HTML page on what a journal holds (`_journal_report`).
+"""``guerdon report JOURNAL``: one HTML page on what a journal holds (`_insight.report`).
 
 - Figures go to stdout with ``--json``, the page to a file; the page is complete or not there.
 - A journal that is being written is reported as far as it goes.
@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from guerdon._extras import pip_install
+from guerdon._system.extras import pip_install
 from guerdon.cli.arguments import steps
-from guerdon.cli.exit_codes import SUCCESS, UsageError
 from guerdon.cli.output_file import check_output_file, write_page
 from guerdon.cli.terminal_text import printable
+from guerdon.profile.exit_codes import SUCCESS, UsageError
 
 __all__ = ["add_to", "run"]
 
@@ -77,12 +77,12 @@ def run(options: argparse.Namespace) -> int:
     except ImportError:
         raise UsageError(f"reading a journal needs pyarrow: {pip_install('journal')}") from None
     from guerdon import __version__
-    from guerdon._journal.parts import find_parts
-    from guerdon._journal.selection import Selection
-    from guerdon._journal_report.aggregates import aggregates
-    from guerdon._journal_report.findings import findings
-    from guerdon._journal_report.html import render
-    from guerdon._journal_report.summary import summarise
+    from guerdon._insight.journal.parts import find_parts
+    from guerdon._insight.journal.selection import Selection
+    from guerdon._insight.report.aggregates import aggregates
+    from guerdon._insight.report.findings import findings
+    from guerdon._insight.report.html import render
+    from guerdon._insight.report.summary import summarise
     from guerdon.errors import DataError
 
     output = options.output or (None if options.json else "report.html")

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
-from guerdon.cli.exit_codes import UsageError
 from guerdon.cli.extra_fields import extra_of, extra_text
-from guerdon.cli.input_rows import InputFile, InputRow, ParquetInput, import_parquet
-from guerdon.status import Status
+from guerdon.profile.exit_codes import UsageError
+from guerdon.profile.input_rows import InputFile, InputRow, ParquetInput, import_parquet
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,7 +25,7 @@ def reward_costs(rewards: str) -> dict[str, Any]:
     Raises:
         UsageError: There are no such rewards.
     """
-    from guerdon.cli.load_rewards import load
+    from guerdon.profile.load_rewards import load
 
     with load(rewards) as dispatcher:
         functions: list[dict[str, Any]] = [

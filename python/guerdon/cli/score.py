@@ -18,18 +18,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon.cli.arguments import mapping, positive, seconds
-from guerdon.cli.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 from guerdon.errors import RewardFailureError
+from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
-    from guerdon._diagnostics.report import Report
+    from guerdon._batch.pending import PendingBatch
+    from guerdon._insight.diagnostics.report import Report
     from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import FieldMapping
-    from guerdon.cli.input_rows import InputFile, InputRow
     from guerdon.cli.progress_bar import ProgressBar
     from guerdon.cli.result_rows import FailureLog, ResultWriter
     from guerdon.dispatcher import Dispatcher
-    from guerdon.pending import PendingBatch
+    from guerdon.profile.input_rows import InputFile, InputRow
     from guerdon.results import RewardBatch
 
 __all__ = ["add_to", "run"]
@@ -120,13 +120,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         GuerdonError: Nothing was scored: the command line, rewards or data can't be used.
     """
-    from guerdon._diagnostics.report import Report
+    from guerdon._insight.diagnostics.report import Report
     from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import map_fields
-    from guerdon.cli.input_rows import open_input
-    from guerdon.cli.load_rewards import file_of, load
     from guerdon.cli.progress_bar import ProgressBar
     from guerdon.cli.result_rows import FailureLog, open_results, refuse_overwriting
+    from guerdon.profile.input_rows import open_input
+    from guerdon.profile.load_rewards import file_of, load
 
     dispatcher = load(
         options.rewards,
@@ -204,7 +204,7 @@ class ScoreRun:
 
     def summary(self) -> str:
         """Table, failures and speed, for people."""
-        from guerdon._diagnostics.report import rate_text
+        from guerdon._insight.diagnostics.report import rate_text
 
         samples = self._report.samples
         rate = f", {rate_text(samples / self._elapsed_s)} samples/s" if self._elapsed_s > 0 else ""
@@ -255,7 +255,7 @@ class ScoreRun:
 
     def _write_finished(self, in_flight: deque[tuple[PendingBatch, list[InputRow]]]) -> None:
         """Write the finished samples of the chunks in flight."""
-        from guerdon.status import Status
+        from guerdon.results.status import Status
 
         written = self._written
         for pending, _ in in_flight:

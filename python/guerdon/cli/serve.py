@@ -10,9 +10,9 @@ import argparse
 import sys
 from typing import Any, Final
 
-from guerdon._extras import pip_install
+from guerdon._system.extras import pip_install
 from guerdon.cli.arguments import at_least_zero, count, positive, seconds
-from guerdon.cli.exit_codes import UsageError
+from guerdon.profile.exit_codes import UsageError
 
 __all__ = ["add_to", "run"]
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     from guerdon._serve.address import listen, url
     from guerdon._serve.settings import ServerSettings
     from guerdon._serve.tokens import read_tokens
-    from guerdon.cli.load_rewards import load
+    from guerdon.profile.load_rewards import load
 
     given = {
         name: getattr(options, name)

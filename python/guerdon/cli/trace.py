@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon.cli.arguments import steps
-from guerdon.cli.exit_codes import SUCCESS, UsageError
 from guerdon.cli.output_file import check_output_file, write_page
 from guerdon.cli.terminal_text import printable
+from guerdon.profile.exit_codes import SUCCESS, UsageError
 
 if TYPE_CHECKING:
     from guerdon._native import TraceSummary

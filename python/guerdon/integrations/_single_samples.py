@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from guerdon._columns import BATCH_OPTIONS, COMPLETION_IDS, RECORDERS, TRAINER_STATE
+from guerdon._batch.columns import BATCH_OPTIONS, COMPLETION_IDS, RECORDERS, TRAINER_STATE
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate

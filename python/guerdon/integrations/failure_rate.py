@@ -1,18 +1,18 @@
 """Judges whether a function fails too often where batches are single groups or responses.
 
 The failures of each function are counted over its last samples, across batches, by the rule of
-`guerdon._result.failure_rate`. With ``on_failure="raise"`` the first failure raises.
+`guerdon._batch.failure_rate`. With ``on_failure="raise"`` the first failure raises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from guerdon._result.failures import BatchFailures, FunctionFailures
+from guerdon._batch.failures import BatchFailures, FunctionFailures
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import RewardFailureError
 from guerdon.results import RewardBatch, SampleResult
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 
 class ResultFailureRate:

@@ -14,12 +14,12 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from guerdon import _launcher
-from guerdon._extras import pip_install
-from guerdon._lanes.warn import warn
 from guerdon._native import metric_families
+from guerdon._system import launcher
+from guerdon._system.extras import pip_install
+from guerdon._system.warning import warn
 from guerdon.errors import RegistrationError
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 try:
     from opentelemetry import metrics
@@ -61,7 +61,7 @@ class Instrumentation:
         self._wanted = events
         provider = get_logger_provider() if logger_provider is None else logger_provider
         self._logger = provider.get_logger(_SCOPE, __version__)
-        self._rank = _launcher.rank()
+        self._rank = launcher.rank()
         self._open = True
         self._warned = False
         self._read_at = -1.0

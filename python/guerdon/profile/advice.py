@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from guerdon._registration.factory import Factory
-from guerdon._registration.options import Options
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.factory import Factory
+from guerdon._functions.options import Options
+from guerdon._functions.spec import FunctionSpec
 from guerdon.functions import RewardFunction
 from guerdon.profile.measurement import Measurement
 

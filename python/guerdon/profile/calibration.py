@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from guerdon._registration.callables import code_mentions
+from guerdon._functions.callables import code_mentions
 from guerdon.errors import DataError
 from guerdon.profile.forms import (
     FORMS,

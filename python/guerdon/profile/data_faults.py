@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from guerdon._registration.factory import Factory
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.factory import Factory
+from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 from guerdon.profile.finding import Example, Finding, excerpt, first_line
 from guerdon.profile.measurement import Measurement, RowFailure, exception_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
 from guerdon.profile.advice import Advice
 from guerdon.profile.finding import Finding
 from guerdon.profile.measurement import Measurement

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from guerdon._registration.options import Options
+from guerdon._functions.options import Options
 from guerdon.dispatcher import Dispatcher
 from guerdon.functions import RewardFunction
 from guerdon.profile.stand_in import MODES, StandIn, TextStandIn
 from guerdon.profile.subject import SEED, Case, Score, Subject
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["inspect_function", "padded"]
 

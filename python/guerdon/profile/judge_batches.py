@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.http.endpoints import fleets_of
 from guerdon.dispatcher import Dispatcher
-from guerdon.endpoints import fleets_of
 from guerdon.profile.listed import Listed
 from guerdon.profile.sample_rows import SampleRows
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._http.compound import CompoundPlan
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.http.compound import CompoundPlan
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.judge_batches import JudgeBatches, NoAnswerError
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon._http.compound import CompoundPlan, Criterion
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.http.compound import CompoundPlan, Criterion
 from guerdon.profile.sample_rows import SampleRows
 
 __all__ = ["JUDGE_SAMPLES", "PAIR_CALLS", "SAMPLE_CALLS", "JudgePlan", "is_judge", "plan_judge", "units_of"]

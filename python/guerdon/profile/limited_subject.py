@@ -9,7 +9,7 @@ from typing import Any
 from guerdon.errors import GuerdonError
 from guerdon.profile.measurement import Budget
 from guerdon.profile.subject import Case, Row, Score, Subject
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["LimitedSubject", "OutOfTime"]
 

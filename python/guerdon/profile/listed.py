@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
 
 __all__ = ["Listed"]
 

@@ -25,14 +25,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon import _worker_environment
-from guerdon._cpu_count import usable_cores
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
+from guerdon._system import worker_environment
+from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.profile.listed import Listed
 from guerdon.profile.measured import AsyncMeasured, Measured, nothing
 from guerdon.profile.sample_rows import SampleRows
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["Budget", "Measurement", "RowFailure", "empty_worker_bytes", "exception_of", "measure", "time_requests"]
 
@@ -240,7 +240,7 @@ def _in_worker(spec: FunctionSpec, budget: Budget, target: Any = None) -> Listed
         memory_limit=own.memory_limit or budget.memory_limit,
         max_output=own.max_output or budget.max_output,
         # On other lanes it sees the whole environment.
-        env=own.env if spec.lane == "process" else tuple(_worker_environment.hidden({})),
+        env=own.env if spec.lane == "process" else tuple(worker_environment.hidden({})),
     )
     changed: dict[str, Any] = {} if target is None else {"target": target, "is_async": spec.is_async}
     return Listed(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
 from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt, first_line
 from guerdon.profile.measurement import Measurement, RowFailure
 from guerdon.profile.sample_rows import SampleRows

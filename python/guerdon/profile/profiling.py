@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon._cpu_count import usable_cores
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.spec import FunctionSpec
+from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError
 from guerdon.profile.advice import advise

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._registration.callables import innermost
+from guerdon._functions.callables import innermost
 
 if TYPE_CHECKING:
-    from guerdon._registration.spec import FunctionSpec
+    from guerdon._functions.spec import FunctionSpec
 
 __all__ = ["CLOCKS", "MODES", "THREADS", "StandIn", "TextStandIn"]
 

@@ -17,15 +17,15 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from guerdon._registration.build import spec_of
-from guerdon._registration.options import Options
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.build import spec_of
+from guerdon._functions.options import Options
+from guerdon._functions.spec import FunctionSpec
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import SerializationError
 from guerdon.functions import RewardFunction
 from guerdon.profile.listed import Listed
 from guerdon.profile.sample_rows import checked_rows
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from typing import Self

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guerdon._lazy_imports import names as _names
+from guerdon._system.lazy_imports import names as _names
 
 if TYPE_CHECKING:
-    from guerdon._kernels.reward import KernelOptions, NativeReward
-    from guerdon._math.reward import MathReward
     from guerdon.rewards.answers import exact_match, multiple_choice, normalized_match, squad_em, squad_f1
     from guerdon.rewards.formats import tag_count, think_format
     from guerdon.rewards.instructions import ifeval
     from guerdon.rewards.lengths import cosine_length, repetition_penalty, soft_overlong
+    from guerdon.rewards.math.reward import MathReward
     from guerdon.rewards.mathematics import math_equal, math_reward
+    from guerdon.rewards.native_reward import KernelOptions, NativeReward
     from guerdon.rewards.overlap import bleu, edit_distance, rouge_l
     from guerdon.rewards.schemas import SchemaReward, json_schema
 

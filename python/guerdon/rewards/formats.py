@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from guerdon._kernels.reward import COMPLETION, NativeReward, build
 from guerdon.errors import RegistrationError
+from guerdon.rewards.native_reward import COMPLETION, NativeReward, build
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from guerdon._kernels.reward import KernelOptions
+    from guerdon.rewards.native_reward import KernelOptions
 
 __all__ = ["tag_count", "think_format"]
 

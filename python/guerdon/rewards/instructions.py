@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from guerdon._kernels.columns import KernelColumn
-from guerdon._kernels.reward import COMPLETION, NativeReward, build
-from guerdon._registration.options import flag
+from guerdon._functions.options import flag
+from guerdon._lanes.native.columns import KernelColumn
+from guerdon.rewards.native_reward import COMPLETION, NativeReward, build
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from guerdon._kernels.reward import KernelOptions
+    from guerdon.rewards.native_reward import KernelOptions
 
 __all__ = ["ifeval"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from guerdon._kernels.reward import COMPLETION, IDS, TOKENS, NativeReward, build, kernel_spec
-from guerdon._registration.options import flag
-from guerdon._units import FLOAT32_MAX, integer, number
+from guerdon._functions.options import flag
+from guerdon._system.units import FLOAT32_MAX, integer, number
 from guerdon.errors import RegistrationError
 from guerdon.rewards.answers import exact_match
+from guerdon.rewards.native_reward import COMPLETION, IDS, TOKENS, NativeReward, build, kernel_spec
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from guerdon._kernels.reward import KernelOptions
+    from guerdon.rewards.native_reward import KernelOptions
 
 __all__ = ["cosine_length", "repetition_penalty", "soft_overlong"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from guerdon._kernels.reward import KernelOptions
-from guerdon._math.helper import ask
-from guerdon._math.lenient import prepared
-from guerdon._math.plain_gold import boxed, same_words, unsigned
-from guerdon._math.reward import MathReward
 from guerdon._native import math_decision
+from guerdon.rewards.math.helper import ask
+from guerdon.rewards.math.lenient import prepared
+from guerdon.rewards.math.plain_gold import boxed, same_words, unsigned
+from guerdon.rewards.math.reward import MathReward
+from guerdon.rewards.native_reward import KernelOptions
 
 if TYPE_CHECKING:
     from typing import Unpack

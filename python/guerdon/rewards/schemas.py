@@ -11,13 +11,13 @@ from inspect import Parameter, Signature
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._extras import pip_install
-from guerdon._kernels.columns import json_text
-from guerdon._kernels.reward import KernelOptions
-from guerdon._registration.options import flag
-from guerdon._registration.worker_reward import WorkerReward
+from guerdon._functions.options import flag
+from guerdon._lanes.native.columns import json_text
+from guerdon._system.extras import pip_install
 from guerdon.errors import DataError, RegistrationError
 from guerdon.rewards.answers import _tag
+from guerdon.rewards.native_reward import KernelOptions
+from guerdon.rewards.worker_reward import WorkerReward
 
 if TYPE_CHECKING:
     from typing import Unpack

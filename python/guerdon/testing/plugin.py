@@ -89,9 +89,9 @@ class RewardsFile(pytest.File):
     """A configured file: its functions."""
 
     def collect(self) -> Iterator[FunctionCollector]:
-        from guerdon.cli.exit_codes import UsageError
-        from guerdon.cli.load_rewards import load
         from guerdon.errors import GuerdonError
+        from guerdon.profile.exit_codes import UsageError
+        from guerdon.profile.load_rewards import load
 
         for text in self.config.getini(REWARDS):
             if _path(self.config, text) != self.path:
@@ -221,7 +221,7 @@ def _number(config: pytest.Config, name: str, kind: str) -> float | None:
 def _rows(config: pytest.Config) -> list[dict[str, Any]]:
     from itertools import islice
 
-    from guerdon.cli.input_rows import open_input
+    from guerdon.profile.input_rows import open_input
 
     source = open_input(str(_path(config, config.getini(ROWS))))
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._extras import pip_install
+from guerdon._system.extras import pip_install
 from guerdon.profile.forms import FORMS
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ pub struct ProcessConfig {
     pub python: PathBuf,
     /// The folder of `_zygote.py`.
     pub worker_dir: PathBuf,
-    /// The functions, as `guerdon._serialization.serialized_functions` pickles them.
+    /// The functions, as `guerdon._functions.serialization.serialized_functions` pickles them.
     pub serialized_functions: Vec<u8>,
     /// Workers that share the work.
     pub workers: usize,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from guerdon import Dispatcher, Limit, Status, http_reward, reward
-from guerdon._cluster.shared_engine import cluster as shared
+from guerdon._lanes.remote.shared_engine import cluster as shared
 
 
 @reward(timeout=60)

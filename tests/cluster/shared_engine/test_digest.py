@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import _cpu_count, _launcher
+from guerdon._system import cpu_count, launcher
 
 PROGRAM = """
 import sys
 from guerdon import Dispatcher, reward
-from guerdon._cluster.engine_setup import pack
+from guerdon._lanes.remote.engine_setup import pack
 
 WORDS = {"one", "two", "three", "four", "five"}
 
@@ -47,14 +47,14 @@ def test_ranks_with_other_hash_seeds_have_the_same_functions(tmp_path: Path) -> 
 
 def test_the_cores_of_a_host_are_its_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a rank alone where the launcher's are not to be known."""
-    monkeypatch.setattr(_cpu_count, "allowed_cores", lambda: frozenset({4, 5}))
-    monkeypatch.setattr(_launcher, "_affinity", lambda environ: frozenset(range(8)))
-    monkeypatch.setattr(_cpu_count, "usable_cores", lambda: 2)
-    monkeypatch.setattr(_launcher, "ranks_on_host", lambda environ: 4)
+    monkeypatch.setattr(cpu_count, "allowed_cores", lambda: frozenset({4, 5}))
+    monkeypatch.setattr(launcher, "_affinity", lambda environ: frozenset(range(8)))
+    monkeypatch.setattr(cpu_count, "usable_cores", lambda: 2)
+    monkeypatch.setattr(launcher, "ranks_on_host", lambda environ: 4)
     monkeypatch.delenv("SLURM_STEP_TASKS_PER_NODE", raising=False)
-    assert (_cpu_count.host_cores(), _cpu_count.host_workers()) == (tuple(range(8)), 8)
-    monkeypatch.setattr(_cpu_count, "usable_cores", lambda: 1)  # a quota
-    assert _cpu_count.host_workers() == 1
-    monkeypatch.setattr(_cpu_count, "usable_cores", lambda: 2)
+    assert (cpu_count.host_cores(), cpu_count.host_workers()) == (tuple(range(8)), 8)
+    monkeypatch.setattr(cpu_count, "usable_cores", lambda: 1)  # a quota
+    assert cpu_count.host_workers() == 1
+    monkeypatch.setattr(cpu_count, "usable_cores", lambda: 2)
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "4")
-    assert (_cpu_count.host_cores(), _cpu_count.host_workers()) == ((4, 5), 2)
+    assert (cpu_count.host_cores(), cpu_count.host_workers()) == ((4, 5), 2)

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from guerdon._cluster.shared_engine import greeting
-from guerdon._cluster.shared_engine.meeting import JoinError
+from guerdon._lanes.remote.shared_engine import greeting
+from guerdon._lanes.remote.shared_engine.meeting import JoinError
 
 NOBODY = 2**32 - 2
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from guerdon._cluster.shared_engine import agent_process, greeting
-from guerdon._cluster.shared_engine.agent_start import start
-from guerdon._cluster.shared_engine.joining import Joined, join
-from guerdon._cluster.shared_engine.meeting import JoinError, Meeting
-from guerdon._cluster.shared_engine.peer import Peer
+from guerdon._lanes.remote.shared_engine import agent_process, greeting
+from guerdon._lanes.remote.shared_engine.agent_start import start
+from guerdon._lanes.remote.shared_engine.joining import Joined, join
+from guerdon._lanes.remote.shared_engine.meeting import JoinError, Meeting
+from guerdon._lanes.remote.shared_engine.peer import Peer
 
 DIGEST = b"d" * 32
 WELCOME = greeting.pack(digest=DIGEST.hex(), started_by="rank 0")

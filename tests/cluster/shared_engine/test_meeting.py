@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._cluster.shared_engine.meeting import JoinError, Meeting, meeting_of, remove_stale
+from guerdon._lanes.remote.shared_engine.meeting import JoinError, Meeting, meeting_of, remove_stale
 
 LAUNCH = {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a run"}
 
@@ -70,14 +70,14 @@ def test_a_folder_that_others_can_enter_will_not_do(
     open_to_all, other = tmp_path_factory.mktemp("a"), tmp_path_factory.mktemp("b")
     (open_to_all / "guerdon").mkdir()
     os.chmod(open_to_all / "guerdon", 0o755)
-    monkeypatch.setattr("guerdon._socket_folders.tempfile.gettempdir", lambda: str(other))
+    monkeypatch.setattr("guerdon._system.socket_folders.tempfile.gettempdir", lambda: str(other))
     meeting = meeting_of(b"functions", ["f"], {**environ, "XDG_RUNTIME_DIR": str(open_to_all)})
     assert meeting.lock.parent == other / f"guerdon-{os.getuid()}"
 
 
 def test_no_folder_at_all_is_reported(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("guerdon._socket_folders.tempfile.gettempdir", lambda: str(tmp_path / "file"))
+    monkeypatch.setattr("guerdon._system.socket_folders.tempfile.gettempdir", lambda: str(tmp_path / "file"))
     with pytest.raises(JoinError, match="Not a directory"):
         meeting_of(b"functions", ["f"], {**environ, "XDG_RUNTIME_DIR": str(tmp_path / "file")})
 
@@ -90,7 +90,7 @@ def test_no_folder_for_temporary_files_is_reported(environ: dict[str, str], monk
     def no_folder() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
-    monkeypatch.setattr("guerdon._socket_folders.tempfile.gettempdir", no_folder)
+    monkeypatch.setattr("guerdon._system.socket_folders.tempfile.gettempdir", no_folder)
     assert meeting_of(b"functions", ["f"], environ).lock.parent == Path(environ["XDG_RUNTIME_DIR"]) / "guerdon"
     with pytest.raises(JoinError, match="no folder for temporary files that can be written: set TMPDIR"):
         meeting_of(b"functions", ["f"], LAUNCH)
@@ -99,7 +99,7 @@ def test_no_folder_for_temporary_files_is_reported(environ: dict[str, str], monk
 def test_a_path_that_is_too_long_for_a_socket_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 90)
     deep.mkdir()
-    monkeypatch.setattr("guerdon._socket_folders.tempfile.gettempdir", lambda: str(deep))
+    monkeypatch.setattr("guerdon._system.socket_folders.tempfile.gettempdir", lambda: str(deep))
     with pytest.raises(JoinError, match="too long for a socket"):
         meeting_of(b"functions", ["f"], {**LAUNCH, "XDG_RUNTIME_DIR": str(deep)})
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, Ray, reward
-from guerdon._cluster.shared_engine import greeting
-from guerdon._cpu_count import host_cores, host_workers
+from guerdon._lanes.remote.shared_engine import greeting
+from guerdon._system.cpu_count import host_cores, host_workers
 from guerdon.errors import RegistrationError
 from tests.contract.misbehaving_functions import UnfitToLoad, takes
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._cluster.shared_engine import peer
-from guerdon._cluster.shared_engine.meeting import JoinError
-from guerdon._cluster.shared_engine.peer import Peer
+from guerdon._lanes.remote.shared_engine import peer
+from guerdon._lanes.remote.shared_engine.meeting import JoinError
+from guerdon._lanes.remote.shared_engine.peer import Peer
 
 _CONNECTS = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('yes', flush=True); "
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, http_reward, judge, panel, reward
-from guerdon._cluster.shared_engine.shared_limits import share_limits
-from guerdon._registration.build import spec_of
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions.build import spec_of
+from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.remote.shared_engine.shared_limits import share_limits
 from guerdon.limits import SharedLimit
 from tests.cluster.shared_engine.rank_processes import launch_in
 

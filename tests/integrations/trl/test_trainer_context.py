@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
-from guerdon._result.failures import BatchFailures, FunctionFailures
-from guerdon._trainer.context import TrainerContext, TrainerMemory, context_of
+from guerdon._batch.failures import BatchFailures, FunctionFailures
+from guerdon._batch.trainer.context import TrainerContext, TrainerMemory, context_of
 from guerdon.integrations.trl import trainer_context as integration
 from guerdon.integrations.trl.trainer_context import RankReport, TRLTrainerContext
 
@@ -288,7 +288,7 @@ def test_weights_are_compared_once_a_trainer() -> None:
 
 def test_nothing_of_the_trainer_is_imported() -> None:
     code = (
-        "import sys; import guerdon.integrations.trl.trainer_context; import guerdon._trainer.context; guerdon.Dispatcher;"
+        "import sys; import guerdon.integrations.trl.trainer_context; import guerdon._batch.trainer.context; guerdon.Dispatcher;"
         "print([name for name in ('torch', 'trl', 'transformers', 'numpy', 'asyncio') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

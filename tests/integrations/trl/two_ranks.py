@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from guerdon import Dispatcher, Limit, reward
-from guerdon._cpu_count import usable_cores
+from guerdon._system.cpu_count import usable_cores
 from tests.integrations.trl import reward_functions
 
 

@@ -17,8 +17,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._extras import pip_install
-from guerdon.cli.exit_codes import NOTHING_FOUND, SUCCESS, UsageError
+from guerdon._system.extras import pip_install
+from guerdon.profile.exit_codes import NOTHING_FOUND, SUCCESS, UsageError
 
 if TYPE_CHECKING:
     from guerdon.cli.top.board import Board

@@ -20,10 +20,10 @@ from typing import Any, Final
 from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
-from guerdon.cli.exit_codes import INTERRUPTED
 from guerdon.cli.top.board import Board, Seen
 from guerdon.cli.top.frame import SORTS, View, frame, visible_calls
 from guerdon.cli.top.keys import Keys
+from guerdon.profile.exit_codes import INTERRUPTED
 
 __all__ = ["Screen", "show"]
 

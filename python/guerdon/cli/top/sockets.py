@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from guerdon._socket_folders import folders
+from guerdon._system.socket_folders import folders
 
 __all__ = ["AnswerError", "SocketFinder", "ask"]
 

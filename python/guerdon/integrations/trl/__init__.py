@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guerdon._lazy_imports import names as _names
+from guerdon._system.lazy_imports import names as _names
 
 if TYPE_CHECKING:
     from guerdon.integrations.trl.async_grpo.trainer import AsyncGRPOTrainer

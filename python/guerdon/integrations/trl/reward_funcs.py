@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from guerdon._registration.callables import is_reward_model
-from guerdon._registration.function_list import spread
-from guerdon._trainer.column import RewardColumn
+from guerdon._batch.trainer.column import RewardColumn
+from guerdon._functions.callables import is_reward_model
+from guerdon._functions.function_list import spread
 from guerdon.dispatcher import Dispatcher
 
 

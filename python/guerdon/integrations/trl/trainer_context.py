@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from guerdon._trainer.call_stack import owners_of_reward_funcs, running_codes, runs_method_of
-from guerdon._trainer.context import TrainerContext, TrainerMemory, report_failures
+from guerdon._batch.trainer.call_stack import owners_of_reward_funcs, running_codes, runs_method_of
+from guerdon._batch.trainer.context import TrainerContext, TrainerMemory, report_failures
 from guerdon.errors import DataError, GuerdonError, RewardFailureError
 
 if TYPE_CHECKING:
-    from guerdon._result.failures import BatchFailures
-    from guerdon._trainer.column import RewardList
+    from guerdon._batch.failures import BatchFailures
+    from guerdon._batch.trainer.column import RewardList
     from guerdon.results import RewardBatch
 
 

@@ -9,7 +9,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Final
 
-from guerdon._extras import pip_install
+from guerdon._system.extras import pip_install
 from guerdon.errors import GuerdonWarning
 
 DERIVED_FROM: Final = (1, 16)  # what the tests of our trainers run with

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guerdon._lazy_imports import names as _names
+from guerdon._system.lazy_imports import names as _names
 
 if TYPE_CHECKING:
     from guerdon.integrations.verl.reward_manager import RewardManager

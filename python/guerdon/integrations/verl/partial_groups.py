@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from guerdon._submit.trainer_state import StepAlone
+from guerdon._batch.pending import OpenBatch
+from guerdon._batch.trainer_state import StepAlone
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
 from guerdon.integrations.verl.reward_output import Scored
 from guerdon.integrations.verl.sample import Response
-from guerdon.pending import OpenBatch
 from guerdon.results import RewardBatch
 
 __all__ = ["PartialGroup"]

@@ -17,7 +17,7 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl.experimental.reward_loop.reward_manager.registry import register
 
-from guerdon._submit.coalescing import Coalescer
+from guerdon._batch.coalescing import Coalescer
 from guerdon.errors import DataError, GuerdonWarning, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.verl import settings, worker_restarts

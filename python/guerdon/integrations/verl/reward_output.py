@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from guerdon.errors import RewardFailureError
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from guerdon.integrations.verl.overlong import Overlong

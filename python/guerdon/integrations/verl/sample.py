@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._submit.trainer_state import StepAlone
-from guerdon._units import integer
+from guerdon._batch.trainer_state import StepAlone
+from guerdon._system.units import integer
 
 __all__ = ["Response", "columns_of", "has_split", "read", "step_of"]
 

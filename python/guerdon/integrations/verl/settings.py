@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from guerdon._cpu_count import usable_cores
-from guerdon.cli.exit_codes import UsageError
-from guerdon.cli.load_rewards import load
+from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning, RegistrationError
 from guerdon.integrations.verl import overlong
 from guerdon.integrations.verl.compute_score import as_reward
+from guerdon.profile.exit_codes import UsageError
+from guerdon.profile.load_rewards import load
 
 __all__ = ["Failed", "Settings", "read", "restarts"]
 
@@ -179,7 +179,7 @@ def _compute_score(
 
 
 def _function(place: str, name: str) -> Callable[..., Any]:
-    from guerdon.cli.load_rewards import find
+    from guerdon.profile.load_rewards import find
 
     try:
         found: Callable[..., Any] = find(place, name)

@@ -13,7 +13,7 @@ from guerdon.profile.finding import Example, Finding
 from guerdon.profile.inspection import inspect_function
 from guerdon.profile.stand_in import CLOCKS
 from guerdon.profile.subject import Case, Score, Subject
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["CHECK"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from guerdon.profile.finding import Example, excerpt
 from guerdon.profile.subject import Case, Score
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["differences"]
 

@@ -12,7 +12,7 @@ from guerdon.profile.finding import Finding, Severity
 from guerdon.profile.inspection import inspect_function
 from guerdon.profile.stand_in import THREADS
 from guerdon.profile.subject import Case, Score, Subject
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["CHECK", "ended"]
 

@@ -10,7 +10,7 @@ from guerdon.profile.check import Check
 from guerdon.profile.finding import Example, Finding, excerpt
 from guerdon.profile.probe_runs import probe_runs
 from guerdon.profile.subject import Case, Score, Subject
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["CHECK", "NO_NUMBER"]
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final, Literal
 
-from guerdon._registration import options as checked
-from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
-from guerdon._registration.conditions import RunIf, checked_run_if
-from guerdon._registration.factory import Factory
-from guerdon._registration.options import Options
-from guerdon._registration.policy import checked_policy
-from guerdon._registration.signature import Wants
-from guerdon._registration.spec import FunctionSpec
-from guerdon._units import EXPECTED_BYTES, as_bytes
+from guerdon._functions import options as checked
+from guerdon._functions.cache_folder import CACHE_SIZE, checked_cache
+from guerdon._functions.conditions import RunIf, checked_run_if
+from guerdon._functions.factory import Factory
+from guerdon._functions.options import Options
+from guerdon._functions.policy import checked_policy
+from guerdon._functions.signature import Wants
+from guerdon._functions.spec import FunctionSpec
+from guerdon._system.units import EXPECTED_BYTES, as_bytes
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.rewards.code.remote.remote import remote_language, remote_reward

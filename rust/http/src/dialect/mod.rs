@@ -1,5 +1,5 @@
 //! The APIs that judges are asked by: how each one's answer is read. Their requests are made by
-//! `guerdon._http.dialects`, once a judge.
+//! `guerdon._lanes.http.dialects`, once a judge.
 //!
 //! - Whatever the API, an answer is a `JudgeAnswer`, or it is scores (`score`, `rewards`), or what
 //!   became of a program (`sandbox`).

@@ -189,7 +189,7 @@ fn python() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// What `guerdon._serialization.serialized_functions` would pickle.
+/// What `guerdon._functions.serialization.serialized_functions` would pickle.
 fn serialized_functions(specs: &[Spec]) -> Vec<u8> {
     let script = r#"
 import pickle, sys

@@ -34,7 +34,7 @@ pub struct NodeSpec {
 pub enum Carrier {
     /// One message after the other, each way.
     Plain,
-    /// As `guerdon._cluster.ray` does it: what goes to the agent is answered, and beside one that
+    /// As `guerdon._lanes.remote.ray` does it: what goes to the agent is answered, and beside one that
     /// is under way only what hurries goes, or much; what comes from it waits for more.
     Ray,
 }

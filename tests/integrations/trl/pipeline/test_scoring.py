@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("accelerate")
 
 from guerdon import Dispatcher, reward
+from guerdon._batch.pending import PendingBatch
 from guerdon.integrations.trl.pipeline import completion_order, scoring
-from guerdon.pending import PendingBatch
 
 
 def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from guerdon import ClosedError, Dispatcher, GuerdonError, reward
 from guerdon.integrations.trl.pipeline import rank_offers, shared_scoring
 from guerdon.integrations.trl.pipeline.rank_offers import RankColumns, exchange_offers
 from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
-from guerdon.status import Status
+from guerdon.results.status import Status
 from tests.integrations.trl.pipeline.rank_threads import RankThreads
 from tests.integrations.trl.pipeline.shared_scoring_ranks import (
     ANSWERS,

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from guerdon._result.failures import any_cancelled
-from guerdon._trainer.column import RewardColumn
-from guerdon._trainer.context import ReportedFailures, TrainerContext, TrainerMemory, report_failures
-from guerdon._trainer.metrics import metrics_of
+from guerdon._batch.failures import any_cancelled
+from guerdon._batch.trainer.column import RewardColumn
+from guerdon._batch.trainer.context import ReportedFailures, TrainerContext, TrainerMemory, report_failures
+from guerdon._batch.trainer.metrics import metrics_of
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate

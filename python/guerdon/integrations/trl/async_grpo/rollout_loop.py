@@ -20,7 +20,7 @@ from typing import Any, Final
 import aiohttp
 from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 
-from guerdon._trainer.column import RewardColumn
+from guerdon._batch.trainer.column import RewardColumn
 from guerdon.errors import GuerdonError
 from guerdon.integrations.trl.async_grpo.completion_requests import CompletionRequests
 from guerdon.integrations.trl.async_grpo.concurrent_calls import ConcurrentRollouts

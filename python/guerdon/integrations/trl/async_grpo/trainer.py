@@ -13,9 +13,9 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
 
-from guerdon import _options
-from guerdon._registration.callables import is_reward_model
-from guerdon._trainer.column import RewardColumn
+from guerdon._batch.trainer.column import RewardColumn
+from guerdon._engine import dispatcher_options
+from guerdon._functions.callables import is_reward_model
 from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
@@ -57,7 +57,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         vllm: VLLMCalls | None = None,
         **named: Any,
     ) -> None:
-        groups = _options.whole("concurrent_groups", concurrent_groups)
+        groups = dispatcher_options.whole("concurrent_groups", concurrent_groups)
         if groups is None:
             raise RegistrationError("concurrent_groups=None: expected a whole number of at least 1.")
         if vllm is not None and not isinstance(vllm, VLLMCalls):

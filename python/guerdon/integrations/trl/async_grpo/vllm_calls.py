@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from guerdon import _options
+from guerdon._engine import dispatcher_options
 from guerdon.errors import RegistrationError, VLLMServerError
 
 # Answers of a server, or of a proxy before it, that may differ the next time.
@@ -57,9 +57,9 @@ class VLLMCalls:
     health_interval: float = 10.0
 
     def __post_init__(self) -> None:
-        _options.seconds("timeout", self.timeout)
+        dispatcher_options.seconds("timeout", self.timeout)
         for name in ("control_timeout", "restart_timeout", "health_interval"):
-            _options.bound(name, getattr(self, name))
+            dispatcher_options.bound(name, getattr(self, name))
         if type(self.retries) is not int or self.retries < 0:
             raise RegistrationError(f"VLLMCalls(retries={self.retries!r}): expected a whole number, 0 or more.")
 

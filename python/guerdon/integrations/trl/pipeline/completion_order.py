@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from guerdon.pending import PendingBatch
+    from guerdon._batch.pending import PendingBatch
 
 # Another waiter may have taken the news that this one waits for: look again after this long.
 _POLL_MS = 1000

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from guerdon._launcher import ranks_on_host
+from guerdon._system.launcher import ranks_on_host
 from guerdon.errors import GuerdonWarning
 from guerdon.integrations.trl.pipeline.functions_that_stay import reason_to_stay, stays
 from guerdon.integrations.trl.pipeline.overlap import columns_of

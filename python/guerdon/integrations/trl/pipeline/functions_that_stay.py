@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from guerdon._cpu_count import allowed_cores, host_cores
-from guerdon._launcher import ranks_on_host, world_size
+from guerdon._system.cpu_count import allowed_cores, host_cores
+from guerdon._system.launcher import ranks_on_host, world_size
 
 if TYPE_CHECKING:
-    from guerdon._registration.spec import FunctionSpec
+    from guerdon._functions.spec import FunctionSpec
     from guerdon.dispatcher import Dispatcher
     from guerdon.integrations.trl.pipeline.options import Pipeline
 

@@ -9,7 +9,7 @@ from guerdon.integrations.trl.pipeline.functions_that_stay import rank_0_has_all
 from guerdon.limits import DefaultLimit
 
 if TYPE_CHECKING:
-    from guerdon._registration.spec import FunctionSpec
+    from guerdon._functions.spec import FunctionSpec
     from guerdon.dispatcher import Dispatcher
     from guerdon.integrations.trl.pipeline.options import Pipeline
 

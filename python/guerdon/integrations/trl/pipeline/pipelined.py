@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import transformers
 
-from guerdon._registration.callables import is_reward_model
-from guerdon._trainer.column import RewardColumn
-from guerdon._trainer.context import TrainerMemory
+from guerdon._batch.trainer.column import RewardColumn
+from guerdon._batch.trainer.context import TrainerMemory
+from guerdon._functions.callables import is_reward_model
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.init_arguments import replace_argument

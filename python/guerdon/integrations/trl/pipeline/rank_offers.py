@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import gather_object
 
-from guerdon._columns import PROMPTS
+from guerdon._batch.columns import PROMPTS
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:

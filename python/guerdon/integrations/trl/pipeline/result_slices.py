@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from guerdon._result.records import Recorded, decode
 from guerdon.results import RewardBatch
+from guerdon.results.records import Recorded, decode
 
 # Of `RewardBatch.timings`, what is added up over samples; the rest are percentiles.
 _SUMS: Final = frozenset({"run_total_s", "retries", "deferrals", "excused", "shared", "cached"})

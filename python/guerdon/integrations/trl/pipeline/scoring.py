@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guerdon._result.totals import failed_samples
-from guerdon._trainer.batches import TrainerBatch
-from guerdon._trainer.column import RewardColumn
+from guerdon._batch.trainer.batches import TrainerBatch
+from guerdon._batch.trainer.column import RewardColumn
 from guerdon.errors import ClosedError
 from guerdon.integrations.trl.pipeline.completion_order import complete_everywhere, wait_for_news
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
-from guerdon.status import Status
+from guerdon.results.status import Status
+from guerdon.results.totals import failed_samples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from guerdon._batch.appending import Appender
     from guerdon._native import Batch
-    from guerdon._submit.appending import Appender
     from guerdon.dispatcher import Dispatcher
     from guerdon.results import RewardBatch
 

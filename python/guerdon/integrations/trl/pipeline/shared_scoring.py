@@ -20,14 +20,14 @@ from guerdon.errors import ClosedError, DataError, GuerdonError, RegistrationErr
 from guerdon.integrations.trl.pipeline.completion_order import complete_everywhere, wait_for_news
 from guerdon.integrations.trl.pipeline.rank_offers import gather_on_first
 from guerdon.integrations.trl.pipeline.result_slices import slices
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from guerdon._batch.appending import Appender
+    from guerdon._batch.trainer.batches import TrainerBatch
     from guerdon._native import Batch
-    from guerdon._submit.appending import Appender
-    from guerdon._trainer.batches import TrainerBatch
     from guerdon.dispatcher import Dispatcher
     from guerdon.results import RewardBatch
 

@@ -16,14 +16,14 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Final
 
-from guerdon._lanes.warn import warn
-from guerdon._registration.callables import is_async
+from guerdon._functions.callables import is_async
+from guerdon._system.warning import warn
 from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.errors import ToolError
 from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["EnvironmentCall", "EnvironmentThreads"]
 

@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol, overload
 
-from guerdon import _options
-from guerdon._registration.callables import is_async, name_of
+from guerdon._engine import dispatcher_options
+from guerdon._functions.callables import is_async, name_of
 from guerdon.errors import RegistrationError, ToolError
 from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThreads
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 from guerdon.limits import Limit
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["Environments", "StuckEnvironment", "environments", "owner_of", "usable", "user_class_of"]
 
@@ -158,7 +158,7 @@ class _EnvironmentOptions:
 
     def __post_init__(self) -> None:
         for name in ("timeout", "reset_timeout", "reward_timeout"):
-            _options.bound(name, getattr(self, name))
+            dispatcher_options.bound(name, getattr(self, name))
         if not isinstance(self.ordered, bool):
             raise RegistrationError(f"ordered={self.ordered!r}: expected True or False.")
 

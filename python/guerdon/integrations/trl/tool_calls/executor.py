@@ -18,12 +18,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from guerdon._batch.pending import PendingBatch
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ToolError
 from guerdon.functions import reward
 from guerdon.limits import Limit
-from guerdon.pending import PendingBatch
-from guerdon.status import Status
+from guerdon.results.status import Status
 
 __all__ = ["CallCount", "CallCounter", "Executor", "LocalCall", "PendingCall", "WorkerFunctions", "in_tool_call"]
 

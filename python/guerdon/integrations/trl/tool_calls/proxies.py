@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Any, Protocol
 
-from guerdon._registration.callables import innermost
+from guerdon._functions.callables import innermost
 from guerdon.integrations.trl.tool_calls.executor import CallCounter, PendingCall, in_tool_call
 
 __all__ = ["Launcher", "counter_of", "launcher_of", "make_proxy"]

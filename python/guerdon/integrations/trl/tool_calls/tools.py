@@ -14,10 +14,10 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from guerdon import _options
-from guerdon._cpu_count import default_workers
-from guerdon._registration.callables import innermost, is_async, name_of
-from guerdon._serialization.serialized_functions import check_serializable
+from guerdon._engine import dispatcher_options
+from guerdon._functions.callables import innermost, is_async, name_of
+from guerdon._functions.serialization.serialized_functions import check_serializable
+from guerdon._system.cpu_count import default_workers
 from guerdon.errors import RegistrationError, SerializationError
 from guerdon.functions import reward
 from guerdon.integrations.trl.tool_calls.executor import (
@@ -96,8 +96,8 @@ class Tools(list[Callable[..., Any]]):
         workers: int | None = None,
     ) -> None:
         self._functions = _listed(functions)
-        self._timeout = _options.bound("timeout", timeout)
-        self._workers = _options.whole("workers", workers, _options.MOST_WORKERS)
+        self._timeout = dispatcher_options.bound("timeout", timeout)
+        self._workers = dispatcher_options.whole("workers", workers, dispatcher_options.MOST_WORKERS)
         self._lane = lane
         if lane is not None and lane not in LANES:
             raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, LANES))}, or None.")

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from guerdon._registration import options as checked
-from guerdon._registration.cache_folder import CacheFolder
-from guerdon._registration.conditions import Conditions
-from guerdon._registration.factory import Factory
-from guerdon._registration.options import Options
-from guerdon._registration.policy import checked_policy
-from guerdon._registration.signature import Wants
-from guerdon._registration.spec import FunctionSpec
+from guerdon._functions import options as checked
+from guerdon._functions.cache_folder import CacheFolder
+from guerdon._functions.conditions import Conditions
+from guerdon._functions.factory import Factory
+from guerdon._functions.options import Options
+from guerdon._functions.policy import checked_policy
+from guerdon._functions.signature import Wants
+from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 from guerdon.limits import DefaultLimit
 from guerdon.rewards.code.remote.remote_texts import CaseTexts, ProgramTexts, callers
@@ -81,10 +81,10 @@ def remote_reward(
     """
     name = str(options.name)
     _refuse_local(name, factory.given, rules)
-    from guerdon._http.body import ColumnValue
-    from guerdon._http.compound import CompoundPlan, Member
-    from guerdon._http.options import requests_plan
-    from guerdon._http.template import Field
+    from guerdon._lanes.http.body import ColumnValue
+    from guerdon._lanes.http.compound import CompoundPlan, Member
+    from guerdon._lanes.http.options import requests_plan
+    from guerdon._lanes.http.template import Field
 
     python = rules.language.name == PYTHON
     request = {
@@ -206,7 +206,7 @@ class RemoteCodeReward(CodeReward):
         """Nothing: its connections are the dispatcher's."""
 
     def __repr__(self) -> str:
-        from guerdon._http.address import redacted_url
+        from guerdon._lanes.http.address import redacted_url
 
         plan = self.spec.http
         assert plan is not None

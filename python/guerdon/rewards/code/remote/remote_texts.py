@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from guerdon._columns import Single, plain_text
-from guerdon._http.column_texts import JSON
-from guerdon._http.template import MadeField
+from guerdon._batch.columns import Single, plain_text
+from guerdon._lanes.http.column_texts import JSON
+from guerdon._lanes.http.template import MadeField
 from guerdon.errors import DataError
 from guerdon.rewards.code.child import child
 from guerdon.rewards.code.child.decoding import decode

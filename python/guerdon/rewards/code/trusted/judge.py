@@ -20,7 +20,8 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Final
 
-from guerdon._serialization.function_pickler import dumps
+from guerdon._functions.serialization.function_pickler import dumps
+from guerdon._functions.stateful import StatefulReward
 from guerdon.errors import DataError
 from guerdon.rewards.code.trusted.judge_state import COMPARE, EXTRACT, REFERENCE, SIZE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
@@ -28,7 +29,6 @@ from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
 from guerdon.rewards.code.trusted.warn_once import warn_once
 from guerdon.rewards.code.zygote.script_run import signal_name
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
-from guerdon.stateful import StatefulReward
 
 __all__ = ["BESIDE_S", "LONGEST_START_S", "Judge"]
 

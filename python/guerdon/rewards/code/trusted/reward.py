@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from guerdon._columns import COMPLETIONS, PROMPTS, Single, collect
-from guerdon._registration.plain_columns import given_column, missing_column
-from guerdon._registration.spec import FunctionSpec
+from guerdon._batch.columns import COMPLETIONS, PROMPTS, Single, collect
+from guerdon._functions.spec import FunctionSpec
 from guerdon.rewards.code.trusted.compare import printable
 from guerdon.rewards.code.trusted.judge import Judge
 from guerdon.rewards.code.trusted.scorer import COMPLETION
 from guerdon.rewards.code.zygote.level import Level
+from guerdon.rewards.plain_columns import given_column, missing_column
 
 __all__ = ["CodeReward"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._columns import plain_text
+from guerdon._batch.columns import plain_text
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import EncodingError
 from guerdon.rewards.code.trusted.cases import StdinCase, called_by, function_name, parse_cases

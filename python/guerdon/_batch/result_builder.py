@@ -1,0 +1,138 @@
+"""Makes the result of a batch that is complete, as its dispatcher's options say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from guerdon._functions.spec import FunctionSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from guerdon._batch.failure_rate import FailureRate
+    from guerdon._batch.failures import BatchFailures
+    from guerdon._batch.quiet_rewards import QuietRewards
+    from guerdon._native import Batch
+    from guerdon.results import Group, RewardBatch, SampleResult
+
+
+@dataclass(frozen=True)
+class ResultBuilder:
+    """The same for all batches of one dispatcher.
+
+    Attributes:
+        specs: The functions.
+        weights: One per function.
+        incomplete: What becomes of a sample on which a function failed.
+        max_failure_rate: Where a function has none of its own.
+        example: Gives the beginning of a completion that was scored, for warnings.
+    """
+
+    specs: tuple[FunctionSpec, ...]
+    weights: tuple[float, ...]
+    incomplete: str
+    max_failure_rate: float
+    example: Callable[[], str] = str
+    # Called with each result that is made, on the thread that asks for it; none of them raises.
+    listeners: list[Callable[[RewardBatch], None]] = field(default_factory=list)
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return tuple(spec.name for spec in self.specs), tuple(spec.shape for spec in self.specs)
+
+    @cached_property
+    def priced(self) -> dict[str, bool]:
+        """The functions that make requests, and whether they have a price."""
+        return {spec.name: all(plan.cost.price is not None for plan in spec.plans) for spec in self.specs if spec.plans}
+
+    @cached_property
+    def _pure(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.pure)
+
+    @cached_property
+    def _token_users(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.uses_tokens)
+
+    @cached_property
+    def _cached(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.cache is not None)
+
+    @cached_property
+    def _gated(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.run_if is not None)
+
+    @cached_property
+    def failure_rate(self) -> FailureRate:
+        """The functions' failures, of the batches that no trainer brought."""
+        return self.new_failure_rate()
+
+    @cached_property
+    def _quiet(self) -> QuietRewards:
+        from guerdon._batch.quiet_rewards import QuietRewards
+
+        return QuietRewards(self._columns[0], self.example)
+
+    def allow_equal(self) -> None:
+        """Its functions may give the same number always, which is then not reported."""
+        self._quiet.allow_equal()
+
+    def new_failure_rate(self) -> FailureRate:
+        """An empty record of the functions' failures."""
+        from guerdon._batch.failure_rate import FailureRate
+
+        default = self.max_failure_rate
+        own = ((spec.name, spec.policy.max_failure_rate) for spec in self.specs)
+        return FailureRate({name: default if limit is None else limit for name, limit in own})
+
+    def build(self, batch: Batch) -> RewardBatch:
+        """The result of a complete batch."""
+        from guerdon.results import RewardBatch
+
+        names, shapes = self._columns
+        kinds = self._gated, self._pure, self._cached, self._token_users
+        result = RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, *kinds)
+        self._quiet.look(result.rewards, result.status)
+        for listener in self.listeners:
+            listener(result)
+        return result
+
+    def count(self, result: RewardBatch) -> tuple[BatchFailures, str | None]:
+        """The failures of a result, and the error message if the first one is too many."""
+        from guerdon._batch.failures import count, first_failure_raises
+
+        counted = count(result, self.specs)
+        return counted, first_failure_raises(counted, self.specs)
+
+    def judge(self, result: RewardBatch) -> str | None:
+        """Counts a result that no trainer brought, once; the error message if failures are too
+        many."""
+        import numpy as np
+
+        # `any` takes twice as long on an array of a few cells.
+        if not result.failures() and not np.count_nonzero(result.status):  # all are OK
+            self.failure_rate.add_whole(len(result))
+            return None
+        counted, message = self.count(result)
+        too_many = self.failure_rate.add([counted])
+        return "\n".join(filter(None, (message, too_many))) or None
+
+    def sample(self, batch: Batch, group: Group) -> SampleResult:
+        """The result of the one sample of a complete group."""
+        import numpy as np
+
+        from guerdon.results import SampleResult
+        from guerdon.results.status import Status
+        from guerdon.results.totals import total, unscorable
+
+        self._quiet.look(group.rewards, group.status)
+        names, _ = self._columns
+        weights = np.asarray(self.weights, np.float32)
+        failed = batch.reasons(group.index) if group.status.any() else []
+        return SampleResult(
+            rewards=dict(zip(names, group.rewards[0].tolist(), strict=True)),
+            status=dict(zip(names, map(Status, group.status[0].tolist()), strict=True)),
+            reasons={names[function]: reason for function, reason in failed},
+            total=float(total(group.rewards, unscorable(group.rewards, group.status, self.incomplete), weights)[0]),
+        )

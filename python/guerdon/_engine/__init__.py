@@ -1,0 +1,1 @@
+"""Start and end of the engine, and the options of a dispatcher."""

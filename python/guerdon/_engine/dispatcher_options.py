@@ -1,0 +1,166 @@
+"""Checking the options of a dispatcher; those of a function: `guerdon._functions.options`.
+
+Every value is checked where it is given, and refused with the option, the value and what would do.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, Final
+
+from guerdon._functions.resource_limits import is_environment_text
+from guerdon._lanes.recycling import Recycle
+from guerdon._system.units import LONGEST, integer, number
+from guerdon.errors import DataError, RegistrationError
+
+if TYPE_CHECKING:
+    from guerdon._insight.journal.options import Journal
+    from guerdon._insight.trace import Trace
+
+MOST_WORKERS: Final = 4096
+"""More processes than any host has cores: a mistake, which would show only one fork at a time."""
+
+MOST_GENERATIONS: Final = 1 << 20
+"""More completions than any prompt has: a mistake, which would take all memory with the first
+sample of an open batch."""
+
+
+def weights(value: object, count: int) -> list[float] | None:
+    """One finite number per entry of the list; None = all 1."""
+    if value is None:
+        return None
+    try:
+        # The keys of a dict, the order of a set and the letters of a string are no weights.
+        if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
+            raise TypeError
+        numbers = [float(weight) for weight in _no_texts(value)]
+    except (TypeError, ValueError, OverflowError):
+        raise _wrong("weights", value, "a list of numbers, one per entry of the list of functions") from None
+    if len(numbers) != count:
+        raise RegistrationError(f"there are {len(numbers)} weights for a list of {count}: give one for each entry.")
+    if not all(map(math.isfinite, numbers)):
+        raise _wrong("weights", numbers, "finite numbers")
+    return numbers
+
+
+def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
+    """A count from 1 to `most`; None = the default."""
+    if value is None:
+        return None
+    count = integer(value)
+    if count is None or count < 1:
+        raise _wrong(option, value, "a whole number of at least 1")
+    if count > most:
+        raise _wrong(option, value, f"at most {most}")
+    return count
+
+
+def seconds(option: str, value: object) -> float | None:
+    """A time; None = no limit."""
+    return None if value is None else bound(option, value, " or None for no limit")
+
+
+def bound(option: str, value: object, otherwise: str = "") -> float:
+    """A time that there must be."""
+    found = number(value)
+    if not 0 < found < math.inf:
+        raise _wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
+    if found > LONGEST:
+        raise _wrong(option, value, f"at most {LONGEST:.0e} s")
+    return found
+
+
+def patience(timeout: object) -> float | None:
+    """How long a caller waits, in seconds: None as long as it takes, 0 and below not at all.
+
+    Raises:
+        DataError: That is no time.
+    """
+    if timeout is None:
+        return None
+    found = number(timeout)
+    if math.isnan(found):
+        raise DataError(f"timeout={timeout!r}: expected seconds to wait, or None to wait as long as it takes.")
+    return found
+
+
+def fraction(option: str, value: object) -> float:
+    """A part of the samples."""
+    found = number(value)
+    if not 0 <= found <= 1:
+        raise _wrong(option, value, "a number from 0 to 1")
+    return found
+
+
+def incomplete(value: object) -> str:
+    """What becomes of a sample on which a function failed."""
+    if value == "drop" or value == "sum":
+        return str(value)
+    raise _wrong("incomplete", value, "'drop' (the sample has no reward) or 'sum' (it has the sum of what is left)")
+
+
+def max_cost(value: object) -> float | None:
+    """What requests may cost; None = no limit."""
+    if value is None:
+        return None
+    found = number(value)
+    if not 0 < found < math.inf:
+        raise _wrong("max_cost", value, "a number above 0 in the currency of price=, or None for no limit")
+    return found
+
+
+def recycle(value: object) -> Recycle | None:
+    """When workers are replaced."""
+    if value is None or isinstance(value, Recycle):
+        return value
+    raise _wrong("recycle", value, "a Recycle, as in Recycle(calls=1000), or None for never")
+
+
+def worker_env(value: object) -> dict[str, str | None] | None:
+    """Variables for all workers."""
+    if value is None:
+        return None
+    expected = "a dict of names and strings, None for a variable to keep from workers"
+    if not isinstance(value, Mapping):
+        # Pairs in a list hold the values too.
+        raise RegistrationError(f"worker_env is a {type(value).__name__}: expected {expected}.")
+    for name, text in value.items():
+        # Not the value: it may be a secret.
+        if not is_environment_text(name) or not name or "=" in name:
+            raise RegistrationError(f"worker_env has the name {name!r}: expected {expected}.")
+        if text is not None and not is_environment_text(text):
+            what = "string with a NUL or a lone surrogate" if isinstance(text, str) else type(text).__name__
+            raise RegistrationError(f"worker_env[{name!r}] is a {what}: expected {expected}.")
+    return dict(value)
+
+
+def journal(value: object) -> Journal | None:
+    """Where outcomes are written; None = nowhere."""
+    if value is None:
+        return None
+    from guerdon._insight.journal.options import Journal
+
+    return value if isinstance(value, Journal) else Journal(value)  # type: ignore[arg-type] # checked there
+
+
+def trace(value: object) -> Trace | None:
+    """Where the timeline is written; None = nowhere."""
+    if value is None:
+        return None
+    from guerdon._insight.trace import checked  # not by `import guerdon`
+
+    return checked(value)
+
+
+def _no_texts(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError
+        yield value
+
+
+def _wrong(option: str, value: object, expected: str) -> RegistrationError:
+    return RegistrationError(f"{option}={value!r}: expected {expected}.")

@@ -1,0 +1,408 @@
+"""The engine of one dispatcher: started once, ended once, never shared with a forked child.
+
+- After `close` there is no engine any more, and asking for one is a `ClosedError`.
+- A forked child starts an engine of its own; the inherited one has lost its threads, so it is
+  neither used nor ended. The engine ends with its dispatcher, and at the exit of the interpreter.
+- Code on a thread that is starting the engine (a signal handler) may close or use it: it
+  waits for nothing, and an engine that was started too late is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from guerdon._functions.spec import FunctionSpec
+from guerdon._system.cpu_count import allowed_cores, on_cores, warn_if_bound
+from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
+
+if TYPE_CHECKING:
+    from guerdon._insight.diagnostics.stalls import StallReports
+    from guerdon._insight.dump import Dump
+    from guerdon._insight.journal.plan import JournalPlan
+    from guerdon._insight.monitor.settings import Monitor
+    from guerdon._insight.trace import Trace
+    from guerdon._lanes.recycling import Recycle
+    from guerdon._lanes.remote.engine_setup import EngineSetup
+    from guerdon._lanes.remote.plan import Cluster, ClusterFactory
+    from guerdon._lanes.thread_supervisor import ThreadSupervisor
+    from guerdon._native import Engine, OutcomeStore, SpendingCap
+
+CLOSE_TIMEOUT_S = 5.0
+# At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
+EXIT_TIMEOUT_S = 1.0
+# A node that has calls and says nothing for so long is lost.
+_NODE_SILENCE_S = 30.0
+
+
+def _refuse_to_run_without_the_gil() -> None:
+    # A free-threaded interpreter turns the GIL on when it imports the extension, and says so;
+    # unless it was told not to.
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise GuerdonError(
+            "Guerdon's engine does not support running without the GIL yet, and PYTHON_GIL=0 or -X gil=0 keeps it off. "
+            "Leave that setting out: a free-threaded interpreter then turns the GIL on for Guerdon."
+        )
+
+
+class EngineHandle:
+    """Starts and ends the engine of a list of functions."""
+
+    def __init__(
+        self,
+        specs: Sequence[FunctionSpec],
+        workers: int,
+        recycle: Recycle | None = None,
+        worker_env: Mapping[str, str | None] | None = None,
+        max_cost: float | None = None,
+        metrics_port: int | str | None = None,
+        *,
+        journal: JournalPlan | None = None,
+        watchdog: float | None = None,
+        trace: Trace | None = None,
+        cluster: ClusterFactory | None = None,
+    ) -> None:
+        _refuse_to_run_without_the_gil()
+        self._specs = tuple(specs)
+        self._workers = workers
+        self._recycle = recycle
+        self._worker_env = worker_env or {}
+        self._max_cost = max_cost
+        self._metrics_port = metrics_port
+        self._journal = journal
+        self._watchdog = watchdog
+        self._trace = trace
+        self._make_cluster = cluster
+        # With the number of workers: a library may bind this thread before the engine starts.
+        self._cores = allowed_cores()
+        self._closed = False
+        self._serves_ranks = False  # written by `serve_ranks`, under the lock
+        # Both written under the lock, and after a fork by the child's only thread.
+        self._engine: Engine | None = None
+        self._supervisor: ThreadSupervisor | None = None
+        self._monitor: Monitor | None = None
+        self._cluster: Cluster | None = None
+        self._lock = threading.RLock()  # a signal handler may come here on the thread that holds it
+        self._at_end: weakref.finalize[..., object] | None = None
+        _alive.add(self)
+
+    def end_with(self, owner: object) -> None:
+        """Closes it when `owner` is collected, or at exit."""
+        self._at_end = weakref.finalize(owner, _end, self, os.getpid())
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def started(self) -> Engine | None:
+        """The running engine, if there is one."""
+        return self._engine
+
+    def served(self) -> dict[str, str]:
+        """Where the running engine is shown, by name, or why not; empty before its start."""
+        engine, monitor = self._engine, self._monitor
+        if engine is None or monitor is None:
+            return {}
+        from guerdon._insight import trace as _trace  # not by `import guerdon`
+
+        return {**monitor.stats(engine), **_trace.where(self._trace, engine)}
+
+    def worker_setup(self) -> WorkerSetup:
+        """What workers are started with."""
+        return _worker_setup(self._specs, self._worker_env)
+
+    def dump(self, timeout: float) -> Dump:
+        """What the engine is doing; takes no lock and starts nothing."""
+        from guerdon._insight.dump import take  # loaded with the engine: no import in a signal handler
+
+        return take(self._engine, self._supervisor, self._specs, timeout)
+
+    def get(self) -> Engine:
+        """The engine, started if need be.
+
+        Raises:
+            ClosedError: The dispatcher was closed.
+            MainGuardError: multiprocessing imports the program for a child, or a worker a module.
+        """
+        engine = self._engine
+        if engine is not None and not self._closed:
+            return engine
+        with self._lock:
+            self._refuse_closed()
+            if self._engine is None:
+                _refuse_child_import()
+                from guerdon._insight.monitor.settings import Monitor  # not by `import guerdon`
+
+                monitor = Monitor(self._specs, self._metrics_port)
+                cores = self._cores | allowed_cores()
+                warn_if_bound(cores)
+                with on_cores(cores):
+                    engine, supervisor, cluster = _start(
+                        self._specs,
+                        self._workers,
+                        self._recycle,
+                        self._worker_env,
+                        self._max_cost,
+                        monitor,
+                        self._journal,
+                        self._stall_reports(),
+                        trace=self._trace,
+                        make_cluster=self._make_cluster,
+                        serves_ranks=self._serves_ranks,
+                    )
+                if self._closed or self._engine is not None:  # a signal handler was quicker
+                    _close(engine, cluster, CLOSE_TIMEOUT_S)
+                    self._refuse_closed()
+                else:
+                    self._engine, self._supervisor, self._monitor = engine, supervisor, monitor
+                    self._cluster = cluster
+                    monitor.report(engine)
+                    if self._trace is not None:
+                        from guerdon._insight import trace as _trace
+
+                        _trace.report(self._trace, engine)
+            assert self._engine is not None
+            return self._engine
+
+    def _stall_reports(self) -> StallReports | None:
+        if self._watchdog is None:
+            return None
+        from guerdon._insight.diagnostics.stalls import StallReports, reports_file
+
+        file = None if self._journal is None else reports_file(self._journal.journal.folder)
+        return StallReports(self, self._specs, self._watchdog, file)
+
+    def serve_ranks(self, ranks: int) -> int | None:
+        """From its start on it has the workers of so many ranks of this host, and for functions
+        without a limit of their own what all ranks of the run share.
+
+        Returns:
+            The workers; None if it was started before, and stays as it is.
+        """
+        with self._lock:
+            if not self._serves_ranks:
+                if self._engine is not None:
+                    return None
+                self._serves_ranks = True
+                self._workers *= ranks
+                for spec in self._specs:
+                    spec.serve_all_ranks()
+            return self._workers
+
+    async def astart(self, owner: object) -> None:
+        """`get` beside the running loop, which would stand still for as long as a start takes.
+
+        Args:
+            owner: The dispatcher, held meanwhile: else the collector could end it within the lock
+                of that start.
+        """
+        if self._engine is None:
+            import asyncio
+
+            await asyncio.get_running_loop().run_in_executor(None, lambda: (self.get(), owner))
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Ends the engine; open batches become cancelled. Does nothing the second time."""
+        with self._lock:
+            self._closed = True
+            engine, self._engine = self._engine, None
+            supervisor, self._supervisor = self._supervisor, None
+            cluster, self._cluster = self._cluster, None
+            at_end, self._at_end = self._at_end, None
+        if at_end is not None:
+            # A closed dispatcher can be collected together with functions that refer to it.
+            at_end.detach()
+        if engine is not None and supervisor is not None:
+            from guerdon._lanes.lane_threads import is_lane_thread
+
+            _close(engine, cluster, 0.0 if is_lane_thread(supervisor.lanes) else timeout)
+            if self._journal is not None:
+                supervisor.warn_of_journal(self._journal.journal.folder, engine.journal_troubles())
+
+    def forget(self) -> None:
+        """In a forked child: leaves the parent's engine alone."""
+        self._lock = threading.RLock()
+        if self._engine is not None:
+            _inherited.append((self._engine, self._supervisor))
+            _inherited_clusters.append(self._cluster)
+            self._engine = self._supervisor = self._monitor = self._cluster = None
+
+
+# Every `EngineHandle` there is; each adds itself, and leaves when its dispatcher is gone.
+_alive: weakref.WeakSet[EngineHandle] = weakref.WeakSet()
+# Engines of a parent process: kept, because dropping one would wait for threads that this process
+# doesn't have.
+_inherited: list[tuple[Engine, ThreadSupervisor | None]] = []
+_inherited_clusters: list[Cluster | None] = []
+
+
+def _end(handle: EngineHandle, pid: int) -> None:
+    # A child that was forked later runs the same finalizers at its own exit: what it started itself
+    # it ends, the rest is its parent's.
+    if os.getpid() == pid or handle.started is not None:
+        handle.close(EXIT_TIMEOUT_S)
+
+
+def _refuse_child_import() -> None:
+    """Refuses while multiprocessing or a worker imports a module that scores without a guard.
+
+    Each child would score all over again; the workers of a worker's dispatcher would too.
+    """
+    loading = sys.modules.get("_guerdon_worker.loaded_functions")
+    if getattr(loading, "under_way", False):
+        raise MainGuardError(
+            "this module submits a batch while a worker imports it for a reward function, which would score "
+            "everything again. Move what the program does, unlike what it defines, under "
+            'if __name__ == "__main__": or into another file.'
+        )
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and getattr(processes.current_process(), "_inheriting", False):
+        raise MainGuardError(
+            "the program submits a batch while multiprocessing imports it for a child process, which would score "
+            "everything again. Move what the program does, unlike what it defines, under "
+            'if __name__ == "__main__":'
+        )
+
+
+def _start(
+    specs: Sequence[FunctionSpec],
+    workers: int,
+    recycle: Recycle | None,
+    worker_env: Mapping[str, str | None],
+    max_cost: float | None,
+    monitor: Monitor,
+    journal: JournalPlan | None,
+    stall_reports: StallReports | None,
+    *,
+    trace: Trace | None = None,
+    make_cluster: ClusterFactory | None = None,
+    serves_ranks: bool = False,
+) -> tuple[Engine, ThreadSupervisor, Cluster | None]:
+    import guerdon._insight.dump  # noqa: F401 - for `EngineHandle.dump`
+    from guerdon import _native
+    from guerdon._lanes.thread_supervisor import start_lanes
+
+    positions = {spec.name: position for position, spec in enumerate(specs)}
+    cap = None if max_cost is None else _cap(specs, max_cost)
+    caches: Mapping[str, tuple[OutcomeStore, bytes]] = {}
+    if any(spec.cache is not None for spec in specs):
+        from guerdon._functions.cache.folders import open_caches
+
+        caches = open_caches(specs)
+    has_nodes = make_cluster is not None and any(spec.leaves_process for spec in specs)
+    configs = [spec.config(positions, cap, caches.get(spec.name), has_nodes=has_nodes) for spec in specs]
+    setup = _worker_setup(specs, worker_env)
+    traced = None
+    if trace is not None:
+        from guerdon._insight import trace as _trace  # not by `import guerdon`
+
+        traced = _trace.for_engine(trace)
+    remote: EngineSetup | None = None
+    if has_nodes:
+        from guerdon._lanes.remote import engine_setup
+
+        remote = engine_setup.pack(specs, worker_env, recycle, _functions(specs, worker_env, for_nodes=True))
+    try:
+        engine = _native.Engine(
+            configs,
+            workers=workers,
+            python=setup.python,
+            worker_dir=setup.folder,
+            serialized_functions=setup.functions,
+            environment=setup.environment,
+            recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
+            monitor=monitor.config,
+            journal=None if journal is None else journal.config(specs),
+            watchdog=None if stall_reports is None else (stall_reports.after, stall_reports.file),
+            trace=traced,
+            remote=None if remote is None else (remote.digest, _NODE_SILENCE_S),
+        )
+    except ValueError as error:
+        raise RegistrationError(f"this dispatcher can't start: {error}.") from None
+    cluster: Cluster | None = None
+    try:
+        serves = journal is not None or trace is not None or remote is not None
+        supervisor = start_lanes(engine, specs, serves=serves, on_stall=stall_reports)
+        if make_cluster is not None and remote is not None:
+            cluster = make_cluster(serves_ranks)
+            cluster.start(engine, remote)
+        return engine, supervisor, cluster
+    except BaseException:
+        _close(engine, cluster, CLOSE_TIMEOUT_S)
+        raise
+
+
+def _close(engine: Engine, cluster: Cluster | None, timeout: float) -> None:
+    """Ends an engine, and then what connects it to nodes."""
+    try:
+        engine.close(timeout)
+    finally:
+        if cluster is not None:
+            cluster.stop()
+
+
+def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:
+    """What the functions that have a price may spend together."""
+    from guerdon._lanes.http.cost import cap
+
+    members = [member.spec for spec in specs for member in getattr(spec.compound, "members", ())]
+    priced = [spec for spec in (*specs, *members) if spec.http is not None and spec.http.cost.price is not None]
+    limits = [spec.policy.limit for spec in priced]
+    return cap(max_cost, "of the dispatcher", [limit.key for limit in limits if limit is not None and limit.key])
+
+
+class WorkerSetup(NamedTuple):
+    """What workers are started with: interpreter, folder of their program, functions (None without
+    any for them) and environment."""
+
+    python: str
+    folder: str
+    functions: bytes | None
+    environment: list[tuple[bytes, bytes]]
+
+
+def _worker_setup(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None]) -> WorkerSetup:
+    from guerdon._system import worker_environment
+
+    return WorkerSetup(
+        python=sys.executable,
+        folder=str(Path(__file__).parent.parent / "_worker"),
+        functions=_functions(specs, worker_env),
+        environment=worker_environment.of_workers(_without_keys(specs, worker_env)),
+    )
+
+
+def _functions(
+    specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None], *, for_nodes: bool = False
+) -> bytes | None:
+    """The functions for workers, or for the agents of nodes, to load."""
+    from guerdon._functions.serialization.serialized_functions import serialize
+    from guerdon._system import worker_environment
+
+    hidden = worker_environment.hidden(_without_keys(specs, worker_env))
+    return serialize(specs, hidden, for_nodes=for_nodes)
+
+
+def _without_keys(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None]) -> dict[str, str | None]:
+    # The key of a judge is no worker's, whatever its variable is called.
+    keys = {plan.secret.env for spec in specs for plan in spec.plans if plan.secret.env is not None}
+    return {**dict.fromkeys(keys), **worker_env}
+
+
+def _after_fork() -> None:
+    for handle in list(_alive):
+        handle.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,92 @@
+"""Which version of a function an outcome is of: a hash of all that decides it, its values aside.
+
+- Of a judge: the request's words and options, how the answer is read, votes and panels; the model
+  is known by its name, not by its address. Never a key.
+- A reward service or sandbox is known by its address.
+- An option that only says how calls are made (timeouts, retries, limits, prices) changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from guerdon._functions.cache.python_code import PythonCode, UnknownPart
+from guerdon._functions.spec import FunctionSpec
+from guerdon.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from guerdon._lanes.http.plan import Plan
+
+__all__ = ["http_version", "kernel_version", "version_of"]
+
+# One per spec, as it was when its dispatcher was made. Written on the thread that makes it.
+_versions: WeakKeyDictionary[FunctionSpec, bytes] = WeakKeyDictionary()
+
+
+def version_of(spec: FunctionSpec) -> bytes:
+    """The version of a function with a cache folder: 32 bytes.
+
+    Raises:
+        RegistrationError: It uses something that has no version; the message names it.
+    """
+    version = _versions.get(spec)
+    if version is None:
+        version = _versions[spec] = http_version(spec) if spec.lane == "http" else _python(spec)
+    return version
+
+
+def _python(spec: FunctionSpec) -> bytes:
+    assert spec.cache is not None
+    code = PythonCode()
+    how = (spec.name, spec.cache.version, spec.rowwise, spec.batch_size is not None, list(spec.wants.named))
+    code.add(("python", sys.implementation.cache_tag, *how), "")
+    if spec.cache.version is not None:
+        return code.digest()
+    try:
+        code.add(spec.target, f"{spec.name!r} itself")
+    except UnknownPart as unknown:
+        raise RegistrationError(
+            f"reward function {spec.name!r}: cache= can't tell when the function has changed: {unknown}. Give cache_version=, a "
+            "text that you change with the function, or make that value in setup() of a guerdon.StatefulReward."
+        ) from None
+    return code.digest()
+
+
+def http_version(spec: FunctionSpec) -> bytes:
+    """The version of a judge or reward service, with or without a cache folder."""
+    from guerdon import __version__
+
+    compound: Any = spec.compound
+    stated = None if spec.cache is None else spec.cache.version
+    asked: list[object] = ["http", __version__, spec.name, stated]
+    if compound is None:
+        asked += [_request(plan) for plan in spec.plans]
+    else:
+        asked += [compound.kind, sorted(compound.settings.items()), spec.wants.required]
+        asked += [(member.name, list(member.second), _request(member.plan)) for member in compound.members]
+    return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def kernel_version(spec: FunctionSpec) -> bytes:
+    """The version of a native reward: its options and columns, and this package."""
+    from guerdon import __version__
+
+    asked = "native", __version__, spec.name, spec.kernel
+    return hashlib.blake2b(repr(asked).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def _request(plan: Plan) -> tuple[object, ...]:
+    """What decides the answer to a request, and how it is read."""
+    address = plan.fleet.endpoints if plan.api in ("rewards", "sandbox") else ()
+    read = (plan.api, plan.path, astuple(plan.parse), plan.batch_size is not None, plan.cost.keep_answers)
+    return (
+        plan.body,
+        [astuple(field) for field in plan.fields],
+        sorted(plan.headers),
+        [url for url, _ in address],
+        *read,
+    )

@@ -1,0 +1,232 @@
+"""One reward function for the rest of the package: `FunctionSpec`.
+
+- It is complete: `build` has decided every default.
+- Each registration makes its own spec: dispatchers share no state through a decorated function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from guerdon._functions import options
+from guerdon._functions.cache_folder import CacheFolder
+from guerdon._functions.conditions import Conditions
+from guerdon._functions.factory import Factory
+from guerdon._functions.options import Lane, Node
+from guerdon._functions.policy import Policy
+from guerdon._functions.signature import Shape, Wants
+from guerdon._functions.stateful import StatefulReward
+from guerdon._system.launcher import world_size
+from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit
+
+if TYPE_CHECKING:
+    from guerdon import _native
+    from guerdon._lanes.http.compound import CompoundPlan, Criterion
+    from guerdon._lanes.http.plan import Plan
+    from guerdon._lanes.http.template import Field
+    from guerdon._lanes.native.columns import KernelColumn
+    from guerdon._lanes.native.plan import KernelPlan
+    from guerdon._native import OutcomeStore, SpendingCap, Tariff
+
+__all__ = ["FunctionSpec", "Lane", "Shape", "Wants"]
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionSpec:
+    """One reward function of one dispatcher.
+
+    Attributes:
+        name: Its name in metrics, files and messages. `function_list` checks that it is unique.
+        item: The item of the user's list.
+        target: What runs: the function, callable object or bound method, or the `StatefulReward`.
+        lane: Where it runs.
+        shape: What one call scores: one sample, one group, or the whole batch (TRL's contract).
+        rowwise: Sample shape of a TRL-contract function: called with lists, of one or
+            ``batch_size``.
+        batch_size: Sample shape of a function that takes so many samples in one call.
+        batch_wait: Seconds that a sample waits for others there, in an open batch.
+        is_async: Calling it gives an awaitable, as far as inspection can tell.
+        pinned: One worker of its own, one call at a time.
+        loop: Name of its event loop (asyncio lane); functions with the same name share it.
+        node: "any": of the thread or asyncio lane, and the nodes of a cluster run it.
+        stateful: ``target`` is a `StatefulReward`: ``setup``, ``score``, ``close``.
+        decorated: It went through ``reward`` or ``group_reward``.
+        policy: Timeouts, retries and the like.
+        wants: The values that a call gets.
+        finish: The values that ``finish_group`` gets with the scores; None without one.
+        http: How its calls become requests (http lane).
+        run_if: When it is called, if that depends on other functions.
+        pure: Identical calls in flight are made once.
+        cache: Where its outcomes are kept for later; it is pure then.
+        compound: How its calls become several requests, or whose requests fill its cells.
+        kernel: What scores (native lane).
+        factory: The call that made it, of a function that comes with Guerdon.
+    """
+
+    name: str
+    item: object
+    target: Callable[..., Any] | StatefulReward
+    lane: Lane
+    shape: Shape
+    policy: Policy
+    wants: Wants
+    rowwise: bool = False
+    batch_size: int | None = None
+    batch_wait: float = options.BATCH_WAIT
+    is_async: bool = False
+    pinned: bool = False
+    loop: str | None = None
+    node: Node | None = None
+    stateful: bool = False
+    decorated: bool = False
+    finish: Wants | None = field(default=None)
+    http: Plan | None = None
+    run_if: Conditions | None = None
+    pure: bool = False
+    cache: CacheFolder | None = None
+    compound: CompoundPlan | Criterion | None = None
+    kernel: KernelPlan | None = None
+    factory: Factory | None = None
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether workers call it: functions of the process lane, and code rewards, whose drivers
+        are such."""
+        return self.lane in ("process", "code")
+
+    @property
+    def leaves_process(self) -> bool:
+        """Whether it, and the values of its calls, may have to be sent to other processes."""
+        return self.in_workers or self.node is not None
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Of the http lane: one for each kind of request that its calls make."""
+        members = getattr(self.compound, "members", None)
+        if members is not None:
+            return tuple(member.plan for member in members)
+        return () if self.http is None else (self.http,)
+
+    @property
+    def uses_tokens(self) -> bool:
+        """Whether its requests go to language models, whose use is counted in tokens."""
+        return any(plan.api not in ("score", "rewards", "sandbox") for plan in self.plans)
+
+    @property
+    def is_engine_made(self) -> bool:
+        """Whether it comes with its lane, and is no function of the user's."""
+        return self.lane in ("http", "native", "code")
+
+    @property
+    def text_fields(self) -> tuple[Field, ...] | tuple[KernelColumn, ...] | None:
+        """The columns that the engine gets as texts, by number; None on other lanes."""
+        if self.kernel is not None:
+            return self.kernel.fields
+        if self.lane != "http":
+            return None
+        asks = self.http if self.compound is None else self.compound
+        return () if asks is None else asks.fields
+
+    def recipe(self) -> dict[str, Any]:
+        """How a lane calls the function; plain values only."""
+        return {
+            "name": self.name,
+            "shape": self.shape,
+            "rowwise": self.rowwise and self.batch_size is None,
+            "records": list(self.wants.records),
+            "stateful": self.stateful,
+            "memory_limit": self.policy.memory_limit,
+            "max_output": self.policy.max_output,
+        }
+
+    @cached_property
+    def concurrency(self) -> int | None:
+        """Calls in flight at once on this rank; None where the lane decides.
+
+        A function without a limit of its own, on a lane whose calls wait for other machines, shares
+        what is usual with the functions of all ranks: they may call one server.
+        """
+        return self.concurrency_of(world_size())
+
+    def serve_all_ranks(self) -> None:
+        """From here on its calls in flight are those of all ranks; before an engine is started."""
+        vars(self)["concurrency"] = self.concurrency_of(1)
+
+    def concurrency_of(self, ranks: int) -> int | None:
+        """Calls in flight at once on one of so many ranks that share what is usual."""
+        limit = self.policy.limit
+        if isinstance(limit, DefaultLimit) or (limit is None and self.lane == "asyncio"):
+            alone = None if limit is None else limit.concurrency
+            return alone if ranks == 1 else max(1, (alone or USUAL_CONCURRENCY) // ranks)
+        return None if limit is None else limit.concurrency
+
+    def config(
+        self,
+        positions: Mapping[str, int] | None = None,
+        dispatchers_cap: SpendingCap | None = None,
+        cache: tuple[OutcomeStore, bytes] | None = None,
+        *,
+        has_nodes: bool = False,
+    ) -> _native.FunctionConfig:
+        """The function's configuration for the engine.
+
+        Args:
+            positions: Of the functions in their list, by name: for gates and rubrics.
+            dispatchers_cap: What all functions of its dispatcher may spend together.
+            cache: Its cache folder, opened, and its version.
+            has_nodes: Whether the engine has nodes.
+        """
+        from guerdon._native import FunctionConfig
+        from guerdon._system.worker_environment import given_to
+        from guerdon.limits import native
+
+        policy, compound = self.policy, self.compound
+        leads, follows = (
+            (None, None) if compound is None else compound.native(self.name, positions or {}, dispatchers_cap)
+        )
+        return FunctionConfig(
+            self.name,
+            lane=self.lane,
+            shape=self.shape,
+            timeout=policy.timeout,
+            grace=policy.grace,
+            setup_timeout=policy.setup_timeout,
+            total_timeout=policy.total_timeout,
+            retries=policy.retries,
+            concurrency=self.concurrency,
+            isolation=policy.isolation,
+            pinned=self.pinned,
+            finish=self.finish is not None,
+            loop=self.loop,
+            on_failure=policy.on_failure,
+            memory_limit=policy.memory_limit,
+            max_output=policy.max_output,
+            env=given_to(policy.env),
+            # Of several requests each takes a permit, and none the call.
+            limit=None if compound is not None else native(policy.limit, self.lane),
+            http=None
+            if self.http is None or compound is not None
+            else self.http.config(self.name, tariff=self.tariff(dispatchers_cap)),
+            compound=leads,
+            follows=follows,
+            gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
+            run_if=None if self.run_if is None else self.run_if.native(positions or {}),
+            pure=self.pure,
+            cache=cache,
+            anywhere=has_nodes and self.node is not None,
+            kernel=None if self.kernel is None else self.kernel.kernel(self.name),
+        )
+
+    def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
+        """What its requests cost, if it makes any."""
+        limit = self.policy.limit
+        key = None if limit is None else limit.key
+        return None if self.http is None else self.http.cost.tariff(self.name, key, dispatchers_cap)
+
+    @property
+    def _across(self) -> bool:
+        """Whether one call may hold samples of several batches; records would belong to none."""
+        return not self.wants.records

@@ -1,0 +1,255 @@
+"""What a dispatcher is doing now: every call in flight, its age, its worker, its Python stack.
+
+- Taking a dump takes no longer than its bound, changes nothing, and may be done from any thread and
+  in a signal handler.
+- A stack is shown only beside the call that it belongs to: a call that ended meanwhile has
+  none.
+- Stacks from workers are text for people; source lines are read from plain files only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, overload
+
+from guerdon._lanes.http.endpoints import Endpoint, endpoints_of, fleets_of
+from guerdon._native import ThreadSnapshot
+
+if TYPE_CHECKING:
+    from guerdon._functions.spec import FunctionSpec
+    from guerdon._lanes.stacks import StackFrame
+    from guerdon._lanes.thread_supervisor import ThreadSupervisor
+    from guerdon._native import CallSnapshot, Engine, LoopSnapshot
+
+__all__ = ["Dump", "InFlight"]
+
+Phase = Literal["call", "arguments", "setup", "loading"]
+_DOES: dict[str, str] = {
+    "call": "runs",
+    "arguments": "has its arguments unpickled",
+    "setup": "runs setup()",
+    "loading": "is loaded",
+}
+_LARGEST_SOURCE = 16 << 20
+_FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)')
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """One call in flight.
+
+    Attributes:
+        function: Name of the reward function.
+        samples: Of the call: one, a group's or a batch's. Before ``phase`` is ``"call"``, all that
+            wait for it to end.
+        lane: ``"process"``, ``"code"``, ``"thread"``, ``"asyncio"``, ``"http"`` or
+            ``"native"``.
+        attempt: Number of this attempt, from 1.
+        age_s: Seconds since it began.
+        worker: Process id of its worker; name of its thread or event loop in the other lanes; of a
+            request its server; of a call on another node ``"node NAME"``; in the engine that
+            ranks of this host share, its name.
+        stack: Where the user's code stands, outermost frame first, as in a traceback. None if it
+            can't be had.
+        phase: ``"call"``; before it ``"loading"`` (its module is imported), ``"setup"``,
+            ``"arguments"`` (unpickled).
+        batch: Number of its batch, from 1: the dispatcher's first.
+        no_stack: Why there is no stack.
+    """
+
+    function: str
+    samples: Sequence[int]
+    lane: str
+    attempt: int
+    age_s: float
+    worker: int | str
+    stack: str | None
+    phase: Phase = "call"
+    batch: int = 1
+    no_stack: str | None = None
+
+    def __str__(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        place = f"process {self.worker}" if isinstance(self.worker, int) else f"{self.worker!r}"
+        head = (
+            f"{self.function!r} on {_samples(self.samples)} of batch {self.batch}{again}: {_DOES[self.phase]} for "
+            f"{self.age_s:.3g} s in {place} ({self.lane})"
+        )
+        below = f"  no stack: {self.no_stack}" if self.stack is None else self.stack.rstrip("\n")
+        return f"{head}\n{below}"
+
+
+class Dump(Sequence[InFlight]):
+    """The calls in flight at one moment, the oldest first; ``print`` it.
+
+    Attributes:
+        waiting: Samples by function that have neither an outcome nor a call in flight: they wait
+            for a place, for a retry or for their group.
+        workers: Process ids of the workers alive.
+        endpoints: Of each judge or reward service with several, by function: their state.
+        nodes: With a cluster, of each node by name: its state, and how many calls it has of this
+            dispatcher.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[InFlight],
+        waiting: Mapping[str, int],
+        workers: Sequence[int],
+        endpoints: Mapping[str, Sequence[Endpoint]] = MappingProxyType({}),
+        nodes: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    ) -> None:
+        self._calls = tuple(sorted(calls, key=lambda call: -call.age_s))
+        self.waiting = dict(waiting)
+        self.workers = tuple(workers)
+        self.endpoints = {name: tuple(each) for name, each in endpoints.items()}
+        self.nodes = dict(nodes)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @overload
+    def __getitem__(self, index: int) -> InFlight: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[InFlight]: ...
+    def __getitem__(self, index: int | slice) -> InFlight | Sequence[InFlight]:
+        return self._calls[index]
+
+    def __str__(self) -> str:
+        waiting = [f"{name!r}: {_number(count, 'sample')} waiting" for name, count in self.waiting.items() if count]
+        alive = f"{_number(len(self), 'call')} in flight, {_number(len(self.workers), 'worker process', 'es')} alive"
+        fleets = [
+            "\n".join([f"endpoints of {name!r}:", *(f"  {one}" for one in each)])
+            for name, each in self.endpoints.items()
+        ]
+        nodes = [
+            f"{_place(name)}: {state}, has {_number(count, 'call')} of this dispatcher"
+            for name, (state, count) in self.nodes.items()
+        ]
+        return "\n".join([alive, *map(str, self._calls), *waiting, *nodes, *fleets])
+
+    def __repr__(self) -> str:
+        return f"<Dump of {_number(len(self), 'call')} in flight>"
+
+
+def take(
+    engine: Engine | None, supervisor: ThreadSupervisor | None, specs: Sequence[FunctionSpec], timeout: float
+) -> Dump:
+    """A dump of this engine; of none an empty one."""
+    if engine is None:
+        return Dump((), {spec.name: 0 for spec in specs}, ())
+    calls = [] if supervisor is None else _here(engine, supervisor, specs)
+    for request in engine.inspect_requests():
+        calls.append(_call(specs, request.call, request.server, [], "it waits for an answer"))
+    for kernel in engine.inspect_kernels():
+        calls.append(_call(specs, kernel.call, "native thread", [], "it is no Python"))
+    for worker in engine.inspect_workers(timeout):
+        calls.append(_call(specs, worker.call, worker.pid, _from_text(worker.stack), worker.no_stack))
+    for node in engine.inspect_nodes(timeout):
+        calls.append(_call(specs, node.call, _place(node.node), _from_text(node.stack), node.no_stack))
+    waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
+    for call in calls:
+        waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
+    fleets = {
+        f"{spec.name}/{member}" if member else spec.name: endpoints_of(engine, (index, place), fleet)
+        for index, spec in enumerate(specs)
+        for member, (place, fleet) in fleets_of(spec).items()
+    }
+    several = {name: each for name, each in fleets.items() if len(each) > 1}
+    nodes = {node.name: (node.state, node.calls) for node in engine.nodes()}
+    return Dump(calls, waiting, engine.worker_pids(), several, nodes)
+
+
+def _here(engine: Engine, supervisor: ThreadSupervisor, specs: Sequence[FunctionSpec]) -> list[InFlight]:
+    """The calls in flight in this process."""
+    found: list[tuple[ThreadSnapshot | LoopSnapshot, str, list[StackFrame]]] = []
+    for thread in engine.inspect_threads():
+        name = supervisor.thread_name(thread.call.function, thread.thread)
+        found.append((thread, name, supervisor.stack_of_thread(thread.ident)))
+    found += [(one, supervisor.loop_name(one.index), supervisor.stack_of_call(one)) for one in engine.inspect_loops()]
+    still = {_identity(thread) for thread in engine.inspect_threads()}
+    still |= {_identity(one) for one in engine.inspect_loops()}
+    calls = []
+    for snapshot, worker, stack in found:
+        # A stack is shown only with the call that it belongs to.
+        if _identity(snapshot) in still:
+            calls.append(_call(specs, snapshot.call, worker, stack, "none of the user's code is on it"))
+        else:
+            calls.append(_call(specs, snapshot.call, worker, [], "the call ended meanwhile"))
+    return calls
+
+
+def _identity(snapshot: ThreadSnapshot | LoopSnapshot) -> tuple[object, ...]:
+    """What is the same as long as the call goes on."""
+    call = snapshot.call
+    place: tuple[int, ...]
+    if isinstance(snapshot, ThreadSnapshot):
+        place = snapshot.thread, snapshot.ident
+    else:
+        place = snapshot.index, snapshot.generation, snapshot.frame, snapshot.number
+    return call.function, call.batch, tuple(call.spans), call.phase, call.attempt, place
+
+
+def _call(
+    specs: Sequence[FunctionSpec], call: CallSnapshot, worker: int | str, stack: list[StackFrame], no_stack: str | None
+) -> InFlight:
+    ranges = [range(first, end) for first, end in call.spans]
+    samples: Sequence[int] = ranges[0] if len(ranges) == 1 else [sample for span in ranges for sample in span]
+    spec = specs[call.function]
+    return InFlight(
+        function=spec.name,
+        samples=samples,
+        lane=spec.lane,
+        attempt=call.attempt,
+        age_s=call.age_s,
+        worker=worker,
+        stack=_text(stack) if stack else None,
+        phase=call.phase,
+        batch=call.batch,
+        no_stack=None if stack else no_stack,
+    )
+
+
+def _place(node: str) -> str:
+    """What a node is called beside other places; an engine that ranks share says what it is."""
+    return node if node.startswith("the engine ") else f"node {node}"
+
+
+def _from_text(stack: str | None) -> list[StackFrame]:
+    """The frames of a stack that a worker wrote; the line that says that some are left out counts
+    as none."""
+    found = (_FRAME.fullmatch(line) for line in (stack or "").split("\n"))
+    return [(match[1], int(match[2]), match[3]) for match in found if match]
+
+
+def _text(stack: list[StackFrame]) -> str:
+    """As a traceback shows it, with source lines where there are any."""
+    frames = [
+        traceback.FrameSummary(file, line, name, line=None if _is_source(file) else "") for file, line, name in stack
+    ]
+    return "".join(traceback.StackSummary.from_list(frames).format())
+
+
+def _is_source(file: str) -> bool:
+    """Whether lines of it may be looked up; cells of a notebook have them in memory."""
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):
+        return True
+    return stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST_SOURCE
+
+
+def _samples(samples: Sequence[int]) -> str:
+    if len(samples) == 1:
+        return f"sample {samples[0]}"
+    return f"samples {samples[0]} to {samples[-1]} ({len(samples)})" if samples else "no sample"
+
+
+def _number(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else plural}"

@@ -1,0 +1,48 @@
+"""What the engine is told of a dispatcher's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guerdon._functions.spec import FunctionSpec
+from guerdon._insight.journal.dispatcher_facts import facts_text
+from guerdon._insight.journal.json_texts import encode
+from guerdon._insight.journal.versions import source_version
+from guerdon._system.launcher import rank
+
+if TYPE_CHECKING:
+    from guerdon._insight.journal.options import Journal
+    from guerdon._native import JournalConfig
+
+__all__ = ["JournalPlan"]
+
+
+@dataclass(frozen=True)
+class JournalPlan:
+    """A dispatcher's journal, the weights of its functions and its option ``incomplete``."""
+
+    journal: Journal
+    weights: Sequence[float]
+    incomplete: str
+
+    def config(self, specs: Sequence[FunctionSpec]) -> JournalConfig:
+        """For the engine of these functions, in this process."""
+        from guerdon._native import JournalConfig
+
+        journal = self.journal
+        texts = ["prompt", "completion"] if journal.texts else []
+        pairs = zip(specs, self.weights, strict=True)
+        assert isinstance(journal.rotate, int)
+        assert journal.run is not None
+        return JournalConfig(
+            str(journal.folder),
+            run=journal.run,
+            rank=rank(),
+            functions=[(spec.name, source_version(spec), weight) for spec, weight in pairs],
+            texts=[*texts, *(f"column_{name}" for name in journal.columns)],
+            dispatcher=facts_text(specs, self.incomplete),
+            rotate=journal.rotate,
+            encode=encode,
+        )

@@ -1,0 +1,120 @@
+"""What the engine is told of its monitor, and what the user is told of what came of it."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from guerdon._insight.monitor.address import resolved
+from guerdon._insight.monitor.forks import close_in_children
+from guerdon._insight.monitor.sockets import NoSocketError, new_socket
+from guerdon._lanes.http.endpoints import fleets_of
+from guerdon._system import launcher
+from guerdon._system.warning import warn
+
+if TYPE_CHECKING:
+    from guerdon._functions.spec import FunctionSpec
+    from guerdon._native import Engine, MonitorConfig
+    from guerdon.rewards.code.zygote.level import Level
+
+_NOT_SERVED = (
+    "metrics_port={given!r}: metrics are not served: {problem}. Everything else works. Choose another port, or 0 for any "
+    "that is free."
+)
+
+
+class Monitor:
+    """Of one engine: its settings, and what can't be served."""
+
+    def __init__(self, specs: Sequence[FunctionSpec], metrics_port: int | str | None) -> None:
+        self._given = metrics_port
+        self._socket_problem: str | None = None
+        self._address_problem: str | None = None
+        path = address = None
+        try:
+            path = new_socket()
+        except NoSocketError as error:
+            self._socket_problem = str(error)
+        if metrics_port is not None:
+            try:
+                address = resolved(metrics_port, launcher.local_rank())
+            except (OSError, UnicodeError) as error:  # a name that is none, to the resolver
+                self._address_problem = str(error)
+        close_in_children()
+        self._levels = {spec.name: level for spec in specs if (level := _level(spec)) is not None}
+        self.config = _config(specs, path, address, self._levels)
+
+    def report(self, engine: Engine) -> None:
+        """Says once what holds the programs of code rewards, where the metrics are, or why they are
+        not."""
+        if self._levels and launcher.local_rank() == 0:
+            import logging  # not by `import guerdon`
+
+            for name, level in self._levels.items():
+                logging.getLogger("guerdon").info("%s: isolation of programs: %s", name, level)
+        if self._given is None:
+            return
+        address, problem = engine.metrics_address()
+        problem = problem or self._address_problem
+        if problem is not None:
+            warn(_NOT_SERVED.format(given=self._given, problem=problem))
+        else:
+            import logging  # not by `import guerdon`
+
+            logging.getLogger("guerdon").info("metrics at http://%s/metrics", address)
+
+    def stats(self, engine: Engine) -> dict[str, str]:
+        """Where it is served, for `Dispatcher.stats`."""
+        path, problem = engine.state_socket()
+        served = {"state_socket": path or f"none: {problem or self._socket_problem}"}
+        if self._given is not None:
+            address, problem = engine.metrics_address()
+            served["metrics_address"] = address or f"none: {problem or self._address_problem}"
+        return served
+
+
+def _level(spec: FunctionSpec) -> Level | None:
+    """The level that holds for the programs of a code reward; None of other functions."""
+    # What is not the user's has this attribute only there.
+    return getattr(spec.item, "level", None) if spec.is_engine_made else None
+
+
+def _config(
+    specs: Sequence[FunctionSpec], path: str | None, address: str | None, levels: Mapping[str, Level]
+) -> MonitorConfig:
+    from guerdon._native import MonitorConfig
+
+    fleets = [
+        (f"{spec.name}/{member}" if member else spec.name, index, place, fleet.path)
+        for index, spec in enumerate(specs)
+        for member, (place, fleet) in fleets_of(spec).items()
+    ]
+    return MonitorConfig(
+        rank=launcher.rank(),
+        host=socket.gethostname(),
+        python=platform.python_version(),
+        program=(sys.argv or [""])[0],
+        socket=path,
+        address=address,
+        fleets=fleets,
+        judges=[_requests(spec) for spec in specs],
+        isolations=[
+            (
+                name,
+                level.name,
+                ",".join(layer for layer, _ in level.held),
+                ",".join(layer for layer, _ in level.missing),
+            )
+            for name, level in levels.items()
+        ],
+    )
+
+
+def _requests(spec: FunctionSpec) -> tuple[bool, bool, bool]:
+    """Whether a function sends requests, whether these use tokens, and whether they have a
+    price."""
+    plans = spec.plans
+    return bool(plans), spec.uses_tokens, all(plan.cost.price is not None for plan in plans)

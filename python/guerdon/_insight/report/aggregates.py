@@ -1,0 +1,292 @@
+"""The figures of a report as JSON: what ``--json`` prints, and what findings are made of.
+
+Means, deviations and shares are exact, percentiles of times within 6 %. What is not known (the mean
+of no rewards) is null. Lists ``over_time`` have one item a bucket of ``axis``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from guerdon._insight.html_frame.safe_text import shortened, visible
+from guerdon._insight.report.judges import Panel
+from guerdon._insight.report.moments import correlations
+from guerdon._insight.report.rows import STATUSES
+from guerdon._insight.report.slowest import RowLocation
+from guerdon._insight.report.summary import Summary
+from guerdon._insight.report.tally import TimeBins
+from guerdon.results.crash_text import without_worker_frames
+
+__all__ = ["aggregates", "function_name", "number", "panel_pairs", "place_fields", "ratio"]
+
+SCHEMA: Final = 1
+_PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+_MOST_REASONS: Final = 60
+_LONGEST_REASON: Final = 600
+_LONGEST_TRACEBACK: Final = 2000
+
+
+def aggregates(summary: Summary) -> dict[str, Any]:
+    """All figures, without findings."""
+    known, tally, axis = summary.survey, summary.tally, summary.survey.axis
+    return {
+        "schema": SCHEMA,
+        "journal": visible(summary.journal.folder),
+        "parts": len(summary.journal.parts),
+        "open_parts": sum(part.is_open for part in summary.journal.parts),
+        "rows": int(tally.status.sum()),
+        "rows_without_step": known.without_step,
+        "runs": {visible(name): count for name, count in known.runs.items()},
+        "left_out_runs": {visible(name): count for name, count in known.left_out_runs.items()},
+        "selection": _selection(summary),
+        "left_out_functions": [shortened(visible(name), 200) for name in known.left_out_functions],
+        "ranks": {str(rank): count for rank, count in sorted(tally.ranks.items())},
+        "first": None if tally.first is None else tally.first.isoformat(),
+        "last": None if tally.last is None else tally.last.isoformat(),
+        "axis": {"kind": axis.kind, "first": axis.first.tolist(), "last": axis.last.tolist()},
+        "functions": {
+            function_name(summary, place): _function(summary, place) for place in range(len(known.functions))
+        },
+        "total": _total(summary),
+        "correlation": {
+            "functions": [function_name(summary, place) for place in range(len(known.functions))],
+            "matrix": [[number(value) for value in row] for row in correlations(summary.groups.pairs.whole)],
+        },
+        "failures": _failures(summary),
+        "slowest": [place_fields(summary, place) for place in summary.slowest.places()[:20]],
+        "judges": _judges(summary),
+        "restarts": [{**each, "run": visible(each["run"])} for each in summary.restarts.to_list()],
+        "notes": [visible(note) for note in summary.journal.notes],
+    }
+
+
+def _selection(summary: Summary) -> dict[str, Any]:
+    chosen = summary.survey.selection
+    functions = None if chosen.functions is None else [shortened(visible(name), 200) for name in chosen.functions]
+    return {"functions": functions, "steps": chosen.steps_text() if chosen.of_steps else None}
+
+
+def function_name(summary: Summary, place: int) -> str:
+    """The name to show; the names of two functions are never the same."""
+    name = visible(summary.names[place])
+    short = shortened(name, 200)
+    return short if short == name else f"{short} [{place}]"
+
+
+def _function(summary: Summary, place: int) -> dict[str, Any]:
+    tally, groups = summary.tally, summary.groups
+    status = tally.status[place].sum(axis=0)
+    rows, failed = int(status.sum()), int(tally.failed()[place].sum())
+    mean, std = tally.rewards.over(place)
+    found: dict[str, Any] = {
+        "rows": rows,
+        "rewards": int(tally.rewards.count[place].sum()),
+        "mean": number(mean),
+        "std": number(std),
+        "min": number(tally.least[place].min()),
+        "max": number(tally.most[place].max()),
+        "weight": number(tally.weights[place]),
+        "status": {label: int(count) for label, count in zip(STATUSES, status, strict=True) if count},
+        "failed_share": ratio(failed, rows),  # of rows that a damaged file has lost, none
+        "retries": int(tally.retries[place].sum()),
+        "histogram": _histogram(summary, place),
+        "versions": _versions(summary, place),
+        **{name: number(sums[place].sum()) for name, sums in tally.sums.items()},
+        **_times(tally.run[place].sum(axis=0), "run_s"),
+        **_times(tally.queue[place].sum(axis=0), "queue_s"),
+        **_groups(groups, place),
+    }
+    buckets = range(len(summary.survey.axis))
+    each = [tally.rewards.over((place, at)) for at in buckets]
+    rows_of = tally.status[place].sum(axis=1)
+    found["over_time"] = {
+        "rewards": tally.rewards.count[place, :-1].astype(int).tolist(),
+        "mean": [number(mean) for mean, _ in each],
+        "std": [number(std) for _, std in each],
+        "failed_share": [ratio(tally.failed()[place, at], rows_of[at]) for at in buckets],
+        "zero_spread_share": [ratio(groups.same[place, at], groups.groups[place, at]) for at in buckets],
+        "cost": [number(value) for value in tally.sums["cost"][place, :-1]],
+        "run_s": _times_over(tally.run[place]),
+        "queue_s": _times_over(tally.queue[place]),
+    }
+    return found
+
+
+def _total(summary: Summary) -> dict[str, Any]:
+    groups = summary.groups
+    each = [groups.total.over(at) for at in range(len(groups.total.count) - 1)]
+    mean, std = groups.total.over()
+    same = [ratio(groups.same[-1, at], groups.groups[-1, at]) for at in range(groups.same.shape[1] - 1)]
+    return {
+        "rewards": int(groups.total.count.sum()),
+        "mean": number(mean),
+        "std": number(std),
+        **_groups(groups, -1),
+        "over_time": {
+            "mean": [number(mean) for mean, _ in each],
+            "std": [number(std) for _, std in each],
+            "zero_spread_share": same,
+        },
+    }
+
+
+def _groups(groups: Any, place: int) -> dict[str, Any]:
+    count = int(groups.groups[place].sum())
+    return {
+        "groups": count,
+        "zero_spread": int(groups.same[place].sum()),
+        "zero_spread_share": ratio(groups.same[place].sum(), count),
+        "zero_spread_best": int(groups.best[place].sum()),
+        "zero_spread_worst": int(groups.worst[place].sum()),
+        "spread": ratio(groups.spread[place].sum(), count),
+    }
+
+
+def _histogram(summary: Summary, place: int) -> dict[str, Any]:
+    tally = summary.tally
+    counts = tally.histogram[place].sum(axis=0)
+    edges, values = tally.edges[place], tally.values[place]
+    if edges is not None:
+        return {"edges": [number(edge) for edge in edges], "counts": counts[: len(edges) - 1].tolist()}
+    values = values if values is not None else np.empty(0)
+    return {"values": [number(value) for value in values], "counts": counts[: len(values)].tolist()}
+
+
+def _versions(summary: Summary, place: int) -> list[dict[str, Any]]:
+    axis = summary.survey.axis
+    seen = summary.tally.versions.get(place, {})
+    return [
+        {"version": visible(name)[:40], "first": int(axis.first[first]), "last": int(axis.last[last])}
+        for name, (first, last) in sorted(seen.items(), key=lambda each: each[1])
+    ]
+
+
+def _times(counts: Any, name: str) -> dict[str, Any]:
+    return {name: {label: number(TimeBins.percentile(counts, share)) for label, share in _PERCENTILES.items()}}
+
+
+def _times_over(counts: Any) -> dict[str, list[float | None]]:
+    return {
+        label: [number(TimeBins.percentile(counts[at], share)) for at in range(len(counts) - 1)]
+        for label, share in _PERCENTILES.items()
+    }
+
+
+def _failures(summary: Summary) -> list[dict[str, Any]]:
+    axis = summary.survey.axis
+    found = sorted(summary.failures.reasons.values(), key=lambda each: -each.count)
+    return [
+        {
+            "function": function_name(summary, each.function),
+            "status": each.status,
+            "reason": shortened(visible(each.reason), _LONGEST_REASON),
+            "count": each.count,
+            "first": _step(axis.first, min(each.buckets)),
+            "last": _step(axis.last, max(at for at in each.buckets)),
+            "buckets": {str(at): count for at, count in sorted(each.buckets.items())},
+            "examples": [
+                {
+                    **place_fields(summary, place),
+                    "reason": shortened(visible(reason), _LONGEST_REASON),
+                    "traceback": _shown_traceback(traceback),
+                }
+                for place, reason, traceback in each.examples
+            ],
+        }
+        for each in found[:_MOST_REASONS]
+    ]
+
+
+def _shown_traceback(text: str | None) -> str | None:
+    """For people: without the frames of the worker that crashed, and of a length that fits."""
+    text = without_worker_frames(text)
+    return text and shortened(visible(text), _LONGEST_TRACEBACK)
+
+
+def _step(steps: Any, bucket: int) -> int | None:
+    return int(steps[bucket]) if bucket < len(steps) else None
+
+
+def _judges(summary: Summary) -> dict[str, Any]:
+    judges, found = summary.judges, {}
+    for place, votes in judges.votes.items():
+        found[function_name(summary, place)] = {
+            "kind": "votes",
+            "samples": int(votes.samples.sum()),
+            "agreement": ratio(votes.agreement.sum(), votes.samples.sum()),
+            "unanimous_share": ratio(votes.unanimous.sum(), votes.samples.sum()),
+            "over_time": {"agreement": _ratios(votes.agreement, votes.samples)},
+        }
+    for place, compared in judges.comparisons.items():
+        # Both samples of a pair record it.
+        agreed = compared.comparisons - compared.flips
+        found[function_name(summary, place)] = {
+            "kind": "comparisons",
+            "comparisons": number(compared.comparisons.sum()),
+            "agreement": ratio(agreed.sum(), compared.comparisons.sum()),
+            "over_time": {"agreement": _ratios(agreed, compared.comparisons)},
+        }
+    for place, panel in judges.panels.items():
+        found[function_name(summary, place)] = {
+            "kind": "panel",
+            "samples": int(panel.samples.sum()),
+            "agreement": ratio(panel.same.sum(), panel.samples.sum()),
+            "spread": ratio(panel.spread.sum(), panel.samples.sum()),
+            "pairs": panel_pairs(panel),
+            "over_time": {
+                "agreement": _ratios(panel.same, panel.samples),
+                "spread": _ratios(panel.spread, panel.samples),
+            },
+        }
+    return found
+
+
+def panel_pairs(panel: Panel) -> list[dict[str, Any]]:
+    """How far each two members of a panel agree."""
+    sums = panel.pairs.whole
+    correlation = correlations(sums)
+    return [
+        {
+            "members": [shortened(visible(panel.members[one]), 60), shortened(visible(panel.members[other]), 60)],
+            "samples": int(sums[0, one, other]),
+            "equal_share": ratio(panel.equal[one, other], sums[0, one, other]),
+            "distance": ratio(panel.apart[one, other], sums[0, one, other]),
+            "correlation": number(correlation[one, other]),
+        }
+        for one in range(len(panel.members))
+        for other in range(one + 1, len(panel.members))
+    ]
+
+
+def place_fields(summary: Summary, place: RowLocation) -> dict[str, Any]:
+    """Where a row is in the run, and its times."""
+    return {
+        "function": function_name(summary, place.function),
+        "status": place.status,
+        "step": place.step,
+        "rank": place.rank,
+        "batch": place.batch,
+        "group": place.group,
+        "sample": place.sample,
+        "reward": number(place.reward),
+        "run_s": number(place.run_s),
+        "queue_s": number(place.queue_s),
+        "attempts": place.attempts,
+    }
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """``part / whole``, None of nothing."""
+    return number(part / whole) if whole else None
+
+
+def _ratios(parts: Any, wholes: Any) -> list[float | None]:
+    return [ratio(part, whole) for part, whole in zip(parts[:-1], wholes[:-1], strict=True)]
+
+
+def number(value: float) -> float | None:
+    """The number for JSON; None where it is not finite."""
+    return float(f"{float(value):.9g}") if math.isfinite(value) else None

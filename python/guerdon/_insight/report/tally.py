@@ -1,0 +1,174 @@
+"""What is counted of each function in each bucket of steps.
+
+- Counts, sums, least and most are exact; so are mean and standard deviation.
+- Times are counted in bins a twentieth of a decade wide: a percentile is within 6 % of the truth.
+- Memory depends on functions and buckets, not on rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from guerdon._insight.report.moments import Moments
+from guerdon._insight.report.rows import FAILED, STATUSES, Floats, Integers, Rows, floats, integers
+from guerdon._insight.report.survey import JournalSurvey
+
+__all__ = ["Tally", "TimeBins"]
+
+_SUMS: Final = ("cost", "prompt_tokens", "completion_tokens")
+
+
+class TimeBins:
+    """Seconds on a logarithmic scale, from a microsecond to eleven days."""
+
+    PER_DECADE: Final = 20
+    LEAST: Final = -6
+    COUNT: Final = 12 * 20
+
+    @classmethod
+    def of(cls, seconds: Floats) -> Integers:
+        """The bin of each time."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.floor((np.log10(seconds) - cls.LEAST) * cls.PER_DECADE)
+        bins: Integers = np.clip(np.nan_to_num(place, neginf=0), 0, cls.COUNT - 1).astype(np.int64)
+        return bins
+
+    @classmethod
+    def percentile(cls, counts: NDArray[np.integer[Any]], share: float) -> float:
+        """The middle of the bin below which `share` of the counts lie; NaN without counts."""
+        below = np.cumsum(counts)
+        if not len(below) or not below[-1]:
+            return float("nan")
+        place = int(np.searchsorted(below, share * below[-1], side="left"))
+        return float(10 ** (cls.LEAST + (place + 0.5) / cls.PER_DECADE))
+
+
+class Tally:
+    """Counts by function and bucket; the last bucket is for rows without a step.
+
+    Attributes:
+        status: Rows by outcome, shape ``[F, B + 1, len(STATUSES)]``.
+        rewards: Those that are numbers, ``[F, B + 1]``; so are `least`, `most`, `retries` and the
+            sums of cost and tokens.
+        histogram: Rewards by bin, ``[F, B + 1, bins]``.
+        queue: Times by bin, ``[F, B + 1, TimeBins.COUNT]``; so is `run`.
+    """
+
+    def __init__(self, known: JournalSurvey) -> None:
+        functions, buckets = len(known.functions), len(known.axis) + 1
+        self.shape = (functions, buckets)
+        self.edges = [each.edges() for each in known.functions]
+        self.values = [each.values for each in known.functions]
+        bins = max([1, *(len(self.bin_names(function)) for function in range(functions))])
+        self.status = np.zeros((*self.shape, len(STATUSES)), np.int64)
+        self.rewards = Moments(self.shape)
+        self.least = np.full(self.shape, np.inf)
+        self.most = np.full(self.shape, -np.inf)
+        self.histogram = np.zeros((*self.shape, bins), np.int64)
+        self.queue = np.zeros((*self.shape, TimeBins.COUNT), np.int64)
+        self.run = np.zeros((*self.shape, TimeBins.COUNT), np.int64)
+        self.retries = np.zeros(self.shape, np.int64)
+        self.sums = {name: np.zeros(self.shape) for name in _SUMS}
+        self.ranks: dict[int, int] = {}
+        self.weights = np.full(functions, np.nan)
+        self.first: Any = None
+        self.last: Any = None
+        self.versions: dict[int, dict[str, tuple[int, int]]] = {}
+
+    def bin_names(self, function: int) -> Floats:
+        """The lower edge of each bin, or its value where each value has a bin of its own."""
+        edges, values = self.edges[function], self.values[function]
+        if edges is not None:
+            return edges[:-1]
+        return values if values is not None else np.empty(0)
+
+    def add(self, rows: Rows) -> None:
+        """Count the rows."""
+        place = rows.function * self.shape[1] + rows.bucket
+        self.status += self._counted(place * len(STATUSES) + rows.status, self.status.shape)
+        self._add_rewards(rows, place)
+        self._add_times(rows, place)
+        for name, sums in self.sums.items():
+            given = floats(rows.batch, name)
+            known = np.isfinite(given)
+            if known.any():
+                sums += np.bincount(place[known], given[known], sums.size).reshape(self.shape)
+        self._add_places(rows)
+
+    def failed(self) -> Integers:
+        """Failed rows, ``[F, B + 1]``."""
+        failed: Integers = self.status[:, :, FAILED].sum(axis=2)
+        return failed
+
+    def _add_rewards(self, rows: Rows, place: Integers) -> None:
+        known = np.isfinite(rows.reward)
+        place, reward, function = place[known], rows.reward[known], rows.function[known]
+        self.rewards.add(place, reward)
+        np.minimum.at(self.least.reshape(-1), place, reward)
+        np.maximum.at(self.most.reshape(-1), place, reward)
+        bins = np.zeros(len(reward), np.int64)
+        for number in range(self.shape[0]):
+            mine = function == number
+            edges, values = self.edges[number], self.values[number]
+            if values is not None:
+                bins[mine] = np.clip(np.searchsorted(values, reward[mine]), 0, max(0, len(values) - 1))
+            elif edges is not None:
+                inner = np.searchsorted(edges, reward[mine], side="right") - 1
+                bins[mine] = np.clip(inner, 0, len(edges) - 2)
+        self.histogram += self._counted(place * self.histogram.shape[2] + bins, self.histogram.shape)
+
+    def _add_times(self, rows: Rows, place: Integers) -> None:
+        attempts = integers(rows.batch, "attempts", 1)
+        called = attempts > 0  # not those that were skipped or cancelled before their first call
+        self.retries += (
+            np.bincount(place, np.maximum(attempts - 1, 0), self.retries.size).reshape(self.shape).astype(int)
+        )
+        for name, counts in (("queue_s", self.queue), ("run_s", self.run)):
+            seconds = floats(rows.batch, name)
+            known = called & np.isfinite(seconds)
+            counts += self._counted(place[known] * TimeBins.COUNT + TimeBins.of(seconds[known]), counts.shape)
+
+    def _add_places(self, rows: Rows) -> None:
+        """Ranks, weights, versions and the first and last time."""
+        import pyarrow.compute as pc
+
+        ranks, counts = np.unique(integers(rows.batch, "rank"), return_counts=True)
+        for rank, count in zip(ranks.tolist(), counts.tolist(), strict=True):
+            self.ranks[rank] = self.ranks.get(rank, 0) + count
+        weighted = np.isfinite(rows.weight)
+        self.weights[rows.function[weighted]] = rows.weight[weighted]
+        if "submitted" in rows.batch.schema.names:
+            times = pc.min_max(rows.batch.column("submitted")).as_py()
+            if times["min"] is not None:
+                self.first = times["min"] if self.first is None else min(self.first, times["min"])
+                self.last = times["max"] if self.last is None else max(self.last, times["max"])
+        self._add_versions(rows)
+
+    def _add_versions(self, rows: Rows) -> None:
+        if "version" not in rows.batch.schema.names:
+            return
+        column = rows.batch.column("version")
+        if not hasattr(column, "dictionary"):
+            column = column.dictionary_encode()
+        names = column.dictionary.to_pylist()
+        number = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        buckets = self.shape[1]
+        seen = np.unique(((number + 1) * self.shape[0] + rows.function) * buckets + rows.bucket)
+        for code in seen.tolist():
+            rest, bucket = divmod(code, buckets)
+            which, function = divmod(rest, self.shape[0])
+            if (
+                which
+                and names[which - 1]
+                and bucket < buckets - 1
+                and len(known := self.versions.setdefault(function, {})) < 50
+            ):
+                first, last = known.get(names[which - 1], (bucket, bucket))
+                known[names[which - 1]] = (min(first, bucket), max(last, bucket))
+
+    @staticmethod
+    def _counted(place: Integers, shape: tuple[int, ...]) -> Integers:
+        return np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)

@@ -1,0 +1,61 @@
+"""Where an API key is. The key itself is in no object of the package.
+
+- It is read when the engine starts; what is pickled, shown or dumped says only where it is.
+- A key given instead of its place is not in the error: only what looks like a place is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from guerdon._lanes.http.address import read_small_file
+from guerdon.errors import RegistrationError
+
+__all__ = ["ApiKey"]
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """Where a key is: in a variable of the environment, or alone in a file; nowhere if there is
+    none."""
+
+    env: str | None = None
+    file: str | None = None
+
+    def read(self, function: str) -> str | None:
+        """The key.
+
+        Raises:
+            RegistrationError: It isn't there.
+        """
+        if self.env is not None:
+            key = os.environ.get(self.env, "").strip()
+            if not key:
+                # It may be the key itself: tokens of many services are identifiers too.
+                name = self.env if self.env.isupper() else "variable of the given name (not shown: it may be a key)"
+                raise RegistrationError(
+                    f"reward function {function!r}: the environment has no {name}. Set it to the API key, or name "
+                    "the variable that holds it: api_key_env=…."
+                )
+            return key
+        if self.file is None:
+            return None
+        place = repr(self.file) if os.sep in self.file or _is_there(self.file) else "… (not shown: it may be a key)"
+        try:
+            key = read_small_file(self.file).decode("utf-8-sig").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise RegistrationError(
+                f"reward function {function!r}: api_key_file={place} can't be read: {why}."
+            ) from None
+        if not key:
+            raise RegistrationError(f"reward function {function!r}: api_key_file={place} is empty.")
+        return key
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return os.path.lexists(os.path.expanduser(path))
+    except ValueError:  # a NUL
+        return False

@@ -1,0 +1,219 @@
+"""Functions whose calls are several requests, as the engine takes them: votes, panels, criteria,
+comparisons.
+
+- Each member has its own endpoint, key, limit and parser; a sample's columns are shared by all.
+- A criterion of a rubric is a function of its own, whose cells the requests of the first one fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from guerdon._functions.cache_folder import CacheFolder
+from guerdon._functions.policy import Policy
+from guerdon._functions.signature import Wants
+from guerdon._functions.spec import FunctionSpec, Shape
+from guerdon._lanes.http.plan import Plan
+from guerdon._lanes.http.reward import HttpReward
+from guerdon._lanes.http.template import Field
+from guerdon.errors import RegistrationError
+from guerdon.limits import native
+
+if TYPE_CHECKING:
+    from guerdon._functions.conditions import Conditions
+    from guerdon._lanes.http.body import Piece
+    from guerdon._native import CompoundConfig, SpendingCap
+
+__all__ = ["CompoundPlan", "CompoundReward", "Criterion", "Member"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """What is asked by one kind of request.
+
+    Attributes:
+        name: As ``result.extra`` calls it.
+        plan: How its requests look and are read; its body numbers the columns of all members.
+        spec: The function that it was made from: its timeout, retries and limit hold.
+        second: Of a comparison: the columns that are those of the second sample.
+    """
+
+    name: str
+    plan: Plan
+    spec: FunctionSpec
+    second: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class CompoundPlan:
+    """How the calls of one function become several requests.
+
+    Attributes:
+        kind: ``"votes"``, ``"panel"``, ``"criteria"``, ``"rubric"`` or ``"pairwise"``.
+        members: Those that share a spec share its limit.
+        fields: The columns of all of them, by number.
+        settings: Keyword arguments of the engine's ``CompoundConfig``.
+    """
+
+    kind: str
+    members: tuple[Member, ...]
+    fields: tuple[Field, ...]
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, kind: str, members: Sequence[tuple[str, HttpReward]], *, shared: bool = False, **settings: Any
+    ) -> CompoundPlan:
+        """The plan of these members, which keep their options.
+
+        Args:
+            shared: They have the same options, and one limit and endpoint.
+        """
+        fields: list[Field] = []
+        made = []
+        first = members[0][1].spec
+        for name, member in members:
+            plan = plan_of(member)
+            places = []
+            for field in plan.fields:
+                if field not in fields:
+                    fields.append(field)
+                places.append(fields.index(field))
+            spec = first if shared else member.spec
+            made.append(Member(name, replace(plan, body=_renumbered(plan.body, places)), spec))
+        return cls(kind, tuple(made), tuple(fields), settings)
+
+    def config(self, function: str, *, key: bool = True, cap: SpendingCap | None = None) -> CompoundConfig:
+        """As the engine takes it, with the API keys.
+
+        Args:
+            key: False to check the rest without reading a key.
+            cap: What all functions of its dispatcher may spend together.
+
+        Raises:
+            RegistrationError: An option is wrong.
+        """
+        from guerdon._native import CompoundConfig
+
+        specs = list(dict.fromkeys(member.spec for member in self.members))
+        tariffs = [spec.tariff(cap) for spec in specs]
+        rules = []
+        for spec in specs:
+            policy = spec.policy
+            rules.append((policy.timeout, policy.retries, spec.concurrency, native(policy.limit, "http")))
+        members = []
+        for member in self.members:
+            place = specs.index(member.spec)
+            requests = member.plan.config(function, key=key, tariff=tariffs[place])
+            members.append((member.name, requests, place, list(member.second)))
+        return CompoundConfig(self.kind, members=members, rules=rules, **self.settings)
+
+    def native(
+        self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
+    ) -> tuple[CompoundConfig, None]:
+        """What the engine takes of a function that asks."""
+        return self.config(function, cap=cap), None
+
+
+@dataclass(frozen=True, eq=False)
+class Criterion:
+    """A column that the requests of another function fill.
+
+    Attributes:
+        leader: That function's name.
+        column: Which of its columns, from 1; 0 is the leader's own.
+        requests: Of a request for this column alone, how it looks; what it used counts here.
+    """
+
+    leader: str
+    column: int
+    requests: Plan | None = None
+
+    fields: tuple[Field, ...] = ()
+
+    def native(
+        self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
+    ) -> tuple[None, tuple[int, int]]:
+        """What the engine takes of a function that another asks for.
+
+        Raises:
+            RegistrationError: That one is not in the list.
+        """
+        if self.leader not in positions:
+            raise RegistrationError(f"{function!r} is a column of a rubric: put the rubric itself into the list.")
+        return None, (positions[self.leader], self.column)
+
+
+class CompoundReward(HttpReward):
+    """A reward function whose calls are several requests: made by `guerdon.panel`,
+    `guerdon.pairwise` and `guerdon.judge` with ``votes=``.
+
+    Attributes:
+        spec: What the dispatcher needs to know about it.
+    """
+
+    def __init__(
+        self,
+        made: tuple[Callable[..., HttpReward], dict[str, Any]],
+        name: str,
+        plan: CompoundPlan | Criterion,
+        policy: Policy,
+        *,
+        columns: Sequence[str] = (),
+        shape: Shape = "sample",
+        run_if: Conditions | None = None,
+        pure: bool = False,
+        cache: CacheFolder | None = None,
+    ) -> None:
+        self._made = made
+        if isinstance(plan, CompoundPlan):
+            plan.config(name, key=False)
+        self.spec = FunctionSpec(
+            name=name,
+            item=self,
+            target=self,
+            lane="http",
+            shape=shape,
+            policy=policy,
+            wants=Wants(required=tuple(dict.fromkeys(columns))),
+            is_async=True,
+            decorated=True,
+            http=plan.members[0].plan if isinstance(plan, CompoundPlan) else plan.requests,
+            run_if=run_if,
+            pure=pure,
+            cache=cache,
+            compound=plan,
+        )
+        self.__name__ = name
+
+    def __repr__(self) -> str:
+        plan = self.spec.compound
+        if not isinstance(plan, CompoundPlan):
+            return f"<criterion {self.name!r}>"
+        if plan.kind == "panel":
+            return f"<panel {self.name!r}: {len(plan.members)} members>"
+        place = repr(plan.members[0].spec.item).split(": ", 1)[1][:-1]
+        return f"<{plan.kind} {self.name!r}: {place}>"
+
+
+def plan_of(member: HttpReward) -> Plan:
+    """How its requests look; it is one request a call."""
+    plan = member.spec.http
+    assert plan is not None
+    return plan
+
+
+def _renumbered(body: list[Piece], places: Sequence[int]) -> list[Piece]:
+    """A body whose columns stand at other places."""
+
+    def moved(piece: Piece) -> Piece:
+        if isinstance(piece, bytes):
+            return piece
+        if isinstance(piece, list):
+            return _renumbered(piece, places)
+        kind, column = piece
+        return kind, column if kind == "repair" else places[column]
+
+    return [moved(piece) for piece in body]

@@ -1,0 +1,102 @@
+"""What a judge's requests cost, how much they may, and whether its answers are kept: the options
+``price=``, ``max_cost=`` and ``keep_answers=``.
+
+- A cap is of one run: of this engine, or of all processes of a host that share the keys of limits.
+- What is spent of a shared cap counts until the last process that shares it has ended; where the
+  run has a name (`guerdon._system.launcher.run_id`), until that run's end, restarts included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guerdon._functions import options as checked
+from guerdon._system.launcher import run_id
+from guerdon._system.units import number
+from guerdon.errors import RegistrationError
+from guerdon.limits import folder
+
+if TYPE_CHECKING:
+    from guerdon._native import SpendingCap, Tariff
+
+__all__ = ["Cost", "cap", "of_options"]
+
+_KINDS = ("input", "cached", "output")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The options of one function.
+
+    Attributes:
+        price: Of a million tokens: input, cached, output. None without.
+        max_cost: What the requests of a run may cost.
+        keep_answers: Whether what the judge said goes into `RewardBatch.extra`.
+    """
+
+    price: tuple[float, float, float] | None = None
+    max_cost: float | None = None
+    keep_answers: bool = False
+
+    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
+        """As the engine takes it.
+
+        Args:
+            function: Its name.
+            key: Of the function's limit.
+            dispatchers: The cap of its dispatcher.
+        """
+        from guerdon._native import Tariff
+
+        own = None if self.max_cost is None else cap(self.max_cost, f"of {function!r}", [] if key is None else [key])
+        caps = [one for one in (own, dispatchers) if one is not None and self.price is not None]
+        return Tariff(price=self.price, caps=caps, keep_answers=self.keep_answers)
+
+
+def of_options(function: str, price: object, max_cost: object, keep_answers: object = False) -> Cost:
+    """The options, checked.
+
+    Raises:
+        RegistrationError: One is wrong; the message names it.
+    """
+    prices = None if price is None else _price(function, price)
+    where = f"reward function {function!r}: "
+    most = None if max_cost is None else number(max_cost)
+    if most is not None and not 0 < most < math.inf:
+        raise RegistrationError(f"{where}max_cost={max_cost!r}: expected a number above 0, in the currency of price=.")
+    if most is not None and prices is None:
+        raise RegistrationError(
+            f"{where}max_cost={most:g} without price=, by which cost is counted: price={{'input': …, 'output': …}}, of a "
+            "million tokens."
+        )
+    return Cost(prices, most, checked.flag(function, "keep_answers", keep_answers))
+
+
+def cap(most: float, whose: str, keys: Iterable[str]) -> SpendingCap:
+    """A cap, shared with the processes of this host that use the same keys, if there are any."""
+    from guerdon._native import SpendingCap
+
+    named = sorted(set(keys))
+    if not named:
+        return SpendingCap(most, whose=whose)
+    run = run_id()
+    parts = "\0".join((whose, run, *named)).encode("utf-8", "surrogatepass")
+    path = folder() / f"{hashlib.sha256(parts).hexdigest()[:32]}.cost"
+    return SpendingCap(most, whose=whose, shared=(str(path), bool(run)))
+
+
+def _price(function: str, given: object) -> tuple[float, float, float]:
+    wrong = RegistrationError(
+        f"reward function {function!r}: price={given!r}: expected a dict with what a million tokens cost, as in "
+        "{'input': 0.4, 'cached': 0.1, 'output': 1.6}; 'cached' may be left out."
+    )
+    if not isinstance(given, Mapping) or not {"input", "output"} <= set(given) <= set(_KINDS):
+        raise wrong
+    found = [number(given.get(kind, given["input"])) for kind in _KINDS]
+    if not all(0 <= one < math.inf for one in found):
+        raise wrong
+    return found[0], found[1], found[2]

@@ -1,0 +1,116 @@
+"""What the engine must know about a function of the http lane: plain values, none of them secret,
+so that a plan can be pickled and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from guerdon._functions.options import BATCH_WAIT
+from guerdon._lanes.http.address import read_small_file
+from guerdon._lanes.http.api_key import ApiKey
+from guerdon._lanes.http.cost import Cost
+from guerdon._lanes.http.fleet import Fleet
+from guerdon._lanes.http.template import Field
+from guerdon.errors import RegistrationError
+from guerdon.parse import Parse
+
+if TYPE_CHECKING:
+    from guerdon._lanes.http.body import Piece
+    from guerdon._native import HttpConfig, Tariff
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the calls of one function become requests, and responses scores.
+
+    Attributes:
+        fleet: Where requests go.
+        body: Pieces of their JSON; ``fields`` are the columns in it, by number.
+        api: ``"chat"``, ``"completions"``, ``"responses"``, ``"anthropic"``, ``"score"``,
+            ``"rewards"`` or ``"sandbox"``.
+        parse: How a judge's answer is read.
+        path: Where the numbers of a reward model or service are; "" for the usual fields.
+        batch_size: Samples that a request takes at most; None where it takes one, and not as a
+            list.
+        batch_wait: Seconds that a sample waits for others, as for `guerdon.reward`.
+        ca_file, ca_only, client_cert, client_key: As for `guerdon.judge`.
+    """
+
+    fleet: Fleet
+    body: list[Piece]
+    fields: tuple[Field, ...]
+    api: str
+    parse: Parse = field(default_factory=lambda: Parse("number"))
+    path: str = ""
+    batch_size: int | None = None
+    batch_wait: float = BATCH_WAIT
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    secret: ApiKey = field(default_factory=ApiKey)
+    http2: bool = False
+    ca_file: str | None = None
+    ca_only: bool = False
+    client_cert: str | None = None
+    client_key: str | None = None
+    cost: Cost = field(default_factory=Cost)
+
+    @property
+    def url(self) -> str:
+        """The first endpoint."""
+        return self.fleet.endpoints[0][0]
+
+    def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
+        """As the engine takes it, with the API key.
+
+        Args:
+            key: False to check the rest without reading the key.
+            tariff: What its requests cost (`Cost.tariff`).
+
+        Raises:
+            RegistrationError: An option is wrong.
+        """
+        from guerdon._native import HttpConfig
+
+        try:
+            return HttpConfig(
+                self.url,
+                endpoints=list(self.fleet.endpoints),
+                resolve_all=self.fleet.resolve_all,
+                hedge_after=self.fleet.hedge_after,
+                hedge_share=self.fleet.hedge_share,
+                body=self.body,
+                api=self.api,
+                parse=None if self.api in ("rewards", "sandbox", "score") else self.parse,
+                path=self.path,
+                headers=list(self.headers),
+                key=self.secret.read(function) if key else None,
+                http2=self.http2,
+                authorities=_read(function, "ca_file", self.ca_file),
+                only_these_authorities=self.ca_only,
+                client_certificate=self._client_certificate(function),
+                tariff=tariff,
+            )
+        except RegistrationError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise RegistrationError(f"reward function {function!r}: {error}.") from None
+
+    def _client_certificate(self, function: str) -> tuple[bytes, bytes] | None:
+        chain = _read(function, "client_cert", self.client_cert)
+        if chain is None:
+            return None
+        key = _read(function, "client_key", self.client_key)
+        return chain, chain if key is None else key
+
+
+def _read(function: str, option: str, path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return read_small_file(path)
+    except OSError as error:
+        raise RegistrationError(
+            f"reward function {function!r}: {option}={path!r} can't be read: {error.strerror}."
+        ) from None

@@ -1,0 +1,146 @@
+"""What an agent needs to run the functions of an engine elsewhere, as bytes.
+
+- The same functions with the same options give the same digest, whatever rank or machine they come
+  from: an agent that has them needs them no second time.
+- Functions keep their places in the list. Those that stay with the driver are names there.
+- It is a pickle: agents and drivers trust each other, as the processes of one program do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from guerdon._functions.spec import FunctionSpec
+
+if TYPE_CHECKING:
+    from guerdon._lanes.recycling import Recycle
+    from guerdon._native import FunctionConfig
+
+__all__ = ["EngineContent", "EngineSetup", "configs_of", "pack", "unpack"]
+
+_PYTHON: Final = f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}"
+
+
+class EngineSetup(NamedTuple):
+    """What is sent: the digest of the functions, and all that an agent needs."""
+
+    digest: bytes
+    data: bytes
+
+
+class EngineContent(NamedTuple):
+    """What is in it."""
+
+    digest: bytes
+    version: str
+    python: str
+    host: str
+    functions: list[dict[str, Any]]
+    """Per function the arguments of its `FunctionConfig`."""
+    serialized: bytes | None
+    """As `guerdon._functions.serialization.serialized_functions.serialize` gives it."""
+    worker_env: dict[str, str | None]
+    recycle: tuple[int | None, float | None, int | None]
+
+
+def pack(
+    specs: Sequence[FunctionSpec],
+    worker_env: Mapping[str, str | None],
+    recycle: Recycle | None,
+    serialized: bytes | None,
+) -> EngineSetup:
+    """What an agent needs to run these functions.
+
+    Args:
+        specs: All functions of the engine, in order.
+        worker_env: Variables that the dispatcher sets for all workers, or leaves out (None).
+        recycle: When workers are replaced.
+        serialized: The functions that run in workers, and those that run in agents.
+    """
+    from guerdon import __version__
+
+    functions = [_function(spec) for spec in specs]
+    bounds = (None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes)
+    contents = [_content(spec) for spec in specs]
+    all_parts = (__version__, _PYTHON, functions, contents, _paths(serialized), sorted(worker_env.items()), bounds)
+    digest = hashlib.blake2b(repr(all_parts).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    host, env = socket.gethostname(), dict(worker_env)
+    packed = EngineContent(digest, __version__, _PYTHON, host, functions, serialized, env, bounds)
+    return EngineSetup(digest, pickle.dumps(tuple(packed), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def unpack(data: bytes) -> EngineContent:
+    """What `pack` packed."""
+    return EngineContent(*pickle.loads(data))
+
+
+def this_python() -> str:
+    """The interpreter, as functions that are sent by value need it."""
+    return _PYTHON
+
+
+def configs_of(content: EngineContent) -> list[FunctionConfig]:
+    """The functions for the engine of an agent."""
+    from guerdon._native import FunctionConfig
+
+    return [FunctionConfig(**options) for options in content.functions]
+
+
+def _function(spec: FunctionSpec) -> dict[str, Any]:
+    """What an agent's lanes must know of a function; the rest is the driver's."""
+    from guerdon._system.worker_environment import given_to
+
+    policy = spec.policy
+    if not spec.leaves_process:
+        return {"name": spec.name, "lane": "thread", "shape": "sample", "timeout": 1.0}
+    return {
+        "name": spec.name,
+        "lane": spec.lane,
+        "shape": spec.shape,
+        "timeout": policy.timeout,
+        "grace": policy.grace,
+        "setup_timeout": policy.setup_timeout,
+        # Of what all ranks share by default it has the whole: it serves all of them.
+        "concurrency": spec.concurrency if spec.node is None else spec.concurrency_of(1),
+        "isolation": policy.isolation,
+        "pinned": spec.pinned,
+        "finish": spec.finish is not None,
+        "loop": spec.loop,
+        "memory_limit": policy.memory_limit,
+        "max_output": policy.max_output,
+        "env": given_to(policy.env),
+        "gather": None if spec.batch_size is None else (spec.batch_size, 0.0, False),
+    }
+
+
+def _content(spec: FunctionSpec) -> bytes | None:
+    """What a function that is sent does, as a hash: a pickle of the same function has
+    another order of sets in each process, and names of its own for classes."""
+    from guerdon._functions.cache.python_code import PythonCode, UnknownPart
+    from guerdon._functions.serialization.serialized_functions import serialized_target
+
+    if not spec.leaves_process:
+        return None
+    kind, *target = serialized_target(spec)
+    content = repr((kind, target, repr(spec.recipe()))).encode("utf-8", "surrogatepass")
+    if kind == "value":
+        code = PythonCode()
+        try:
+            code.add((spec.target, repr(spec.recipe())), "")
+            return code.digest()
+        except UnknownPart:
+            pass  # the pickle, then
+    return hashlib.blake2b(content, digest_size=32).digest()
+
+
+def _paths(serialized: bytes | None) -> tuple[object, ...]:
+    """Where workers find modules."""
+    if serialized is None:
+        return ()
+    loaded = pickle.loads(serialized)
+    return loaded["sys_path"], loaded["main_path"], loaded["main_name"], sorted(loaded["stamps"].items())

@@ -1,0 +1,87 @@
+"""Functions that an agent runs itself, on its threads and event loops (``node="any"``)."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any
+
+from guerdon._functions.options import Node
+from guerdon._functions.policy import Policy
+from guerdon._functions.spec import FunctionSpec, Wants
+from guerdon._worker.invoke.reasons import reason_of
+from guerdon.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from guerdon._lanes.remote.engine_setup import EngineContent
+
+__all__ = ["load"]
+
+_ANY: Node = "any"
+
+
+def load(content: EngineContent, serialized: bytes) -> list[FunctionSpec]:
+    """The specs of all functions for the agent's lanes, with those of its own loaded.
+
+    Modules are found where the driver finds them, and where this process does.
+
+    Args:
+        content: What the driver sent.
+        serialized: Its functions, those of others being None.
+
+    Raises:
+        RegistrationError: One can't be loaded here, with its name.
+    """
+    loaded = pickle.loads(serialized)
+    sys.path += [entry for entry in loaded["sys_path"] if entry not in sys.path]
+    specs = []
+    for options, entry in zip(content.functions, loaded["functions"], strict=True):
+        if entry is None:
+            # Its name and place are all that is needed of it.
+            specs.append(FunctionSpec(options["name"], None, _elsewhere, "process", "sample", Policy(1.0), Wants()))
+            continue
+        try:
+            target = _target(entry["target"])
+        except BaseException as error:  # SystemExit at import too
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise RegistrationError(
+                f"reward function {options['name']!r} (node='any') could not be loaded in the agent: {reason_of(error)}"
+            ) from error
+        specs.append(_spec(options, entry["recipe"], target))
+    return specs
+
+
+def _spec(options: dict[str, Any], recipe: dict[str, Any], target: Any) -> FunctionSpec:
+    gather = options["gather"]
+    spec = FunctionSpec(
+        name=options["name"],
+        item=target,
+        target=target,
+        lane=options["lane"],
+        shape=options["shape"],
+        policy=Policy(options["timeout"], options["grace"], setup_timeout=options["setup_timeout"]),
+        wants=Wants(records=tuple(recipe["records"])),
+        rowwise=recipe["rowwise"],
+        batch_size=None if gather is None else gather[0],
+        loop=options["loop"],
+        node=_ANY,
+        stateful=recipe["stateful"],
+    )
+    vars(spec)["concurrency"] = options["concurrency"]
+    return spec
+
+
+def _target(target: tuple[Any, ...]) -> Any:
+    if target[0] == "value":
+        return pickle.loads(target[1])
+    _, module, qualname = target
+    found: Any = importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return getattr(found, "__guerdon_target__", found)
+
+
+def _elsewhere() -> None:
+    raise AssertionError("this function is not the agent's")

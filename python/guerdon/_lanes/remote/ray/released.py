@@ -1,0 +1,71 @@
+"""CPUs that agents of this process have given back and that Ray does not show as free yet: it takes
+Ray a moment to see that an actor has ended, and who starts agents meanwhile would find too few.
+
+What is free is known from how it was before this process reserved some: where others have taken
+them since, nobody waits for longer than `WAIT_S`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from guerdon._lanes.remote.ray.nodes import RayNode
+
+__all__ = ["release", "reserve", "shown_free"]
+
+WAIT_S: Final = 5.0
+
+
+@dataclass
+class _Reserved:
+    """Of one node.
+
+    Attributes:
+        free: CPUs that are free there without this process.
+        held: Those that this process has reserved.
+        released: When it gave some back last, by the monotonic clock.
+    """
+
+    free: float
+    held: int = 0
+    released: float = 0.0
+
+
+_lock: Final = threading.Lock()
+# By Ray's ids of the nodes; under the lock.
+_nodes: Final[dict[str, _Reserved]] = {}
+
+
+def reserve(node: RayNode, cpus: int) -> None:
+    """An agent reserves so many CPUs of a node; none where Ray is not asked for any."""
+    if cpus == 0:
+        return
+    with _lock:
+        known = _nodes.setdefault(node.id, _Reserved(node.free))
+        known.free = node.free + known.held
+        known.held += cpus
+
+
+def release(key: str, cpus: int) -> None:
+    """An agent has ended that had reserved so many."""
+    if cpus == 0:
+        return
+    with _lock:
+        known = _nodes[key]  # kept as long as something is held
+        known.held -= cpus
+        known.released = time.monotonic()
+
+
+def shown_free(nodes: Iterable[RayNode]) -> bool:
+    """Whether Ray shows as free what this process gave back on these nodes."""
+    now = time.monotonic()
+    with _lock:
+        for key in [key for key, known in _nodes.items() if known.held == 0 and now - known.released > WAIT_S]:
+            del _nodes[key]
+        known = [(node, _nodes[node.id]) for node in nodes if node.id in _nodes]
+        return all(node.free >= one.free - one.held or now - one.released > WAIT_S for node, one in known)

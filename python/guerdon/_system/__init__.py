@@ -1,0 +1,1 @@
+"""What the package needs of the system around it: ranks, cores, environment, units, paths."""

@@ -1,0 +1,278 @@
+r"""What ``notation="lenient"`` reads that math-verify does not, or reads wrongly.
+
+- An answer is found behind the end of a chain of thought: in the last box, behind ``####`` or
+  "Answer:", or it is the whole text where that is short.
+- Both answers are brought to forms that math-verify reads: ``\frac18``, mixed numbers, ``1.5e3``,
+  ``12\,000``, ``½``, ``√2``. Rational numbers are compared exactly, and units by their names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Final
+
+from guerdon.rewards.math.plain_gold import boxed, same_words
+
+__all__ = ["prepared"]
+
+_THOUGHT: Final = re.compile(r"^.*</think>", re.DOTALL)
+_UNFINISHED: Final = re.compile(r"<think>.*", re.DOTALL)
+_BEHIND: Final = re.compile(r"(?:####|\banswer\b\**\s*(?::|is\b:?))\s*\**\s*([^\n]*)", re.IGNORECASE)
+_LONGEST: Final = 400
+
+_HALVES: Final = dict(
+    zip("½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", "1/2 1/3 2/3 1/4 3/4 1/5 2/5 3/5 4/5 1/6 5/6 1/8 3/8 5/8 7/8".split(), strict=True)  # noqa: SIM905
+)
+_POWERS: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_SIGNS: Final = {
+    "−": "-",
+    "–": "-",
+    "×": r"\times ",
+    "·": r"\cdot ",
+    "÷": "/",
+    "π": r"\pi ",
+    "∞": r"\infty ",
+    "∅": r"\emptyset ",
+    r"\varnothing": r"\emptyset",
+    "≤": r"\le ",
+    "≥": r"\ge ",
+    "≠": r"\ne ",
+    "∪": r"\cup ",
+    "°": r"^\circ",
+    r"\left": "",
+    r"\right": "",
+    r"\displaystyle": "",
+    r"\dfrac": r"\frac",
+    r"\tfrac": r"\frac",
+    r"\$": "",
+    "$": "",
+    r"\!": "",
+}
+_REWRITES: Final = (
+    # Thousands: 12\,000, 12{,}000, 1,234, 12 000.
+    (re.compile(r"(?<=\d)(?:\\,|\{,\}|\\ |\\;| |\u00a0|\u202f|,)(?=\d{3}(?!\d))"), ""),
+    # A letter behind \frac ends the word: \frac18 and \frac3{47} have numbers of one digit.
+    (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
+    (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
+    (re.compile(r"\\frac\s*(\{[^{}]*\})\s*(\d)"), r"\\frac\1{\2}"),
+    (re.compile(r"√\s*\{"), r"\\sqrt{"),
+    (re.compile(r"√\s*(?:\(([^()]*)\)|(\w+))"), lambda match: rf"\sqrt{{{match[1] or match[2]}}}"),
+    (re.compile(r"\\sqrt\s*(\w)(?![\w{])"), r"\\sqrt{\1}"),
+    (re.compile(r"\blog_(e|\{e\})"), "ln"),
+    (re.compile(r"\\ln"), r"\\ln"),
+)
+_SCIENTIFIC: Final = re.compile(
+    r"([-+]?\d+(?:\.\d*)?|[-+]?\.\d+)(?:[eE]([-+]?\d{1,4})|\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{([-+]?\d{1,4})\}|(-?\d{1,4})))"
+)
+_NUMBER: Final = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)")
+# A whole number, a power of one or a factorial.
+_WHOLE_PART: Final = r"\s*([-+]?\d+(?:\s*\^\s*(?:\{\d{1,4}\}|\d{1,4})|!)?)\s*"
+_WHOLE: Final = re.compile(r"([-+]?\d+)\s*(?:\^\s*\{?(\d{1,4})\}?|(!))?")
+_QUOTIENT: Final = re.compile(rf"{_WHOLE_PART}/{_WHOLE_PART}")
+_FRAC: Final = re.compile(rf"([-+]?)\s*\\frac\s*\{{{_WHOLE_PART}\}}\s*\{{{_WHOLE_PART}\}}")
+_MIXED: Final = re.compile(
+    r"([-+]?)\s*(\d+)\s*(?:\\ |\s|(?=\\frac))\s*(?:\\frac\{\s*(\d+)\s*\}\{\s*(\d+)\s*\}|(\d+)\s*/\s*(\d+))"
+)
+_REPEATING: Final = re.compile(r"([-+]?)(\d*)\.(\d*)\\overline\{?(\d+)\}?")
+_MULTIPLE_OF_PI: Final = re.compile(r"[-+]?(?:[1-9]\d*)?\s*\\pi")
+_UNIT: Final = re.compile(
+    r"\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*([^{}]*?)\s*\}|(\^\s*\{?\\circ\}?)|\\?(%)|([A-Za-z]+\.?(?:\s[A-Za-z]+)?))\s*$"
+)
+_SAME_UNITS: Final = {
+    "meter": "m",
+    "metre": "m",
+    "centimeter": "cm",
+    "centimetre": "cm",
+    "kilometer": "km",
+    "kilometre": "km",
+    "millimeter": "mm",
+    "inch": "in",
+    "inche": "in",
+    "foot": "ft",
+    "feet": "ft",
+    "second": "s",
+    "sec": "s",
+    "minute": "min",
+    "hour": "h",
+    "hr": "h",
+    "gram": "g",
+    "kilogram": "kg",
+    "pound": "lb",
+    "degree": "°",
+    "^\\circ": "°",
+    "^{\\circ}": "°",
+    "percent": "%",
+    "per cent": "%",
+    "dollar": "$",
+    "liter": "l",
+    "litre": "l",
+}
+_SCALES: Final = {
+    "%": Fraction(1, 100),
+    "dozen": Fraction(12),
+    "hundred": Fraction(100),
+    "thousand": Fraction(10**3),
+    "million": Fraction(10**6),
+    "billion": Fraction(10**9),
+    "trillion": Fraction(10**12),
+}
+_MOST_DIGITS: Final = 5000
+_MOST_BITS: Final = 100_000
+_LARGEST_FACTORIAL: Final = 5000
+
+
+def prepared(gold: str, text: str, *, alone: bool = False) -> float | tuple[str, str] | None:
+    """The score of a text; or both answers, for math-verify; None where there is no gold answer.
+
+    Args:
+        alone: The text may be an answer alone.
+    """
+    wanted = answer_of(gold, gold=True)
+    if not wanted:
+        return None
+    given = answer_of(text, gold=alone)
+    if not given:
+        return 0.0
+    wanted, given = rewritten(wanted), rewritten(given)
+    found = decided(wanted, given)
+    return (rf"\boxed{{{wanted}}}", rf"\boxed{{{given}}}") if found is None else float(found)
+
+
+def answer_of(text: str, *, gold: bool) -> str | None:
+    """Where the answer is; None where there is none.
+
+    Args:
+        gold: A gold text, which may be the answer alone, or end in it.
+    """
+    text = _UNFINISHED.sub("", _THOUGHT.sub("", text))
+    if found := [one for one in boxed(text) if one.strip()]:
+        return found[-1]
+    behind = [one.strip(" *") for one in _BEHIND.findall(text)]
+    behind = [one for one in behind if one]
+    if behind:
+        return str(behind[-1]).rstrip(".").strip()
+    return text.strip() if gold and len(text) <= _LONGEST else None
+
+
+def rewritten(answer: str) -> str:
+    """The answer in a form that math-verify reads."""
+    text = answer.strip().rstrip(".")
+    for sign, plain in _SIGNS.items():
+        text = text.replace(sign, plain)
+    text = re.sub(r"(?<=\w)[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"^{{{match[0].translate(_POWERS)}}}", text)
+    for sign, plain in _HALVES.items():
+        text = text.replace(sign, f" {plain}")
+    for pattern, made in _REWRITES:
+        text = pattern.sub(made, text)
+    text = text.strip()
+    number = _rational(text)
+    if number is not None and not _NUMBER.fullmatch(text) and _short(number):
+        return _written(number)
+    return text
+
+
+def decided(gold: str, answer: str) -> bool | None:
+    """Whether two answers that were `rewritten` are the same; None: math-verify has to say."""
+    if gold == answer:
+        return True
+    words = same_words(gold, answer)
+    if words:
+        return True
+    (ours, unit), (theirs, other) = _measured(gold), _measured(answer)
+    if (ours is None) != (theirs is None) and _MULTIPLE_OF_PI.fullmatch(gold if ours is None else answer):
+        return False  # math-verify rounds
+    if ours is None or theirs is None:
+        return False if words is False and theirs is not None else None
+    if unit and other and unit != other and not {unit, other} <= _SCALES.keys():
+        return False
+    # 9 % is not 9; a unit that only one of them names is taken for granted.
+    if (unit in _SCALES or other in _SCALES) and unit != other:
+        return ours * _SCALES.get(unit, 1) == theirs * _SCALES.get(other, 1)
+    return ours == theirs
+
+
+def _measured(text: str) -> tuple[Fraction | None, str]:
+    """A rational number and its unit."""
+    number = _rational(text)
+    if number is not None:
+        return number, ""
+    match = _UNIT.search(text)
+    if match is None or not match.start():
+        return None, ""
+    unit = next(one for one in match.groups() if one).strip().rstrip(".").lower()
+    unit = _SAME_UNITS.get(
+        unit, _SAME_UNITS.get(unit.removesuffix("s"), unit if len(unit) < 3 else unit.removesuffix("s"))
+    )
+    return _rational(text[: match.start()].strip()), unit
+
+
+def _rational(text: str) -> Fraction | None:
+    """The rational number that a text is."""
+    if len(text) > _MOST_DIGITS:
+        return None
+    if text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    text = re.sub(r"^([-+])\s+(?=[\d.\\])", r"\1", text)
+    if _NUMBER.fullmatch(text):
+        return _fraction(text)
+    if match := _SCIENTIFIC.fullmatch(text):
+        return _fraction(match[1]) * _power(10, int(match[2] or match[3] or match[4]))
+    if match := _QUOTIENT.fullmatch(text):
+        return _quotient(match[1], match[2])
+    if match := _FRAC.fullmatch(text):
+        found = _quotient(match[2], match[3])
+        return -found if found is not None and match[1] == "-" else found
+    if match := _MIXED.fullmatch(text):
+        part = _quotient(match[3] or match[5], match[4] or match[6])
+        if part is None or part >= 1:
+            return None
+        mixed = int(match[2]) + part
+        return -mixed if match[1] == "-" else mixed
+    if match := _REPEATING.fullmatch(text):
+        sign, whole, fixed, repeated = match.groups()
+        part = Fraction(int(repeated), (10 ** len(repeated) - 1) * 10 ** len(fixed))
+        value = _fraction(f"{whole or 0}.{fixed or 0}") + part
+        return -value if sign == "-" else value
+    return None
+
+
+def _fraction(digits: str) -> Fraction:
+    whole, _, rest = digits.partition(".")
+    sign = -1 if whole.startswith("-") else 1
+    return sign * Fraction(int((whole.lstrip("+-") + rest) or 0), 10 ** len(rest))
+
+
+def _power(base: int, exponent: int) -> Fraction:
+    return Fraction(base**exponent) if exponent >= 0 else Fraction(1, base**-exponent)
+
+
+def _whole(text: str) -> int | None:
+    match = _WHOLE.fullmatch(text)
+    if match is None:
+        return None
+    number = int(match[1])
+    if match[2]:
+        exponent = int(match[2])
+        power = abs(number) ** exponent if number.bit_length() * exponent < _MOST_BITS else None
+        return -power if power is not None and match[1].startswith("-") else power
+    if match[3]:
+        return math.factorial(number) if 0 <= number <= _LARGEST_FACTORIAL else None
+    return number
+
+
+def _quotient(over: str, under: str) -> Fraction | None:
+    top, bottom = _whole(over), _whole(under)
+    return Fraction(top, bottom) if top is not None and bottom else None
+
+
+def _short(number: Fraction) -> bool:
+    return max(abs(number.numerator), number.denominator) < 10**30
+
+
+def _written(number: Fraction) -> str:
+    if number.denominator == 1:
+        return str(number.numerator)
+    sign = "-" if number < 0 else ""
+    return rf"{sign}\frac{{{abs(number.numerator)}}}{{{number.denominator}}}"
