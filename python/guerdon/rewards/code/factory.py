@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,7 +36,7 @@ from guerdon.rewards.code.zygote.deadline import wall_seconds
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.languages import language_of
-from guerdon.rewards.code.zygote.readable import folders_of
+from guerdon.rewards.code.zygote.readable import folders_of, holding
 
 __all__ = ["code_reward"]
 
@@ -212,6 +213,11 @@ def code_reward(
         made_by = Factory(code_reward, given, _options_of(columns))
         how = (rules, spec, columns, wants, extract)
         return remote_reward(made_by, options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
+    if isolation == "strict" and (open_to_all := holding(os.getcwd(), spec.readable)) is not None:
+        raise RegistrationError(
+            f"code_reward {name!r}: the working folder {os.getcwd()!r} lies in {open_to_all!r}, which programs may read, with all that is "
+            "in it. Work in another folder, or have the interpreter in one of its own (python -m venv)."
+        )
     level = probe(spec)
     if made.command and isolation == "strict" and "folder" not in dict(level.held):
         raise RegistrationError(
