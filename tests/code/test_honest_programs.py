@@ -226,15 +226,15 @@ def test_a_compiler_that_does_not_work_is_no_fault_of_a_program() -> None:
     broken = ["gcc", "-nostdinc", "-o", "{out}", "{file}"]
     with judged(language="c", command=["{out}"], compile=broken) as reward:
         with pytest.raises(RegistrationError, match=r"language='c' does not work here.*stdlib.h|math.h"):
-            reward._scorer.setup()
+            reward._judge.setup()
         assert reward(completions=[program], cases=cases) == [None]
     with (
         judged(language="c", command=["sh", "-c", "echo x; {out}"], compile=["gcc", *broken[2:]]) as reward,
         pytest.raises(RegistrationError, match="it printed 'x"),
     ):
-        reward._scorer.setup()
+        reward._judge.setup()
     with judged(language="c") as reward:
-        reward._scorer.setup()
+        reward._judge.setup()
         assert reward(completions=[program], cases=cases) == [1.0]
 
 
@@ -263,5 +263,5 @@ print("done")
     with judged() as reward:
         if "folder" not in dict(reward.level.held):
             pytest.skip("programs have no folder here")
-        found = reward._scorer.judge({"completion": block(program), "cases": [{"stdin": "", "stdout": printed}]})
+        found = reward._judge.judge({"completion": block(program), "cases": [{"stdin": "", "stdout": printed}]})
         assert (found.score, found.reason) == (1.0, "")
