@@ -8,9 +8,11 @@ import functools
 import logging
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +87,74 @@ def test_a_judge_that_crashes_is_no_escape() -> None:
         found = judgement(reward, "def f(): return 10", entry_point="f")
         assert (found.score, found.reason) == (0.0, "the tests ended by SIGSEGV with what the program gave")
         assert judgement(reward, "def f(): return 3", entry_point="f").score == 1.0
+
+
+# Writes to its channel while it is defined: the bytes of a list, as those of a set.
+WRITES_EARLY = """
+import os, struct, sys
+values = [number * ((1 << 61) - 1) for number in range(1, 200_000)]
+data = b"e" + sys.modules["guerdon.rewards.code.child.encoding"].encode(values)[1:]
+os.write(3, struct.pack("<I", len(data)) + data)
+def f(): return 3
+"""
+
+
+@pytest.mark.fault("a program writes to its channel while it is defined", sees="0.0: judging did not end")
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("by", ["cases", "tests"])
+def test_what_a_program_writes_while_it_is_defined_is_no_escape(by: str) -> None:
+    with judged(check="test") if by == "tests" else judged() as reward:
+        row = {"test": "assert f() == 3"} if by == "tests" else {"cases": [call("f", expected=3)]}
+        assert judgement(reward, "def f(): return 3", **row).score == 1.0
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(2):
+            found = judgement(reward, WRITES_EARLY, **row)
+            assert found.score == 0.0
+            assert "did not end within 0.5 s with what the program gave" in found.reason
+        assert judgement(reward, "def f(): return 3", **row).score == 1.0
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.fault("a function check= starts processes and hangs", sees="they end with it")
+@pytest.mark.usefixtures("soon")
+def test_what_a_function_started_ends_with_its_judge(tmp_path: Path) -> None:
+    noted = tmp_path / "pid"
+
+    def check(candidate: Any) -> bool:
+        noted.write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+        while candidate() == 10:
+            pass
+        return True
+
+    with judged(check=check) as reward:
+        assert judgement(reward, "def f(): return 10", entry_point="f").score == 0.0
+    started = Path("/proc", noted.read_text(), "stat")
+    end = time.monotonic() + 30
+    while started.exists() and " Z " not in started.read_text():  # whose parent is gone
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class _OnlyHere:
+    """A function that can be sent, and not be loaded elsewhere."""
+
+    def __call__(self, candidate: Any) -> bool:
+        return bool(candidate() == 3)
+
+    def __reduce__(self) -> Any:
+        return _loaded, (os.getpid(),)
+
+
+def _loaded(where: int) -> _OnlyHere:
+    if where != os.getpid():
+        raise RuntimeError("only in its own process")
+    return _OnlyHere()
+
+
+def test_a_function_that_can_not_be_loaded_elsewhere_judges_here(caplog: pytest.LogCaptureFixture) -> None:
+    with judged(check=_OnlyHere()) as reward:
+        assert judgement(reward, "def f(): return 3", entry_point="f").score == 1.0
+    assert "only in its own process, so it runs in this process" in caplog.text
 
 
 def _hangs(expected: object, value: object) -> bool:

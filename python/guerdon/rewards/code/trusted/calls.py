@@ -90,7 +90,7 @@ class ProgramCalls:
         if self._unusable is not None:
             return self._unusable
         self._measure(case.program)
-        return self._answer(message, nonce, case.to_answer(), case.program, is_call=True)
+        return self._answer(message, nonce, case.to_answer(), case.program)
 
     def close(self, late: Deadline | None = None) -> None:
         """End the program's process; nothing of it is left.
@@ -132,14 +132,12 @@ class ProgramCalls:
         self._channel, self._time, self._measured = ours, case.program, time.monotonic()
         nonce = secrets.token_bytes(8)
         request = {"source": self._source, "prelude": self._prelude, "nonce": nonce, "limit": self._limit}
-        answer = self._answer(encode(request), nonce, case.to_load(), case.program, is_call=False)
+        answer = self._answer(encode(request), nonce, case.to_load(), case.program)
         if answer.fault:
             self._unusable = CallAnswer(None, f"the program could not be loaded: {answer.fault}")
             self.close()
 
-    def _answer(
-        self, message: bytes, nonce: bytes, deadline: Deadline, program: ProgramTime, *, is_call: bool
-    ) -> CallAnswer:
+    def _answer(self, message: bytes, nonce: bytes, deadline: Deadline, program: ProgramTime) -> CallAnswer:
         assert self._channel is not None
         began, before = time.monotonic(), program.used
 
@@ -152,12 +150,13 @@ class ProgramCalls:
             return 0.0 if deadline.is_over(used) else deadline.at
 
         try:
-            with self._state.waiting():
-                send(self._channel, message, deadline.end)
-                received = receive(self._channel, self._limit + _ENVELOPE, deadline.at, more)
-            program.ran(time.monotonic() - max(began, self._measured))
-            if is_call:
+            try:
+                with self._state.waiting():
+                    send(self._channel, message, deadline.end)
+                    received = receive(self._channel, self._limit + _ENVELOPE, deadline.at, more)
+            finally:  # its code may have written even what says that it is defined, or have ended it
                 self._state.answered()
+            program.ran(time.monotonic() - max(began, self._measured))
             answer = decode(received)
         except TimeoutError:
             fault = f"no answer within {deadline.seconds:.2g} s"
@@ -166,6 +165,8 @@ class ProgramCalls:
             fault = f"it returned more than {self._limit} bytes"
         except EncodingError as error:
             fault = f"what it returned is no data: {error}"
+        except MemoryError:
+            fault = "what it returned takes too much memory"
         except ChannelClosedError:
             return self._crashed()
         except BaseException:

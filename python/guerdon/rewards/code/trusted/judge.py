@@ -12,17 +12,20 @@ import logging
 import mmap
 import os
 import pickle
+import select
+import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Final
 
 from guerdon._functions.serialization.function_pickler import dumps
 from guerdon._functions.stateful import StatefulReward
 from guerdon.errors import DataError
+from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.trusted.judge_state import COMPARE, EXTRACT, REFERENCE, SIZE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
 from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
@@ -30,13 +33,14 @@ from guerdon.rewards.code.trusted.warn_once import warn_once
 from guerdon.rewards.code.zygote.script_run import signal_name
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 
-__all__ = ["BESIDE_S", "LONGEST_START_S", "Judge"]
+__all__ = ["BESIDE_S", "Judge"]
 
 BESIDE_S: Final = 15.0
 """What tests and functions of the user's may take beside the time of a program."""
 REFERENCE_S: Final = 5.0
 """For a function ``compare=`` to compare what is expected with itself."""
-LONGEST_START_S: Final = 300.0
+# Functions of the user's may load what they need.
+_LONGEST_START_S: Final = 300.0
 _END_S: Final = 20.0
 # Between two looks at a judge that has used nearly all of its time.
 _LEAST_WAIT_S: Final = 0.05
@@ -76,7 +80,7 @@ class Judge(StatefulReward):
             ZygoteLostError: It can't be started.
         """
         try:
-            self._ask("setup", LONGEST_START_S)
+            self._ask("setup", _LONGEST_START_S)
         except _EndedError as error:
             raise ZygoteLostError(f"the process that judges could not be started: {error}") from None
 
@@ -108,23 +112,21 @@ class Judge(StatefulReward):
 
     def close(self) -> None:
         """End it, and what it runs."""
-        process, connection, owner = self._process, self._connection, self._owner
+        process = self._process
         if self._here is not None:
             self._here.close()
+        if process is not None and self._owner == os.getpid():
+            assert self._channel is not None
+            self._channel.close()
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._kill()
         self._forget()
-        if connection is not None:
-            connection.close()
-        if process is None or owner != os.getpid():
-            return
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
     def _forget(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._channel: socket.socket | None = None
         self._state = JudgeState()
         self._here: CodeScorer | None = None  # that judges in this process
         self._owner = 0
@@ -140,6 +142,8 @@ class Judge(StatefulReward):
         share = last.passed / last.cases if last.cases and self.judging.rules.score == "share" else 0.0
         case = f"case {last.place}: " if last.place >= 0 else ""
         if last.act == EXTRACT:
+            if not callable(self.judging.extract):
+                return Judgement(0.0, reason=f"looking for the program {how}")
             why = f"the function extract= {how}"
             warn_once(
                 ("extract", "end"),
@@ -180,14 +184,24 @@ class Judge(StatefulReward):
         self._start()
         if self._here is not None:
             return getattr(self._here, what)(*given)
-        assert self._connection is not None
-        self._state.clear()
+        return self._done(message, seconds)
+
+    def _done(self, message: bytes, seconds: float) -> Any:
+        """As `_ask`, of a process that was started."""
+        assert self._channel is not None
+        fd = self._channel.fileno()
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        self._state.begin()
         try:
-            self._connection.send_bytes(message)
-            while not self._connection.poll(max(_LEAST_WAIT_S, seconds - self._state.used())):
+            send_blocking(fd, message)
+            while not poll.poll(1000 * max(_LEAST_WAIT_S, seconds - self._state.used())):
                 if self._state.used() >= seconds:
                     raise TimeoutError
-            succeeded, value, logged = pickle.loads(self._connection.recv_bytes())
+            answer = receive_blocking(fd)
+            if answer is None:
+                raise EOFError
+            succeeded, value, logged = pickle.loads(answer)
         except TimeoutError:
             self._kill()
             raise _EndedError(f"did not end within {seconds:g} s") from None
@@ -203,17 +217,14 @@ class Judge(StatefulReward):
         raise value
 
     def _kill(self) -> str:
-        """End the process at once; how it ended."""
-        process, connection = self._process, self._connection
-        self._process = self._connection = None
+        """End the process at once, with what functions of the user's started; how it ended."""
+        process, channel = self._process, self._channel
+        self._process = self._channel = None
         assert process is not None
-        assert connection is not None
-        connection.close()
-        try:
-            code = process.wait(_LEAST_WAIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
+        assert channel is not None
+        channel.close()
+        os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
         return f"ended by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
 
     def _start(self) -> None:
@@ -222,6 +233,10 @@ class Judge(StatefulReward):
         self._forget()
         try:
             judging = dumps(self.judging) if self.judging.has_functions else pickle.dumps(self.judging)
+            self._launch()
+            self._done(pickle.dumps(("begin", (sys.path, judging))), _LONGEST_START_S)
+        except (_EndedError, ZygoteLostError):
+            raise
         except Exception as error:  # of a function of the user's
             warn_once(
                 ("judge", id(self)),
@@ -229,28 +244,28 @@ class Judge(StatefulReward):
                 type(error).__name__,
                 str(error),
             )
+            self.close()
             self._here = CodeScorer(self.judging)
-            return
-        ours, theirs = Pipe()
+
+    def _launch(self) -> None:
+        self._channel, theirs = socket.socketpair()
         page = os.memfd_create("judge", os.MFD_CLOEXEC)
         os.ftruncate(page, SIZE)
         # With its parent's death the kernel ends a process when the thread ends that forked it.
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
         given = [theirs.fileno(), page, parent]
         try:
+            self._state = JudgeState(mmap.mmap(page, SIZE))
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, str(Path(__file__).resolve().parents[4]), *map(str, given)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=given[:2],
                 start_new_session=True,
             )
-            self._state = JudgeState(mmap.mmap(page, SIZE))
         except OSError as error:
-            ours.close()
+            self._forget()
             raise ZygoteLostError(f"no interpreter for the process that judges: {error}") from error
         finally:
             theirs.close()
             os.close(page)
-        self._connection, self._owner = ours, os.getpid()
-        ours.send(sys.path)
-        ours.send_bytes(judging)
+        self._owner = os.getpid()

@@ -8,10 +8,10 @@ import pickle
 import resource
 import signal
 import sys
-from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from guerdon._worker import linux
+from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.trusted.judge_state import SIZE, JudgeState
 from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
 
@@ -35,30 +35,34 @@ def main(channel: int, page: int, parent: int) -> None:
     if parent:
         linux.exit_with_parent(parent)
     state = JudgeState(mmap.mmap(page, SIZE))
+    scorer: Any = None
     logged = _Logged()
     log = logging.getLogger("guerdon")
     log.addHandler(logged)
     log.propagate = False
-    with Connection(channel) as connection:
-        sys.path[:] = connection.recv()
-        judging: Judging = pickle.loads(connection.recv_bytes())
-        if not judging.has_functions:  # these may load what they need
-            _, most = resource.getrlimit(resource.RLIMIT_DATA)
-            limit = _MEMORY + _OF_OUTPUT * judging.rules.max_output
-            resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
-        scorer = CodeScorer(judging, state)
-        while True:
-            try:
-                what, given = pickle.loads(connection.recv_bytes())
-            except (EOFError, OSError):
-                break
-            try:
+    while (message := receive_blocking(channel)) is not None:
+        try:
+            what, given = pickle.loads(message)
+            if what == "begin":  # the first
+                path, judging = given
+                scorer, answer = _scorer(path, judging, state), (True, None)
+            else:
                 answer = True, getattr(scorer, what)(*given)
-            except BaseException as error:
-                answer = False, _sendable(error)
-            state.end()
-            connection.send_bytes(pickle.dumps((*answer, logged.taken())))
-    scorer.close()
+        except BaseException as error:
+            answer = False, _sendable(error)
+        send_blocking(channel, pickle.dumps((*answer, logged.taken())))
+    if scorer is not None:
+        scorer.close()
+
+
+def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> CodeScorer:
+    sys.path[:] = path
+    judging: Judging = pickle.loads(pickled)
+    if not judging.has_functions:  # these may load what they need
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = _MEMORY + _OF_OUTPUT * judging.rules.max_output
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
+    return CodeScorer(judging, state)
 
 
 class _Logged(logging.Handler):

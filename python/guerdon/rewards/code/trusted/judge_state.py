@@ -14,8 +14,8 @@ from typing import Any, Final
 __all__ = ["COMPARE", "EXTRACT", "NONE", "REFERENCE", "SIZE", "TESTS", "JudgeState"]
 
 NONE, EXTRACT, TESTS, COMPARE, REFERENCE = range(5)
-"""What a judge does: nothing of the user's; a function extract=; tests of a row or a function
-check=; a function compare=, on what a program gave or on what was expected."""
+"""What a judge does: nothing of these; looking for the program in a completion; tests of a row or a
+function check=; a function compare=, on what a program gave or on what was expected."""
 
 _FIELDS: Final = {name: 8 * place for place, name in enumerate(("act", "answers", "place", "passed", "cases"))}
 _NUMBER: Final = struct.Struct("<q")
@@ -55,19 +55,11 @@ class JudgeState:
     def __setattr__(self, name: str, value: int) -> None:
         _NUMBER.pack_into(self._page, _FIELDS[name], value)
 
-    def clear(self) -> None:
-        """Nothing is known of the next judgement."""
+    def begin(self) -> None:
+        """A judgement begins, of which nothing is known."""
         self._page[:SIZE] = bytes(SIZE)
         self.place = -1
-
-    def begin(self) -> None:
-        """It begins."""
-        self.clear()
         self._resume()
-
-    def end(self) -> None:
-        """There is none to make."""
-        self._pause()
 
     def case(self, place: int, passed: int, cases: int) -> None:
         """A case begins."""

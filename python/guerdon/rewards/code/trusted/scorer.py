@@ -19,11 +19,10 @@ from guerdon.rewards.code.trusted.cases import StdinCase, called_by, function_na
 from guerdon.rewards.code.trusted.check_code import asked_of_program
 from guerdon.rewards.code.trusted.driver import Driver, JudgingRules, with_input
 from guerdon.rewards.code.trusted.extract import Extract, extract_program
-from guerdon.rewards.code.trusted.judge_state import EXTRACT, NONE, JudgeState
+from guerdon.rewards.code.trusted.judge_state import EXTRACT, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
 from guerdon.rewards.code.trusted.row_texts import BOM, entry_point_of, text_of
 from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.level import Level
 from guerdon.rewards.code.zygote.toolchain import check_toolchain
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote, ZygoteLostError
@@ -115,7 +114,11 @@ class CodeScorer:
         if self._zygote is None:
             judging = self._judging
             judging.rules.language.check()
-            level = judging.level if judging.host == socket.gethostname() else probe(judging.fence)
+            level = judging.level
+            if judging.host != socket.gethostname():
+                from guerdon.rewards.code.zygote.isolation import probe
+
+                level = probe(judging.fence)
             self._zygote = ProgramZygote(judging.fence, [name for name, _ in level.held])
         return self._zygote
 
@@ -135,8 +138,7 @@ class CodeScorer:
             ZygoteLostError: Programs can't be run.
         """
         judging = self._judging
-        self._state.begin()
-        with self._state.during(EXTRACT if callable(judging.extract) else NONE):
+        with self._state.during(EXTRACT):
             program, why = extract_program(
                 plain_text(row[COMPLETION]), judging.extract, judging.tags, lambda: self._wanted(row)
             )
@@ -164,7 +166,6 @@ class CodeScorer:
             Exception: What it raises.
         """
         columns = self._judging.columns
-        self._state.begin()
         assert columns.cases is not None
         entry_point = entry_point_of(columns.entry_point, _given(row, columns.entry_point))
         case = parse_cases(row[columns.cases], entry_point, column=columns.cases)[place]
