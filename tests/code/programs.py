@@ -9,6 +9,7 @@ from typing import Any
 from guerdon import code_reward
 from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.trusted.judgement import Judgement
+from guerdon.rewards.code.trusted.scorer import CodeScorer
 
 INCREMENT = "print(int(input()) + 1)"
 CASES = [{"stdin": "1\n", "stdout": "2\n"}, {"stdin": "41", "stdout": "42"}]
@@ -31,7 +32,13 @@ def judged(**options: Any) -> Iterator[CodeReward]:
 
 def judgement(reward: CodeReward, program: str, **row: Any) -> Judgement:
     """The judgement on one program."""
-    return reward._scorer.judge({"completion": block(program), **row})
+    return reward._judge.judge({"completion": block(program), **row})
+
+
+def in_process(reward: CodeReward) -> CodeScorer:
+    """Has it judge in this process: tests of faults put these into its parts."""
+    scorer = reward._judge._here = CodeScorer(reward._judge.judging)
+    return scorer
 
 
 def call(fn: str, *args: Any, expected: Any) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_rows_with_tests(name: str) -> None:
     with judged(check="test", prelude="prelude") as reward:
         row: dict[str, Any] = {"test": tests, "prelude": prelude, "entry_point": entry_point}
         for program, score in ((right, 1.0), (wrong, 0.0)):
-            found = reward._scorer.judge({"completion": block(program), **row})
+            found = reward._judge.judge({"completion": block(program), **row})
             assert found.score == score, found.reason
 
 
@@ -205,7 +205,7 @@ def test_rows_with_tests(name: str) -> None:
 )
 def test_rows_that_can_not_be_judged_have_no_score(tests: str, message: str) -> None:
     with judged(check="test") as reward, pytest.raises(DataError, match=message):
-        reward._scorer.judge({"completion": block(ADD), "test": tests})
+        reward._judge.judge({"completion": block(ADD), "test": tests})
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from guerdon.errors import RegistrationError
-from guerdon.rewards.code.zygote.acts import ACTS
+from guerdon.rewards.code.zygote import acts
 from guerdon.rewards.code.zygote.fence import LAYERS, FenceSpec
-from guerdon.rewards.code.zygote.fence_probe import ProbeError, Tried, attempts
+from guerdon.rewards.code.zygote.fence_probe import ProbeError, Tried
+from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
 from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.level import Attempt, Level, checked_level
 from tests.code import taken_rights
+from tests.code.acts import ACTS, attempts
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
 as_docker = pytest.mark.skipif(
@@ -36,9 +38,12 @@ def succeeded(found: Tried) -> list[str]:
 def test_everything_forbidden_is_tried_and_fails() -> None:
     level = probe(FenceSpec())
     assert level.name == "strict"
-    assert level.acts > 100
+    assert level.acts >= 12
     assert {name for name, _ in (*level.held, *level.missing)} == set(LAYERS)
     assert {"landlock", "seccomp", "limits"} <= {name for name, _ in level.held}
+
+    assert succeeded(found := attempts(FenceSpec())) == []
+    assert sum(act.outcome == "refused" for act in found.acts) > 100
 
 
 def test_with_processes_and_other_programs_too() -> None:
@@ -82,8 +87,8 @@ def test_without_one_layer_the_others_hold(layer: str) -> None:
     ],
 )
 def test_without_what_nothing_replaces_it_is_refused(layers: tuple[str, ...], act: str, advice: str) -> None:
-    found = attempts(FenceSpec(without=layers))
-    assert act in succeeded(found)
+    assert act in succeeded(attempts(FenceSpec(without=layers)))
+    found = at_start(FenceSpec(without=layers))  # which tries but a few
     with pytest.raises(RegistrationError, match="does not hold here: a program can") as refused:
         checked_level(found.layers, found.acts)
     for part in (*layers, advice, 'isolation="none"'):
@@ -109,8 +114,8 @@ def test_in_the_default_profile_of_containers(rights: str) -> None:
 @as_docker
 def test_root_without_capabilities_is_refused_for_its_threads() -> None:
     """The kernel counts no threads of root, and such a root can't become another user."""
-    found = attempts(FenceSpec(), taken_rights.BARE_ROOT)
-    assert succeeded(found) == ["start more threads than its limit"]
+    assert succeeded(attempts(FenceSpec(), taken_rights.BARE_ROOT)) == ["start more threads than its limit"]
+    found = at_start(FenceSpec(), taken_rights.BARE_ROOT)
     with pytest.raises(
         RegistrationError, match=r"Missing: user \(root without CAP_SETUID.*run as another user than root"
     ):
@@ -119,7 +124,7 @@ def test_root_without_capabilities_is_refused_for_its_threads() -> None:
 
 @as_docker
 def test_in_such_a_container_without_landlock_it_is_refused() -> None:
-    found = attempts(FenceSpec(without=("landlock",)), taken_rights.DOCKER_USER)
+    found = at_start(FenceSpec(without=("landlock",)), taken_rights.DOCKER_USER)
     with pytest.raises(RegistrationError, match=r"Missing: landlock \(.*\); namespaces \("):
         checked_level(found.layers, found.acts)
 
@@ -169,6 +174,12 @@ def test_acts_succeed_where_there_is_no_fence() -> None:
         "reserve requests of the machine",
         "watch a folder",
         "take pages for a large pipe",
+        "choose its own cores",
+        "have the kernel filter messages",
+        "wait for all processors",
+        "choose where its memory is",
+        "move pages between pipes",
+        "move pages into a pipe",
         "type into a terminal",
         "change its personality",
         "change the trainer's priority",
@@ -197,6 +208,14 @@ def test_modules_with_threads_keep_no_layer_away() -> None:
     assert [layer[0] for layer in with_threads.layers.values()] == [layer[0] for layer in without.layers.values()]
 
 
+def test_more_paths_than_open_files_may_be_readable(tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(FenceSpec().open_files)]
+    for path in paths:
+        path.mkdir()
+    found = at_start(FenceSpec(readable=tuple(map(str, paths))))
+    assert (succeeded(found), found.shortcomings) == ([], ())
+
+
 def test_a_module_that_is_not_there_is_named() -> None:
     with pytest.raises(ProbeError, match=r"modules='no_such_module' can't be imported .* ModuleNotFoundError"):
         attempts(FenceSpec(modules=("no_such_module",)))
@@ -209,7 +228,7 @@ def test_an_act_that_ends_its_process_was_not_refused() -> None:
         "own.ACTS = (dataclasses.replace(own.ACTS[0], attempt=lambda _: os.abort()),)"
     )
     with pytest.raises(ProbeError, match=r"the process that tried to read a file .* ended: -"):
-        attempts(FenceSpec(), aborts)
+        at_start(FenceSpec(), aborts)
 
 
 def test_unfenced_in_words() -> None:
@@ -239,6 +258,10 @@ def test_a_probe_that_fails_is_no_level(monkeypatch: pytest.MonkeyPatch) -> None
 def test_acts_have_different_names_and_known_layers() -> None:
     assert len({act.name for act in ACTS}) == len(ACTS)
     assert {layer for act in ACTS for layer in act.layers} <= set(LAYERS)
+
+
+def test_each_layer_that_refuses_anything_is_tried_at_start() -> None:
+    assert {layer for act in acts.ACTS for layer in act.layers} == {layer for act in ACTS for layer in act.layers}
 
 
 def test_nothing_is_left_behind(tmp_path: os.PathLike[str]) -> None:

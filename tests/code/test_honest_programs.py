@@ -18,10 +18,11 @@ import pytest
 from guerdon import RegistrationError
 from guerdon.rewards.code.zygote import isolation
 from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.fence_probe import attempts
+from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
 from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.tasks import most_others
 from tests.code import taken_rights
+from tests.code.acts import attempts
 from tests.code.programs import block, judged
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
@@ -67,13 +68,13 @@ def test_a_strict_umask_changes_nothing(mask: int) -> None:
 
 def test_nothing_is_lacking_on_this_machine() -> None:
     for spec in (FenceSpec(modules=("json", "sqlite3")), FenceSpec(processes=True, execute=True), FenceSpec(tasks=1)):
-        assert attempts(spec).shortcomings == ()
+        assert at_start(spec).shortcomings == ()
 
 
 @as_root
 @pytest.mark.parametrize("rights", ["NOBODY", "DOCKER_ROOT", "DOCKER_USER"])
 def test_nothing_is_lacking_with_fewer_rights(rights: str) -> None:
-    found = attempts(FenceSpec(), getattr(taken_rights, rights)).shortcomings
+    found = at_start(FenceSpec(), getattr(taken_rights, rights)).shortcomings
     if rights == "DOCKER_ROOT" or all(path.stat().st_mode & 1 for path in Path(os.__file__).parents):
         assert found == ()
     else:  # this interpreter is root's alone
@@ -102,7 +103,7 @@ def test_a_module_that_programs_cannot_read_is_named(open_folder: Path, monkeypa
         (package / name).write_text("")
     (package / "part").chmod(0o700)
     setup = f"import sys; sys.path.append({str(open_folder)!r})"
-    found = attempts(FenceSpec(modules=("closed_within",)), setup)
+    found = at_start(FenceSpec(modules=("closed_within",)), setup)
     if not found.layers["user"][0]:
         pytest.skip("programs have this user")
     (lacking,) = found.shortcomings
@@ -145,7 +146,7 @@ def test_a_package_that_is_closed_to_others_leaves_programs_the_user(open_folder
     assert [act.name for act in found.acts if act.outcome == "succeeded"] == []
     assert found.shortcomings == ()
     (open_folder / "closed_package").chmod(0o755)
-    assert attempts(FenceSpec(), setup).layers["user"][0]
+    assert at_start(FenceSpec(), setup).layers["user"][0]
 
 
 @pytest.mark.parametrize("others", [0, 1, 47, 48, 49, 300, 5000, 1 << 21])
@@ -226,15 +227,15 @@ def test_a_compiler_that_does_not_work_is_no_fault_of_a_program() -> None:
     broken = ["gcc", "-nostdinc", "-o", "{out}", "{file}"]
     with judged(language="c", command=["{out}"], compile=broken) as reward:
         with pytest.raises(RegistrationError, match=r"language='c' does not work here.*stdlib.h|math.h"):
-            reward._scorer.setup()
+            reward._judge.setup()
         assert reward(completions=[program], cases=cases) == [None]
     with (
         judged(language="c", command=["sh", "-c", "echo x; {out}"], compile=["gcc", *broken[2:]]) as reward,
         pytest.raises(RegistrationError, match="it printed 'x"),
     ):
-        reward._scorer.setup()
+        reward._judge.setup()
     with judged(language="c") as reward:
-        reward._scorer.setup()
+        reward._judge.setup()
         assert reward(completions=[program], cases=cases) == [1.0]
 
 
@@ -263,5 +264,5 @@ print("done")
     with judged() as reward:
         if "folder" not in dict(reward.level.held):
             pytest.skip("programs have no folder here")
-        found = reward._scorer.judge({"completion": block(program), "cases": [{"stdin": "", "stdout": printed}]})
+        found = reward._judge.judge({"completion": block(program), "cases": [{"stdin": "", "stdout": printed}]})
         assert (found.score, found.reason) == (1.0, "")

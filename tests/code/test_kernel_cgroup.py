@@ -147,7 +147,7 @@ def test_a_program_of_many_processes_has_the_memory_of_one() -> None:
     with judged(language="c", memory_limit="256MiB", timeout=20, **options) as reward:
         scores = reward(completions=[block(one, "c") for one in (with_room, without, with_room)], cases=[cases] * 3)
         assert scores == [1.0, 0.0, 1.0]
-        found = reward._scorer.judge({"completion": block(without, "c"), "cases": cases})
+        found = reward._judge.judge({"completion": block(without, "c"), "cases": cases})
         assert "SIGKILL" in found.reason
 
 

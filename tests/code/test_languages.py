@@ -14,7 +14,7 @@ import pytest
 from guerdon import DataError, RegistrationError, code_reward
 from guerdon.rewards.code.zygote.readable_tools import beside
 from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
-from tests.code.programs import CASES, block, judged
+from tests.code.programs import CASES, block, in_process, judged
 
 CPP = "#include <iostream>\nint main() { int n; std::cin >> n; std::cout << n + 1 << std::endl; }"
 HANGS = (
@@ -33,13 +33,13 @@ def needs(*commands: str) -> Any:
 def test_cpp() -> None:
     with judged(language="cpp", score="share", case_timeout=1.0, timeout=20) as reward:
         assert reward(completions=[block(CPP, "cpp"), block(CPP, "C++"), block(CPP)], cases=[CASES] * 3) == [1, 1, 0]
-        found = reward._scorer.judge({"completion": block("int main() { return x; }", "cpp"), "cases": CASES})
+        found = reward._judge.judge({"completion": block("int main() { return x; }", "cpp"), "cases": CASES})
         assert found.score == 0.0
         assert "it does not compile: ./program.cpp:1" in found.reason
-        found = reward._scorer.judge({"completion": block(HANGS, "cpp"), "cases": CASES})
+        found = reward._judge.judge({"completion": block(HANGS, "cpp"), "cases": CASES})
         assert (found.passed, found.reason) == (1, "case 0: it did not end within 1 s")
         crash = "#include <cstdlib>\nint main() { abort(); }"
-        found = reward._scorer.judge({"completion": block(crash, "cpp"), "cases": CASES})
+        found = reward._judge.judge({"completion": block(crash, "cpp"), "cases": CASES})
         assert "ended by SIG" in found.reason
 
 
@@ -65,7 +65,7 @@ def test_javascript() -> None:
 def test_any_command() -> None:
     with judged(language="sh", command=["sh", "{file}"]) as reward:
         assert reward(completions=[block(SHELL, "sh"), block("exit 3", "sh")], cases=[CASES] * 2) == [1, 0]
-        assert "exit status 3" in reward._scorer.judge({"completion": block("exit 3", "sh"), "cases": CASES}).reason
+        assert "exit status 3" in reward._judge.judge({"completion": block("exit 3", "sh"), "cases": CASES}).reason
         # Each program has an empty folder.
         marks = "ls | tr '\\n' ' '; touch mark"
         assert reward(completions=[block(marks, "sh")] * 2, cases=[[{"stdin": "", "stdout": "program.sh"}]] * 2) == [
@@ -93,7 +93,7 @@ def test_without_fences() -> None:
 
 def test_functions_are_for_python() -> None:
     with judged(language="sh", command=["sh", "{file}"]) as reward, pytest.raises(DataError, match="not for sh"):
-        reward._scorer.judge({"completion": block("x", "sh"), "cases": [{"fn": "f", "expected": 1}]})
+        reward._judge.judge({"completion": block("x", "sh"), "cases": [{"fn": "f", "expected": 1}]})
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_tool_of_ones_own_runs_and_shows_nothing_else(tmp_path: Path, place: s
         program = f"cat {base}/secret 2>/dev/null\nls /tmp {base} 2>/dev/null | grep -c secret\n{SHELL}"
         with judged(language="sh", command=[tool, "{file}"]) as reward:
             cases = [{"stdin": "1\n", "stdout": "0\n2\n"}]
-            found = reward._scorer.judge({"completion": block(program, "sh"), "cases": cases})
+            found = reward._judge.judge({"completion": block(program, "sh"), "cases": cases})
             assert (found.score, found.reason) == (1.0, "")
 
 
@@ -208,14 +208,17 @@ def test_a_killed_zygote_leaves_nothing_for_long() -> None:
         return {path for path in map(os.readlink, fds.iterdir()) if "/guerdon-code-run-" in path}
 
     with judged(language="sh", command=["sh", "{file}"], isolation="none") as reward:
+        scorer = in_process(reward)
         assert reward(completions=[block(SHELL, "sh")], cases=[CASES]) == [1]
-        process = reward._scorer._zygote._process
+        assert scorer._zygote is not None
+        process = scorer._zygote._process
+        assert process is not None
         (left,) = folders(process)
         process.kill()
         process.wait()
         assert os.path.isdir(left)
         assert reward(completions=[block(SHELL, "sh")], cases=[CASES]) == [1]
-        (used,) = folders(reward._scorer._zygote._process)
+        (used,) = folders(scorer._zygote._process)
         assert os.path.isdir(used)
         assert not os.path.exists(left)
     assert not os.path.exists(used)

@@ -22,7 +22,7 @@ from guerdon import RegistrationError, code_reward
 from guerdon.rewards.code.trusted.reward import CodeReward
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote, ZygoteLostError
-from tests.code.programs import CASES, INCREMENT, call, judged, judgement
+from tests.code.programs import CASES, INCREMENT, call, in_process, judged, judgement
 
 SLOW = "import time\ntime.sleep(1)\nprint(int(input()) + 1)"
 SLOW_CALL = "import time\ndef f(x):\n    time.sleep(1)\n    return x + 1"
@@ -32,11 +32,12 @@ SLOW_CALL = "import time\ndef f(x):\n    time.sleep(1)\n    return x + 1"
 def zygotes_killed(reward: CodeReward, most: int) -> Iterator[list[int]]:
     """As soon as a program runs, so many times; the processes that were killed."""
     killed: list[int] = []
+    scorer = in_process(reward)
     done = threading.Event()
 
     def watch() -> None:
         while not done.is_set() and len(killed) < most:
-            zygote = reward._scorer._zygote
+            zygote = scorer._zygote
             process = None if zygote is None else zygote._process
             if zygote is not None and zygote._running and process is not None and process.pid not in killed:
                 time.sleep(0.1)
@@ -76,8 +77,8 @@ def test_a_zygote_killed_each_time_is_no_score() -> None:
 @pytest.mark.parametrize("cases", [CASES, [call("f", expected=1)]], ids=["stdin", "calls"])
 def test_a_process_that_ends_before_its_program_is_no_score(cases: list[object]) -> None:
     with judged() as reward:
-        scorer = reward._scorer
-        scorer._judging = replace(scorer._judging, fence=replace(scorer._judging.fence, memory_limit=1))
+        judging = reward._judge.judging
+        reward._judge.judging = replace(judging, fence=replace(judging.fence, memory_limit=1))
         with pytest.raises(ZygoteLostError, match="a program could not be started: MemoryError"):
             judgement(reward, f"{INCREMENT}\n#{' ' * (64 << 20)}", cases=cases)
 
@@ -102,12 +103,12 @@ def test_a_command_that_is_gone_is_no_score(tmp_path: Path) -> None:
     options = {"language": "sh", "command": [str(shell), "{file}"], "isolation": "none"}
     row = {"completion": "```sh\necho 2\n```", "cases": CASES[:1]}
     with judged(**options) as reward, judged(**options) as other:
-        assert reward._scorer.judge(row).score == 1.0
+        assert reward._judge.judge(row).score == 1.0
         shell.unlink()
         with pytest.raises(ZygoteLostError, match=f"a program could not be started: FileNotFoundError.*{shell}"):
-            reward._scorer.judge(row)
+            reward._judge.judge(row)
         with pytest.raises(RegistrationError, match=f"language='sh' needs '{shell}', which can't be run here: install"):
-            other._scorer.setup()
+            other._judge.setup()
     with pytest.raises(RegistrationError, match=r"needs .*no-such-compiler.*install it, or name it by its path"):
         code_reward(command=["no-such-compiler", "{file}"], language="any")
 
@@ -122,11 +123,9 @@ def test_a_program_can_not_choose_to_have_no_score(isolation: str, act: str) -> 
     except RegistrationError as error:
         pytest.skip(str(error))
     try:
-        found = reward._scorer.judge({"completion": program, "cases": [{"stdin": "", "stdout": "2"}] * 3})
+        found = reward._judge.judge({"completion": program, "cases": [{"stdin": "", "stdout": "2"}] * 3})
         assert found.score == (1.0 if act == "chmod 0 ." else 0.0)
-        honest = reward._scorer.judge(
-            {"completion": "```sh\nls\n```", "cases": [{"stdin": "", "stdout": "program.sh"}]}
-        )
+        honest = reward._judge.judge({"completion": "```sh\nls\n```", "cases": [{"stdin": "", "stdout": "program.sh"}]})
         assert (honest.score, honest.reason) == (1.0, "")
     finally:
         reward.close()
@@ -135,7 +134,7 @@ def test_a_program_can_not_choose_to_have_no_score(isolation: str, act: str) -> 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
 def test_what_a_compiler_made_and_cannot_run_is_the_programs_fault(tmp_path: Path) -> None:
     with judged(language="copied", isolation="none", compile=["cp", "{file}", "{out}"], command=["{out}"]) as reward:
-        found = reward._scorer.judge({"completion": "```copied\nno program\n```", "cases": CASES})
+        found = reward._judge.judge({"completion": "```copied\nno program\n```", "cases": CASES})
         assert (found.score, found.reason.split(":")[1]) == (0.0, " exit status 127")
 
 

@@ -221,3 +221,12 @@ def test_a_byte_order_mark_is_no_part_of_a_program() -> None:
         assert judgement(reward, f"\ufeff{INCREMENT}", cases=CASES).score == 1.0
     with judged(extract=lambda text: text) as reward:
         assert reward(completions=[f"\ufeff{INCREMENT}"], cases=[CASES]) == [1.0]
+
+
+def test_a_working_folder_that_programs_may_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/usr/lib")
+    with pytest.raises(RegistrationError, match=r"the working folder '/usr/lib.*' lies in '/usr/lib', which programs"):
+        code_reward()
+    code_reward(isolation="none")
+    monkeypatch.chdir("/usr")
+    code_reward()

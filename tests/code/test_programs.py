@@ -13,7 +13,7 @@ import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
-from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
+from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
 
 
 @pytest.fixture(scope="module")
@@ -344,20 +344,25 @@ def test_completions_without_a_program_score_zero(every: CodeReward) -> None:
 
 
 @pytest.mark.fault("the zygote of programs is lost", sees="another is started, nothing is lost")
-def test_a_lost_zygote_is_no_fault_of_a_program(every: CodeReward) -> None:
-    assert judgement(every, INCREMENT, cases=CASES).score == 1.0
-    process = every._scorer._zygote._process
-    assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
-    assert judgement(every, INCREMENT, cases=CASES).score == 1.0
-    assert every._scorer._zygote._process is not process
+def test_a_lost_zygote_is_no_fault_of_a_program() -> None:
+    with judged() as reward:
+        scorer = in_process(reward)
+        assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
+        assert scorer._zygote is not None
+        process = scorer._zygote._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
+        assert scorer._zygote._process is not process
 
 
-def test_kills_come_soon_after_the_timeout(share: CodeReward) -> None:
-    """A coarse bound; benches/python/bench_code.py has the figures."""
-    started = time.monotonic()
-    judgement(share, "while True: pass", cases=CASES)
-    assert 2.0 <= time.monotonic() - started < 6.0
+def test_kills_come_soon_after_the_timeout() -> None:
+    """Of a processor; by the clock on the wall, where others have that, a case takes up to 1.9 s."""
+    with judged(score="share", case_timeout=0.3, timeout=20) as reward:
+        assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
+        started = time.monotonic()
+        judgement(reward, "while True: pass", cases=CASES)
+        assert 2 * 0.3 <= time.monotonic() - started < 6.0
 
 
 def test_programs_after_a_hang_start_clean(every: CodeReward) -> None:

@@ -22,7 +22,6 @@ from tests.code.sandbox_server import run_code, sandbox
 from tests.monitor import reading
 
 fault = pytest.mark.fault
-SLEEP = "import time\ntime.sleep(60)"
 FUNCTIONS = """
 import sys
 def add(a, b=1):
@@ -46,7 +45,7 @@ def test_scores_and_reasons_are_those_of_programs_here() -> None:
     programs = [
         INCREMENT,
         "pass",
-        SLEEP,
+        "while True: pass",
         "import os; os._exit(0)",
         "1/0",
         "print(2)",

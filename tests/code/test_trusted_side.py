@@ -6,33 +6,31 @@ from __future__ import annotations
 import errno
 import functools
 import logging
-import mmap
 import os
 import signal
 import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from guerdon import DataError, Dispatcher, Status
 from guerdon.rewards.code.child.encoding import Opaque
-from guerdon.rewards.code.trusted import driver
+from guerdon.rewards.code.trusted import judge
 from guerdon.rewards.code.trusted.calls import ProgramCalls
 from guerdon.rewards.code.trusted.compare import shown
-from guerdon.rewards.code.trusted.watchdog import at_most
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
-from tests.code.programs import block, call, judged, judgement
+from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trusted side has half a second beside a program's time."""
-    monkeypatch.setattr(driver, "BESIDE_S", 0.5)
+    monkeypatch.setattr(judge, "BESIDE_S", 0.5)
+    monkeypatch.setattr(judge, "REFERENCE_S", 0.5)
 
 
 @pytest.mark.fault("tests loop over what a program returned, without end", sees="0.0: the tests did not end")
@@ -50,15 +48,146 @@ def test_tests_end_whatever_a_program_returns(test: str) -> None:
         started = time.monotonic()
         found = judgement(reward, "def f(): return 10**12", test=["assert f() > 1", test, "assert f() > 1"])
         assert (found.passed, found.cases) == (1, 3)
-        assert found.reason == "case 1: the tests did not end with what the program returned"
+        assert found.reason == "case 1: the tests did not end within 0.5 s with what the program gave"
         assert time.monotonic() - started < 15
         assert judgement(reward, "def f(): return 3", test="assert f() == 3").score == 1.0
+
+
+# Integers of one hash: a set of them takes quadratic time, in one call into C.
+COLLIDING = "(lambda m: [i * m for i in range(1, 200_000)])((1 << 61) - 1)"
+
+
+@pytest.mark.fault("a program returns keys that all share a hash", sees="0.0: judging did not end")
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize(
+    ("value", "test"),
+    [
+        (COLLIDING, "assert set(f()) == {4, 5}"),
+        ("1 << 8_000_000", "import math\nassert math.isqrt(f()) == 3"),
+    ],
+    ids=["list", "integer"],
+)
+def test_no_call_into_c_is_too_long(value: str, test: str) -> None:
+    with judged(check="test", timeout=30.0) as reward:
+        found = judgement(reward, f"def f(): return {value}", test=test)
+        assert found.score == 0.0
+        assert "did not end within 0.5 s with what the program gave" in found.reason
+        assert judgement(reward, "def f(): return 3", test="assert f() == 3").score == 1.0
+
+
+def _crash(candidate: Any) -> bool:
+    if candidate() == 10:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return True
+
+
+@pytest.mark.fault("a function check= crashes on a program's value", sees="0.0 with a reason")
+def test_a_judge_that_crashes_is_no_escape() -> None:
+    with judged(check=_crash) as reward:
+        found = judgement(reward, "def f(): return 10", entry_point="f")
+        assert (found.score, found.reason) == (0.0, "the tests ended by SIGSEGV with what the program gave")
+        assert judgement(reward, "def f(): return 3", entry_point="f").score == 1.0
+
+
+# Writes to its channel while it is defined: the bytes of a list, as those of a set.
+WRITES_EARLY = """
+import os, struct, sys
+values = [number * ((1 << 61) - 1) for number in range(1, 200_000)]
+data = b"e" + sys.modules["guerdon.rewards.code.child.encoding"].encode(values)[1:]
+os.write(3, struct.pack("<I", len(data)) + data)
+def f(): return 3
+"""
+
+
+@pytest.mark.fault("a program writes to its channel while it is defined", sees="0.0: judging did not end")
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("by", ["cases", "tests"])
+def test_what_a_program_writes_while_it_is_defined_is_no_escape(by: str) -> None:
+    with judged(check="test") if by == "tests" else judged() as reward:
+        row = {"test": "assert f() == 3"} if by == "tests" else {"cases": [call("f", expected=3)]}
+        assert judgement(reward, "def f(): return 3", **row).score == 1.0
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(2):
+            found = judgement(reward, WRITES_EARLY, **row)
+            assert found.score == 0.0
+            assert "did not end within 0.5 s with what the program gave" in found.reason
+        assert judgement(reward, "def f(): return 3", **row).score == 1.0
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.fault("a function check= starts processes and hangs", sees="they end with it")
+@pytest.mark.usefixtures("soon")
+def test_what_a_function_started_ends_with_its_judge(tmp_path: Path) -> None:
+    noted = tmp_path / "pid"
+
+    def check(candidate: Any) -> bool:
+        noted.write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+        while candidate() == 10:
+            pass
+        return True
+
+    with judged(check=check) as reward:
+        assert judgement(reward, "def f(): return 10", entry_point="f").score == 0.0
+    started = Path("/proc", noted.read_text(), "stat")
+    end = time.monotonic() + 30
+    while started.exists() and " Z " not in started.read_text():  # whose parent is gone
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class _OnlyHere:
+    """A function that can be sent, and not be loaded elsewhere."""
+
+    def __call__(self, candidate: Any) -> bool:
+        return bool(candidate() == 3)
+
+    def __reduce__(self) -> Any:
+        return _loaded, (os.getpid(),)
+
+
+def _loaded(where: int) -> _OnlyHere:
+    if where != os.getpid():
+        raise RuntimeError("only in its own process")
+    return _OnlyHere()
+
+
+def test_a_function_that_can_not_be_loaded_elsewhere_judges_here(caplog: pytest.LogCaptureFixture) -> None:
+    with judged(check=_OnlyHere()) as reward:
+        assert judgement(reward, "def f(): return 3", entry_point="f").score == 1.0
+    assert "only in its own process, so it runs in this process" in caplog.text
+
+
+def _hangs(expected: object, value: object) -> bool:
+    while True:
+        pass
+
+
+@pytest.mark.fault("a function compare= hangs on whatever it is given", sees="no score: it fails on what is expected")
+@pytest.mark.usefixtures("soon")
+def test_a_compare_that_hangs_on_what_is_expected_gives_no_score() -> None:
+    with judged(compare=_hangs) as reward, pytest.raises(DataError, match="fails on what is expected, too"):
+        judgement(reward, "def f(): return 3", cases=[call("f", expected=3)])
+
+
+@pytest.mark.fault("a function extract= hangs on a completion", sees="0.0 with a reason")
+@pytest.mark.usefixtures("soon")
+def test_an_extract_that_hangs_is_no_escape() -> None:
+    def extract(text: str) -> str:
+        while "hang" in text:
+            pass
+        return text
+
+    with judged(extract=extract) as reward:
+        assert reward(completions=["hang", INCREMENT], cases=[CASES, CASES]) == [0.0, 1.0]
 
 
 @pytest.mark.fault("tests of a row hang before they call the program", sees="no score: the tests did not end")
 @pytest.mark.usefixtures("soon")
 def test_tests_that_hang_by_themselves_give_no_score() -> None:
-    with judged(check="test", timeout=1.0) as reward, pytest.raises(DataError, match="did not end before it called"):
+    with (
+        judged(check="test", timeout=1.0) as reward,
+        pytest.raises(DataError, match=r"did not end within 0\.5 s before it called"),
+    ):
         judgement(reward, "def f(): return 3", test="while True: pass\nassert f() == 3")
 
 
@@ -78,12 +207,15 @@ def test_functions_of_the_users_end() -> None:
     with judged(check=_repeat, timeout=1.0) as reward:
         assert judgement(reward, "def f(): return 3", entry_point="f").score == 1.0
         found = judgement(reward, "def f(): return 10**12", entry_point="f")
-        assert (found.score, found.reason) == (0.0, "the tests did not end with what the program returned")
+        assert (found.score, found.reason) == (0.0, "the tests did not end within 0.5 s with what the program gave")
     with judged(compare=_spin, timeout=1.0) as reward:
         cases = [call("f", expected=3)]
         assert judgement(reward, "def f(): return 3", cases=cases).score == 1.0
         found = judgement(reward, "def f(): return 10", cases=cases)
-        assert (found.score, found.reason) == (0.0, "case 0: compare did not end with what the program gave")
+        assert (found.score, found.reason) == (
+            0.0,
+            "case 0: compare did not end within 0.5 s with what the program gave",
+        )
 
 
 @pytest.mark.fault("tests make a large value of what a program returned", sees="0.0: MemoryError")
@@ -178,6 +310,7 @@ def test_what_is_lost_between_calls_is_no_score_of_its_own(
     own = callable(check)
     row = {"entry_point": "f"} if own else {"entry_point": "f", "test": check}
     with judged(check=check if own else "test", isolation="none") as reward:
+        in_process(reward)
         if always:
             with pytest.raises(ZygoteLostError, match="lost by a test"):
                 judgement(reward, "def f(x): return x", **row)
@@ -188,9 +321,10 @@ def test_what_is_lost_between_calls_is_no_score_of_its_own(
 @pytest.mark.fault("the zygote stands still for longer than a short case", sees="the case is run again")
 def test_a_zygote_that_stands_still_is_no_fault_of_a_program() -> None:
     with judged(timeout=5.0, case_timeout=0.3, isolation="none") as reward:
-        reward._scorer.setup()
-        assert reward._scorer._zygote is not None
-        process = reward._scorer._zygote._process
+        scorer = in_process(reward)
+        scorer.setup()
+        assert scorer._zygote is not None
+        process = scorer._zygote._process
         assert process is not None
         os.kill(process.pid, signal.SIGSTOP)
         timer = threading.Timer(0.6, os.kill, (process.pid, signal.SIGCONT))
@@ -212,6 +346,7 @@ def test_descriptors_that_run_out_are_not_leaked(monkeypatch: pytest.MonkeyPatch
         return pipes(flags)
 
     with judged(isolation="none") as reward:
+        in_process(reward)
         cases = [{"stdin": "", "stdout": "1"}]
         assert judgement(reward, "print(1)", cases=cases).score == 1.0
         before = len(os.listdir("/proc/self/fd"))
@@ -381,6 +516,7 @@ def test_what_tests_hold_of_a_program_is_its_own_fault(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ProgramCalls, "call", full)
     with judged(check="test") as reward:
+        in_process(reward)
         held = judgement(reward, "def f(x): return x", test="assert [f(1), f(2)] == [1, 2]", entry_point="f")
         assert held.score == 0.0
         assert "MemoryError" in held.reason
@@ -389,45 +525,7 @@ def test_what_tests_hold_of_a_program_is_its_own_fault(monkeypatch: pytest.Monke
         )
 
 
-@pytest.mark.parametrize("left", [10, 0.0, -0.001])
-def test_nothing_is_left_for_the_interpreter_to_look_for(left: float) -> None:
-    """Else it looks at each call; CPython 3.11 and 3.12 hang then where a function is profiled."""
-    code = f"""
-        import sys, time
-        from guerdon.rewards.code.trusted.watchdog import LateError, at_most
-        for _ in range(300):
-            try:
-                at_most(time.monotonic() + {left}, lambda: sum(range(100)))
-            except LateError:
-                pass
-        calls = []
-        sys.setprofile(lambda frame, event, argument: calls.append(event))
-        (lambda: 1)()
-        sys.setprofile(None)
-        for _ in range(100_000):
-            pass
-        print("call" in calls)
-        """
-    run = [sys.executable, "-c", textwrap.dedent(code)]
-    assert subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout == "True\n"
-
-
-def test_memory_that_ends_before_tests_are_watched_is_a_fault_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    def no_room(*_: object) -> object:
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
-
-    monkeypatch.setattr(threading.Thread, "start", none)
-    with pytest.raises(DataError, match="no thread could be started"):
-        at_most(time.monotonic() + 1, lambda: 1)
-    monkeypatch.setattr(mmap, "mmap", no_room)
-    with pytest.raises(MemoryError):
-        at_most(time.monotonic() + 1, lambda: 1)
-
-
 def test_a_completion_that_is_no_text_is_named_without_a_number() -> None:
     """A call knows one sample; which one, the failure says."""
     with judged() as reward, pytest.raises(DataError, match=r"^the completion is an int; expected a str or "):
-        reward._scorer.judge({"completion": 3, "cases": []})
+        in_process(reward).judge({"completion": 3, "cases": []})

@@ -47,6 +47,10 @@ const NAMESPACES_AND_MOUNTS: &[c_long] = &[
     libc::SYS_open_by_handle_at,
 ];
 
+/// What libc does not name on each machine; the numbers are the same on all.
+const STATMOUNT: c_long = 457;
+const LISTMOUNT: c_long = 458;
+
 /// Large parts of the kernel that no program under test needs.
 const KERNEL: &[c_long] = &[
     libc::SYS_io_uring_setup,
@@ -84,6 +88,13 @@ const KERNEL: &[c_long] = &[
     libc::SYS_adjtimex,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
+    libc::SYS_vmsplice,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_membarrier,
+    libc::SYS_set_mempolicy,
+    STATMOUNT,
+    LISTMOUNT,
     // They make all files of the machine go to disk, also those of siblings.
     libc::SYS_sync,
     libc::SYS_syncfs,
@@ -127,6 +138,8 @@ const IDENTITY: &[c_long] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
     libc::SYS_sched_setattr,
+    // A child has one core, so that its threads take no time of its siblings.
+    libc::SYS_sched_setaffinity,
     libc::SYS_ioprio_set,
 ];
 
@@ -195,6 +208,29 @@ pub(crate) const FORKS: &[c_long] = &[];
 
 /// Put another program in the place of this one.
 pub(crate) const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
+
+/// Calls with flags among their arguments, and which of them these are: data out of band, which no
+/// honest program sends.
+pub(crate) const MESSAGES: &[(c_long, u8)] = &[
+    (libc::SYS_sendto, 3),
+    (libc::SYS_sendmsg, 2),
+    (libc::SYS_sendmmsg, 3),
+    (libc::SYS_recvfrom, 3),
+    (libc::SYS_recvmsg, 2),
+    (libc::SYS_recvmmsg, 3),
+];
+pub(crate) const OUT_OF_BAND: u32 = libc::MSG_OOB as u32;
+
+/// `setsockopt`: programs that the kernel runs for each message.
+pub(crate) const SOCKET_PROGRAMS: &[u32] = &[
+    libc::SO_ATTACH_FILTER as u32,
+    50, // SO_ATTACH_BPF
+    51, // SO_ATTACH_REUSEPORT_CBPF
+    52, // SO_ATTACH_REUSEPORT_EBPF
+];
+
+/// `getsockopt`: a descriptor of the process at the other end.
+pub(crate) const PEER_DESCRIPTOR: u32 = 77; // SO_PEERPIDFD
 
 /// `prctl`: filters of its own, outliving the process that forked it, being traced by another,
 /// moving its own memory map, adopting processes, keeping others from the core that it runs on.

@@ -315,6 +315,8 @@ impl Fence {
         // Fails where a caller has already made it a leader, which is as good.
         let _ = rustix::process::setsid();
         let place = self.folder().unwrap_or(Path::new("/"));
+        // A descriptor more, which the limits may leave no room for: each readable path has one.
+        let ruleset = self.files.as_ref().map(Files::ruleset).transpose().map_err(failed("landlock"))?;
         if !self.rules.leaves_out(Layer::Limits) {
             let memory = self.memory.as_ref().ok_or_else(|| io::Error::other("finish was not called"));
             let memory = memory.map_err(failed("setrlimit"))?;
@@ -335,8 +337,8 @@ impl Fence {
             .map_err(io::Error::from)
             .map_err(failed("prctl"))?;
         rustix::thread::set_no_new_privs(true).map_err(io::Error::from).map_err(failed("no_new_privs"))?;
-        if let Some(files) = &self.files {
-            files.restrict()?;
+        if let Some(ruleset) = ruleset {
+            ruleset.restrict_self()?;
         }
         close_others(keep).map_err(failed("close_range"))?;
         if let Some(programs) = &self.programs {

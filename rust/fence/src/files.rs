@@ -12,7 +12,6 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-use crate::error::FenceError;
 use crate::rules::Rules;
 
 /// The newest interface whose rights the rules below were chosen with.
@@ -52,12 +51,9 @@ impl Files {
         Ok(())
     }
 
-    /// Restricts this thread by the ruleset.
-    pub(crate) fn restrict(&self) -> Result<(), FenceError> {
-        let failed = |error| FenceError::System("landlock", error);
-        let made = self.ruleset.as_ref().ok_or_else(|| failed(io::Error::other("no ruleset was made")))?;
-        made.try_clone().map_err(failed)?.restrict_self()?;
-        Ok(())
+    /// The ruleset, for one child.
+    pub(crate) fn ruleset(&self) -> io::Result<RulesetCreated> {
+        self.ruleset.as_ref().ok_or_else(|| io::Error::other("no ruleset was made"))?.try_clone()
     }
 
     /// What Landlock can refuse on this kernel, in words, or why it can refuse nothing.

@@ -54,9 +54,15 @@ pub(crate) fn of_a_child(allowed: Allowed) -> Result<BpfProgram, BackendError> {
         calls.extend(denied::FORKS.iter().map(|&call| (call, Vec::new())));
         deny(&mut calls, libc::SYS_clone, 0, Op::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
     }
-    // Limits and cores of other processes.
+    // Limits of other processes.
     deny(&mut calls, libc::SYS_prlimit64, 0, Op::Ne, 0)?;
-    deny(&mut calls, libc::SYS_sched_setaffinity, 0, Op::Ne, 0)?;
+    for &(call, index) in denied::MESSAGES {
+        deny(&mut calls, call, index, Op::MaskedEq(denied::OUT_OF_BAND.into()), denied::OUT_OF_BAND)?;
+    }
+    for &option in denied::SOCKET_PROGRAMS {
+        deny(&mut calls, libc::SYS_setsockopt, 2, Op::Eq, option)?;
+    }
+    deny(&mut calls, libc::SYS_getsockopt, 2, Op::Eq, denied::PEER_DESCRIPTOR)?;
     // Asking for the personality is fine.
     deny(&mut calls, libc::SYS_personality, 0, Op::Ne, u32::MAX)?;
     for &option in denied::PRCTL_OPTIONS {

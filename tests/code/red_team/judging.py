@@ -86,14 +86,14 @@ def _batches() -> Iterator[tuple[str, list[tuple[Program, Style]], dict[str, Any
 
 @contextlib.contextmanager
 def direct(without: tuple[str, ...] = ()) -> Iterator[CodeReward]:
-    """A reward that judges in this process, one program after the other in one zygote.
+    """A reward that judges one program after the other in one zygote.
 
     Args:
         without: Layers of the fences that are left out.
     """
     reward = code_reward(timeout=TIMEOUT_S)
-    scorer = reward._scorer
-    scorer._judging = replace(scorer._judging, fence=replace(scorer._judging.fence, without=without))
+    judging = reward._judge.judging
+    reward._judge.judging = replace(judging, fence=replace(judging.fence, without=without))
     try:
         yield reward
     finally:
@@ -106,7 +106,7 @@ def _main(without: Sequence[str]) -> None:
         for program, style in tried():
             if program.knows and style == "stdin":
                 for one in (program, None):
-                    judged = reward._scorer.judge({"completion": completion(one, style), **columns(one, style)})
+                    judged = reward._judge.judge({"completion": completion(one, style), **columns(one, style)})
                     found.append([one.name if one else "honest", style, judged.score, judged.reason])
     json.dump(found, sys.stdout)
 

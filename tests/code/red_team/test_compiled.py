@@ -25,10 +25,10 @@ def test_every_compiled_program_scores_0(untouched: None) -> None:
     found = {}
     try:
         for number, (name, text) in enumerate(COMPILED.items()):
-            judged = reward._scorer.judge({"completion": f"```c\n{text}\n```", "cases": CASES})
+            judged = reward._judge.judge({"completion": f"```c\n{text}\n```", "cases": CASES})
             found[name] = (judged.score, judged.reason)
             if number % 4 == 3:
-                honest = reward._scorer.judge({"completion": f"```c\n{HONEST}\n```", "cases": CASES})
+                honest = reward._judge.judge({"completion": f"```c\n{HONEST}\n```", "cases": CASES})
                 assert (name, honest.score, honest.reason) == (name, 1.0, "")
     finally:
         reward.close()

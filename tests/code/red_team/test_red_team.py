@@ -71,7 +71,7 @@ def test_nothing_is_left_for_the_next_program(what: str, untouched: None) -> Non
     with direct() as reward:
         for program in (finds, leaves, finds):
             row = {"completion": f"```python\n{program}\n```", "cases": CASES}
-            judged = reward._scorer.judge(row)
+            judged = reward._judge.judge(row)
             assert judged.score == 0.0
             # Where there is no folder of its own, there is nothing to change.
             expected = ("'left", "Error") if program is leaves else ("nothing was left",)

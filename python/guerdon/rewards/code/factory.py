@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,23 +27,22 @@ from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 from guerdon.rewards.code.trusted.compare import RULES, Compare
 from guerdon.rewards.code.trusted.driver import JudgingRules
 from guerdon.rewards.code.trusted.extract import Extract
+from guerdon.rewards.code.trusted.judge import Judge
 from guerdon.rewards.code.trusted.judgement import Score
-from guerdon.rewards.code.trusted.reward import COMPLETION, CodeReward, CodeScorer, Columns, Judging
+from guerdon.rewards.code.trusted.reward import CodeReward
+from guerdon.rewards.code.trusted.scorer import COMPLETION, Columns, Judging
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
+from guerdon.rewards.code.zygote.deadline import wall_seconds
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.languages import language_of
-from guerdon.rewards.code.zygote.readable import folders_of
+from guerdon.rewards.code.zygote.readable import folders_of, holding
 
 __all__ = ["code_reward"]
 
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
 _LEAST_MEMORY: Final = 64 << 20
-# Of a worker, for what it makes of the cases, the tests and what programs gave: some GB, so that no
-# program has its tests fill the machine; and for each byte of output.
-_JUDGING_MEMORY: Final = 2 << 30
-_OF_OUTPUT: Final = 40
 # What the system's calls take: milliseconds in 31 bits, bytes in 63.
 _LONGEST_S: Final = 1e6
 _MOST_BYTES: Final = 1 << 62
@@ -109,7 +109,8 @@ def code_reward(
             what was compiled.
         compile: What compiles it first: ``["gcc", "-o", "{out}", "{file}"]``. It runs behind the
             same fences, for at most 30 s.
-        timeout: Seconds that all cases of a program may take.
+        timeout: Seconds of a processor that all cases of a program may take; by the clock on the
+            wall at most three times as long, and a second.
         case_timeout: Seconds for one case. Default: what is left of ``timeout``; with
             ``score="share"`` that is divided among the cases that are left. The definition of
             functions is no case: it has half of what is left.
@@ -212,6 +213,11 @@ def code_reward(
         made_by = Factory(code_reward, given, _options_of(columns))
         how = (rules, spec, columns, wants, extract)
         return remote_reward(made_by, options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
+    if isolation == "strict" and (open_to_all := holding(os.getcwd(), spec.readable)) is not None:
+        raise RegistrationError(
+            f"code_reward {name!r}: the working folder {os.getcwd()!r} lies in {open_to_all!r}, which programs may read, with all that is "
+            "in it. Work in another folder, or have the interpreter in one of its own (python -m venv)."
+        )
     level = probe(spec)
     if made.command and isolation == "strict" and "folder" not in dict(level.held):
         raise RegistrationError(
@@ -223,20 +229,16 @@ def code_reward(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
         )
     own = check if callable(check) else None
-    scorer = CodeScorer(Judging(columns, rules, spec, extract, made.tags, own, level))
+    judge = Judge(Judging(columns, rules, spec, extract, made.tags, own, level))
     function = FunctionSpec(
         name=name,
-        item=scorer,
-        target=scorer,
+        item=judge,
+        target=judge,
         lane="code",
         shape="sample",
         policy=replace(
             checked_policy(name, options, "sample"),
-            timeout=rules.timeout + _OVERHEAD_S + COMPILE_S * bool(made.compile),
-            # A function of the user's may load what it needs.
-            memory_limit=None
-            if any(map(callable, (check, compare, extract)))
-            else _JUDGING_MEMORY + _OF_OUTPUT * rules.max_output,
+            timeout=2 * wall_seconds(rules.timeout) + _OVERHEAD_S + wall_seconds(COMPILE_S) * bool(made.compile),
         ),
         wants=wants,
         factory=Factory(code_reward, given, _options_of(columns)),
@@ -246,7 +248,7 @@ def code_reward(
         pure=bool(is_pure),
         cache=kept,
     )
-    return CodeReward((code_reward, given), function, scorer, level)
+    return CodeReward((code_reward, given), function, judge, level)
 
 
 def _columns(name: str, cases: object, check: object, entry_point: object, prelude: object) -> tuple[Columns, Wants]:

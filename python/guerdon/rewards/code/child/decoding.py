@@ -1,15 +1,13 @@
 """Bytes of a program's process as values on the trusted side.
 
 - Exact builtin values only, and `Opaque`, which equals nothing: no class of a program is ever here.
-- `EncodingError` for whatever bytes it can't take. Bytes are hostile: what they cost is linear in
-  them, in time, in memory, and in any later comparison of two values.
+- `EncodingError` for whatever bytes it can't take. Bytes are hostile: the memory that they cost is
+  linear in them. Time is bounded by whoever decodes: keys may be made to have one hash.
 """
 
 from __future__ import annotations
 
-import math
 import struct
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,32 +16,23 @@ from guerdon.rewards.code.child.encoding import LONGEST_NAME, MAX_DEPTH, MAX_INT
 
 __all__ = ["decode"]
 
-# Keys of one hash are compared with each other. As many bytes compared take a fraction of a second;
-# values that were not made for it come to next to none.
-_MOST_COMPARED: Final = 1 << 26
 # Memory that a value may take, in bytes for each byte of it: plain data takes up to 19, as dicts of
 # one number, and empty sets 45. A little of anything passes.
 _MEMORY: Final = 20
 _LEAST_MEMORY: Final = 160 << 20
-# Between two looks at the clock: a hash table of keys made for it takes long for each.
-_AT_ONCE: Final = 512
 
 _FLOAT: Final = struct.Struct("<d")
 _COMPLEX: Final = struct.Struct("<dd")
 _LENGTH: Final = struct.Struct("<I")
 
 
-def decode(data: bytes, deadline: float = math.inf) -> Any:
+def decode(data: bytes) -> Any:
     """What `encode` made the bytes of.
 
-    Args:
-        deadline: Of `time.monotonic`.
-
     Raises:
-        EncodingError: They are no such bytes, or a value that costs too much.
-        TimeoutError: It took longer.
+        EncodingError: They are no such bytes, or a value that takes too much memory.
     """
-    reader = _ValueReader(data, deadline)
+    reader = _ValueReader(data)
     try:
         value = reader.value(0)
     # TypeError: a key has no hash
@@ -61,14 +50,11 @@ class _ValueReader:
         at: How far it is.
     """
 
-    __slots__ = ("_compared", "_data", "_deadline", "_memory", "_next_look", "at")
+    __slots__ = ("_data", "_memory", "at")
 
-    def __init__(self, data: bytes, deadline: float) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self._deadline = deadline
         self._memory = max(_LEAST_MEMORY, _MEMORY * len(data))
-        self._compared = 0
-        self._next_look = 0
         self.at = 0
 
     def value(self, depth: int) -> Any:
@@ -103,8 +89,6 @@ class _ValueReader:
         return self._container(tag, count, depth + 1)
 
     def _container(self, tag: int, count: int, depth: int) -> Any:
-        if self.at >= self._next_look:
-            self._look()
         if tag in (_L, _T):
             self._take(96 + (12 if tag == _L else 20) * count)
             items = self._items(count, depth)
@@ -116,7 +100,7 @@ class _ValueReader:
             return self._dict(count // 2, depth)
         if tag in (_E, _Z):
             self._take(232 + 120 * max(0, count - 4))
-            made = self._set(count, depth)
+            made = {self.value(depth) for _ in range(count)}
             return made if tag == _E else frozenset(made)
         if tag == _Q:
             self._take(900 + 24 * count)
@@ -127,11 +111,7 @@ class _ValueReader:
 
     def _items(self, count: int, depth: int) -> list[Any]:
         value = self.value
-        items = [value(depth) for _ in range(min(_AT_ONCE, count))]
-        for start in range(_AT_ONCE, count, _AT_ONCE):
-            self._look()
-            items += [value(depth) for _ in range(min(_AT_ONCE, count - start))]
-        return items
+        return [value(depth) for _ in range(count)]
 
     def _range(self, count: int, depth: int) -> range:
         parts = self._items(min(count, 4), depth)
@@ -144,64 +124,14 @@ class _ValueReader:
             raise EncodingError("the range is too long") from None
         return made
 
-    def _set(self, count: int, depth: int) -> set[Any]:
-        made: set[Any] = set()
-        keys, costs = [], []
-        for _ in range(count):
-            before = self._place()
-            keys.append(self.value(depth))
-            costs.append(self._place() - before)
-        self._compare(keys, costs)
-        for start in range(0, count, _AT_ONCE):
-            self._look()
-            made.update(keys[start : start + _AT_ONCE])
-        return made
-
     def _dict(self, count: int, depth: int) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
-        keys, values, costs = [], [], []
-        for _ in range(count):
-            before = self._place()
-            keys.append(self.value(depth))
-            costs.append(self._place() - before)
-            values.append(self.value(depth))
-        self._compare(keys, costs)
-        for start in range(0, count, _AT_ONCE):
-            self._look()
-            end = start + _AT_ONCE
-            made.update(zip(keys[start:end], values[start:end], strict=True))
-        return made
-
-    def _place(self) -> int:
-        """Grows with a value by what a comparison of it costs at most: its bytes, and the
-        comparisons inside it of keys that share a hash."""
-        return self.at + self._compared
-
-    def _compare(self, keys: list[Any], costs: list[int]) -> None:
-        """Counts the comparisons of keys that share a hash.
-
-        Of n keys with one hash each is compared with each: n times the sum of their costs. Two such
-        containers are compared in at most as much, by Cauchy's inequality.
-        """
-        hashes = list(map(hash, keys))
-        if len(set(hashes)) == len(hashes):
-            return
-        of_hash: dict[int, list[int]] = {}
-        for one, cost in zip(hashes, costs, strict=True):
-            of_hash.setdefault(one, []).append(cost)
-        self._compared += sum(len(shared) * sum(shared) for shared in of_hash.values() if len(shared) > 1)
-        if self._compared > _MOST_COMPARED:
-            raise EncodingError("too many of its keys have one hash")
+        value = self.value
+        return {value(depth): value(depth) for _ in range(count)}
 
     def _take(self, size: int) -> None:
         self._memory -= size
         if self._memory < 0:
             raise EncodingError("the value takes too much memory for its bytes")
-
-    def _look(self) -> None:
-        self._next_look = self.at + _AT_ONCE
-        if time.monotonic() > self._deadline:
-            raise TimeoutError
 
 
 def _int(data: bytes) -> int:

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["ChannelClosedError", "OverLimitError", "receive", "receive_blocking", "send", "send_blocking"]
@@ -38,31 +39,37 @@ def send(channel: socket.socket, message: bytes, deadline: float) -> None:
         raise ChannelClosedError from None
 
 
-def receive(channel: socket.socket, limit: int, deadline: float) -> bytes:
+def receive(channel: socket.socket, limit: int, deadline: float, more: Callable[[], float]) -> bytes:
     """The next message, of at most `limit` bytes, by `deadline`.
+
+    Args:
+        more: Asked then: a later deadline, or the same.
 
     Raises:
         TimeoutError: It was not there by then.
         ChannelClosedError: The other side is gone.
         OverLimitError: It is longer.
     """
-    (length,) = _LENGTH.unpack(_read(channel, _LENGTH.size, deadline))
+    (length,) = _LENGTH.unpack(_read(channel, _LENGTH.size, deadline, more))
     if length > limit:
         raise OverLimitError
-    return _read(channel, length, deadline)
+    return _read(channel, length, deadline, more)
 
 
-def _read(channel: socket.socket, length: int, deadline: float) -> bytes:
+def _read(channel: socket.socket, length: int, deadline: float, more: Callable[[], float]) -> bytes:
     data = bytearray()
     while len(data) < length:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError
+            deadline, before = more(), deadline
+            if deadline <= before:
+                raise TimeoutError
+            continue
         channel.settimeout(left)
         try:
             piece = channel.recv(min(length - len(data), _PIECE))
         except TimeoutError:
-            raise
+            continue
         except OSError:
             raise ChannelClosedError from None
         if not piece:

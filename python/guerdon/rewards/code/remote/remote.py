@@ -26,7 +26,8 @@ from guerdon.limits import DefaultLimit
 from guerdon.rewards.code.remote.remote_texts import CaseTexts, ProgramTexts, callers
 from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 from guerdon.rewards.code.trusted.driver import JudgingRules
-from guerdon.rewards.code.trusted.reward import COMPLETION, CodeReward, Columns
+from guerdon.rewards.code.trusted.reward import CodeReward
+from guerdon.rewards.code.trusted.scorer import COMPLETION, Columns
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language

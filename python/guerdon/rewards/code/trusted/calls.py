@@ -12,18 +12,22 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from guerdon.rewards.code.child.arguments import pack
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import EncodingError, encode
 from guerdon.rewards.code.child.frames import ChannelClosedError, OverLimitError, receive, send
+from guerdon.rewards.code.trusted.case_time import CaseTime, ProgramTime
 from guerdon.rewards.code.trusted.compare import shown
+from guerdon.rewards.code.trusted.judge_state import JudgeState
+from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.script_run import signal_name
-from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
+from guerdon.rewards.code.zygote.zygote_process import Ended, ProgramZygote
 
-__all__ = ["CallAnswer", "CallTime", "ProgramCalls"]
+__all__ = ["CallAnswer", "ProgramCalls"]
 
+_MEASURE_S: Final = 0.25
 _NULL: Final = os.devnull
 # Around the value of an answer: its nonce and kind.
 _ENVELOPE: Final = 1024
@@ -45,37 +49,33 @@ class CallAnswer:
     raised: tuple[str, str] | None = None
 
 
-class CallTime(Protocol):
-    """Until when a program may take, by `time.monotonic`; asked when that begins."""
-
-    def to_load(self) -> float:
-        """To be defined, where it is not."""
-        ...
-
-    def to_answer(self) -> float:
-        """To return."""
-        ...
-
-
 class ProgramCalls:
     """The functions of one program; see the module.
+
+    Attributes:
+        starved: A process of it was ended as time was up, of which others had the most.
 
     Args:
         zygote: Where its processes come from.
         source: The program.
         prelude: Run before it.
         max_output: Bytes of one returned value.
+        state: Told when the program is waited for, and when it answered.
     """
 
-    def __init__(self, zygote: ProgramZygote, source: str, prelude: str, max_output: int) -> None:
+    def __init__(self, zygote: ProgramZygote, source: str, prelude: str, max_output: int, state: JudgeState) -> None:
         self._zygote = zygote
+        self._state = state
         self._source = source
         self._prelude = prelude
         self._limit = max_output
         self._channel: socket.socket | None = None
         self._unusable: CallAnswer | None = None
+        self._time: ProgramTime | None = None
+        self._measured = 0.0  # when it was known what its process used
+        self.starved = False
 
-    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], time: CallTime) -> CallAnswer:
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], case: CaseTime) -> CallAnswer:
         """Call a function of the program.
 
         Raises:
@@ -86,50 +86,87 @@ class ProgramCalls:
         # Before anything else: what can't be sent is no fault of the program.
         message = pack((nonce, name, args, kwargs))
         if self._unusable is None and self._channel is None:
-            self._define(time.to_load())
+            self._define(case)
         if self._unusable is not None:
             return self._unusable
-        return self._answer(message, nonce, time.to_answer())
+        self._measure(case.program)
+        return self._answer(message, nonce, case.to_answer(), case.program)
 
-    def close(self) -> None:
-        """End the program's process; nothing of it is left."""
+    def close(self, late: Deadline | None = None) -> None:
+        """End the program's process; nothing of it is left.
+
+        Args:
+            late: What it exceeded.
+        """
         if self._channel is not None:
             self._channel.close()
             self._channel = None
             if self._zygote.running:
-                self._zygote.end()
+                self._ended(self._zygote.end(), late)
 
-    def _define(self, deadline: float) -> None:
+    def _ended(self, ended: Ended | None, late: Deadline | None = None) -> Ended:
+        assert ended is not None  # it ended by itself, or was killed
+        if self._time is not None:
+            self._time.process_ended(ended.seconds)
+        self.starved |= late is not None and ended.was_starved(late)
+        return ended
+
+    def _measure(self, program: ProgramTime) -> None:
+        """Now and then: what its process uses is no more than the time that passes."""
+        if time.monotonic() - self._measured > _MEASURE_S:
+            program.measured(self._zygote.used())
+            self._measured = time.monotonic()
+
+    def _define(self, case: CaseTime) -> None:
         ours, theirs = socket.socketpair()
         null = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._zygote.fork("calls", [null, null, null, theirs.fileno()])
+            with self._state.waiting():
+                self._zygote.fork("calls", [null, null, null, theirs.fileno()])
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
             os.close(null)
-        self._channel = ours
+        self._channel, self._time, self._measured = ours, case.program, time.monotonic()
         nonce = secrets.token_bytes(8)
         request = {"source": self._source, "prelude": self._prelude, "nonce": nonce, "limit": self._limit}
-        answer = self._answer(encode(request), nonce, deadline)
+        answer = self._answer(encode(request), nonce, case.to_load(), case.program)
         if answer.fault:
             self._unusable = CallAnswer(None, f"the program could not be loaded: {answer.fault}")
             self.close()
 
-    def _answer(self, message: bytes, nonce: bytes, deadline: float) -> CallAnswer:
+    def _answer(self, message: bytes, nonce: bytes, deadline: Deadline, program: ProgramTime) -> CallAnswer:
         assert self._channel is not None
-        started = time.monotonic()
+        began, before = time.monotonic(), program.used
+
+        def used() -> float:
+            program.measured(self._zygote.used())
+            self._measured = time.monotonic()
+            return program.used - before
+
+        def more() -> float:
+            return 0.0 if deadline.is_over(used) else deadline.at
+
         try:
-            send(self._channel, message, deadline)
-            answer = decode(receive(self._channel, self._limit + _ENVELOPE, deadline), deadline)
+            try:
+                with self._state.waiting():
+                    send(self._channel, message, deadline.end)
+                    received = receive(self._channel, self._limit + _ENVELOPE, deadline.at, more)
+            finally:  # its code may have written even what says that it is defined, or have ended it
+                self._state.answered()
+            program.ran(time.monotonic() - max(began, self._measured))
+            answer = decode(received)
         except TimeoutError:
-            fault = f"no answer within {max(0.0, deadline - started):.2g} s"
+            fault = f"no answer within {deadline.seconds:.2g} s"
+            self.close(deadline)
         except OverLimitError:
             fault = f"it returned more than {self._limit} bytes"
         except EncodingError as error:
             fault = f"what it returned is no data: {error}"
+        except MemoryError:
+            fault = "what it returned takes too much memory"
         except ChannelClosedError:
             return self._crashed()
         except BaseException:
@@ -153,8 +190,7 @@ class ProgramCalls:
         assert self._channel is not None
         self._channel.close()
         self._channel = None
-        ended = self._zygote.end(time.monotonic() + 0.05) or self._zygote.end()
-        assert ended is not None
+        ended = self._ended(self._zygote.end(time.monotonic() + 0.05) or self._zygote.end())
         how = f"by {signal_name(-ended.status)}" if ended.status < 0 else f"with exit status {ended.status}"
         return CallAnswer(None, f"its process ended {how}")
 

@@ -1,13 +1,16 @@
 """How the time for all cases of a program is divided.
 
-- It starts with the first case. Where the share of passed cases counts, what is left is divided
-  among the cases that are left, so that one that hangs takes no other's.
+- It is time of a processor; by the clock on the wall a program may take three times as long.
+- Where the share of passed cases counts, what is left is divided among the cases that are left, so
+  that one that hangs takes no other's.
 - Imports and the code of a module are no case's: they have half of what is left.
 """
 
 from __future__ import annotations
 
 import time
+
+from guerdon.rewards.code.zygote.deadline import Deadline, wall_seconds
 
 __all__ = ["CaseTime", "ProgramTime"]
 
@@ -22,44 +25,80 @@ class ProgramTime:
     """
 
     def __init__(self, timeout: float, case_timeout: float | None, *, divided: bool) -> None:
-        self.deadline = time.monotonic() + timeout
+        self.end = time.monotonic() + wall_seconds(timeout)
+        self._timeout = timeout
         self._case_timeout = case_timeout
         self._divided = divided
+        self._ended = 0.0  # seconds of processes that ended
+        self._running = 0.0  # of the one that runs, at most
+
+    @property
+    def used(self) -> float:
+        """Seconds of a processor that the program used, at most."""
+        return self._ended + self._running
+
+    @property
+    def left(self) -> float:
+        """Seconds that it has left; none after its end by the clock on the wall."""
+        return self._timeout - self.used if time.monotonic() < self.end else 0.0
+
+    def ran(self, seconds: float) -> None:
+        """Its process ran for at most so long."""
+        self._running += seconds
+
+    def measured(self, seconds: float) -> None:
+        """Its process has used so much of a processor until now."""
+        self._running = seconds
+
+    def process_ended(self, seconds: float | None = None) -> None:
+        """Its process ended after so much; None: after what is known."""
+        self._ended += self._running if seconds is None else seconds
+        self._running = 0.0
 
     def case(self, left: int) -> CaseTime:
         """The time of the next of `left` cases."""
         return CaseTime(self, left)
 
-    def of_case(self, left: int) -> float:
+    def of_case(self, left: int) -> Deadline:
         """Until when a case may take that begins now."""
-        now = time.monotonic()
+        now, seconds, end = time.monotonic(), max(self.left, 0.0), self.end
         if self._case_timeout is not None:
-            return min(self.deadline, now + self._case_timeout)
-        return now + (self.deadline - now) / left if self._divided else self.deadline
+            seconds = min(seconds, self._case_timeout)
+            end = min(end, now + wall_seconds(seconds))
+        elif self._divided:
+            seconds, end = seconds / left, now + (end - now) / left
+        return Deadline(seconds, end)
 
 
 class CaseTime:
     """The time of one case; it starts when the program is asked for the first time."""
 
     def __init__(self, program: ProgramTime, left: int) -> None:
-        self._program = program
+        self.program = program
         self._left = left
-        self._deadline: float | None = None
+        self._whole: Deadline | None = None
+        self._before = 0.0  # what the program had used
 
     def fault(self) -> str:
         """Which time is up; "" where there is some left."""
-        now = time.monotonic()
-        if now >= self._program.deadline:
+        if self.program.left <= 0:
             return "the time for all cases was up"
-        return "the time for the case was up" if self._deadline is not None and now >= self._deadline else ""
+        return "the time for the case was up" if self._whole is not None and self._seconds() <= 0 else ""
 
-    def to_load(self) -> float:
+    def to_load(self) -> Deadline:
         """Until when a program may take to be defined; at least as long as a case."""
-        now = time.monotonic()
-        return max(self._program.of_case(self._left), now + (self._program.deadline - now) / 2)
+        case, left = self.program.of_case(self._left), self.program.left
+        return case if case.seconds > left / 2 else Deadline(left / 2, self.program.end)
 
-    def to_answer(self) -> float:
+    def to_answer(self) -> Deadline:
         """Until when it may take to answer."""
-        if self._deadline is None:
-            self._deadline = self._program.of_case(self._left)
-        return self._deadline
+        if self._whole is None:
+            self._whole, self._before = self.program.of_case(self._left), self.program.used
+            return self._whole
+        return Deadline(max(self._seconds(), 0.0), self._whole.end)
+
+    def _seconds(self) -> float:
+        assert self._whole is not None
+        if time.monotonic() >= self._whole.end:
+            return 0.0
+        return self._whole.seconds - (self.program.used - self._before)

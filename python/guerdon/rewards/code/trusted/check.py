@@ -21,7 +21,6 @@ from guerdon.rewards.code.trusted.check_collected import collected, outcomes, ru
 from guerdon.rewards.code.trusted.check_result import fault_of, score_of
 from guerdon.rewards.code.trusted.compare import shown
 from guerdon.rewards.code.trusted.handles import Exchange, Handle
-from guerdon.rewards.code.trusted.watchdog import LateError, at_most
 
 __all__ = ["Caller", "Candidate", "CandidateError", "run_function", "run_tests"]
 
@@ -130,41 +129,26 @@ class State:
         calls: How many were made.
         stopped: Why the program can't go on; "" while it can.
         lost: Why no program can be called any more, by no fault of it; None while it can.
-        late: The tests did not end; none that follows is run.
-        deadline: Until when tests may run, by `time.monotonic`.
     """
 
-    __slots__ = ("calls", "deadline", "late", "lost", "stopped")
+    __slots__ = ("calls", "lost", "stopped")
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self) -> None:
         self.calls = 0
         self.stopped = ""
         self.lost: Exception | None = None
-        self.late = False
-        self.deadline = deadline
 
     def run(self, tests: Callable[[], T]) -> T:
-        """What tests return, before their time is up.
+        """What tests return.
 
         Raises:
             BaseException: What they raise; but what was lost of ours, whatever they make of it.
         """
         try:
-            return at_most(self.deadline, tests)
+            return tests()
         finally:
             if self.lost is not None:
                 raise self.lost
-
-    def ended_late(self) -> str:
-        """Why the program fails tests that did not end.
-
-        Raises:
-            DataError: It has no part in that.
-        """
-        self.late = True
-        if not self.calls:
-            raise DataError("check did not end before it called the program")
-        return "the tests did not end with what the program returned"
 
 
 def run_tests(
@@ -172,8 +156,7 @@ def run_tests(
     call: Caller,
     entry_point: str | None,
     prelude: str,
-    deadline: float,
-    begin: Callable[[int], None] = lambda left: None,
+    begin: Callable[[int, int], None],
     *,
     to_end: bool = True,
 ) -> tuple[list[str], int]:
@@ -187,14 +170,13 @@ def run_tests(
         entry_point: The candidate's name; without it, the first by name of the functions that the
             tests use and nothing defines.
         prelude: Code whose names the tests may use.
-        deadline: Until when all of them may run, by `time.monotonic`.
-        begin: Called before each text, with how many are left.
+        begin: Called before each text, with its place and how many were passed.
         to_end: Whether texts after a failed one are run.
 
     Raises:
         DataError: The tests are no tests.
     """
-    state = State(deadline)
+    state = State()
     program = Program(call, state)
     namespace: dict[str, Any] = {"__name__": "check"}
     _run_prelude(prelude, namespace)
@@ -215,14 +197,14 @@ def run_tests(
         namespace[f"{name}{IN_PLACE}"] = Candidate(
             proxies.get(name, proxies[names[0]]).__name__, program, in_place=True
         )
-    faults = []
+    faults: list[str] = []
     for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
-        begin(len(texts) - place)
+        begin(place, sum(not fault for fault in faults))
         state.stopped = ""
         fault = _run_text(text, code.code, namespace, proxies[names[0]], program, state)
         if state.calls:
             faults.append(fault)
-        if (fault and not to_end) or state.late:
+        if fault and not to_end:
             return faults, len(texts) - place - 1
     if not faults:
         raise DataError(
@@ -232,24 +214,17 @@ def run_tests(
     return faults, 0
 
 
-def run_function(
-    check: Callable[..., Any], call: Caller, name: str, row: dict[str, Any], deadline: float
-) -> float | str:
+def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[str, Any]) -> float | str:
     """Run a function of the user's own with the candidate: a score from 0 to 1, or why it is 0.
-
-    Args:
-        deadline: Until when it may run, by `time.monotonic`.
 
     Raises:
         DataError: It failed before it called the program, or returned no score.
     """
-    state = State(deadline)
+    state = State()
     try:
         result = state.run(lambda: check(Candidate(name, Program(call, state)), **row))
     except _StoppedError:
         return state.stopped
-    except LateError:
-        return state.ended_late()
     except (Exception, SystemExit) as error:
         if isinstance(error, DataError) or error is state.lost:
             raise
@@ -280,8 +255,6 @@ def _run_text(
         fault = state.run(run)
     except _StoppedError:
         return state.stopped
-    except LateError:
-        return state.ended_late()
     except (Exception, SystemExit) as error:
         if isinstance(error, DataError) or error is state.lost:
             raise

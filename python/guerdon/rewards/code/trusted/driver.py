@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,28 +19,24 @@ from guerdon.rewards.code.trusted.case_time import CaseTime, ProgramTime
 from guerdon.rewards.code.trusted.cases import Case, StdinCase
 from guerdon.rewards.code.trusted.check import Caller, run_function, run_tests
 from guerdon.rewards.code.trusted.compare import Compare, outputs_match, shown, values_match
+from guerdon.rewards.code.trusted.judge_state import COMPARE, REFERENCE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement, Score, of_cases
 from guerdon.rewards.code.trusted.warn_once import warn_of_module, warn_once
-from guerdon.rewards.code.trusted.watchdog import LateError, at_most
 from guerdon.rewards.code.zygote.command_run import CommandProgram
+from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
 from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
 
-__all__ = ["BESIDE_S", "Driver", "JudgingRules"]
-
-BESIDE_S: Final = 15.0
-"""What tests and functions of the user's may take beside the time of a program's cases."""
+__all__ = ["Driver", "JudgingRules", "with_input"]
 
 # Which are their lists where a list is expected.
 _ITERATORS: Final = (
     *("generator", "map", "filter", "zip", "enumerate", "reversed", "chain"),
     *("list_iterator", "dict_keys", "dict_values", "dict_items"),
 )
-# For a function of the user's to compare what is expected with itself.
-_REFERENCE_S: Final = 5.0
 
-Run = Callable[[bytes, float], ScriptRun]
+Run = Callable[[bytes, Deadline], ScriptRun]
 """One run of a program: what it reads, and until when."""
 
 
@@ -69,11 +64,17 @@ class JudgingRules:
 
 
 class Driver:
-    """Judges one program after the other, each in processes from `zygote`."""
+    """Judges a program, in processes from `zygote`.
 
-    def __init__(self, zygote: ProgramZygote, rules: JudgingRules) -> None:
+    Attributes:
+        starved: It was ended as time was up, of which others had the most.
+    """
+
+    def __init__(self, zygote: ProgramZygote, rules: JudgingRules, state: JudgeState) -> None:
         self._zygote = zygote
         self._rules = rules
+        self._state = state
+        self.starved = False
 
     def judge_cases(self, program: str, prelude: str, cases: list[Case]) -> Judgement:
         """Run the cases.
@@ -88,23 +89,24 @@ class Driver:
             if not all(isinstance(case, StdinCase) for case in cases):
                 raise DataError(f"cases that call functions are for Python, not for {rules.language.name}")
             other = CommandProgram(self._zygote, rules.language, f"{prelude}{program}", rules.max_output)
-            if fault := other.compile():
+            with self._state.waiting():
+                fault = other.compile()
+            if fault:
                 return Judgement(0.0, 0, len(cases), fault)
             run = other.run
         faults: list[str] = []
         time = self._time()
-        calls = ProgramCalls(self._zygote, program, prelude, rules.max_output)
+        calls = ProgramCalls(self._zygote, program, prelude, rules.max_output, self._state)
         with contextlib.closing(calls):
             for place, case in enumerate(cases):
-                try:
-                    fault = self._case(run, calls, case, time.case(len(cases) - place), time.deadline + BESIDE_S)
-                except LateError:
-                    fault = "compare did not end with what the program gave"
+                self._state.case(place, place - sum(map(bool, faults)), len(cases))
+                fault = self._case(run, calls, case, time.case(len(cases) - place))
                 faults.append(fault)
                 if fault:
                     warn_of_module(fault)
                 if fault and rules.score == "all":
                     break
+        self.starved |= calls.starved
         return of_cases(faults, len(cases), rules.score)
 
     def judge_tests(self, program: str, prelude: str, tests: str | list[str], entry_point: str | None) -> Judgement:
@@ -117,13 +119,14 @@ class Driver:
         time = self._time()
         case = time.case(len(texts))
 
-        def begin(left: int) -> None:
+        def begin(place: int, passed: int) -> None:
             nonlocal case
-            case = time.case(left)
+            case = time.case(len(texts) - place)
+            self._state.case(place, passed, len(texts))
 
         with self._calls(program, prelude, lambda: case) as call:
-            to_end, deadline = self._rules.score != "all", time.deadline + BESIDE_S
-            faults, left = run_tests(texts, call, entry_point, prelude, deadline, begin, to_end=to_end)
+            to_end = self._rules.score != "all"
+            faults, left = run_tests(texts, call, entry_point, prelude, begin, to_end=to_end)
         for fault in filter(None, faults):
             warn_of_module(fault)
         return of_cases(faults, len(faults) + left, self._rules.score)
@@ -139,7 +142,7 @@ class Driver:
         time = self._time()
         # Each call is a case of its own, of how many is not known.
         with self._calls(program, prelude, lambda: time.case(1)) as call:
-            found = run_function(check, call, name, row, time.deadline + BESIDE_S)
+            found = run_function(check, call, name, row)
         if isinstance(found, str):
             warn_of_module(found)
             return Judgement(0.0, 0, 1, found)
@@ -149,7 +152,8 @@ class Driver:
     @contextlib.contextmanager
     def _calls(self, program: str, prelude: str, case: Callable[[], CaseTime]) -> Iterator[Caller]:
         """Calls of the program's functions, within the time of the case that is judged."""
-        with contextlib.closing(ProgramCalls(self._zygote, program, prelude, self._rules.max_output)) as calls:
+        made = ProgramCalls(self._zygote, program, prelude, self._rules.max_output, self._state)
+        with contextlib.closing(made) as calls, self._state.during(TESTS):
 
             def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
                 time = case()
@@ -158,6 +162,7 @@ class Driver:
                 return calls.call(name, args, kwargs, time)
 
             yield call
+            self.starved |= calls.starved
 
     def _time(self) -> ProgramTime:
         return ProgramTime(self._rules.timeout, self._rules.case_timeout, divided=self._rules.score == "share")
@@ -166,29 +171,22 @@ class Driver:
         request = {"source": program, "prelude": prelude, "opens_stdin": STDIN in f"{prelude}{program}"}
         return lambda stdin, deadline: run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
 
-    def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime, deadline: float) -> str:
-        """Why the case is not passed; "" if it is.
-
-        Args:
-            deadline: Until when its output may be compared.
-
-        Raises:
-            LateError: A function of the user's did not end by then.
-        """
-        rules = self._rules
+    def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime) -> str:
+        """Why the case is not passed; "" if it is."""
         if fault := time.fault():
             return fault
-        rule = rules.compare
-        if callable(rule) and rules.takes_input:
-            given = case.stdin if isinstance(case, StdinCase) else case.args
-            rule = _with_input(rule, given)
+        rule = with_input(self._rules, case)
         if isinstance(case, StdinCase):
-            ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
+            with self._state.waiting():
+                ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
+            time.program.process_ended(ended.ended.seconds)
+            self.starved |= ended.starved
+            self._state.answered()
             if ended.fault:
                 return ended.fault
             # No expected text equals what is not UTF-8.
             printed = ended.stdout.decode("utf-8", "surrogateescape")
-            if _passed(outputs_match, case.stdout, printed, rule, deadline):
+            if self._passed(outputs_match, case.stdout, printed, rule):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
         answer = calls.call(case.fn, case.args, case.kwargs, time)
@@ -197,37 +195,39 @@ class Driver:
             answer = calls.call("#list", [value], {}, time)
         if answer.fault:
             return answer.fault
-        if any(_passed(values_match, expected, answer.value, rule, deadline) for expected in case.expected):
+        if any(self._passed(values_match, expected, answer.value, rule) for expected in case.expected):
             return ""
         return f"it returned {shown(answer.value)}, expected {shown(case.expected[0])}"
 
+    def _passed(
+        self, match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare
+    ) -> bool:
+        """Whether they match; not, where a function of the user's raises on what a program gave.
 
-def _with_input(compare: Callable[..., Any], given: object) -> Compare:
-    return lambda expected, came: compare(expected, came, given)
-
-
-def _passed(
-    match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare, deadline: float
-) -> bool:
-    """Whether they match; not, where a function of the user's raises on what a program gave.
-
-    Raises:
-        DataError: It raises on the expected value itself, or does not end.
-        LateError: It did not end.
-    """
-    if not callable(rule):
-        return match(expected, given, rule)
-    try:
-        return at_most(deadline, lambda: match(expected, given, rule))
-    except (Exception, SystemExit, LateError) as error:
-        late = isinstance(error, LateError)
-        why = "did not end" if late else f"raised {type(error).__name__}: {str(error)[:300]}"
+        Raises:
+            DataError: It raises on the expected value itself.
+        """
+        if not callable(rule):
+            return match(expected, given, rule)
         try:
-            at_most(time.monotonic() + _REFERENCE_S, lambda: rule(expected, expected))
-        except (Exception, SystemExit, LateError):
-            if expected not in ("", None):  # else there is no reference to tell
+            with self._state.during(COMPARE):
+                return match(expected, given, rule)
+        except (Exception, SystemExit) as error:
+            why = f"raised {type(error).__name__}: {str(error)[:300]}"
+            try:
+                if expected not in ("", None):  # else there is no reference to tell
+                    with self._state.during(REFERENCE):
+                        rule(expected, expected)
+            except (Exception, SystemExit):
                 raise DataError(f"compare {why}, and fails on what is expected, too") from error
             warn_once("compare", "code_reward: compare %s on what a program gave, which scores 0", why)
-        if late:
-            raise
         return False
+
+
+def with_input(rules: JudgingRules, case: Case) -> Compare:
+    """The rule by which a case is compared; a function is given its input, where it takes that."""
+    compare = rules.compare
+    if not callable(compare) or not rules.takes_input:
+        return compare
+    given = case.stdin if isinstance(case, StdinCase) else case.args
+    return lambda expected, came: compare(expected, came, given)

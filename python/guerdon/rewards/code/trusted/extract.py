@@ -11,13 +11,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection
 from typing import Final, Literal, NamedTuple
 
 from guerdon.rewards.code.trusted.row_texts import BOM
 from guerdon.rewards.code.trusted.warn_once import warn_once
-from guerdon.rewards.code.trusted.watchdog import LateError, at_most
 
 __all__ = ["Block", "Extract", "Wanted", "blocks_of", "extract_program"]
 
@@ -51,7 +49,6 @@ _OTHERS: Final = frozenset(_OTHER_NAMES.split())
 _READS: Final = re.compile(r"\b(?:raw_)?input\b|stdin|open\(0|read\(0|\bmain\s*\(|readline|fileinput|readFileSync")
 # More is a block of its own within the program's text, as in a docstring.
 _DEEPER: Final = 4
-_FUNCTION_S: Final = 15.0
 _TAB: Final = 4
 
 
@@ -150,11 +147,9 @@ def extract_program(
 def _by_function(how: Callable[[str], str | None], text: str) -> tuple[str | None, str]:
     """A completion that the function can't take is wrong: it has no say in whether it is judged."""
     try:
-        found = at_most(time.monotonic() + _FUNCTION_S, lambda: how(text))
+        found = how(text)
     except (Exception, SystemExit) as error:
         why = f"the function extract= raised {type(error).__name__}: {str(error)[:300]}"
-    except LateError:
-        why = f"the function extract= did not end within {_FUNCTION_S:g} s"
     else:
         if isinstance(found, str):
             return found.removeprefix(BOM), ""

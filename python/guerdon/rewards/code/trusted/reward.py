@@ -1,217 +1,28 @@
-"""`CodeScorer`, what a worker of the code lane runs, and `CodeReward`, the item of a dispatcher's
-list.
+"""`CodeReward`, the item of a dispatcher's list.
 
-- A program that fails is 0.0 with a reason; what is no fault of it raises, and is NaN.
-- A `CodeReward` pickles as the arguments that it was made from; called as a trainer calls reward
-  functions it scores in the caller's process, one program after the other.
+It pickles as the arguments that it was made from; called as a trainer calls reward functions it
+scores one program after the other.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import socket
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, Final
 
-from guerdon._batch.columns import COMPLETIONS, PROMPTS, Single, collect, plain_text
+from guerdon._batch.columns import COMPLETIONS, PROMPTS, Single, collect
 from guerdon._functions.spec import FunctionSpec
-from guerdon._functions.stateful import StatefulReward
-from guerdon.errors import DataError
-from guerdon.rewards.code.child.encoding import EncodingError
-from guerdon.rewards.code.trusted.cases import called_by, function_name, parse_cases
-from guerdon.rewards.code.trusted.check_code import asked_of_program
 from guerdon.rewards.code.trusted.compare import printable
-from guerdon.rewards.code.trusted.driver import Driver, JudgingRules
-from guerdon.rewards.code.trusted.extract import Extract, extract_program
-from guerdon.rewards.code.trusted.judgement import Judgement
-from guerdon.rewards.code.trusted.row_texts import BOM, entry_point_of, text_of
-from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.isolation import probe
+from guerdon.rewards.code.trusted.judge import Judge
+from guerdon.rewards.code.trusted.scorer import COMPLETION
 from guerdon.rewards.code.zygote.level import Level
-from guerdon.rewards.code.zygote.toolchain import check_toolchain
-from guerdon.rewards.code.zygote.zygote_process import ProgramZygote, ZygoteLostError
 from guerdon.rewards.plain_columns import given_column, missing_column
 
-__all__ = ["CodeReward", "CodeScorer", "Columns"]
+__all__ = ["CodeReward"]
 
-COMPLETION: Final = "completion"
-# A lost zygote is started again within a call where both fit in what the call has beside its own
-# time; else the call fails, and what retries calls may try again.
-_EARLY_S: Final = 5.0
-_AGAIN_S: Final = 20.0
 _SINGULAR: Final = {COMPLETIONS: COMPLETION, PROMPTS: "prompt"}
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns that a code reward takes; None for what it does without.
-
-    Attributes:
-        row: Those that a function ``check=`` takes by name.
-    """
-
-    cases: str | None
-    tests: str | None
-    entry_point: str | None
-    prelude: str | None
-    row: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Judging:
-    """How a completion becomes a judgement; picklable.
-
-    Attributes:
-        extract: Where the program is in a completion.
-        tags: Of its language.
-        check: A function that judges instead of cases.
-        level: What held where this was made.
-        host: Where that was.
-    """
-
-    columns: Columns
-    rules: JudgingRules
-    fence: FenceSpec
-    extract: Extract
-    tags: frozenset[str]
-    check: Callable[..., Any] | None
-    level: Level
-    host: str = field(default_factory=socket.gethostname)
-
-
-class CodeScorer(StatefulReward):
-    """Scores completions; its zygote starts with `setup`, or with the first of them."""
-
-    def __init__(self, judging: Judging) -> None:
-        self._judging = judging
-        self._zygote: ProgramZygote | None = None
-        self._checked = False  # whether its language works here
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_judging": self._judging, "_zygote": None, "_checked": False}
-
-    def setup(self) -> None:
-        """Start the zygote.
-
-        Raises:
-            RegistrationError: This machine is another, and lacks what ``"strict"`` needs; or a
-                compiler is not there, or does not work.
-            ZygoteLostError: It can't be started.
-        """
-        zygote = self._made()
-        zygote.start()
-        self._check(zygote)
-
-    def _check(self, zygote: ProgramZygote) -> None:
-        """Once, with the first start."""
-        if not self._checked:
-            check_toolchain(zygote, self._judging.rules.language)
-            self._checked = True
-
-    def _made(self) -> ProgramZygote:
-        if self._zygote is None:
-            judging = self._judging
-            judging.rules.language.check()
-            level = judging.level if judging.host == socket.gethostname() else probe(judging.fence)
-            self._zygote = ProgramZygote(judging.fence, [name for name, _ in level.held])
-        return self._zygote
-
-    def close(self) -> None:
-        """End it."""
-        if self._zygote is not None:
-            self._zygote.close()
-
-    def score(self, **row: Any) -> dict[str, Any]:
-        """The judgement on one completion, as fields."""
-        return {**self.judge(row).fields(), "isolation": self._judging.level.name}
-
-    def judge(self, row: Mapping[str, Any]) -> Judgement:
-        """The judgement on one completion.
-
-        Args:
-            row: ``completion`` and the columns.
-
-        Raises:
-            DataError: The row's cases or tests are at fault.
-            ZygoteLostError: Programs can't be run.
-        """
-        judging = self._judging
-        program, why = extract_program(
-            plain_text(row[COMPLETION]), judging.extract, judging.tags, lambda: self._wanted(row)
-        )
-        if program is None:
-            return Judgement(0.0, reason=why)
-        try:
-            program.encode("utf-8")
-        except UnicodeEncodeError:
-            return Judgement(0.0, reason="the program is no valid text: it holds half a surrogate pair")
-        began = time.monotonic()
-        zygote = self._made()
-        try:
-            zygote.start(_AGAIN_S)
-            self._check(zygote)
-            return self._judgement(program, row)
-        except ZygoteLostError:
-            if time.monotonic() - began > _EARLY_S:
-                raise
-            zygote.start(_AGAIN_S)  # a new one; what happens twice is not by chance
-            self._check(zygote)
-            return self._judgement(program, row)
-
-    def _wanted(self, row: Mapping[str, Any]) -> Collection[str]:
-        """The functions that the row asks a program for.
-
-        Raises:
-            DataError: The row's cases or tests are at fault.
-        """
-        columns = self._judging.columns
-        entry_point = entry_point_of(columns.entry_point, _given(row, columns.entry_point))
-        if columns.cases is not None:
-            return called_by(parse_cases(row[columns.cases], entry_point, column=columns.cases))
-        if entry_point or columns.tests is None:
-            return [function_name(entry_point)] if entry_point else []
-        tests = _tests(row, columns.tests)
-        return asked_of_program([tests] if isinstance(tests, str) else tests)
-
-    def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:
-        judging, columns = self._judging, self._judging.columns
-        assert self._zygote is not None
-        driver = Driver(self._zygote, judging.rules)
-        prelude = text_of(columns.prelude, _given(row, columns.prelude))
-        entry_point = entry_point_of(columns.entry_point, _given(row, columns.entry_point))
-        try:
-            if judging.check is not None:
-                given = {name: row[name] for name in columns.row if name in row}
-                return driver.judge_by(
-                    judging.check, program, prelude, function_name(entry_point) if entry_point else "", given
-                )
-            if columns.tests is not None:
-                name = function_name(entry_point) if entry_point else None
-                return driver.judge_tests(program, prelude, _tests(row, columns.tests), name)
-            assert columns.cases is not None
-            return driver.judge_cases(
-                program, prelude, parse_cases(row[columns.cases], entry_point, column=columns.cases)
-            )
-        except EncodingError as error:
-            raise DataError(f"a case can't be sent to a program: {error}") from None
-
-
-def _given(row: Mapping[str, Any], column: str | None) -> object:
-    return None if column is None else row.get(column)
-
-
-def _tests(row: Mapping[str, Any], column: str) -> str | list[str]:
-    value = row[column]
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, str) and value.strip():
-        return value.removeprefix(BOM)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
-        return [one.removeprefix(BOM) for one in value]
-    raise DataError(f"column {column!r} holds no tests: Python code, or a list of texts with it, not {value!r:.80}")
 
 
 class CodeReward:
@@ -231,14 +42,14 @@ class CodeReward:
         self,
         made: tuple[Callable[..., CodeReward], dict[str, Any]],
         spec: FunctionSpec,
-        scorer: CodeScorer,
+        judge: Judge,
         level: Level,
     ) -> None:
         self._made = made
         self.spec = spec
         self.level = level
         self.__name__ = spec.name
-        self._scorer = scorer
+        self._judge = judge
         # The zygote runs one program at a time, whatever threads call.
         self._lock = threading.Lock()
         self._owner = os.getpid()
@@ -277,10 +88,8 @@ class CodeReward:
         return scores
 
     def _scored(self, row: dict[str, object], sample: int) -> float | None:
-        import logging
-
         try:
-            return self._scorer.judge(row).score
+            return self._judge.judge(row).score
         except Exception as error:  # a function of the user's own may raise anything
             why = printable(str(error))
             logging.getLogger("guerdon").warning("%s: sample %d has no score: %s", self.name, sample, why)
@@ -296,14 +105,16 @@ class CodeReward:
     def close(self) -> None:
         """End what the calls of this object started; the next call starts it again."""
         with self._own_lock():
-            self._scorer.close()
+            self._judge.close()
 
     def __reduce__(self) -> Any:
         make, arguments = self._made
         return _remake, (make, arguments)
 
     def __repr__(self) -> str:
-        return f"<code reward {self.name!r}: isolation {self.level.name}, timeout {self._scorer._judging.rules.timeout:g} s>"
+        return (
+            f"<code reward {self.name!r}: isolation {self.level.name}, timeout {self._judge.judging.rules.timeout:g} s>"
+        )
 
 
 def _remake(make: Callable[..., CodeReward], arguments: dict[str, Any]) -> CodeReward:

@@ -6,9 +6,9 @@ The compiler runs behind the same fences: a program can hold what makes it hang 
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
+from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.fence import ONE_ARENA
 from guerdon.rewards.code.zygote.languages import Language
 from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
@@ -45,7 +45,7 @@ class CommandProgram:
         """
         if not self._language.compile:
             return ""
-        run = self._run(self._language.compile, b"", time.monotonic() + COMPILE_S, _MOST_MESSAGES, "build")
+        run = self._run(self._language.compile, b"", Deadline(COMPILE_S), _MOST_MESSAGES, "build")
         if not run.fault:
             return ""
         reported = run.stderr.decode("utf-8", "replace").splitlines()
@@ -53,7 +53,7 @@ class CommandProgram:
         first = next((line for line in lines if "error" in line), lines[0])
         return f"it does not compile: {first[:300]}"
 
-    def run(self, stdin: bytes, deadline: float) -> ScriptRun:
+    def run(self, stdin: bytes, deadline: Deadline) -> ScriptRun:
         """Run it once.
 
         Raises:
@@ -62,7 +62,7 @@ class CommandProgram:
         mode = "build" if self._language.starts_processes else "exec"
         return self._run(self._language.command, stdin, deadline, self._max_output, mode)
 
-    def _run(self, command: tuple[str, ...], stdin: bytes, deadline: float, most: int, mode: str) -> ScriptRun:
+    def _run(self, command: tuple[str, ...], stdin: bytes, deadline: Deadline, most: int, mode: str) -> ScriptRun:
         files: dict[str, bytes] = {}
         if not self._written:
             self._zygote.clear_folder()

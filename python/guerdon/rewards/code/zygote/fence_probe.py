@@ -1,4 +1,4 @@
-"""Tries every forbidden act in a fenced child, and what honest programs do, in a process of its
+"""Tries forbidden acts in a fenced child, and what honest programs do, in a process of its
 own: never in the trainer.
 
 - `attempts` starts that process; what runs in it begins at `main`.
@@ -9,7 +9,6 @@ own: never in the trainer.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from guerdon._worker.linux import exit_with_parent, reset_signals
-from guerdon.rewards.code.zygote.acts import ACTS, Missing, Targets
+from guerdon.rewards.code.zygote.acts import ACTS, Act, Missing, Targets
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
 from guerdon.rewards.code.zygote.honest import shortcomings
 from guerdon.rewards.code.zygote.level import Attempt
@@ -82,10 +81,7 @@ def attempts(spec: FenceSpec, setup: str = "") -> Tried:
     if "error" in answer:
         raise ProbeError(answer["error"])
     layers = {name: (bool(holds), str(text)) for name, (holds, text) in answer["layers"].items()}
-    acts = [
-        Attempt(act.name, act.layers, outcome, detail)
-        for act, (outcome, detail) in zip(ACTS, answer["acts"], strict=True)
-    ]
+    acts = [Attempt(name, tuple(refusing), outcome, detail) for name, refusing, outcome, detail in answer["acts"]]
     return Tried(layers, tuple(acts), tuple(map(str, answer["shortcomings"])))
 
 
@@ -109,59 +105,26 @@ def main(spec: str) -> None:
 @contextlib.contextmanager
 def _targets(spec: FenceSpec) -> Iterator[Targets]:
     """What acts are tried on, open to everyone: only the fences are in the way."""
-    home = os.path.expanduser("~")
-    secret = ctypes.create_string_buffer(b"canary!", 8)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="guerdon-probe-"))
-        for name in ("canary", "empty"):
-            Path(folder, name).write_text("x" if name == "canary" else "")
-            os.chmod(Path(folder, name), 0o666)
+        canary = Path(folder, "canary")
+        canary.write_text("x")
+        os.chmod(canary, 0o666)
         os.chmod(folder, 0o777)
-        tcp, abstract, path = (stack.enter_context(socket.socket(family)) for family in (2, 1, 1))
-        name = f"guerdon-probe-{os.getpid()}-{os.urandom(8).hex()}"
-        for server, address in ((tcp, ("127.0.0.1", 0)), (abstract, f"\0{name}"), (path, f"{folder}/socket")):
-            server.bind(address)
-            server.listen()
-        os.chmod(f"{folder}/socket", 0o777)
-        shared = f"/dev/shm/{name}" if os.access("/dev/shm", os.W_OK) else None
-        if shared is not None:
-            Path(shared).write_text("x")
-            stack.callback(os.unlink, shared)
-            os.chmod(shared, 0o666)
-        inherited = stack.enter_context(open(os.path.join(folder, "canary"), "rb"))
+        tcp = stack.enter_context(socket.socket())
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        inherited = stack.enter_context(canary.open("rb"))
         yield Targets(
             outer=os.getpid(),
             zygote=0,
             sibling=0,
             folder=folder,
-            home=home,
-            in_home=_in_home(home),
             tcp=tcp.getsockname()[1],
-            abstract=name,
-            shared=shared,
-            address=ctypes.addressof(secret),
             inherited=os.dup(inherited.fileno()),
             own=None,
-            library=os.__file__,
-            memory_limit=spec.memory_limit,
-            file_size=spec.file_size,
-            writable_bytes=spec.writable_bytes,
-            writable_files=spec.writable_files,
-            open_files=spec.open_files,
-            tasks=spec.tasks,
-            processes=spec.processes,
-            execute=spec.execute,
+            spec=spec,
         )
-
-
-def _in_home(home: str) -> str | None:
-    """A name that is not on the way to the interpreter."""
-    try:
-        names = sorted(os.listdir(home))
-    except OSError:
-        return None
-    needed = [sys.prefix, sys.base_prefix, sys.executable, os.path.realpath(sys.executable)]
-    return next((name for name in names if not any(path.startswith(os.path.join(home, name)) for path in needed)), None)
 
 
 def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
@@ -171,7 +134,7 @@ def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
     targets = replace(targets, zygote=os.getpid(), sibling=sibling, own=prepared.folder)
     layers = prepared.layers
     try:
-        acts = [_try(prepared, number, targets) for number in range(len(ACTS))]
+        acts = [(act.name, act.layers, *_try(prepared, act, targets)) for act in ACTS]
     finally:
         os.kill(sibling, signal.SIGKILL)
         os.waitpid(sibling, 0)
@@ -195,12 +158,12 @@ def _start_sibling(prepared: Prepared) -> int:
     return pid
 
 
-def _try(prepared: Prepared, number: int, targets: Targets) -> tuple[str, str]:
+def _try(prepared: Prepared, act: Act, targets: Targets) -> tuple[str, str]:
     """One act in a child of its own."""
     theirs, ours = os.pipe()
     pid = prepared.fork()
     if pid == 0:
-        _attempt(prepared, number, targets, ours)
+        _attempt(prepared, act, targets, ours)
     os.close(ours)
     report, ended = b"", 0
     try:
@@ -217,16 +180,16 @@ def _try(prepared: Prepared, number: int, targets: Targets) -> tuple[str, str]:
     if outcome == "unfenced":
         raise ProbeError(f"a child could not be fenced: {detail}")
     if not outcome:  # whatever ended it, it is not known what it could do
-        raise ProbeError(f"the process that tried to {ACTS[number].name} ended: {os.waitstatus_to_exitcode(ended)}")
+        raise ProbeError(f"the process that tried to {act.name} ended: {os.waitstatus_to_exitcode(ended)}")
     return outcome, detail
 
 
-def _attempt(prepared: Prepared, number: int, targets: Targets, pipe: int) -> None:
+def _attempt(prepared: Prepared, act: Act, targets: Targets, pipe: int) -> None:
     report = "unfenced it ended"
     try:
         prepared.enter((0, 1, 2, pipe))
         report = "refused"
-        ACTS[number].attempt(targets)
+        act.attempt(targets)
         report = "succeeded"
     except Missing as reason:
         report = f"missing {reason}"

@@ -13,22 +13,39 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["SYSTEM", "folders_of", "interpreter", "packages", "places_of", "searched"]
+__all__ = ["SYSTEM", "folders_of", "holding", "interpreter", "packages", "places_of", "searched"]
 
 # What programs may read besides the interpreter: shared libraries, time zones, what says how many
 # cores there are. A path that does not exist is passed over.
 SYSTEM: Final = (
-    *("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf"),
+    *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/bin", "/usr/sbin", "/usr/include"),
+    *("/usr/local/lib", "/usr/local/lib64", "/usr/local/bin", "/usr/local/include", "/usr/share/zoneinfo"),
+    *("/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf"),
     *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/alternatives", "/proc/cpuinfo", "/proc/meminfo"),
     *("/sys/devices/system/cpu", "/dev/urandom", "/dev/random", "/dev/zero"),
 )
+
+
+# Prefixes below which much else is than an interpreter: `SYSTEM` has what that needs of them.
+_WIDE: Final = ("/", "/usr", "/usr/local")
 
 
 def interpreter() -> list[str]:
     """Where its modules and libraries are."""
     paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
     paths += _libraries()
-    return list(dict.fromkeys(os.path.abspath(path) for path in paths if path))
+    found = dict.fromkeys(os.path.abspath(path) for path in paths if path)
+    return [path for path in found if path not in _WIDE]
+
+
+def holding(folder: str, readable: Sequence[str]) -> str | None:
+    """Which of the folders that programs may read holds this one, if any does."""
+    folder = os.path.realpath(folder)
+    for one in (*interpreter(), *SYSTEM, *readable):
+        path = os.path.realpath(one)
+        if folder == path or folder.startswith(f"{path}/"):
+            return one
+    return None
 
 
 def _libraries() -> list[str]:

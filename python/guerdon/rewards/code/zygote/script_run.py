@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from guerdon.rewards.code.child.encoding import encode
 from guerdon.rewards.code.child.frames import ChannelClosedError, send
+from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.zygote_process import Ended, ProgramZygote
 
 __all__ = ["STDIN", "ScriptRun", "run_script", "signal_name"]
@@ -37,12 +38,14 @@ class ScriptRun:
         stderr: The end of what it printed there.
         stopped: Why it was killed; "" where it ended by itself.
         ended: Its exit status.
+        starved: It was killed as time was up, of which others had the most.
     """
 
     stdout: bytes
     stderr: bytes
     stopped: str
     ended: Ended
+    starved: bool = False
 
     @property
     def fault(self) -> str:
@@ -67,9 +70,14 @@ def signal_name(number: int) -> str:
 
 
 def run_script(
-    zygote: ProgramZygote, request: dict[str, Any], stdin: bytes, deadline: float, max_output: int, mode: str = "script"
+    zygote: ProgramZygote,
+    request: dict[str, Any],
+    stdin: bytes,
+    deadline: Deadline,
+    max_output: int,
+    mode: str = "script",
 ) -> ScriptRun:
-    """Run a program to its end, at most until `deadline`.
+    """Run a program to its end, at most until `deadline` is over.
 
     Args:
         request: What its process is told.
@@ -133,22 +141,22 @@ class _Conversation:
         for fd in (out, err):
             os.set_blocking(fd, False)
 
-    def to_end(self, channel: socket.socket, request: bytes, deadline: float, most: int) -> ScriptRun:
-        stopped, started = "", time.monotonic()
+    def to_end(self, channel: socket.socket, request: bytes, deadline: Deadline, most: int) -> ScriptRun:
+        stopped, late = "", False
         ended = None
         try:
             # One that ends before it read this has an exit status of its own.
             with contextlib.suppress(ChannelClosedError):
-                send(channel, request, deadline)
+                send(channel, request, deadline.end)
             channel.close()
             if self._talk(deadline, most):
                 ended = self._zygote.end(time.monotonic())
             elif self._printed > most:
                 stopped = f"it printed more than {most} bytes"
             else:
-                stopped = f"it did not end within {_brief(deadline - started)} s"
+                stopped, late = f"it did not end within {deadline.seconds:.2g} s", True
         except TimeoutError:
-            stopped = f"it did not start within {_brief(deadline - started)} s"
+            stopped, late = f"it did not start within {deadline.seconds:.2g} s", True
         finally:
             if ended is None and self._zygote.running:
                 ended = self._zygote.end()
@@ -157,18 +165,23 @@ class _Conversation:
         self._read(self._err, self._stderr, most)
         if not stopped and self._printed > most:
             stopped = f"it printed more than {most} bytes"
-        return ScriptRun(bytes(self._stdout), bytes(self._stderr[-_MOST_STDERR:]), stopped, ended)
+        starved = late and ended.was_starved(deadline)
+        return ScriptRun(bytes(self._stdout), bytes(self._stderr[-_MOST_STDERR:]), stopped, ended, starved)
 
-    def _talk(self, deadline: float, most: int) -> bool:
+    def _talk(self, deadline: Deadline, most: int) -> bool:
         """Read until the program's process has ended; False if that takes too long, or if
         it prints too much."""
         poll = select.poll()
         for fd in (self._out, self._err, self._zygote.fileno()):
             poll.register(fd, select.POLLIN)
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or self._printed > most:
+            left = deadline.at - time.monotonic()
+            if self._printed > most or (left <= 0 and deadline.is_over(self._zygote.used)):
                 return False
+            if self._zygote.ended:
+                return True
+            if left <= 0:
+                continue
             for fd, _ in poll.poll(left * 1000):
                 if fd == self._out or fd == self._err:
                     if not self._read(fd, self._stdout if fd == self._out else self._stderr, most):
@@ -188,8 +201,3 @@ class _Conversation:
             into += piece
             self._printed += len(piece)
         return True
-
-
-def _brief(seconds: float) -> str:
-    """A limit in seconds, without the moments of it that passed before the program began."""
-    return f"{round(seconds * 20) / 20 if seconds > 0.5 else seconds:.2g}"

@@ -4,11 +4,11 @@ have every program score 0.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote.command_run import CommandProgram
+from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.languages import Language
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
 
@@ -32,7 +32,7 @@ def check_toolchain(zygote: ProgramZygote, language: Language) -> None:
     do = f"Install {language.needs}" if language.needs else "Install what it needs"
     if fault := program.compile():
         raise RegistrationError(f"{what}, the compiler says: {fault}. {do}, or mend compile=.")
-    run = program.run(b"", time.monotonic() + _RUN_S)
+    run = program.run(b"", Deadline(_RUN_S))
     printed = run.stdout.decode("utf-8", "replace").strip()
     if run.fault or printed != "hello":
         raise RegistrationError(f"{what}, this is the end: {run.fault or f'it printed {printed[:100]!r}'}. {do}.")

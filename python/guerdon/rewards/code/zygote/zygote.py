@@ -18,7 +18,9 @@ import shutil
 import signal
 import socket
 import struct
-from contextlib import ExitStack, nullcontext, suppress
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Final
 
 from guerdon._worker import linux
@@ -26,16 +28,19 @@ from guerdon.rewards.code.child import child
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
 from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 
-__all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "main"]
+__all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "TIME", "main"]
 
 CONTROL: Final = 3
 # A request is one byte, FORK with the mode after it and four descriptors with it. An answer is a
-# struct of its kind, a number and a wait status: READY with the layers that hold after it, as JSON,
-# END with what the process reported of its own start. FAILED has only a text after it.
-FORK, KILL, CLEAR = b"F", b"K", b"C"
-ANSWER: Final = struct.Struct("<cqi")
+# struct of its kind, a number, seconds of a processor, how often that was taken from the process,
+# and a wait status: READY with the layers that hold after it, as JSON, TIME with the seconds that
+# the process used so far, END with what it reported of its own start. FAILED has only a text.
+FORK, KILL, CLEAR, TIME = b"F", b"K", b"C", b"T"
+ANSWER: Final = struct.Struct("<cqdqi")
 READY, END, FAILED = b"R", b"E", b"X"
 MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x", "build": b"b"}
+# The kernel's number of a process's clock, in the lowest bits.
+_PROCESS_CLOCK: Final = 2
 _MODE_OF: Final = {byte: mode for mode, byte in MODES.items()}
 
 STANDARD: Final = (
@@ -68,6 +73,9 @@ def main(control: int, parent: int, fence: str) -> None:
             if parent:
                 linux.exit_with_parent(parent)
             linux.adopt_orphans()
+            core = stack.enter_context(_own_core())
+            if core is not None:
+                os.sched_setaffinity(0, {core})
             for name in STANDARD:
                 importlib.import_module(name)
             spec = FenceSpec(**json.loads(fence))
@@ -78,13 +86,32 @@ def main(control: int, parent: int, fence: str) -> None:
             gc.collect()
             gc.freeze()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
-            connection.send(ANSWER.pack(READY, os.getpid(), 0) + json.dumps(holds).encode())
+            connection.send(ANSWER.pack(READY, os.getpid(), 0.0, 0, 0) + json.dumps(holds).encode())
             # What fences have no folder for: programs of other languages, with this user's rights.
             with unfenced_folder() if spec.execute and not prepared.folder else nullcontext() as folder:
                 _ForkServer(connection, prepared, folder).serve()
         except Exception as error:
             with suppress(OSError):  # the driver is gone
                 connection.send(FAILED + _described(error))
+
+
+@contextmanager
+def _own_core() -> Iterator[int | None]:
+    """A core for this zygote and its programs, which no other has while there are enough: a program
+    with many threads takes none of another's time. None where it may use one anyway."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) == 1:
+        yield None
+        return
+    with socket.socket(socket.AF_UNIX) as held:
+        for core in cores:
+            try:
+                held.bind(f"\0guerdon-code-core-{core}")  # gone with this process
+            except OSError:
+                continue
+            yield core
+            return
+        yield cores[os.getpid() % len(cores)]
 
 
 class _ForkServer:
@@ -124,6 +151,8 @@ class _ForkServer:
             self._fork(_MODE_OF[data[1:2]], fds)
         elif data == KILL:
             self._kill()
+        elif data == TIME:
+            self._control.send(ANSWER.pack(TIME, 0, self._used(), 0, 0))
         elif data == CLEAR:
             self._clear_folder()
         for fd in fds:
@@ -162,6 +191,13 @@ class _ForkServer:
         os.close(mark)
         self._pid, self._mode, self._mark = pid, mode, theirs
 
+    def _used(self) -> float:
+        """Seconds of a processor that the program's process used."""
+        try:
+            return time.clock_gettime(~self._pid << 3 | _PROCESS_CLOCK) if self._pid else 0.0
+        except OSError:
+            return 0.0
+
     def _clear_folder(self) -> None:
         self._prepared.clear_folder()
         if self._folder is not None:
@@ -195,7 +231,8 @@ class _ForkServer:
         except BlockingIOError:  # it never came to close it
             reported = b""
         os.close(self._mark)
-        self._control.send(ANSWER.pack(END, usage.ru_maxrss, status) + reported)
+        seconds = usage.ru_utime + usage.ru_stime
+        self._control.send(ANSWER.pack(END, usage.ru_maxrss, seconds, usage.ru_nivcsw, status) + reported)
 
 
 def _children() -> list[int]:

@@ -23,8 +23,9 @@ from typing import Final
 
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.child import ENTERED, PRELUDE
+from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.fence import ONE_ARENA, FenceSpec
-from guerdon.rewards.code.zygote.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES
+from guerdon.rewards.code.zygote.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES, TIME
 
 __all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
 
@@ -36,6 +37,8 @@ _AGAIN_S: Final = 20.0
 _ENTER_S: Final = 0.2
 # From the kill of a process to its end: what the kernel needs to free its memory.
 _END_S: Final = 20.0
+# A process that waits is not displaced; one that computes is, after some milliseconds each time.
+_DISPLACED_A_SECOND: Final = 2
 # What the interpreter must find again: where shared libraries are, as a user's shell sets it.
 _KEPT: Final = ("LD_LIBRARY_PATH",)
 _BOOT: Final = (
@@ -56,13 +59,22 @@ class Ended:
     Attributes:
         status: Its exit status; negative the signal that ended it.
         max_rss: The most memory that it had, in bytes.
+        seconds: Of a processor that it used.
+        displaced: How often others took that from it.
     """
 
-    __slots__ = ("max_rss", "status")
+    __slots__ = ("displaced", "max_rss", "seconds", "status")
 
-    def __init__(self, status: int, max_rss: int) -> None:
+    def __init__(self, status: int, max_rss: int, seconds: float, displaced: int) -> None:
         self.status = status
         self.max_rss = max_rss
+        self.seconds = seconds
+        self.displaced = displaced
+
+    def was_starved(self, deadline: Deadline) -> bool:
+        """Says whether others had most of the time until that."""
+        few = self.seconds < deadline.seconds / 2
+        return few and self.displaced > _DISPLACED_A_SECOND * deadline.passed()
 
 
 class ProgramZygote:
@@ -81,6 +93,7 @@ class ProgramZygote:
         self._control: socket.socket | None = None
         self._owner = 0
         self._running = False
+        self._kept: bytes | None = None  # what told of an end while something else was asked for
 
     def start(self, seconds: float = _START_S) -> None:
         """Start it, if it does not run, within these seconds.
@@ -148,8 +161,30 @@ class ProgramZygote:
         except OSError as error:
             self.close()
             raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
-        self._running = True
+        self._running, self._kept = True, None
         self._forked = time.monotonic()
+
+    @property
+    def ended(self) -> bool:
+        """Whether its end was told while `used` was asked for."""
+        return self._kept is not None
+
+    def used(self) -> float:
+        """Seconds of a processor that the program's process used so far.
+
+        Raises:
+            ZygoteLostError: There is no zygote any more.
+        """
+        if self._control is None or self._kept is not None:
+            return 0.0
+        with contextlib.suppress(OSError):
+            self._control.send(TIME)
+        while answer := self._receive(time.monotonic() + _END_S):
+            if answer[:1] == TIME:
+                return float(ANSWER.unpack(answer)[2])
+            self._kept = answer
+        self.close()
+        raise ZygoteLostError("the process that starts programs ended")
 
     def clear_folder(self) -> None:
         """Empty the folder of programs, for the next that is forked.
@@ -189,7 +224,8 @@ class ProgramZygote:
         if deadline is None:
             with contextlib.suppress(OSError):
                 self._control.send(KILL)
-        answer = self._receive(time.monotonic() + _END_S if deadline is None else deadline)
+        answer, self._kept = self._kept, None
+        answer = answer or self._receive(time.monotonic() + _END_S if deadline is None else deadline)
         if answer is None:
             if deadline is not None:
                 return None
@@ -200,7 +236,7 @@ class ProgramZygote:
             why = answer[1:].decode("utf-8", "replace")
             raise ZygoteLostError(f"the process that starts programs ended{': ' if why else ''}{why}")
         self._running = False
-        _, rss, status = ANSWER.unpack_from(answer)
+        _, rss, seconds, displaced, status = ANSWER.unpack_from(answer)
         code, reported = os.waitstatus_to_exitcode(status), answer[ANSWER.size :]
         failed = ENTERED + PRELUDE
         if reported.startswith(failed):
@@ -209,7 +245,7 @@ class ProgramZygote:
         if reported != ENTERED and (reported or deadline is not None or not in_time):
             how = reported.removeprefix(ENTERED).decode("utf-8", "replace") or f"it ended with status {code}"
             raise ZygoteLostError(f"a program could not be started: {how}")
-        return Ended(code, rss * 1024)
+        return Ended(code, rss * 1024, seconds, displaced)
 
     def close(self) -> None:
         """End it, and the program that it runs."""

@@ -9,7 +9,7 @@ import resource
 import signal
 from collections.abc import Callable
 
-from guerdon.rewards.code.zygote.acts.act import Act, Missing, Targets, checked, libc, syscall
+from tests.code.acts.act import Act, Missing, Targets, checked, libc, syscall
 
 __all__ = ["PROCESSES"]
 
@@ -74,10 +74,6 @@ def _read_memory(targets: Targets) -> None:
     checked(libc.process_vm_readv(targets.outer, ctypes.byref(here), 1, ctypes.byref(there), 1, 0))
 
 
-def _start(_: Targets) -> None:
-    _reap(os.fork())
-
-
 def _reap(pid: int) -> None:
     if pid == 0:
         os._exit(0)
@@ -96,13 +92,13 @@ def _start_by_clone3(_: Targets) -> None:
 
 def _leave_session(targets: Targets) -> None:
     """As a child of the program, which leads no group and could."""
-    if not targets.processes:
+    if not targets.spec.processes:
         raise Missing("no processes of its own")
     _in_a_child(os.setsid)
 
 
 def _leave_group(targets: Targets) -> None:
-    if not targets.processes:
+    if not targets.spec.processes:
         raise Missing("no processes of its own")
     _in_a_child(lambda: os.setpgid(0, 0))
 
@@ -122,7 +118,7 @@ def _in_a_child(attempt: Callable[[], object]) -> None:
 
 
 def _start_beside_itself(targets: Targets) -> None:
-    if not targets.processes:
+    if not targets.spec.processes:
         raise Missing("no processes of its own")
     pid = syscall("clone", 0x8000 | int(signal.SIGCHLD), 0, 0, 0, 0)  # CLONE_PARENT
     if pid == 0:
@@ -156,12 +152,8 @@ def _set_cores(targets: Targets) -> None:
     os.sched_setaffinity(targets.outer, os.sched_getaffinity(targets.outer))
 
 
-def _inherited(targets: Targets) -> None:
-    os.fstat(targets.inherited)
-
-
 def _execute(targets: Targets) -> None:
-    if targets.execute:
+    if targets.spec.execute:
         raise Missing("allowed")
     # A path that is none: the kernel complains about it only if the call is allowed.
     if libc.execve(None, None, None) == -1 and ctypes.get_errno() != errno.EFAULT:
@@ -170,7 +162,7 @@ def _execute(targets: Targets) -> None:
 
 def _processes(attempt: Callable[[Targets], object]) -> Callable[[Targets], object]:
     def unless_allowed(targets: Targets) -> object:
-        if targets.processes:
+        if targets.spec.processes:
             raise Missing("allowed")
         return attempt(targets)
 
@@ -178,9 +170,7 @@ def _processes(attempt: Callable[[Targets], object]) -> Callable[[Targets], obje
 
 
 PROCESSES = (
-    Act("signal the trainer", _SIGNALS, lambda t: os.kill(t.outer, 0)),
     Act("signal its parent", _SIGNALS, lambda t: os.kill(_other(t.zygote), 0)),
-    Act("signal another program", _SIGNALS, lambda t: os.kill(_other(t.sibling), 0)),
     Act("signal all processes", _SIGNALS, _signal_all),
     Act("signal the trainer's group", _SIGNALS, _signal_group),
     Act("signal a thread of the trainer", _SIGNALS, _queue),
@@ -193,8 +183,8 @@ PROCESSES = (
     Act("read the trainer's limits", _MEMORY, lambda t: resource.prlimit(t.outer, resource.RLIMIT_NOFILE)),
     Act("compare the trainer's descriptors", _MEMORY, lambda t: syscall("kcmp", t.outer, t.outer, 0, 0, 0)),
     Act("choose the trainer's cores", ("seccomp", "pid", "user"), _set_cores),
+    Act("choose its own cores", ("seccomp",), lambda _: os.sched_setaffinity(0, os.sched_getaffinity(0))),
     Act("be traced by the trainer", ("seccomp",), _be_traced),
-    Act("read the trainer's environment", _PROC, lambda t: _read(f"/proc/{t.outer}/environ")),
     Act("open the trainer's memory", _PROC, lambda t: _read(f"/proc/{t.outer}/mem")),
     Act("read the trainer's command line", _PROC, lambda t: _read(f"/proc/{t.outer}/cmdline")),
     Act("list the trainer's descriptors", _PROC, lambda t: os.listdir(f"/proc/{t.outer}/fd")),
@@ -202,9 +192,6 @@ PROCESSES = (
     Act("open another program's memory", _PROC, lambda t: _read(f"/proc/{t.sibling}/mem")),
     Act("list all processes", _PROC, _list_processes),
     Act("keep the trainer from being spared", _PROC, lambda t: open(f"/proc/{t.outer}/oom_score_adj", "r+b").close()),
-    Act("spare itself when memory runs out", _PROC, lambda _: open("/proc/self/oom_score_adj", "r+b").close()),
-    Act("use a descriptor that it was not given", (), _inherited),
-    Act("start a process", ("seccomp",), _processes(_start)),
     Act("start a process by clone", ("seccomp",), _processes(_start_by_clone)),
     Act("start a process by clone3", ("seccomp",), _processes(_start_by_clone3)),
     Act("become another program", ("seccomp",), _execute),

@@ -7,7 +7,7 @@ import fcntl
 import os
 from collections.abc import Callable
 
-from guerdon.rewards.code.zygote.acts.act import Act, Missing, Targets
+from tests.code.acts.act import Act, Missing, Targets
 
 __all__ = ["FILES"]
 
@@ -107,7 +107,7 @@ def _change_flags(targets: Targets) -> None:
 
 
 def _lock(targets: Targets) -> None:
-    if targets.processes:
+    if targets.spec.processes:
         raise Missing("compilers lock their own files")
     with open(targets.library, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,7 +153,6 @@ def _acts(*acts: tuple[str, Callable[[Targets], object]]) -> tuple[Act, ...]:
 
 FILES = (
     *_acts(
-        ("read a file of another user that anyone may read", lambda t: _read(_canary(t))),
         ("list the home folder", lambda t: _find(t.home, t.in_home)),
         ("read the list of users", lambda _: _read("/etc/passwd")),
         ("read the passwords' file", lambda _: _read("/etc/shadow")),
@@ -162,7 +161,6 @@ FILES = (
         ("list the temporary files of others", lambda t: _find(*os.path.split(t.folder))),
         ("write to another's file", lambda t: _open_to_write(_canary(t))),
         ("open another's file for neither reading nor writing", lambda t: _open_for_nothing(_canary(t))),
-        ("make a file in another's folder", lambda t: _make(t.folder)),
         ("make a file in /tmp", _of_temporary),
         ("make a file in the home folder", lambda t: _make(t.home)),
         ("make a file in the root folder", lambda _: _make("/")),

@@ -1,79 +1,78 @@
-"""One forbidden act, what it is tried on, and system calls by their names."""
+"""What forbidden acts are tried on besides the product's own targets, and system calls by their
+names."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
 import platform
-from collections.abc import Callable
+import socket
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Act", "Missing", "Targets", "libc", "reached", "syscall"]
+from guerdon.rewards.code.zygote import acts
+from guerdon.rewards.code.zygote.acts import Act, Missing
 
-
-class Missing(Exception):
-    """There is nothing here that the act could be tried on."""
+__all__ = ["Act", "Missing", "Targets", "libc", "more_targets", "reached", "syscall"]
 
 
 @dataclass(frozen=True)
-class Targets:
+class Targets(acts.Targets):
     """What acts are tried on; all of it is the probe's own.
 
     Attributes:
-        outer: A process of this user that is no part of the fences, as the trainer.
-        zygote: The process that forked the child.
-        sibling: Another fenced child.
-        folder: A folder that anyone may write to, with a file ``canary`` in it that anyone may.
         home: The home folder of this user.
         in_home: Something in it that no program needs, or None.
-        tcp: A port of this machine where something listens.
         abstract: The name of an abstract Unix socket where something listens.
         shared: A file in ``/dev/shm``, or None.
         address: Eight bytes of `outer`'s memory.
-        inherited: A descriptor that the zygote has open and no child is given.
-        own: The child's own folder, if it has one.
         library: A file of the interpreter's library.
-        memory_limit: The limits of the spec, as are the next ones.
     """
 
-    outer: int
-    zygote: int
-    sibling: int
-    folder: str
     home: str
     in_home: str | None
-    tcp: int
     abstract: str
     shared: str | None
     address: int
-    inherited: int
-    own: str | None
     library: str
-    memory_limit: int
-    file_size: int
-    writable_bytes: int
-    writable_files: int
-    open_files: int
-    tasks: int
-    processes: bool
-    execute: bool
 
 
-@dataclass(frozen=True)
-class Act:
-    """A forbidden act.
+@contextlib.contextmanager
+def more_targets(given: acts.Targets) -> Iterator[Targets]:
+    """Those, open to everyone, too; in the folder of the first a file ``empty`` and a ``socket``."""
+    home = os.path.expanduser("~")
+    secret = ctypes.create_string_buffer(b"canary!", 8)
+    with contextlib.ExitStack() as stack:
+        Path(given.folder, "empty").touch()
+        abstract, path = (stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
+        name = f"guerdon-probe-{os.getpid()}-{os.urandom(8).hex()}"
+        for server, address in ((abstract, f"\0{name}"), (path, f"{given.folder}/socket")):
+            server.bind(address)
+            server.listen()
+        for opened in ("empty", "socket"):
+            os.chmod(f"{given.folder}/{opened}", 0o777)
+        shared = f"/dev/shm/{name}" if os.access("/dev/shm", os.W_OK) else None
+        if shared is not None:
+            Path(shared).write_text("x")
+            stack.callback(os.unlink, shared)
+            os.chmod(shared, 0o666)
+        more = (home, _in_home(home), name, shared, ctypes.addressof(secret), os.__file__)
+        yield Targets(*vars(given).values(), *more)
 
-    Attributes:
-        name: What a program does, as the end of "a program can …".
-        layers: What refuses it, the surest first.
-        attempt: Raises where it is refused.
-    """
 
-    name: str
-    layers: tuple[str, ...]
-    attempt: Callable[[Targets], Any]
+def _in_home(home: str) -> str | None:
+    """A name that is not on the way to the interpreter."""
+    try:
+        names = sorted(os.listdir(home))
+    except OSError:
+        return None
+    needed = [sys.prefix, sys.base_prefix, sys.executable, os.path.realpath(sys.executable)]
+    return next((name for name in names if not any(path.startswith(os.path.join(home, name)) for path in needed)), None)
 
 
 # Those without a function in every C library; the first of a pair is x86-64's, the other of the
@@ -88,9 +87,10 @@ _NUMBERS: Final = {
     "inotify_init1": (294, 26),
     "io_destroy": (207, 1),
     "io_setup": (206, 0),
-    "io_uring_setup": (425, 425),
     "ioprio_set": (251, 30),
     "kcmp": (312, 272),
+    "listmount": (458, 458),
+    "membarrier": (324, 283),
     "keyctl": (250, 219),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
@@ -100,8 +100,12 @@ _NUMBERS: Final = {
     "pidfd_open": (434, 434),
     "pidfd_send_signal": (424, 424),
     "seccomp": (317, 277),
+    "set_mempolicy": (238, 237),
+    "splice": (275, 76),
+    "tee": (276, 77),
     "tgkill": (234, 131),
     "userfaultfd": (323, 282),
+    "vmsplice": (278, 75),
 }
 _COLUMN: Final = 0 if platform.machine() == "x86_64" else 1
 

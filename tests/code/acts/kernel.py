@@ -6,16 +6,15 @@ import ctypes
 import errno
 import fcntl
 import os
-import resource
 import struct
 import termios
 from collections.abc import Callable
 
-from guerdon.rewards.code.zygote.acts.act import Act, Targets, checked, libc, reached, syscall
+from tests.code.acts.act import Act, Targets, checked, libc, reached, syscall
 
 __all__ = ["KERNEL"]
 
-_NEWNS, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
+_NEWNS, _NEWPID, _NEWNET = 0x20000, 0x20000000, 0x40000000
 _ADMIN = ("seccomp", "capabilities", "user")
 _IPC = ("seccomp", "namespaces")
 
@@ -96,15 +95,6 @@ def _join_groups(_: Targets) -> None:
     os.setgroups([os.getgid()])
 
 
-def _has_capabilities(_: Targets) -> None:
-    header = struct.pack("=Ii", 0x20080522, 0)
-    buffer = ctypes.create_string_buffer(24)
-    syscall("capget", ctypes.create_string_buffer(header, len(header)), buffer)
-    effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("=6I", buffer.raw)
-    if not (effective | permitted | effective_high | permitted_high):
-        raise PermissionError(errno.EPERM, "none")
-
-
 def _personality(_: Targets) -> None:
     checked(libc.personality(ctypes.c_ulong(0x0040000)))  # the addresses of its memory not random
 
@@ -137,16 +127,6 @@ def _log_of_the_kernel(_: Targets) -> None:
     checked(libc.klogctl(10, None, 0))
 
 
-def _raise_limit(_: Targets) -> None:
-    for limit in (resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE):
-        try:
-            resource.setrlimit(limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        except (OSError, ValueError):
-            continue
-        return
-    raise PermissionError(errno.EPERM, "none")
-
-
 def _unshare(flag: int) -> Callable[[Targets], object]:
     return lambda _: checked(libc.unshare(flag))
 
@@ -167,7 +147,6 @@ def _handle(targets: Targets) -> None:
 
 
 KERNEL = (
-    Act("make a user name space", ("seccomp",), _unshare(_NEWUSER)),
     Act("make a mount name space", _ADMIN, _unshare(_NEWNS)),
     Act("make a name space of processes", _ADMIN, _unshare(_NEWPID)),
     Act("make a network name space", _ADMIN, _unshare(_NEWNET)),
@@ -177,11 +156,16 @@ KERNEL = (
     Act("change its root folder", _ADMIN, lambda _: os.chroot("/")),
     Act("name a file by its handle", ("seccomp",), _handle),
     Act("open a file by a call that hides its flags", ("seccomp",), lambda _: reached("openat2", -100, None, None, 0)),
-    Act("use io_uring", ("seccomp",), lambda _: reached("io_uring_setup", 1, None)),
     Act("load a program into the kernel", ("seccomp",), lambda _: reached("bpf", 0, None, 0)),
     Act("count events of the processor", ("seccomp",), lambda _: reached("perf_event_open", None, 0, -1, -1, 0)),
     Act("use the kernel's keys", ("seccomp",), lambda _: syscall("keyctl", 0, -3, 0, 0, 0)),
     Act("add a key", ("seccomp",), lambda _: reached("add_key", None, None, None, 0, 0)),
+    Act("list mounts", ("seccomp",), lambda _: reached("listmount", None, None, 0, 0)),
+    Act("wait for all processors", ("seccomp",), lambda _: reached("membarrier", 1, 0, 0)),  # GLOBAL
+    Act("choose where its memory is", ("seccomp",), lambda _: reached("set_mempolicy", 0, None, 0)),
+    Act("move pages between pipes", ("seccomp",), lambda _: reached("splice", -1, None, -1, None, 1, 0)),
+    Act("copy pages between pipes", ("seccomp",), lambda _: reached("tee", -1, -1, 1, 0)),
+    Act("move pages into a pipe", ("seccomp",), lambda _: reached("vmsplice", -1, None, 0, 0)),
     Act("serve page faults", ("seccomp",), lambda _: os.close(syscall("userfaultfd", 1))),
     Act("reserve requests of the machine", ("seccomp",), _requests),
     Act("watch a folder", ("seccomp",), lambda _: os.close(syscall("inotify_init1", 0))),
@@ -197,7 +181,6 @@ KERNEL = (
     Act("type into a terminal", ("seccomp",), _push_input),
     Act("become another user", _ADMIN, _become_root),
     Act("join groups", _ADMIN, _join_groups),
-    Act("have capabilities", ("capabilities", "user"), _has_capabilities),
     Act("change its personality", ("seccomp",), _personality),
     Act("change the name of the machine", _ADMIN, _host_name),
     Act("run before others", ("seccomp", "limits", "capabilities", "user"), _run_sooner),
@@ -205,5 +188,4 @@ KERNEL = (
     Act("change its input and output priority", ("seccomp",), lambda _: syscall("ioprio_set", 1, 0, 0x6000)),
     Act("set the clock", _ADMIN, _set_clock),
     Act("read the kernel's log", _ADMIN, _log_of_the_kernel),
-    Act("raise a limit", ("limits", "capabilities", "user"), _raise_limit),
 )

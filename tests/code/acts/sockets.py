@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import socket
+import struct
+from collections.abc import Callable
 
-from guerdon.rewards.code.zygote.acts.act import Act, Targets
+from tests.code.acts.act import Act, Targets
 
 __all__ = ["SOCKETS"]
 
@@ -25,12 +29,6 @@ def _open(family: int, kind: int) -> None:
     socket.socket(family, kind).close()
 
 
-def _connect(targets: Targets) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
-        connection.settimeout(1.0)
-        connection.connect(("127.0.0.1", targets.tcp))
-
-
 def _connect_abstract(targets: Targets) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(1.0)
@@ -49,6 +47,27 @@ def _listen(_: Targets) -> None:
         connection.listen()
 
 
+def _out_of_band(_: Targets) -> None:
+    """Unix sockets take such data since Linux 5.15; refused before that, too."""
+    with contextlib.ExitStack() as stack:
+        ours, _theirs = map(stack.enter_context, socket.socketpair())
+        ours.send(b"x", socket.MSG_OOB)
+
+
+def _option(ask: Callable[[socket.socket], object]) -> Callable[[Targets], object]:
+    def attempt(_: Targets) -> None:
+        with contextlib.ExitStack() as stack:
+            ours, _theirs = map(stack.enter_context, socket.socketpair())
+            ask(ours)
+
+    return attempt
+
+
+def _attach_filter(ours: socket.socket) -> None:
+    code = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0xFFFF), 8)  # takes all
+    ours.setsockopt(socket.SOL_SOCKET, 26, struct.pack("=H6xQ", 1, ctypes.addressof(code)))  # SO_ATTACH_FILTER
+
+
 def _datagrams(_: Targets) -> None:
     for one in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
         one.close()
@@ -60,9 +79,15 @@ def _act(name: str, family: int, kind: int) -> Act:
 
 SOCKETS = (
     *(_act(name, *family) for name, family in _FAMILIES.items()),
-    Act("connect to a port of this machine", (*_SOCKETS, "landlock"), _connect),
     Act("connect to an abstract socket", (*_SOCKETS, "landlock"), _connect_abstract),
     Act("connect to a socket in another's folder", _SOCKETS, _connect_path),
     Act("listen on a port", (*_SOCKETS, "landlock"), _listen),
     Act("open a pair of datagram sockets", ("seccomp",), _datagrams),
+    Act("send data out of band", ("seccomp",), _out_of_band),
+    Act("have the kernel filter messages", ("seccomp",), _option(_attach_filter)),
+    Act(
+        "have a descriptor of who is at the other end",
+        ("seccomp",),
+        _option(lambda ours: ours.getsockopt(socket.SOL_SOCKET, 77)),  # SO_PEERPIDFD
+    ),
 )

@@ -1,0 +1,91 @@
+"""What runs in the process of a `Judge`: it makes one judgement after the other."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import pickle
+import resource
+import signal
+import sys
+from typing import Any, Final
+
+from guerdon._worker import linux
+from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
+from guerdon.rewards.code.trusted.judge_state import SIZE, JudgeState
+from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
+
+__all__ = ["main"]
+
+# For what it makes of the cases, the tests and what programs gave: some GB, so that no program has
+# its tests fill the machine; and for each byte of output.
+_MEMORY: Final = 2 << 30
+_OF_OUTPUT: Final = 40
+
+
+def main(channel: int, page: int, parent: int) -> None:
+    """Answer until the channel is closed.
+
+    Args:
+        page: Where `JudgeState` is kept.
+        parent: The process to end with; 0 where only the channel tells of its end.
+    """
+    linux.reset_signals()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if parent:
+        linux.exit_with_parent(parent)
+    state = JudgeState(mmap.mmap(page, SIZE))
+    scorer: Any = None
+    logged = _Logged()
+    log = logging.getLogger("guerdon")
+    log.addHandler(logged)
+    log.propagate = False
+    while (message := receive_blocking(channel)) is not None:
+        try:
+            what, given = pickle.loads(message)
+            if what == "begin":  # the first
+                path, judging = given
+                scorer, answer = _scorer(path, judging, state), (True, None)
+            else:
+                answer = True, getattr(scorer, what)(*given)
+        except BaseException as error:
+            answer = False, _sendable(error)
+        send_blocking(channel, pickle.dumps((*answer, logged.taken())))
+    if scorer is not None:
+        scorer.close()
+
+
+def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> CodeScorer:
+    sys.path[:] = path
+    judging: Judging = pickle.loads(pickled)
+    if not judging.has_functions:  # these may load what they need
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = _MEMORY + _OF_OUTPUT * judging.rules.max_output
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
+    return CodeScorer(judging, state)
+
+
+class _Logged(logging.Handler):
+    """What was logged since it was taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append((record.levelno, record.getMessage()))
+
+    def taken(self) -> list[tuple[int, str]]:
+        records, self._records = self._records, []
+        return records
+
+
+def _sendable(error: BaseException) -> Any:
+    """The exception, or one with its text, where it can't be sent or is none to raise elsewhere."""
+    try:
+        if isinstance(error, Exception):
+            pickle.loads(pickle.dumps(error))
+            return error
+    except Exception:
+        pass
+    return RuntimeError(f"{type(error).__name__}: {error}")
