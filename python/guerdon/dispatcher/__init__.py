@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from guerdon._batch.kept_columns import KeptColumns
+    from guerdon._batch.trainer.metrics import LogMetrics
     from guerdon._insight.dump import Dump
     from guerdon._insight.journal.options import Journal
     from guerdon._insight.journal.plan import JournalPlan
@@ -100,6 +101,8 @@ class Dispatcher(ScoringMethods):
             `workers` are then those of all of them, by default one for each core that they may use
             together. A `Ray`: on the nodes of a Ray cluster (docs/cluster.md); `workers` take over
             when no node is left.
+        log_metrics: Of each function in a trainer's log: six metrics, or ``"all"``
+            (docs/metrics.md).
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
@@ -129,6 +132,7 @@ class Dispatcher(ScoringMethods):
         watchdog: float | None = None,
         trace: str | os.PathLike[str] | Trace | None = None,
         cluster: ClusterOption | None = None,
+        log_metrics: LogMetrics = "main",
     ) -> None:
         entries = checked_items(functions, Dispatcher, RewardColumn)
         items, spread_weights = spread(entries, dispatcher_options.weights(weights, len(entries)))
@@ -149,6 +153,7 @@ class Dispatcher(ScoringMethods):
             "watchdog": dispatcher_options.seconds("watchdog", watchdog),
             "trace": dispatcher_options.trace(trace),
             "cluster": checked_cluster(cluster),
+            "log_metrics": dispatcher_options.log_metrics(log_metrics),
         }
         self._items = items
         self._specs = with_limits(self._options["cluster"], checked_specs(items, max_cost))
@@ -182,7 +187,9 @@ class Dispatcher(ScoringMethods):
             self._options["max_failure_rate"],
             self._submitter.example,
         )
-        self._trainer_batches = TrainerBatches(self, self._engine, self._submitter, self._builder, self._reward_list)
+        self._trainer_batches = TrainerBatches(
+            self, self._engine, self._submitter, self._builder, self._reward_list, self._options["log_metrics"]
+        )
         self._columns = RewardColumns(items, self.names, self._reward_list, self._trainer_batches.collect)
         self._sample_scorer = SampleScorer(self._engine, self._submitter, self._builder)
         self._engine.end_with(self)
