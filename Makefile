@@ -449,7 +449,8 @@ stress: setup ## the soak tests too, more cases and deeper model checking
 	for round in {1..$(ROUNDS)}; do $(BIN)/python -m pytest -q -m 'fault and not soak' tests/stress $(ARGS); done
 
 .PHONY: stress-trainers
-stress-trainers: setup $(VLLM)/.dependencies $(VERL)/.trainers ## the soak tests of the trainers: verl's, Ray's, and several ranks with a vLLM server
+stress-trainers: setup $(VLLM)/.dependencies $(VERL)/.trainers ## the soak tests of the trainers: TRL's, verl's, Ray's, and several ranks with a vLLM server
+	$(BIN)/python -m pytest -m soak --timeout 1200 tests/integrations $(ARGS)
 	$(VERL)/bin/python -m pytest -m soak -W ignore -W error::guerdon.errors.GuerdonWarning --timeout 1200 tests/verl $(ARGS)
 	$(VERL)/bin/python -m pytest -m soak -W ignore -W error::guerdon.errors.GuerdonWarning --timeout 1200 tests/ray $(ARGS)
 	$(VLLM)/bin/python -m pytest -m soak --timeout 1200 tests/vllm $(ARGS)

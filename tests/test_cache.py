@@ -82,7 +82,7 @@ def test_what_a_call_recorded_is_recorded_again(tmp_path: Path) -> None:
             log_metric("length", len(completion))
             return {"score": level, "seen": completion}
 
-        with Dispatcher([noted], workers=1) as dispatcher:
+        with Dispatcher([noted], workers=1, log_metrics="all") as dispatcher:
             result = dispatcher.score(completions=["a", "bb"], level=[3, 4])
             (column,) = dispatcher.reward_funcs
             logged.clear()

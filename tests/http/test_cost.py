@@ -36,7 +36,7 @@ def test_what_a_judge_used_is_in_result_stats_and_log() -> None:
     billing = Billing()
     with (
         serving(billing) as server,
-        Dispatcher([asks(server.url, price=PRICE), reward(lambda text: 1.0, name="own")]) as one,
+        Dispatcher([asks(server.url, price=PRICE), reward(lambda text: 1.0, name="own")], log_metrics="all") as one,
     ):
         result = one.score(completions=[str(n) for n in range(8)], num_generations=4)
         used = result.usage["judge"]

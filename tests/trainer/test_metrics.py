@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import guerdon
-from guerdon import Dispatcher, reward
-from guerdon._batch.trainer.metrics import _spread, metrics_of
+from guerdon import Dispatcher, RegistrationError, reward
+from guerdon._batch.trainer.metrics import MAIN, _spread, metrics_of
 from tests.http.server import serving
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -51,6 +51,21 @@ def test_spread_within_groups() -> None:
     assert metrics["guerdon/gated/no_spread_frac"] == 1.0
     assert names(metrics, "length") == COMMON | TIMES | SPREAD | {"shared_frac"}
     assert names(metrics, "gated") == COMMON | TIMES | SPREAD | {"skipped_frac"}
+
+
+@pytest.mark.parametrize("which", ["main", "all"])
+def test_a_log_line_has_six_metrics_of_each_function_unless_all_are_asked_for(which: Any) -> None:
+    logged: dict[str, float] = {}
+    with Dispatcher([length], log_metrics=which) as dispatcher:
+        dispatcher.reward_funcs[0](completions=["a", "abc"], log_extra=None, log_metric=logged.__setitem__)
+    assert "guerdon/tail_s" in logged
+    assert names(logged, "length") == (MAIN if which == "main" else COMMON | TIMES | {"shared_frac"})
+    assert dispatcher.replace(workers=1).options["log_metrics"] == which
+
+
+def test_an_unknown_choice_of_metrics_is_refused() -> None:
+    with pytest.raises(RegistrationError, match=r"log_metrics='some': expected 'main' .* or 'all'"):
+        Dispatcher([length], log_metrics="some")  # type: ignore[arg-type]
 
 
 def test_groups_of_one_have_no_spread_to_speak_of() -> None:
@@ -126,3 +141,5 @@ def test_every_metric_is_in_the_documents_table() -> None:
     written = set(re.findall(r"`/?(\w+)`", rows)) | set(re.findall(r"`guerdon/(\w+)`", rows))
     made = COMMON | TIMES | SPREAD | REQUESTS | TOKENS | {"cost", "skipped_frac", "shared_frac", "cached_frac"}
     assert written == made | {"tail_s"}
+    main = set(re.findall(r"`/?(\w+)`", rows.partition("`error_frac`")[0]))
+    assert main == MAIN

@@ -57,7 +57,7 @@ def test_it_trains_on_many_groups_at_once_and_publishes_each_policy(server: Serv
     for name in ("length", "letters", "rank", "fails_on_x"):
         assert any(f"rewards/{name}" in entry for entry in log)
         assert any(f"guerdon/{name}/run_p50_s" in entry for entry in log)
-    assert any(entry.get("guerdon/fails_on_x/error_frac", 0.0) > 0.0 for entry in log)
+    assert any(entry.get("guerdon/fails_on_x/failed_frac", 0.0) > 0.0 for entry in log)
     assert any((value != start[name]).any() for name, value in trainer.model.named_parameters() if name in start)
     # The policies of the last steps, under new names; what no sample may come from any more is
     # gone.

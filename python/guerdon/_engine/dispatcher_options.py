@@ -28,6 +28,7 @@ __all__ = [
     "fraction",
     "incomplete",
     "journal",
+    "log_metrics",
     "max_cost",
     "patience",
     "recycle",
@@ -80,6 +81,13 @@ def incomplete(value: object) -> str:
     if value == "drop" or value == "sum":
         return str(value)
     raise wrong("incomplete", value, "'drop' (the sample has no reward) or 'sum' (it has the sum of what is left)")
+
+
+def log_metrics(value: object) -> str:
+    """What a trainer's log gets of each function."""
+    if value == "main" or value == "all":
+        return str(value)
+    raise wrong("log_metrics", value, "'main' (the six of docs/metrics.md) or 'all'")
 
 
 def max_cost(value: object) -> float | None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from guerdon._batch.debugger import Debugger
     from guerdon._batch.kept_columns import KeptColumns
+    from guerdon._batch.trainer.metrics import LogMetrics
     from guerdon._insight.dump import Dump
     from guerdon._insight.journal.options import Journal
     from guerdon._insight.journal.plan import JournalPlan
@@ -104,6 +105,8 @@ class Dispatcher(ScoringMethods):
             when no node is left.
         debug: Python functions run one after another in the thread that waits for the batch, so
             that ``breakpoint()`` works in them, and without timeouts (docs/failures.md).
+        log_metrics: Of each function in a trainer's log: six metrics, or ``"all"``
+            (docs/metrics.md).
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
@@ -134,6 +137,7 @@ class Dispatcher(ScoringMethods):
         trace: str | os.PathLike[str] | Trace | None = None,
         cluster: ClusterOption | None = None,
         debug: bool = False,
+        log_metrics: LogMetrics = "main",
     ) -> None:
         entries = checked_items(functions, Dispatcher, RewardColumn)
         items, spread_weights = spread(entries, dispatcher_options.weights(weights, len(entries)))
@@ -155,6 +159,7 @@ class Dispatcher(ScoringMethods):
             "trace": dispatcher_options.trace(trace),
             "cluster": checked_cluster(cluster),
             "debug": dispatcher_options.flag("debug", debug),
+            "log_metrics": dispatcher_options.log_metrics(log_metrics),
         }
         self._items = items
         self._specs = with_limits(self._options["cluster"], checked_specs(items, max_cost))
@@ -200,7 +205,9 @@ class Dispatcher(ScoringMethods):
             self._options["max_failure_rate"],
             self._submitter.example,
         )
-        self._trainer_batches = TrainerBatches(self, self._engine, self._submitter, self._builder, self._reward_list)
+        self._trainer_batches = TrainerBatches(
+            self, self._engine, self._submitter, self._builder, self._reward_list, self._options["log_metrics"]
+        )
         self._columns = RewardColumns(items, self.names, self._reward_list, self._trainer_batches.collect)
         self._sample_scorer = SampleScorer(self._engine, self._submitter, self._builder)
         self._engine.end_with(self)

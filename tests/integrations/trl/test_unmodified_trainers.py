@@ -98,7 +98,7 @@ def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path:
     """Three functions, about 10 % injected failures in one of them, in the unmodified trainer."""
     weights = [1.0, 0.5, 0.01]
     rewards = [reward_functions.vowels, reward_functions.flaky, reward_functions.lengths]
-    with Dispatcher(rewards, workers=2, weights=weights) as dispatcher:
+    with Dispatcher(rewards, workers=2, weights=weights, log_metrics="all") as dispatcher:
         trainer = make_trainer(
             dispatcher.reward_funcs,
             tmp_path,

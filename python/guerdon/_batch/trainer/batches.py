@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from guerdon._batch.failures import BatchFailures
     from guerdon._batch.result_builder import ResultBuilder
     from guerdon._batch.submission import Submitter
+    from guerdon._batch.trainer.metrics import LogMetrics
     from guerdon._native import Batch
     from guerdon.results import RewardBatch
 
@@ -72,16 +73,24 @@ class TrainerBatches:
         submitter: Takes the batches.
         builder: Makes their results.
         rewards: The dispatcher's list.
+        log_metrics: What a trainer's log gets of each function.
     """
 
     def __init__(
-        self, owner: object, engine: EngineSource, submitter: Submitter, builder: ResultBuilder, rewards: RewardList
+        self,
+        owner: object,
+        engine: EngineSource,
+        submitter: Submitter,
+        builder: ResultBuilder,
+        rewards: RewardList,
+        log_metrics: LogMetrics,
     ) -> None:
         self._owner = weakref.ref(owner)
         self._engine = engine
         self._submitter = submitter
         self._builder = builder
         self._rewards = rewards
+        self._log_metrics = log_metrics
         self._lock = threading.Lock()
         # oldest first; under the lock
         self._open: OrderedDict[Key, _UncollectedBatch] = OrderedDict()
@@ -224,7 +233,7 @@ class TrainerBatches:
                 # Else the error, its traceback and the batch hold each other until Python's
                 # collector runs.
                 del error
-        context.log(result, arguments)
+        context.log(result, arguments, self._log_metrics)
         return result
 
     def complete_without_rows(self, arguments: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from guerdon._batch.trainer.metrics import metrics_of
+from guerdon._batch.trainer.metrics import LogMetrics, metrics_of
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class TrainerContext:
         Called once for each batch by every rank, with its own."""
         return error, [failures]
 
-    def log(self, result: RewardBatch, arguments: Mapping[str, Any]) -> None:
+    def log(self, result: RewardBatch, arguments: Mapping[str, Any], metrics: LogMetrics) -> None:
         """Logs what the functions recorded, and the metrics of each of them."""
         log_extra, log_metric = arguments.get("log_extra"), arguments.get("log_metric")
         for function, recorded in zip(result.functions, result._recorded, strict=True):
@@ -110,7 +110,7 @@ class TrainerContext:
                 for name, value in recorded.metrics:
                     log_metric(name, value)
         if callable(log_metric):
-            for name, value in metrics_of(result).items():
+            for name, value in metrics_of(result, metrics).items():
                 log_metric(name, value)
             report_failures(result, self.memory.reported)
 

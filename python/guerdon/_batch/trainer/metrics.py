@@ -3,12 +3,13 @@
 - Which metrics a batch has is known from its functions and the size of its groups, not from how
   it went: all ranks log the same names, and none of them waits for another.
 - A metric without a meaning is left out: no tokens of a function that is no judge.
+- By default a log line has `MAIN`, so that it stays readable with many functions.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from guerdon.results.status import Status
 
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
 TAIL: Final = "guerdon/tail_s"
 """From the last completion to the last reward."""
 
+LogMetrics = Literal["main", "all"]
+
+MAIN: Final = frozenset(("failed_frac", "abstained_frac", "timeout_frac", "run_p50_s", "run_p99_s", "queue_p99_s"))
+"""What a log line has of each function, unless the dispatcher says ``log_metrics="all"``."""
+
 _FRACTIONS: Final = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES: Final = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
 
 
-def metrics_of(result: RewardBatch) -> dict[str, float]:
+def metrics_of(result: RewardBatch, which: LogMetrics = "all") -> dict[str, float]:
     """The metrics of a batch: ``guerdon/tail_s``, and of each function ``guerdon/<name>/…``:
     fractions of the samples, seconds, spread within groups, and what requests used."""
     failed = Counter((failure.function, failure.status) for failure in result.failures())
@@ -46,7 +52,8 @@ def metrics_of(result: RewardBatch) -> dict[str, float]:
         of_function.update(_spread(result.rewards[:, :, place]))
         of_function.update((key, timings[key]) for key in _TIMES if timings[key] == timings[key])
         of_function.update(_used(result, name))
-        metrics.update((f"guerdon/{name}/{key}", value) for key, value in of_function.items())
+        logged = ((key, value) for key, value in of_function.items() if which == "all" or key in MAIN)
+        metrics.update((f"guerdon/{name}/{key}", value) for key, value in logged)
     return metrics
 
 

@@ -10,18 +10,15 @@ from typing import Any
 
 def replace_argument(
     kind: type, name: str, args: tuple[Any, ...], named: Mapping[str, Any], change: Callable[[Any], Any]
-) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with one of them changed, given by position, by name or inside ``**named``.
 
     Args:
         kind: The class that they are for. Where its ``__init__`` takes ``*args``, the position is
             that of the next class which names the parameter.
-
-    Returns:
-        The arguments, and whether the one was among them.
     """
     if name in named:
-        return args, {**named, name: change(named[name])}, True
+        return args, {**named, name: change(named[name])}
     for one in kind.__mro__:
         if "__init__" not in vars(one):
             continue
@@ -30,8 +27,8 @@ def replace_argument(
         if name in places:
             place = places.index(name)
             if place < len(args):
-                return (*args[:place], change(args[place]), *args[place + 1 :]), dict(named), True
+                return (*args[:place], change(args[place]), *args[place + 1 :]), dict(named)
             break
         if not any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
             break  # a signature of its own
-    return args, dict(named), False
+    return args, dict(named)

@@ -23,6 +23,7 @@ from guerdon.errors import DataError, GuerdonError, RewardFailureError
 if TYPE_CHECKING:
     from guerdon._batch.failures import BatchFailures
     from guerdon._batch.trainer.column import RewardList
+    from guerdon._batch.trainer.metrics import LogMetrics
     from guerdon.results import RewardBatch
 
 
@@ -128,8 +129,8 @@ class SilentTrainerContext(TRLTrainerContext):
         grouped = any(kind.__name__.endswith(("GRPOTrainer", "RLOOTrainer")) for kind in type(self._trainer).__mro__)
         return super().group_size() if grouped and hasattr(self._trainer, "num_generations") else None
 
-    def log(self, result: RewardBatch, arguments: Mapping[str, Any]) -> None:
-        super().log(result, arguments)
+    def log(self, result: RewardBatch, arguments: Mapping[str, Any], metrics: LogMetrics) -> None:
+        super().log(result, arguments, metrics)
         report_failures(result, self.memory.reported)
 
     def _runs_here(self) -> bool:

@@ -12,18 +12,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from guerdon.errors import DataError
+from guerdon.integrations.verl.kept_groups import Answer
 from guerdon.integrations.verl.origin import Origin
+from guerdon.integrations.verl.partial_groups import PartialGroup
+from guerdon.integrations.verl.reward_output import Scored
+from guerdon.integrations.verl.sample import Response
 
-__all__ = ["MAX_PARTIAL_GROUPS", "FillingGroup", "Groups"]
-
-S = TypeVar("S")
-R = TypeVar("R")
-A = TypeVar("A")
-S_in = TypeVar("S_in", contravariant=True)
-R_out = TypeVar("R_out", covariant=True)
+__all__ = ["MAX_PARTIAL_GROUPS", "Groups"]
 
 MAX_PARTIAL_GROUPS: Final = 128
 
@@ -33,34 +31,25 @@ _CHECK: Final = (
 )
 
 
-class FillingGroup(Protocol[S_in, R_out]):
-    """A group that is scored while it fills; see
-    `guerdon.integrations.verl.partial_groups.PartialGroup`."""
-
-    def add(self, number: int, sample: S_in, /) -> None: ...
-    async def result(self) -> R_out: ...
-    def cancel(self) -> None: ...
-
-
 @dataclass
-class _Arrived(Generic[S, A]):
+class _Arrived:
     """A response in its group, and what those wait for who brought it."""
 
-    sample: S
-    answer: asyncio.Future[A]
+    sample: Response
+    answer: asyncio.Future[dict[str, Any]]
 
 
 @dataclass
-class _OpenGroup(Generic[S, R, A]):
+class _OpenGroup:
     """A group that waits for responses."""
 
     size: int
-    partial: FillingGroup[S, R] | None
-    members: dict[Origin, _Arrived[S, A]] = field(default_factory=dict)
+    partial: PartialGroup | None
+    members: dict[Origin, _Arrived] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
 
-class Groups(Generic[S, R, A]):
+class Groups:
     """The open groups of one reward worker.
 
     Args:
@@ -74,21 +63,21 @@ class Groups(Generic[S, R, A]):
 
     def __init__(
         self,
-        score: Callable[[list[S]], Awaitable[R]],
-        answers: Callable[[Hashable, list[Origin], R], Sequence[A | Exception]],
+        score: Callable[[list[Response]], Awaitable[Scored]],
+        answers: Callable[[Hashable, list[Origin], Scored], Sequence[Answer]],
         timeout: float,
-        begin: Callable[[int, S], FillingGroup[S, R]] | None = None,
+        begin: Callable[[int, Response], PartialGroup] | None = None,
     ) -> None:
         self._score = score
         self._answers = answers
         self._timeout = timeout
         self._begin = begin
         self._partial_groups = 0  # groups that are scored while they fill
-        self._open: dict[Hashable, _OpenGroup[S, R, A]] = {}
-        self._scoring: dict[Hashable, _OpenGroup[S, R, A]] = {}
+        self._open: dict[Hashable, _OpenGroup] = {}
+        self._scoring: dict[Hashable, _OpenGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # a loop keeps only weak references
 
-    async def add(self, key: Hashable, origin: Origin, sample: S, size: int) -> A:
+    async def add(self, key: Hashable, origin: Origin, sample: Response, size: int) -> dict[str, Any]:
         """Waits until the group `key` of `size` responses is scored: the answer to this one.
 
         Raises:
@@ -109,7 +98,7 @@ class Groups(Generic[S, R, A]):
         self._go_on(key, group)
         return await asyncio.shield(member.answer)  # others may wait for it too
 
-    def _joined(self, key: Hashable, group: _OpenGroup[S, R, A], origin: Origin, sample: S) -> _Arrived[S, A]:
+    def _joined(self, key: Hashable, group: _OpenGroup, origin: Origin, sample: Response) -> _Arrived:
         if group.partial is not None:
             number = origin.session
             if (
@@ -121,11 +110,11 @@ class Groups(Generic[S, R, A]):
                     f"response number {number} of the prompt {key!r} came twice, or is out of range: it has {group.size}. {_CHECK}"
                 )
             group.partial.add(number, sample)
-        member: _Arrived[S, A] = _Arrived(sample, asyncio.get_running_loop().create_future())
+        member: _Arrived = _Arrived(sample, asyncio.get_running_loop().create_future())
         group.members[origin] = member
         return member
 
-    def _go_on(self, key: Hashable, group: _OpenGroup[S, R, A]) -> None:
+    def _go_on(self, key: Hashable, group: _OpenGroup) -> None:
         """Scores the group if it is full; else it waits for its next response from now on."""
         if group.timer is not None:
             group.timer.cancel()
@@ -140,13 +129,13 @@ class Groups(Generic[S, R, A]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _begin_partial(self, origin: Origin, size: int, first: S) -> FillingGroup[S, R] | None:
+    def _begin_partial(self, origin: Origin, size: int, first: Response) -> PartialGroup | None:
         if self._begin is None or self._partial_groups >= MAX_PARTIAL_GROUPS or not _numbered(origin, size):
             return None
         self._partial_groups += 1
         return self._begin(size, first)
 
-    async def _run(self, key: Hashable, group: _OpenGroup[S, R, A]) -> None:
+    async def _run(self, key: Hashable, group: _OpenGroup) -> None:
         origins = sorted(group.members, key=lambda origin: origin.position)
         try:
             if group.partial is None:
@@ -187,7 +176,7 @@ def _numbered(origin: Origin, size: int) -> bool:
     return origin.session is not None and 0 <= origin.session < size
 
 
-def _fail(group: _OpenGroup[S, R, A], error: BaseException) -> None:
+def _fail(group: _OpenGroup, error: BaseException) -> None:
     for member in group.members.values():
         if not member.answer.done():
             member.answer.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())

@@ -23,7 +23,7 @@ from guerdon.errors import DataError, GuerdonWarning, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.verl import settings, worker_restarts
 from guerdon.integrations.verl.answered_groups import AnsweredGroups
-from guerdon.integrations.verl.groups import FillingGroup, Groups
+from guerdon.integrations.verl.groups import Groups
 from guerdon.integrations.verl.kept_groups import Answer
 from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.partial_groups import PartialGroup
@@ -77,9 +77,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
         self._reported: set[str] = set()
         self._answered = AnsweredGroups(self._routing)
-        self._groups: Groups[Response, Scored, dict[str, Any]] = Groups(
-            self._score_group, self._answers, self._settings.group_timeout, begin
-        )
+        self._groups = Groups(self._score_group, self._answers, self._settings.group_timeout, begin)
         self._siblings = Siblings(self._coalescer.add, self._keep, self._settings.group_timeout)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -182,7 +180,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
     async def _score_group(self, samples: list[Response]) -> Scored:
         return await self._score(samples, len(samples))
 
-    def _begin(self, size: int, first: Response) -> FillingGroup[Response, Scored]:
+    def _begin(self, size: int, first: Response) -> PartialGroup:
         return PartialGroup(self.dispatcher, size, self._columns, self._counted, step_of([first]))
 
     def _columns(self, samples: list[Response]) -> dict[str, Any]:

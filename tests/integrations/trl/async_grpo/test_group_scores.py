@@ -97,7 +97,7 @@ def test_weights_hold_in_the_sum_and_not_in_the_log(scored: Any) -> None:
 @pytest.mark.parametrize("function", [reward_functions.fails_on_x, reward_functions.not_a_number])
 def test_a_failed_sample_is_left_out_of_its_group(scored: Any, function: Any) -> None:
     texts = ["a", "xbbbbbbbb", "cc", "ddd"]
-    loop, (samples,) = scored(Dispatcher([reward_functions.length, function]), [group_of(0, texts)])
+    loop, (samples,) = scored(Dispatcher([reward_functions.length, function], log_metrics="all"), [group_of(0, texts)])
     rest = advantages([2.0 * len(text) for text in texts if "x" not in text])
     assert [sample.advantage for sample in samples] == pytest.approx([rest[0], 0.0, *rest[1:]])
     assert math.isnan(samples[1].metrics["reward"])
@@ -153,6 +153,7 @@ def test_the_log_says_how_functions_fared(scored: Any) -> None:
     assert found["guerdon/length/failed_frac"] == [0.0]
     assert found["guerdon/groups_scoring"] == [1.0]
     assert found["guerdon/length/run_p50_s"][0] >= 0.0
+    assert "guerdon/length/error_frac" not in found
 
 
 def test_trl_itself_scores_several_groups_at_once_with_the_columns_of_a_dispatcher() -> None:

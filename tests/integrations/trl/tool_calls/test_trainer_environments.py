@@ -210,7 +210,7 @@ def test_an_own_reward_is_a_column_like_any_other(tmp_path: Path) -> None:
     assert all(value % 2 == 0 for value in own if value == value)
     # Odd ones, and all of the other environment
     assert sum(math.isnan(value) for value in own) >= 4
-    assert trainer.state.log_history[0]["guerdon/Owner/error_frac"] == sum(map(math.isnan, own)) / 8 - 0.5
+    assert trainer.state.log_history[0]["guerdon/Owner/failed_frac"] == sum(map(math.isnan, own)) / 8 - 0.5
 
 
 def _mixed() -> Any:

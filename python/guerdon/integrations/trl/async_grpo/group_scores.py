@@ -106,9 +106,9 @@ class GroupScorer:
             raw.append([None if out or math.isnan(v) else v for v, out in zip(values, failed.tolist(), strict=True)])
             weighted.append([None if value is None else weight * value for value in raw[-1]])
         metrics: dict[str, float] = {}
-        for result in results:
+        for dispatcher, result in zip(self.dispatchers, results, strict=True):
             metrics.update((name, float(np.mean(values))) for name, values in result.metrics.items())
-            metrics.update(metrics_of(result))
+            metrics.update(metrics_of(result, dispatcher.options["log_metrics"]))
         return GroupScores(raw, weighted, failed.tolist(), metrics)
 
 

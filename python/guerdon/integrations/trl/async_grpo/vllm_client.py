@@ -62,7 +62,11 @@ class RetryingVLLMClient(VLLMClient):  # type: ignore[misc]  # trl is not typed
             requests.post(f"{self.server_url}/resume", timeout=min(10.0, self.calls.control_timeout))
 
     def load_lora_adapter(self, lora_name: str, lora_path: str, timeout: float | None = None) -> None:
-        load_adapter(self, lora_name, lora_path, timeout)
+        body = {"lora_name": lora_name, "lora_path": lora_path, "load_inplace": False}
+        answer = self._request("POST", "/v1/load_lora_adapter", json=body, timeout=timeout, missing=True)
+        problem = refusal(self.server_url, answer.status_code, answer.text)
+        if problem is not None:
+            raise VLLMServerError(problem)
 
     def unload_lora_adapter(self, lora_name: str, timeout: float | None = None) -> None:
         # A restarted server has no adapter to unload: that is no error.
@@ -129,19 +133,6 @@ class RetryingVLLMClient(VLLMClient):  # type: ignore[misc]  # trl is not typed
                 pause = retry_after(answer.headers)
                 wait = attempts.next_wait(FailedAttempt(what, status=answer.status_code, retry_after=pause), once=once)
             time.sleep(wait)
-
-
-def load_adapter(client: RetryingVLLMClient, name: str, path: str, timeout: float | None) -> None:
-    """Loads an adapter on the server under `name`, unless it is loaded already.
-
-    Raises:
-        VLLMServerError: The server did not load it.
-    """
-    body = {"lora_name": name, "lora_path": path, "load_inplace": False}
-    answer = client._request("POST", "/v1/load_lora_adapter", json=body, timeout=timeout, missing=True)
-    problem = refusal(client.server_url, answer.status_code, answer.text)
-    if problem is not None:
-        raise VLLMServerError(problem)
 
 
 def refusal(url: str, status: int, text: str) -> str | None:

@@ -1,30 +1,70 @@
-"""Groups that all dispatchers of a batch have completed, in the order in which the last did."""
+"""The groups of a generated batch, which each of its dispatchers scores in a batch of its own: those
+that all have completed, in the order in which the last did.
+"""
 
 from __future__ import annotations
 
 import select
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from guerdon.errors import ClosedError
+from guerdon.results.status import Status
+
 if TYPE_CHECKING:
-    from guerdon._batch.pending import PendingBatch
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from guerdon._batch.trainer.batches import TrainerBatch
+    from guerdon.dispatcher import Dispatcher
 
 # Another waiter may have taken the news that this one waits for: look again after this long.
 _POLL_MS = 1000
 
-
-def complete_everywhere(orders: Sequence[Sequence[int]], known: Collection[int]) -> list[int]:
-    """The groups that are in each of the orders and not `known`, first those that were complete
-    first."""
-    common = set(orders[0]).intersection(*orders[1:]).difference(known)
-    # The one that completed a group last says which was first.
-    places = {group: max(order.index(group) for order in orders) for group in common}
-    return sorted(common, key=places.__getitem__)
+Started = Sequence[tuple["Dispatcher", "TrainerBatch"]]
+Cells = tuple["NDArray[np.float32]", "NDArray[np.uint8]"]  # rewards and statuses, ``[G, F]``
 
 
-def wait_for_news(batches: Sequence[PendingBatch]) -> None:
-    """Waits for one more group of any batch, not for ever."""
-    poll = select.poll()
-    for batch in batches:
-        poll.register(batch._batch.groups_fileno(), select.POLLIN)
-    poll.poll(_POLL_MS)
+def complete_groups(
+    started: Started, known: Collection[int], elsewhere: Sequence[Sequence[int]] = ()
+) -> Iterator[list[int]]:
+    """Again and again the groups that are complete everywhere and not `known`, first those that
+    were complete first. Between, waits for one more group of any batch, not for ever.
+
+    Args:
+        elsewhere: Orders of completion that are known of other batches; they may grow.
+    """
+    while True:
+        # First: a batch done by now has all its groups below, and no more news.
+        under_way = [batch.pending for _, batch in started if not batch.pending.done]
+        orders = [*(batch.pending.completed() for _, batch in started), *elsewhere]
+        common = set(orders[0]).intersection(*orders[1:]).difference(known)
+        # The one that completed a group last says which was first.
+        places = {group: max(order.index(group) for order in orders) for group in common}
+        yield sorted(common, key=places.__getitem__)
+        poll = select.poll()
+        for pending in under_way:
+            poll.register(pending._batch.groups_fileno(), select.POLLIN)
+        poll.poll(_POLL_MS)
+
+
+def cells_of(dispatcher: Dispatcher, batch: TrainerBatch, group: int) -> Cells:
+    """Rewards and statuses of a group that is complete.
+
+    Raises:
+        ClosedError: The dispatcher was closed meanwhile.
+    """
+    rewards, status = batch.pending._batch.group(group)
+    if dispatcher.closed and bool((status == Status.CANCELLED).any()):
+        raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
+    return rewards, status
+
+
+def open_groups(started: Started, size: int) -> int:
+    """Groups of `size` samples that are not complete now."""
+    most = 0
+    for _, batch in started:
+        pending = batch.pending
+        left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
+        most = max(most, -(-left // size))
+    return most

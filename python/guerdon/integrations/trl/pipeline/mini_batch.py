@@ -7,34 +7,22 @@ every rank waits for the same number of groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, select_rows
 from guerdon.integrations.trl.trainer_context import raise_together
 
-if TYPE_CHECKING:
-    from guerdon.integrations.trl.pipeline.scoring import BatchScoring
-
-
-class MiniBatchTrainer(Protocol):
-    """What the pieces ask of the trainer that trains on them."""
-
-    args: Any
-    num_generations: int
-
-    def log_generation(self, generated: GeneratedBatch) -> None: ...
-    def replay(self, generated: GeneratedBatch, rows: Iterable[int], *, record: bool) -> Any: ...
-    def scoring_of(self, generated: GeneratedBatch) -> BatchScoring: ...
-    def complete(self, scoring: BatchScoring) -> None: ...
-
 
 class MiniBatches:
-    """The pieces of one batch, made as they are asked for."""
+    """The pieces of one batch, made as they are asked for.
 
-    def __init__(self, trainer: MiniBatchTrainer, generated: GeneratedBatch) -> None:
+    Args:
+        trainer: A `PipelinedTrainer`.
+    """
+
+    def __init__(self, trainer: Any, generated: GeneratedBatch) -> None:
         self._trainer = trainer
         self._generated = generated
         self._output = split_pixel_values_by_grid(generated.output)

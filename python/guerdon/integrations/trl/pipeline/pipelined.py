@@ -67,7 +67,7 @@ class PipelinedTrainer(BatchRewards):
             functions, weights, self._own_dispatcher = resolve_reward_funcs(given)
             return functions
 
-        args, named, _ = replace_argument(type(self), "reward_funcs", args, named, resolve)
+        args, named = replace_argument(type(self), "reward_funcs", args, named, resolve)
         super().__init__(*args, **named)
         if any(not isinstance(one, RewardColumn) and not is_reward_model(one) for one in self.reward_funcs):
             # Those that a class brings itself.

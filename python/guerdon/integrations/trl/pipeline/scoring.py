@@ -16,12 +16,10 @@ import numpy as np
 
 from guerdon._batch.trainer.batches import TrainerBatch
 from guerdon._batch.trainer.column import RewardColumn
-from guerdon.errors import ClosedError
-from guerdon.integrations.trl.pipeline.completion_order import complete_everywhere, wait_for_news
+from guerdon.integrations.trl.pipeline.completion_order import cells_of, complete_groups, open_groups
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
-from guerdon.results.status import Status
 from guerdon.results.totals import failed_samples
 
 if TYPE_CHECKING:
@@ -167,17 +165,8 @@ class BatchScoring:
         """
         started = time.monotonic()
         try:
-            while True:
-                # First: a batch done by now has all its groups below, and no more news.
-                under_way = [batch.pending for _, batch in self._started if not batch.pending.done]
-                orders = [batch.pending.completed() for _, batch in self._started]
-                if self.shared is not None:
-                    orders.append(self.shared.order)
-                complete = complete_everywhere(orders, self._given_out)
-                if complete:
-                    group = complete[0]
-                    break
-                wait_for_news(under_way)
+            elsewhere = [] if self.shared is None else [self.shared.order]
+            group = next(filter(None, complete_groups(self._started, self._given_out, elsewhere)))[0]
         finally:
             self.waited_s += time.monotonic() - started
         self._given_out.add(group)
@@ -186,10 +175,7 @@ class BatchScoring:
             for dispatcher in self.shared.dispatchers:
                 self._keep(dispatcher, rows, *self.shared.cells(dispatcher, group))
         for dispatcher, batch in self._started:
-            rewards, status = batch.pending._batch.group(group)
-            if dispatcher.closed and bool((status == Status.CANCELLED).any()):
-                raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
-            self._keep(dispatcher, rows, rewards, status)
+            self._keep(dispatcher, rows, *cells_of(dispatcher, batch, group))
         return group
 
     def complete(self) -> None:
@@ -255,12 +241,8 @@ class BatchScoring:
 
     def open_groups(self) -> int:
         """Groups that are not complete now."""
-        most = 0 if self.shared is None else self.shared.open_groups()
-        for _, batch in self._started:
-            pending = batch.pending
-            left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
-            most = max(most, -(-left // self._size))
-        return most
+        elsewhere = 0 if self.shared is None else self.shared.open_groups()
+        return max(elsewhere, open_groups(self._started, self._size))
 
     def cancel(self, *, shared: bool = True) -> None:
         """Gives the batch up, with what is `shared` or without; nothing happens to what is

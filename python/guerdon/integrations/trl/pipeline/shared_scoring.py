@@ -13,18 +13,14 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from accelerate.utils import broadcast_object_list, gather_object
 
 from guerdon.errors import ClosedError, DataError, GuerdonError, RegistrationError, RewardFailureError
-from guerdon.integrations.trl.pipeline.completion_order import complete_everywhere, wait_for_news
+from guerdon.integrations.trl.pipeline.completion_order import Cells, cells_of, complete_groups, open_groups
 from guerdon.integrations.trl.pipeline.rank_offers import gather_on_first
 from guerdon.integrations.trl.pipeline.result_slices import slices
-from guerdon.results.status import Status
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from guerdon._batch.appending import Appender
     from guerdon._batch.trainer.batches import TrainerBatch
     from guerdon._native import Batch
@@ -33,8 +29,6 @@ if TYPE_CHECKING:
 
 # Other errors ask for more than a message when they are made anew.
 _MADE_OF_A_MESSAGE = frozenset({GuerdonError, DataError, ClosedError, RegistrationError, RewardFailureError})
-
-Cells = tuple["NDArray[np.float32]", "NDArray[np.uint8]"]  # rewards and statuses, ``[G, F]``
 
 
 class SharedScoring:
@@ -73,7 +67,7 @@ class SharedScoring:
         self._cells: dict[tuple[int, int], Cells] = {}  # by dispatcher and group of this rank
         # Of the first rank alone.
         self._columns = columns
-        self._batches: list[TrainerBatch] = []
+        self._started: list[tuple[Dispatcher, TrainerBatch]] = []
         self._appenders: list[Appender] = []
         self._begun: dict[int, bytes] = {}  # fingerprints by row, of all ranks
         self._sent: dict[int, None] = {}  # groups that their rank knows
@@ -93,7 +87,7 @@ class SharedScoring:
         if isinstance(self._columns, Exception):
             raise self._columns
         assert self._columns is not None
-        if not self._batches:
+        if not self._started:
             self._open()
         columns = {name: [values[row] for row in rows] for name, values in self._columns.items()}
         prompts = columns.pop("prompts", None)
@@ -186,7 +180,7 @@ class SharedScoring:
         parts: list[Any] = []
         if self.scores:
             try:
-                batch = self._batches[self.dispatchers.index(dispatcher)]
+                batch = dict(self._started)[dispatcher]
                 parts = [*slices(dispatcher._trainer_batches.whole(batch), self._ranks)]
             except Exception as failed:
                 parts = [failed] * self._ranks
@@ -195,27 +189,22 @@ class SharedScoring:
 
     def open_groups(self) -> int:
         """Groups that are not complete now, of all ranks; 0 where another rank knows."""
-        most = 0
-        for batch in self._batches:
-            pending = batch.pending
-            left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
-            most = max(most, -(-left // self._size))
-        return most
+        return open_groups(self._started, self._size)
 
     def _open(self) -> None:
         samples = self._rows * self._ranks
         for dispatcher in self.dispatchers:
             batches = dispatcher._trainer_batches
             batch, appender = batches.open(self.arguments, samples, self.held, of_all_ranks=True)
-            self._batches.append(batch)
+            self._started.append((dispatcher, batch))
             self._appenders.append(appender)
 
     def _compare(self, prints: Sequence[bytes]) -> tuple[list[int], list[int]]:
         """The rows whose scoring is still to begin, and of each rank how many began early."""
         if any(prints[row] != begun for row, begun in self._begun.items()):
-            for batch in self._batches:
+            for _, batch in self._started:
                 batch.pending.cancel()
-            self._batches, self._appenders, self._begun = [], [], {}
+            self._started, self._appenders, self._begun = [], [], {}
         early = [0] * self._ranks
         for row in self._begun:
             early[row // self._rows] += 1
@@ -226,25 +215,14 @@ class SharedScoring:
         rank, cells by dispatcher)``. Waits until that are `groups`."""
         news: list[list[Any]] = [[] for _ in range(self._ranks)]
         each = self._rows // self._size
-        while True:
-            # First: a batch done by now has all its groups below, and no more news.
-            under_way = [batch.pending for batch in self._batches if not batch.pending.done]
-            orders = [batch.pending.completed() for batch in self._batches]
-            for group in complete_everywhere(orders, self._sent):
-                cells = [self._group(*pair, group) for pair in zip(self.dispatchers, self._batches, strict=True)]
+        coming = complete_groups(self._started, self._sent)
+        while min(self._known) < groups:
+            for group in next(coming):
+                cells = [cells_of(*pair, group) for pair in self._started]
                 self._sent[group] = None
                 self._known[group // each] += 1
                 news[group // each].append((group % each, cells))
-            least = min(self._known)
-            if least >= groups:
-                return [(least, new) for new in news]
-            wait_for_news(under_way)
-
-    def _group(self, dispatcher: Dispatcher, batch: TrainerBatch, group: int) -> Cells:
-        rewards, status = batch.pending._batch.group(group)
-        if dispatcher.closed and bool((status == Status.CANCELLED).any()):
-            raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
-        return rewards, status
+        return [(min(self._known), new) for new in news]
 
     def _own(self, parts: Sequence[Any]) -> Any:
         """This rank's part of what the first rank has for all; an error there is raised on all."""

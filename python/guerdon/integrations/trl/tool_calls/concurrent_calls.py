@@ -45,7 +45,7 @@ class ConcurrentToolCalls:
             factories.append(None if factory is None else environments(factory))
             return factories[0]
 
-        args, kwargs, _ = replace_argument(type(self), "environment_factory", args, kwargs, concurrent)
+        args, kwargs = replace_argument(type(self), "environment_factory", args, kwargs, concurrent)
         super().__init__(*args, **kwargs)
         if any(factory is not None for factory in factories):
             self._environment_rewards = use_reward_columns(self)
