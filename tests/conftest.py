@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import reruns
+from tests import reruns, warm_programs
 from tests.compatibility import recorder
 from tests.compatibility.recorder import compatibility  # noqa: F401
 
@@ -101,6 +101,7 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     patch.setenv("GUERDON_LIMITS_DIR", str(tmp_path_factory.mktemp("limits")))
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
+    warm_programs.stop()
     shutil.rmtree(runtime, ignore_errors=True)
     if request.session.testsfailed:
         patch.undo()

@@ -7,18 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import warm_programs
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run(name: str, folder: Path, *arguments: str) -> str:
-    """What the example prints; it is run in `folder`, and has to end well."""
-    ended = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder)},
-    )
+def run(name: str, folder: Path, *arguments: str, trains: bool = False) -> str:
+    """Runs the example in `folder` and returns its output; with TRL imported if it `trains`."""
+    command = [str(EXAMPLES / name), *arguments]
+    env = {**os.environ, "TMPDIR": str(folder)}
+    if trains:
+        ended = warm_programs.run(command, folder, env)
+    else:
+        ended = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, check=False, cwd=folder, env=env
+        )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

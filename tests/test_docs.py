@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_programs
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
@@ -41,6 +43,9 @@ NEEDS = {
     "environments.md": ("trl",),
     "first-hour.md": ("trl", "datasets"),
 }
+
+# Their scripts, and the programs of their commands, import TRL or torch.
+TRAIN = ("frameworks.md", "trl.md", "from-trl.md", "first-hour.md")
 
 _PIECE = re.compile(
     r"^<!-- test\n(?P<hidden>.*?)^-->$"
@@ -113,24 +118,27 @@ def test_page(path: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     if page.script:
         (tmp_path / "page.py").write_text(f"REPOSITORY = {str(ROOT)!r}\n{page.script}")
-        check(_run([sys.executable, "page.py"], tmp_path), page.expected)
+        check(_run(["page.py"], tmp_path, trains=path.name in TRAIN), page.expected)
     for command, expected in page.commands:
         program, _, arguments = command.partition(" ")
         assert program in ("guerdon", "python")
-        ran = [sys.executable, *(("-m", "guerdon") if program == "guerdon" else ()), *arguments.split()]
-        check(_run(ran, tmp_path, codes=(0, 1, 2) if program == "guerdon" else (0,)), expected)
+        if program == "guerdon":
+            output = _run(["-m", "guerdon", *arguments.split()], tmp_path, codes=(0, 1, 2))
+        else:
+            output = _run(arguments.split(), tmp_path, trains=path.name in TRAIN)
+        check(output, expected)
 
 
-def _run(command: list[str], folder: Path, codes: tuple[int, ...] = (0,)) -> str:
-    ended = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+def _run(arguments: list[str], folder: Path, *, codes: tuple[int, ...] = (0,), trains: bool = False) -> str:
+    env = {**os.environ, "TMPDIR": str(folder)}
+    if trains:
+        ended = warm_programs.run(arguments, folder, env, merged=True)
+    else:
+        command = [sys.executable, *arguments]
+        out = subprocess.PIPE
+        ended = subprocess.run(
+            command, cwd=folder, env=env, stdout=out, stderr=subprocess.STDOUT, text=True, check=False
+        )
     assert ended.returncode in codes, ended.stdout
     return ended.stdout
 

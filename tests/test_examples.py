@@ -51,7 +51,7 @@ def test_fake_judge_serves_until_it_is_ended() -> None:
 def test_math_verify_rowwise(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     pytest.importorskip("math_verify")
-    out = run("math_verify_rowwise.py", tmp_path)
+    out = run("math_verify_rowwise.py", tmp_path, trains=True)
     assert "4 ok, 1 timeout" in out
     assert " 1.0  The chance is $\\boxed{0.1575}$." in out
 

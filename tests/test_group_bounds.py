@@ -85,7 +85,7 @@ def test_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher: D
 
 
 def test_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> None:
-    given = {**batch(*[0.0, LONG] * 32), "num_generations": 2, "group_timeout": 6.0}
+    given = {**batch(*[0.0, LONG] * 32), "num_generations": 2, "group_timeout": 3.0}
     with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 32 of .*group timeout") as raised:
         dispatcher.score(**given)
     result = raised.value.result
@@ -98,7 +98,7 @@ def test_a_quorum_and_a_timeout_together_whichever_comes_first() -> None:
     # the first group has its quorum of two, the second never
     pauses = [0.0, 0.0, LONG, 0.0, LONG, LONG]
     with Dispatcher([slept], max_failure_rate=1.0) as made:
-        result = made.score(**batch(*pauses), num_generations=3, group_quorum=2, group_timeout=6.0)
+        result = made.score(**batch(*pauses), num_generations=3, group_quorum=2, group_timeout=3.0)
     assert result.status[:, :, 0].tolist() == [[0, 0, Status.CANCELLED], [0, Status.TIMEOUT, Status.TIMEOUT]]
     assert [failure.reason for failure in result.failures()] == ["quorum", "group timeout", "group timeout"]
 
@@ -119,7 +119,7 @@ def test_a_group_waits_for_its_group_function() -> None:
         assert result.status[0].tolist() == [[0, 0], [0, 0], [Status.CANCELLED, 0]]
 
 
-@pytest.mark.parametrize("bound", [{"group_quorum": 2}, {"group_timeout": 6.0}])
+@pytest.mark.parametrize("bound", [{"group_quorum": 2}, {"group_timeout": 3.0}])
 def test_finish_group_gets_the_scores_that_there_are(bound: Any) -> None:
     with Dispatcher([Shaped()]) as made:
         result = made.score(**batch(0.0, LONG, 0.0), num_generations=3, **bound)

@@ -58,12 +58,14 @@ def run(folder: Path, count: int, failures: int, *arguments: str, stage: str = "
     return ended.returncode, ended.stdout.splitlines()
 
 
-@pytest.mark.parametrize(("stage", "processes"), [("call", []), ("setup", []), ("call", ["--numprocesses", "2"])])
-def test_run_passes_if_a_failed_test_passes_alone(tmp_path: Path, processes: list[str], stage: str) -> None:
-    status, lines = run(tmp_path, MOST, 1, "--run-again", *processes, stage=stage)
+@pytest.mark.parametrize(
+    ("stage", "count", "processes"), [("call", MOST, []), ("setup", 2, []), ("call", 2, ["--numprocesses", "2"])]
+)
+def test_run_passes_if_a_failed_test_passes_alone(tmp_path: Path, stage: str, count: int, processes: list[str]) -> None:
+    status, lines = run(tmp_path, count, 1, "--run-again", *processes, stage=stage)
     assert status == 0, lines
-    closing, named = lines[-MOST - 1], lines[-MOST:]
-    assert f" 1 passed, {MOST} rerun in " in closing
+    closing, named = lines[-count - 1], lines[-count:]
+    assert f" 1 passed, {count} rerun in " in closing
     for place, line in enumerate(sorted(named)):
         assert re.fullmatch(rf"passed only alone: test_them.py::test_it\[{place}\] \(seed 17, load [\d.]+\)", line)
     assert any(f"Failed: seed 17 of the {stage}" in line for line in lines), "the traceback is missing"
