@@ -210,15 +210,3 @@ def test_a_part_may_have_any_name(tmp_path: Path) -> None:
     write_part(tmp_path, table([row()])).rename(tmp_path / "kept.parquet")
     assert read_journal(tmp_path).num_rows == 1
     assert aggregates(summarise(find_parts(tmp_path)))["rows"] == 1
-
-
-def test_a_replay_does_not_go_on_with_an_output_that_it_can_not_read(tmp_path: Path) -> None:
-    """Its rows would be scored and written once more."""
-    rows = [row(sample=number, function="length", value=1.0, completion="a") for number in range(4)]
-    write_part(tmp_path / "journal", table(rows, texts=True))
-    function = reward(lambda text: 1.0, name="length", lane="thread")
-    replay(tmp_path / "journal", [function], out=tmp_path / "out")
-    (path,) = (tmp_path / "out").glob("*.parquet")
-    path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(DataError, match=f"can't be read as a whole.*{path.name}"):
-        replay(tmp_path / "journal", [function], out=tmp_path / "out", resume=True)

@@ -128,8 +128,9 @@ def test_two_journals_are_compared_in_one_page(
     assert "careful: 7 -> not there\n" in printed.err
     page = Structure(out.read_text())
     assert page.wrong == page.open == []
-    assert "quality, A" in out.read_text()
-    assert "quality, B" in out.read_text()
+    for side, folder in (("A", journal), ("B", other)):
+        assert f"<b>{side}</b>: <bdi>{folder}</bdi>" in out.read_text()
+        assert f"quality, {side}" in out.read_text()
     assert main(["report", str(journal), str(other), str(journal)]) == 2
 
 
