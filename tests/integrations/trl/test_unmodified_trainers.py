@@ -166,18 +166,13 @@ def test_row_22_training_raises_the_reward(tmp_path: Path) -> None:
 # --- what reaches the log
 
 
-def test_groups_have_the_trainers_size_in_training_and_evaluation(tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.group_size], workers=1) as dispatcher:
+def test_groups_have_the_trainers_size_and_functions_their_metrics_in_training_and_evaluation(tmp_path: Path) -> None:
+    rewards = [reward_functions.group_size, reward_functions.flaky, reward_functions.lengths]
+    with Dispatcher(rewards, workers=1, log_metrics="all") as dispatcher:
         trainer = make_trainer(dispatcher.reward_funcs, tmp_path, evaluate=True)
         trainer.train()
     assert last(trainer, "rewards/group_size/mean") == 4.0
     assert last(trainer, "eval_rewards/group_size/mean") == 2.0
-
-
-def test_every_function_has_its_metrics_in_training_and_evaluation(tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.flaky, reward_functions.lengths], workers=1) as dispatcher:
-        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, evaluate=True)
-        trainer.train()
     for prefix in ("", "eval_"):
         for name in ("flaky", "lengths"):
             for metric in ("failed_frac", "timeout_frac", "error_frac", "crashed_frac"):
@@ -186,10 +181,15 @@ def test_every_function_has_its_metrics_in_training_and_evaluation(tmp_path: Pat
                 assert 0.0 <= last(trainer, f"{prefix}guerdon/{name}/{metric}") < 30.0
 
 
-def test_what_samples_record_becomes_columns_and_metrics_of_the_trainer(tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.noting], workers=2) as dispatcher:
+def test_functions_see_the_trainers_state_and_what_they_record_is_logged(tmp_path: Path) -> None:
+    """Columns of the table and metrics, from workers and from threads."""
+    rewards = [reward_functions.noting, reward_functions.step_number, reward_functions.step_number_in_worker]
+    with Dispatcher(rewards, workers=2) as dispatcher:
         trainer = make_trainer(dispatcher.reward_funcs, tmp_path, log_completions=True)
         trainer.train()
+    for name in ("step_number", "step_number_in_worker"):
+        key = f"rewards/{name}/mean"
+        assert [entry[key] for entry in trainer.state.log_history if key in entry] == [0.0, 1.0]
     texts = list(trainer._logs["completion"])
     sizes = [len(text) for text in texts]
     assert list(trainer._logs["extra"]["noting/letters"]) == sizes
@@ -214,15 +214,6 @@ def test_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> Non
         trainer = make_trainer(dispatcher.reward_funcs, tmp_path, log_completions=True)
         trainer.train()
     assert list(trainer._logs["extra"]["seen"]) == [None] * 8
-
-
-@pytest.mark.parametrize("function", [reward_functions.step_number, reward_functions.step_number_in_worker])
-def test_functions_see_the_trainers_state(function: Any, tmp_path: Path) -> None:
-    with Dispatcher([function], workers=1) as dispatcher:
-        trainer = make_trainer(dispatcher.reward_funcs, tmp_path)
-        trainer.train()
-    key = f"rewards/{function.spec.name}/mean"
-    assert [entry[key] for entry in trainer.state.log_history if key in entry] == [0.0, 1.0]
 
 
 class Counter:
@@ -287,25 +278,19 @@ def test_a_reward_model_stays_in_its_place(tmp_path: Path) -> None:
 # --- several trainers
 
 
-def test_a_dispatcher_serves_one_trainer_after_the_other(tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.vowels, reward_functions.group_size], workers=1) as dispatcher:
-        sizes = []
-        for generations in (4, 2):
-            trainer = make_trainer(dispatcher.reward_funcs, tmp_path, num_generations=generations)
-            trainer.train()
-            sizes.append(last(trainer, "rewards/group_size/mean"))
-    assert sizes == [4.0, 2.0]
-
-
-def test_two_trainers_in_one_process_with_dispatchers_of_their_own(tmp_path: Path) -> None:
+def test_dispatchers_serve_several_trainers_in_one_process(tmp_path: Path) -> None:
+    """Two that exist at the same time, and then another with groups of another size."""
     with (
-        Dispatcher([reward_functions.vowels], workers=1) as one,
+        Dispatcher([reward_functions.vowels, reward_functions.group_size], workers=1) as one,
         Dispatcher([reward_functions.lengths], workers=1) as two,
     ):
         trainers = [make_trainer(dispatcher.reward_funcs, tmp_path) for dispatcher in (one, two)]
         for trainer in trainers:
             trainer.train()
-    assert [set(rewards_of(trainer)) for trainer in trainers] == [{"vowels"}, {"lengths"}]
+        later = make_trainer(one.reward_funcs, tmp_path, num_generations=2)
+        later.train()
+    assert [set(rewards_of(trainer)) for trainer in trainers] == [{"vowels", "group_size"}, {"lengths"}]
+    assert [last(trainer, "rewards/group_size/mean") for trainer in (trainers[0], later)] == [4.0, 2.0]
 
 
 # --- refused

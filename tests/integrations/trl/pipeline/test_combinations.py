@@ -102,43 +102,27 @@ def test_a_failed_sample_has_no_value_of_a_reward_model_either(mode: Any, scorer
     assert (np.array(ours._logs["advantages"])[failed] == 0).all()
 
 
-@pytest.mark.parametrize("mode", ["off", "all"])
-def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(mode: Any, tmp_path: Path) -> None:
+def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    options: dict[str, Any] = {"beta": 0.04, "ends": 16, "more": {"peft_config": config}}
+    plain = make_trainer([reward_functions.vowels], tmp_path, **options, **{**SIZES, "max_steps": 1})
+    plain.train()
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
-        plain = make_trainer(
-            [reward_functions.vowels],
-            tmp_path,
-            beta=0.04,
-            ends=16,
-            more={"peft_config": config},
-            **{**SIZES, "max_steps": 1},
-        )
-        plain.train()
-        ours = make_recording_trainer(
-            dispatcher,
-            tmp_path,
-            mode,
-            max_steps=2,
-            beta=0.04,
-            learning_rate=5e-2,
-            ends=16,
-            more={"peft_config": config},
-        )
-        ours.train()
-    mine, theirs = (dict(without_times(one.state.log_history)[0]) for one in (ours, plain))
-    assert mine.pop("learning_rate") != theirs.pop("learning_rate")
-    mine.pop("epoch"), theirs.pop("epoch")
-    close(mine, theirs)
-    if ours.pipeline.lookahead:
-        assert ours.state.log_history[0]["guerdon/pipeline/early_frac"] > 0
-        assert max(ours.ratios[:4]) == 0.0
-        assert max(ours.ratios[4:]) > 0.0
+        for mode in ("off", "all"):
+            ours = make_recording_trainer(dispatcher, tmp_path, mode, max_steps=2, learning_rate=5e-2, **options)
+            ours.train()
+            mine, theirs = (dict(without_times(one.state.log_history)[0]) for one in (ours, plain))
+            assert mine.pop("learning_rate") != theirs.pop("learning_rate")
+            mine.pop("epoch"), theirs.pop("epoch")
+            close(mine, theirs)
+            if ours.pipeline.lookahead:
+                assert ours.state.log_history[0]["guerdon/pipeline/early_frac"] > 0
+                assert max(ours.ratios[:4]) == 0.0
+                assert max(ours.ratios[4:]) > 0.0
 
 
-@pytest.mark.parametrize("mode", ["mini_batch", BOTH], ids=str)
-def test_evaluation_and_tables_are_trls(mode: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluation_and_tables_are_trls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Evaluation inside a run with batches pending: at learning rate 0 equal to TRL's in values
     too, until random numbers are used in another order; in what is logged and written, always.
     """
@@ -146,22 +130,23 @@ def test_evaluation_and_tables_are_trls(mode: Any, tmp_path: Path, capsys: pytes
     plain = make_trainer([reward_functions.vowels, reward_functions.noted], tmp_path / "plain", **options)
     plain.train()
     with Dispatcher([reward_functions.vowels, reward_functions.noted], workers=1) as dispatcher:
-        ours = make_recording_trainer(dispatcher, tmp_path / "ours", mode, **options)
-        ours.train()
-    capsys.readouterr()
-    mine, theirs = (without_times(one.state.log_history) for one in (ours, plain))
-    assert [set(entry) for entry in mine] == [set(entry) for entry in theirs]
-    assert len([entry for entry in mine if "eval_reward" in entry]) == 2
-    close(mine[0], theirs[0])
-    assert len(ours.pieces) == 8
-    tables = [
-        {path.name: pd.read_parquet(path) for path in (tmp_path / one / "completions").glob("*.parquet")}
-        for one in ("ours", "plain")
-    ]
-    assert set(tables[0]) == set(tables[1])
-    for name, table in tables[0].items():
-        assert list(table.columns) == list(tables[1][name].columns)
-        assert len(table) == 16
-        assert table["vowels"].tolist() == pytest.approx(
-            [reward_functions.share(text, "aeiou") for text in table["completion"]], abs=1e-6
-        )
+        for number, mode in enumerate(("mini_batch", BOTH)):
+            ours = make_recording_trainer(dispatcher, tmp_path / f"ours{number}", mode, **options)
+            ours.train()
+            capsys.readouterr()
+            mine, theirs = (without_times(one.state.log_history) for one in (ours, plain))
+            assert [set(entry) for entry in mine] == [set(entry) for entry in theirs]
+            assert len([entry for entry in mine if "eval_reward" in entry]) == 2
+            close(mine[0], theirs[0])
+            assert len(ours.pieces) == 8
+            tables = [
+                {path.name: pd.read_parquet(path) for path in (tmp_path / one / "completions").glob("*.parquet")}
+                for one in (f"ours{number}", "plain")
+            ]
+            assert set(tables[0]) == set(tables[1])
+            for name, table in tables[0].items():
+                assert list(table.columns) == list(tables[1][name].columns)
+                assert len(table) == 16
+                assert table["vowels"].tolist() == pytest.approx(
+                    [reward_functions.share(text, "aeiou") for text in table["completion"]], abs=1e-6
+                )

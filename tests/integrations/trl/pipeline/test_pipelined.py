@@ -137,16 +137,16 @@ class Complete(trl.GRPOTrainer):  # type: ignore[misc]
         super().__init__(model=model, args=args, reward_funcs=[reward_functions.vowels], **kwargs)
 
 
-@pytest.mark.parametrize("mode", ["off", "all"])
-def test_what_a_class_of_a_user_overrides_goes_on_to_count(mode: str, tmp_path: Path) -> None:
+def test_what_a_class_of_a_user_overrides_goes_on_to_count(tmp_path: Path) -> None:
     plain = make_trainer(list(REWARDS), tmp_path, trainer_class=Scaled, more={"factor": 0.5}, **SIZES)
     plain.train()
-    more = {"factor": 0.5, "pipeline": mode}
-    ours = make_trainer(list(REWARDS), tmp_path, trainer_class=pipelined(Scaled), more=more, **SIZES)
-    assert isinstance(ours, Scaled)
-    with ours.dispatchers[0]:
-        ours.train()
-    assert_same_runs(ours, plain)
+    for mode in ("off", "all"):
+        more = {"factor": 0.5, "pipeline": mode}
+        ours = make_trainer(list(REWARDS), tmp_path, trainer_class=pipelined(Scaled), more=more, **SIZES)
+        assert isinstance(ours, Scaled)
+        with ours.dispatchers[0]:
+            ours.train()
+        assert_same_runs(ours, plain)
 
 
 def test_a_class_with_reward_functions_of_its_own(tmp_path: Path) -> None:

@@ -103,12 +103,13 @@ def test_every_pipeline_trains_and_logs_as_trl(name: str, tmp_path: Path, dispat
         ours.train()
         mine = without_times(ours.state.log_history)
         if Pipeline.of(mode).mini_batch and name == "steps that end inside a batch":
-            # Each step has other rows than in TRL: rewards are logged with the batch's last one.
+            # Each step has other rows than in TRL; rewards come with the last one.
             assert [entry.get("reward") for entry in mine[1:4:2]] == [
                 pytest.approx(entry["reward"], abs=1e-6) for entry in theirs[:4:2]
             ], mode
             continue
         assert [set(entry) for entry in mine] == [set(entry) for entry in theirs], mode
         for number, entry in enumerate(theirs):
-            for key in entry.keys() - {"entropy", "kl"}:  # of which mini-batches have means of means
+            # Of two, mini-batches log a mean of other means.
+            for key in entry.keys() - {"entropy", "kl"}:
                 assert mine[number][key] == pytest.approx(entry[key], rel=1e-4, abs=1e-5), (mode, number, key)

@@ -52,14 +52,14 @@ class Scored(LineGame):
         return -float(self.distance)
 
 
-@pytest.mark.parametrize("timeouts", [(5, 5), (5, 9)], ids=["alike", "each its own"])
-def test_a_class_under_two_names_has_one_reward_column(timeouts: tuple[float, float], tmp_path: Path) -> None:
-    """As in plain TRL: the rewards, weights and logs are the same."""
+def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
+    """As in plain TRL: the rewards, weights and logs are the same; with timeouts alike or not."""
     data = rows(8).add_column("environment", ["left", "right"] * 4)
     both = dict.fromkeys(("left", "right"), Scored)
     plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", both, data=data)
-    given = {name: environments(Scored, timeout=own) for name, own in zip(both, timeouts, strict=True)}
-    for number, factories in enumerate((both, environments(both), given)):
+    alike = {name: environments(Scored, timeout=5) for name in both}
+    apart = {name: environments(Scored, timeout=own) for name, own in zip(both, (5, 9), strict=True)}
+    for number, factories in enumerate((both, environments(both), alike, apart)):
         mine = played(ours.GRPOTrainer, [away], tmp_path / f"ours{number}", factories, data=data)
         assert mine.reward_func_names == plain.reward_func_names == ["away", "Scored"]
         assert mine.reward_weights.tolist() == [1.0, 1.0]

@@ -1,5 +1,6 @@
-"""The groups of a generated batch, which each of its dispatchers scores in a batch of its own: those
-that all have completed, in the order in which the last did.
+"""The groups of a generated batch that all of its dispatchers have completed.
+
+Each dispatcher scores them in a batch of its own. They come in the order in which the last did.
 """
 
 from __future__ import annotations
