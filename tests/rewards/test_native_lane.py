@@ -198,7 +198,8 @@ def test_cancelling_frees_the_thread() -> None:
 def test_a_value_that_had_returned_counts_when_its_batch_is_cancelled() -> None:
     text, answer = _slow()
     with Dispatcher([rewards.edit_distance(timeout=600)], workers=1, max_failure_rate=1.0) as dispatcher:
-        dispatcher.score(completions=["4"] * 64, answer=["4"] * 64)  # its cost is known: one frame has all calls
+        # Its cost is known then: one frame has all calls.
+        dispatcher.score(completions=["4"] * 64, answer=["4"] * 64)
         texts, answers = ["4"] * 4 + [text], ["4"] * 4 + [answer]
         pending = dispatcher.submit(completions=texts, answer=answers, num_generations=1)
         deadline = time.monotonic() + 60

@@ -29,6 +29,7 @@
 //   position: it is the first part.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::batch_slice::BatchSlice;
 use crate::call::CallKind;
@@ -177,8 +178,23 @@ impl<'out> ColumnsWriter<'out> {
     }
 }
 
-/// Writes the values of these calls of a frame.
-pub fn encode(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) {
+/// Why a frame fails whose values could not be written.
+pub const UNWRITTEN: &str = "its arguments could not be written for a worker, please report this";
+
+/// Writes the values of these calls of a frame. False, and nothing written, if that panicked: the
+/// frame fails, and whoever wrote it goes on with others.
+#[must_use]
+pub fn encode(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let is_written = catch_unwind(AssertUnwindSafe(|| write(frame, calls, sent, out))).is_ok();
+    if !is_written {
+        out.truncate(start);
+        sent.forget();
+    }
+    is_written
+}
+
+fn write(frame: &Frame, calls: Range<usize>, sent: &mut SentConstants, out: &mut Vec<u8>) {
     let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
     let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.slices().len()];
     for (share, sample) in calls.flat_map(|call| frame.samples_by_slice(call)) {

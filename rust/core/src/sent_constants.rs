@@ -24,6 +24,11 @@ impl SentConstants {
         Self::kept(0)
     }
 
+    /// Takes the reader to have none: what was written last is not sent.
+    pub(crate) fn forget(&mut self) {
+        self.recent.clear();
+    }
+
     /// Whether the reader has a constant; from now on it does.
     pub(crate) fn note(&mut self, number: u64) -> bool {
         let at = self.recent.iter().position(|known| *known == number);

@@ -162,9 +162,9 @@ fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u
     let mut claim = 0;
     'lies: for each in lies {
         while flight.len() < 2
-            && let Ok(QueuedFrame { guard, frame }) = inbox.try_recv()
+            && let Ok(held) = inbox.try_recv()
         {
-            flight.send(frame, guard, None, clock.now_ns(), &mut out);
+            assert!(flight.send(held, None, clock.now_ns(), &mut out).is_ok());
         }
         match each {
             Lie::Send(bytes) => {
@@ -269,9 +269,9 @@ async fn a_call_that_silences_every_worker_is_tried_twice() {
     let mut rounds = 0;
     while !batch.is_done() {
         for inbox in &mut inboxes {
-            let Ok(QueuedFrame { guard, frame }) = inbox.try_recv() else { continue };
+            let Ok(held) = inbox.try_recv() else { continue };
             let (mut flight, page, why) = (InFlightFrames::default(), PageSnapshot::empty(), "said nothing");
-            flight.send(frame, guard, None, clock.now_ns(), &mut Vec::new());
+            assert!(flight.send(held, None, clock.now_ns(), &mut Vec::new()).is_ok());
             flight.blame_first(&page, why);
             let loss = Loss::Crashed(why.to_owned(), None, false);
             drop(flight.lose(&page, &loss, &LossLedger::default(), clock.now_ns()));

@@ -11,7 +11,6 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::lane::LaneWaker;
 use guerdon_core::loss_ledger::LossLedger;
-use guerdon_core::outcome::{Failure, FailureKind, Times};
 use guerdon_core::tracer::{Executor, Moment, TraceEvent};
 use parking_lot::Mutex;
 use rustix::process::Pid;
@@ -185,10 +184,7 @@ impl LaneState {
             frame.fail_setup(why, None);
             return;
         }
-        let reason = format!("{why}. It must have one to itself, as a zygote was lost under it");
-        let (kind, retryable) = (FailureKind::Error, false);
-        let failure = Failure { kind, reason, traceback: None, retryable, retry_after: None, answer: None };
-        (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), Times::default()));
+        frame.refuse(format!("{why}. It must have one to itself, as a zygote was lost under it"));
     }
 
     /// Keeps account of a process until the guard is dropped.

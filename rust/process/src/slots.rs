@@ -105,7 +105,7 @@ pub(super) struct Slot {
 
 /// A frame in its place.
 pub(super) struct QueuedFrame {
-    // In this order.
+    // In this order: the scheduler looks for room once, when the frame is dropped.
     pub guard: SlotGuard,
     pub frame: Frame,
 }

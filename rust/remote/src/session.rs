@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use guerdon_core::clock::nanos;
+use guerdon_core::columns;
 use guerdon_core::frame_runner::FrameEvent;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -214,12 +215,21 @@ impl Session {
         self.last_id += 1;
         let function = queued.frame.function_id();
         let for_workers = self.lane.config.runs_on[function] == RunsOn::Workers;
-        let write = |out: &mut Vec<u8>| to_agent::frame(self.last_id, &queued.frame, out);
+        // Not written either where the node was just lost.
+        let mut is_damaged = false;
+        let write = |out: &mut Vec<u8>| is_damaged = !to_agent::frame(self.last_id, &queued.frame, out);
         // Its workers may wait for it: what came before it was sent. Threads and loops do.
         if !for_workers || self.frames.len() < self.node.backlog.low(self.node.slots()) {
             self.node.link.write(write);
         } else {
             self.node.link.write_soon(write);
+        }
+        if is_damaged {
+            let QueuedFrame { guard, mut frame, .. } = queued;
+            drop(guard);
+            frame.refuse(columns::UNWRITTEN.to_owned());
+            self.lane.look_at(&self.node);
+            return;
         }
         let mut sent = SentFrame::new(queued, self.lane.clock.now_ns());
         if for_workers && !self.lane.functions[function].pinned {

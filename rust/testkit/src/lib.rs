@@ -28,4 +28,4 @@ pub use lane::{FakeLane, Room};
 pub use log::{CallSeen, FrameSeen, Log};
 pub use script::{Act, Ask, Script, failure};
 pub use serial::{Expected, serial};
-pub use setup::{Samples, done, function, paused, seeds, spec};
+pub use setup::{Samples, Unwritable, done, function, paused, seeds, spec};

@@ -41,6 +41,28 @@ impl Payload for Samples {
     }
 }
 
+/// Arguments that panic when they are written for a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwritable;
+
+impl Payload for Unwritable {
+    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+        None
+    }
+
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {
+        std::panic::resume_unwind(Box::new("by the test"));
+    }
+
+    fn bytes(&self, _: FunctionId, _: u32) -> usize {
+        0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 /// Seeds of a simulation: `many` where PROPTEST_CASES is set, as by `make stress`, else `few`.
 #[must_use]
 pub fn seeds(few: u64, many: u64) -> Range<u64> {

@@ -195,6 +195,13 @@ impl Frame {
         self.break_function(Note { reason, traceback: last_seen.map(Traceback::LastSeen) });
     }
 
+    /// Fails what is open of it alone, not to be tried again.
+    pub fn refuse(&mut self, reason: String) {
+        let (kind, retryable) = (FailureKind::Error, false);
+        let failure = Failure { kind, reason, traceback: None, retryable, retry_after: None, answer: None };
+        (0..self.len()).for_each(|call| self.fail(call, failure.clone(), Times::default()));
+    }
+
     fn break_function(&self, why: Note) {
         let cause = Cause::Broken(why);
         for slice in &self.slices {

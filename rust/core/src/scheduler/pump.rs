@@ -19,7 +19,7 @@ use crate::frame::{Frame, InHand};
 use crate::function::FunctionId;
 use crate::lane::Lane;
 use crate::limits::{Acquired, Permit, Tokens};
-use crate::outcome::{Failure, FailureKind, Note, Times};
+use crate::outcome::Note;
 use crate::scheduler::gather::Waiting;
 use crate::scheduler::queue::Work;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
@@ -31,7 +31,7 @@ use crate::scheduler::{gather, order};
 enum Next {
     Frame(Arc<dyn Lane>, Frame),
     /// A call that its limit will never let through.
-    Never(Frame, Failure),
+    Never(Frame, String),
     /// Nothing of the function can be handed out any more, in these batches.
     Broken(Vec<Arc<Batch>>, FunctionId, Note),
     Nothing,
@@ -104,9 +104,7 @@ impl SchedulerCore {
                     handed_out += 1;
                 }
                 Next::Frame(..) | Next::Nothing => {} // its calls were swept while they waited
-                Next::Never(mut frame, failure) => {
-                    (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), Times::default()));
-                }
+                Next::Never(mut frame, reason) => frame.refuse(reason),
                 Next::Broken(batches, function, why) => self.end_broken(&batches, function, &why),
             }
         }
@@ -166,11 +164,7 @@ impl SchedulerCore {
                 let batches = state.works.get(batch).map(|work| work.batch.clone()).into_iter().collect();
                 return Next::Broken(batches, function, Note { reason, traceback: None });
             }
-            Chosen::Never(function, taken, reason) => {
-                let kind = FailureKind::Error;
-                let why = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
-                return Next::Never(self.frame(state, function, taken), why);
-            }
+            Chosen::Never(function, taken, reason) => return Next::Never(self.frame(state, function, taken), reason),
         };
         let frame = self.frame(state, function, taken);
         Next::Frame(self.lane(function).clone(), frame.permitted(permit))

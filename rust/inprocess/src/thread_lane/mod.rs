@@ -8,6 +8,7 @@
 mod pool;
 mod running_frame;
 mod slots;
+mod threads;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

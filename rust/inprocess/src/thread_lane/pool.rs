@@ -3,10 +3,9 @@
 //! A function has at most its limit of threads that count. A thread whose call ran past its
 //! timeout, or was ended by the scheduler, is abandoned: it counts no more, another may take its
 //! place, what it brings is dropped, and it ends when it comes back; while too many of a function
-//! hang, its calls fail at once. `setup()` runs once, on the
-//! first thread, while the others wait; `close()` once, on the last. A `setup()` that failed is
-//! tried again with the next batch. A thread that dies fails the call that it had in hand, and
-//! another is started for what waits.
+//! hang, its calls fail at once. `setup()` runs once, on the first thread, while the others wait;
+//! `close()` once, on the last. A `setup()` that failed is tried again with the next batch. A
+//! thread that dies fails the call that it had in hand, and another is started for what waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,14 +1,12 @@
 //! One function's share of the thread lane: its threads, the frames that wait for one, and how many
 //! may run at a time. All fields are written under the lock of the pool.
-//!
-//! Each thread is in one state, whatever becomes of it: what counts threads counts states. So a
-//! thread that dies, wherever it is, leaves nothing counted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::sync::Condvar;
 use crate::thread_lane::running_frame::{RunningFrame, Spent};
+use crate::thread_lane::threads::{StateKind, ThreadState, Threads};
 
 /// Mean run time of a call from which a function gets all its threads.
 const LONG_NS: u64 = 100_000;
@@ -34,34 +32,6 @@ pub enum Assigned {
     Start,
 }
 
-/// Where a thread is.
-pub enum ThreadState<F> {
-    /// It was asked for, and has not asked for work yet.
-    Ordered,
-    /// It has run a frame, and comes for another.
-    Arriving,
-    /// It waits for work; it is woken by this.
-    Waiting(Arc<Condvar>),
-    /// It was woken, and has not looked yet.
-    Woken(Arc<Condvar>),
-    Running(Arc<RunningFrame<F>>),
-    /// It counts no more, nor does what it brings.
-    Abandoned,
-}
-
-impl<F> ThreadState<F> {
-    const fn kind(&self) -> usize {
-        match self {
-            Self::Ordered => 0,
-            Self::Arriving => 1,
-            Self::Waiting(_) => 2,
-            Self::Woken(_) => 3,
-            Self::Running(_) => 4,
-            Self::Abandoned => 5,
-        }
-    }
-}
-
 /// What a thread leaves behind that ends.
 pub struct Left<F> {
     /// It must run the function's `close()` first.
@@ -80,10 +50,7 @@ pub struct FunctionSlots<F> {
     /// Frames that may run at a time now: 1 or `limit`.
     width: usize,
     waiting: VecDeque<F>,
-    /// All threads there are.
-    threads: BTreeMap<u64, ThreadState<F>>,
-    /// How many of each kind; written with `threads` alone.
-    count: [usize; 6],
+    threads: Threads<F>,
     setup: Setup,
     /// The thread in `setup()`.
     sets_up: Option<u64>,
@@ -99,8 +66,7 @@ impl<F> FunctionSlots<F> {
             limit,
             width: 1,
             waiting: VecDeque::new(),
-            threads: BTreeMap::new(),
-            count: [0; 6],
+            threads: Threads::new(),
             setup: Setup::Needed,
             sets_up: None,
             mean_ns: None,
@@ -114,8 +80,7 @@ impl<F> FunctionSlots<F> {
 
     /// How many more frames it would take now.
     pub fn room(&self) -> usize {
-        let [_, _, _, _, running, _] = self.count;
-        self.width.saturating_sub(running + self.waiting.len())
+        self.width.saturating_sub(self.threads.count(StateKind::Running) + self.waiting.len())
     }
 
     /// Whether a frame has told how long the calls take.
@@ -124,18 +89,15 @@ impl<F> FunctionSlots<F> {
     }
 
     pub fn running(&self) -> impl Iterator<Item = &Arc<RunningFrame<F>>> {
-        self.threads
-            .values()
-            .filter_map(|state| if let ThreadState::Running(frame) = state { Some(frame) } else { None })
+        self.threads.running()
     }
 
     pub fn of_thread(&self, thread: u64) -> Option<&Arc<RunningFrame<F>>> {
-        if let Some(ThreadState::Running(frame)) = self.threads.get(&thread) { Some(frame) } else { None }
+        if let Some(ThreadState::Running(frame)) = self.threads.get(thread) { Some(frame) } else { None }
     }
 
     pub const fn abandoned(&self) -> usize {
-        let [.., abandoned] = self.count;
-        abandoned
+        self.threads.count(StateKind::Abandoned)
     }
 
     /// Why its calls fail at once; `None` if they don't.
@@ -159,28 +121,8 @@ impl<F> FunctionSlots<F> {
         due
     }
 
-    /// Threads that count.
-    fn counting(&self) -> usize {
-        self.threads.len() - self.abandoned()
-    }
-
     pub fn has_threads(&self) -> bool {
-        self.counting() > 0
-    }
-
-    /// Puts a thread into another state, or forgets it; its last one.
-    fn set(&mut self, thread: u64, state: Option<ThreadState<F>>) -> Option<ThreadState<F>> {
-        let before = match state {
-            Some(state) => {
-                self.count[state.kind()] += 1;
-                self.threads.insert(thread, state)
-            }
-            None => self.threads.remove(&thread),
-        };
-        if let Some(before) = &before {
-            self.count[before.kind()] -= 1;
-        }
-        before
+        self.threads.counting() > 0
     }
 
     pub fn push(&mut self, frame: F) {
@@ -189,34 +131,24 @@ impl<F> FunctionSlots<F> {
 
     /// Who takes what waits; counted as on its way from here on. A thread that waits is woken.
     pub fn assign(&mut self) -> Assigned {
-        let [ordered, arriving, waiting, woken, ..] = self.count;
-        if self.waiting.len() <= ordered + arriving + woken {
+        let coming = [StateKind::Ordered, StateKind::Arriving, StateKind::Woken].map(|kind| self.threads.count(kind));
+        if self.waiting.len() <= coming.iter().sum() || self.threads.wake_one() {
             return Assigned::Nothing;
         }
-        if waiting == 0 {
-            return if self.counting() < self.limit { Assigned::Start } else { Assigned::Nothing };
-        }
-        let waits = |(thread, state): (&u64, &ThreadState<F>)| {
-            if let ThreadState::Waiting(wake) = state { Some((*thread, wake.clone())) } else { None }
-        };
-        if let Some((thread, wake)) = self.threads.iter().find_map(waits) {
-            wake.notify_one();
-            self.set(thread, Some(ThreadState::Woken(wake)));
-        }
-        Assigned::Nothing
+        if self.threads.counting() < self.limit { Assigned::Start } else { Assigned::Nothing }
     }
 
     /// A thread was ordered.
     pub fn start_thread(&mut self, thread: u64) {
-        self.set(thread, Some(ThreadState::Ordered));
+        self.threads.set(thread, Some(ThreadState::Ordered));
     }
 
     /// A thread asks for work; false if it is to end.
     pub fn arrives(&mut self, thread: u64) -> bool {
-        match self.threads.get(&thread) {
+        match self.threads.get(thread) {
             None | Some(ThreadState::Abandoned) => false,
             Some(_) => {
-                self.set(thread, Some(ThreadState::Arriving));
+                self.threads.set(thread, Some(ThreadState::Arriving));
                 true
             }
         }
@@ -224,21 +156,17 @@ impl<F> FunctionSlots<F> {
 
     /// A thread found nothing; what wakes it.
     pub fn begin_wait(&mut self, thread: u64) -> Arc<Condvar> {
-        let wake = match self.set(thread, None) {
+        let wake = match self.threads.set(thread, None) {
             Some(ThreadState::Waiting(wake) | ThreadState::Woken(wake)) => wake,
             _ => Arc::new(Condvar::new()),
         };
-        self.set(thread, Some(ThreadState::Waiting(wake.clone())));
+        self.threads.set(thread, Some(ThreadState::Waiting(wake.clone())));
         wake
     }
 
     /// Wakes all that wait, to see whether they are to end.
     pub fn wake_all(&self) {
-        for state in self.threads.values() {
-            if let ThreadState::Waiting(wake) | ThreadState::Woken(wake) = state {
-                wake.notify_one();
-            }
-        }
+        self.threads.wake_all();
     }
 
     /// The next frame for this thread, and whether it must run `setup()` first. While another does,
@@ -257,13 +185,13 @@ impl<F> FunctionSlots<F> {
     }
 
     pub fn begin(&mut self, running: Arc<RunningFrame<F>>) {
-        self.set(running.thread(), Some(ThreadState::Running(running)));
+        self.threads.set(running.thread(), Some(ThreadState::Running(running)));
     }
 
     /// A thread has run its frame, and comes for another.
     pub fn finish(&mut self, thread: u64, spent: Spent) {
         if self.of_thread(thread).is_some() {
-            self.set(thread, Some(ThreadState::Arriving));
+            self.threads.set(thread, Some(ThreadState::Arriving));
             self.learn(spent);
         }
     }
@@ -272,7 +200,7 @@ impl<F> FunctionSlots<F> {
     /// nothing in hand.
     pub fn abandon(&mut self, thread: u64, in_setup: bool) -> Option<u64> {
         self.of_thread(thread)?;
-        self.set(thread, Some(ThreadState::Abandoned));
+        self.threads.set(thread, Some(ThreadState::Abandoned));
         if in_setup {
             self.setup = Setup::Needed;
         }
@@ -281,7 +209,7 @@ impl<F> FunctionSlots<F> {
 
     /// A thread is about to end.
     pub fn leave(&mut self, thread: u64, closed: bool) -> Left<F> {
-        let before = self.set(thread, None);
+        let before = self.threads.set(thread, None);
         let unused = matches!(before, Some(ThreadState::Ordered));
         let stranded = if unused && !self.has_threads() { self.drain() } else { VecDeque::new() };
         let died_in = if let Some(ThreadState::Running(frame)) = before { Some(frame) } else { None };

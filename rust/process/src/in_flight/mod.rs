@@ -28,7 +28,7 @@ use loss::Violation;
 use sent_frame::{Current, SentFrame, failure};
 
 use crate::shared_page::{DECODING, IMPORTING, LOADING, PageSnapshot};
-use crate::slots::SlotGuard;
+use crate::slots::QueuedFrame;
 use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
 
@@ -82,18 +82,22 @@ impl InFlightFrames {
         self.last_id
     }
 
-    /// Takes a frame on and writes the message that sends it.
+    /// Takes a frame on and writes the message that sends it; returns one that can't be written.
     pub(super) fn send(
         &mut self,
-        frame: Frame,
-        guard: SlotGuard,
+        held: QueuedFrame,
         memory_limit: Option<u64>,
         now_ns: u64,
         out: &mut Vec<u8>,
-    ) {
-        self.last_id += 1;
-        wire::run(self.last_id, &frame, &mut self.constants, out);
-        self.sent.push_back(SentFrame { id: self.last_id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
+    ) -> Result<(), QueuedFrame> {
+        let id = self.last_id + 1;
+        if !wire::run(id, &held.frame, &mut self.constants, out) {
+            return Err(held);
+        }
+        self.last_id = id;
+        let QueuedFrame { guard, frame } = held;
+        self.sent.push_back(SentFrame { id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
+        Ok(())
     }
 
     /// What the page says is in hand.

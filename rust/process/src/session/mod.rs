@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 
+use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::tracer::{Executor, Moment};
@@ -335,30 +336,28 @@ impl Session {
     }
 
     /// Sends a frame, unless nobody waits for any of it; whether it did.
-    fn send(&mut self, held: QueuedFrame) -> bool {
-        let QueuedFrame { guard, mut frame } = held;
+    fn send(&mut self, mut held: QueuedFrame) -> bool {
+        let frame = &mut held.frame;
         if !(0..frame.len()).any(|call| frame.is_open(call)) {
-            // before the frame: the scheduler looks for room once, when that is dropped
-            drop(guard);
-            drop(frame);
             return false;
         }
         let recycle = &self.shared.config.recycle;
         if self.slot.kind == SlotKind::Pool && !recycle.has_room(self.sent_calls(), frame.len() as u64) {
             self.full = true;
             self.slot.set(SlotState::Closed);
-            drop(guard);
-            drop(frame);
             return false;
         }
-        self.give_environment(&frame);
+        self.give_environment(frame);
         let limits = self.shared.config.limits_of(frame.function_id());
         self.output_meter.sent(limits.max_output, || self.process.printed());
         frame.set_executor(|| Executor::Worker(self.slot.index));
         let now_ns = self.shared.clock.now_ns();
-        self.in_flight.lock().send(frame, guard, limits.memory_limit, now_ns, self.socket.outgoing());
+        let unsent = self.in_flight.lock().send(held, limits.memory_limit, now_ns, self.socket.outgoing()).err();
         self.flush();
-        true
+        let Some(QueuedFrame { guard, mut frame }) = unsent else { return true };
+        drop(guard);
+        frame.refuse(columns::UNWRITTEN.to_owned());
+        false
     }
 
     /// Calls that the worker ran or has in hand.

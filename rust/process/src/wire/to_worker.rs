@@ -34,8 +34,8 @@ pub(crate) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)]
     }
 }
 
-/// Writes the message that has a worker run all calls of a frame.
-pub(crate) fn run(id: u64, frame: &Frame, sent: &mut SentConstants, out: &mut Vec<u8>) {
+/// Writes the message that has a worker run all calls of a frame; whether that was possible.
+pub(crate) fn run(id: u64, frame: &Frame, sent: &mut SentConstants, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&id.to_le_bytes());
@@ -71,9 +71,13 @@ pub(crate) fn run(id: u64, frame: &Frame, sent: &mut SentConstants, out: &mut Ve
             out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
         }
     }
-    columns::encode(frame, 0..frame.len(), sent, out);
+    let is_written = columns::encode(frame, 0..frame.len(), sent, out);
     let length = (out.len() - body) as u64;
     out[start..start + 8].copy_from_slice(&length.to_le_bytes());
+    if !is_written {
+        out.truncate(start);
+    }
+    is_written
 }
 
 fn number(function: FunctionId) -> [u8; 2] {

@@ -177,7 +177,7 @@ impl Machine {
     async fn run(&self, kind: SlotKind, worker: &Process, held: QueuedFrame) -> bool {
         let samples: Vec<Vec<usize>> = (0..held.frame.len()).map(|call| held.frame.samples(call).collect()).collect();
         let mut flight = InFlightFrames::default();
-        flight.send(held.frame, held.guard, None, self.clock.now_ns(), &mut Vec::new());
+        assert!(flight.send(held, None, self.clock.now_ns(), &mut Vec::new()).is_ok());
         let (id, calls) = (flight.last_id(), samples.len());
         let (mut values, mut times) = (Vec::new(), vec![self.clock.now_ns()]);
         for of in &samples {

@@ -63,8 +63,9 @@ pub(crate) fn hello(digest: &Digest, clock_ns: u64, out: &mut Vec<u8>) {
     });
 }
 
-/// Writes a frame with all its calls.
-pub(crate) fn frame(id: u64, frame: &Frame, out: &mut Vec<u8>) {
+/// Writes a frame with all its calls; whether that was possible.
+pub(crate) fn frame(id: u64, frame: &Frame, out: &mut Vec<u8>) -> bool {
+    let (start, mut is_written) = (out.len(), false);
     item(out, 2, |out| {
         out.extend_from_slice(&id.to_le_bytes());
         out.extend_from_slice(&u16::try_from(frame.function_id()).unwrap_or(u16::MAX).to_le_bytes());
@@ -93,8 +94,12 @@ pub(crate) fn frame(id: u64, frame: &Frame, out: &mut Vec<u8>) {
                 out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
             }
         }
-        columns::encode(frame, 0..frame.len(), &mut SentConstants::none(), out);
+        is_written = columns::encode(frame, 0..frame.len(), &mut SentConstants::none(), out);
     });
+    if !is_written {
+        out.truncate(start);
+    }
+    is_written
 }
 
 pub(crate) fn take_back(id: u64, out: &mut Vec<u8>) {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use guerdon_core::batch::BatchSpec;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::outcome::{Cell, Status};
-use guerdon_testkit::{Act, Ask, done, function, paused};
+use guerdon_testkit::{Act, Ask, Unwritable, done, function, paused};
 
 use crate::rig::{NodeSpec, Rig};
 
@@ -45,6 +46,26 @@ fn what_a_lost_node_had_runs_elsewhere() {
         rig.add("a", NodeSpec::new(4));
         let batch = rig.submit(2, 40, 1);
         assert!(done(&batch).await && all_ok(&batch));
+        rig.close().await;
+    });
+}
+
+/// Fault: the arguments of a call can't be written
+/// Sees: that call fails; the node goes on
+#[test]
+fn a_frame_that_cannot_be_written_costs_no_node() {
+    paused(async {
+        let rig = Rig::new(one(Shape::Sample), takes(5 * MS));
+        rig.add("a", NodeSpec::new(1));
+        for number in 0..2 {
+            let damaged = rig.scheduler.submit(BatchSpec::whole(1, 1, Box::new(Unwritable))).unwrap();
+            assert!(done(&damaged).await);
+            assert_eq!(damaged.shown(0, 0).1, Status::Error);
+            assert!(damaged.note_of(0, 0).unwrap().reason.contains("could not be written"));
+            let batch = rig.submit(number, 4, 1);
+            assert!(done(&batch).await && all_ok(&batch));
+        }
+        assert_eq!(*rig.warnings.lock(), [""; 0]);
         rig.close().await;
     });
 }

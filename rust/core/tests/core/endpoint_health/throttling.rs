@@ -104,13 +104,15 @@ fn later(retry_after: Duration) -> Response {
     (after, failed.map_err(|failed| Failure { retry_after: Some(retry_after), ..failed }))
 }
 
-/// Of a sample.
-type IsRefused = fn(usize) -> bool;
-
-/// How long `samples` take, those refused once that `is_refused`, and how many requests it takes.
-fn refused_once(samples: usize, is_refused: IsRefused) -> (Duration, usize) {
+/// How long `samples` take, `width` at a time, of which those are refused once that `is_refused`,
+/// and how many requests it takes.
+fn refused_once(
+    width: usize,
+    samples: usize,
+    is_refused: impl Fn(usize) -> bool + Send + Sync + 'static,
+) -> (Duration, usize) {
     paused(async move {
-        let engine = Engine::start(judge(at_once(32), 4), move |sample, attempt| match attempt {
+        let engine = Engine::start(judge(at_once(width), 4), move |sample, attempt| match attempt {
             1 if is_refused(sample) => later(200 * MS),
             _ => scored(50 * MS),
         });
@@ -125,20 +127,24 @@ fn refused_once(samples: usize, is_refused: IsRefused) -> (Duration, usize) {
 fn refusals_of_single_samples_hold_up_no_others_for_long() {
     for seed in seeds(2, 8) {
         fastrand::seed(seed);
-        let cases: [(&str, usize, IsRefused); 5] = [
-            ("64 of 640 at first", 640, |sample| sample < 64),
-            ("64 of 864 at first", 864, |sample| sample < 64),
-            ("64 of 640 amid the others", 640, |sample| sample % 10 == 7),
-            ("64 of 640 at last", 640, |sample| sample >= 576),
-            ("one of each ten, in tens", 640, |sample| sample % 100 < 10),
-        ];
-        for (case, samples, is_refused) in cases {
-            let refusals = (0..samples).filter(|sample| is_refused(*sample)).count();
-            let rounds = u32::try_from((samples + refusals).div_ceil(32)).unwrap();
-            let ideal = 50 * MS * rounds + 200 * MS;
-            let (took, sent) = refused_once(samples, is_refused);
-            assert!(took <= ideal * 2, "{took:?}, ideal {ideal:?}: {case}, seed {seed}");
-            assert!(sent <= samples + refusals, "{sent} requests: {case}, seed {seed}");
+        for width in [8, 32, 128, 512] {
+            let all = 20 * width;
+            let cases: [(&str, usize, fn(usize, usize) -> bool); 5] = [
+                ("a tenth at first", all, |sample, width| sample < 2 * width),
+                ("fewer at first", 27 * width, |sample, width| sample < 2 * width),
+                ("a tenth amid the others", all, |sample, _| sample % 10 == 7),
+                ("a tenth at last", all, |sample, width| sample >= 18 * width),
+                ("one of each ten, in tens", all, |sample, _| sample % 100 < 10),
+            ];
+            for (case, samples, is_refused) in cases {
+                let is_refused = move |sample| is_refused(sample, width);
+                let refusals = (0..samples).filter(|sample| is_refused(*sample)).count();
+                let rounds = u32::try_from((samples + refusals).div_ceil(width)).unwrap();
+                let ideal = 50 * MS * rounds + 200 * MS;
+                let (took, sent) = refused_once(width, samples, is_refused);
+                assert!(took <= ideal * 2, "{took:?}, ideal {ideal:?}: {case}, {width} at a time, seed {seed}");
+                assert!(sent <= samples + refusals, "{sent} requests: {case}, {width} at a time, seed {seed}");
+            }
         }
     }
 }
