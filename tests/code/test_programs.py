@@ -357,7 +357,7 @@ def test_a_lost_zygote_is_no_fault_of_a_program() -> None:
 
 
 def test_kills_come_soon_after_the_timeout() -> None:
-    """Of a processor; by the clock on the wall, where others have that, a case takes up to 1.9 s."""
+    """Of a processor; where others have that, a case takes up to 1.9 s by the wall's clock."""
     with judged(score="share", case_timeout=0.3, timeout=20) as reward:
         assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
         started = time.monotonic()

@@ -44,7 +44,7 @@ class Targets(acts.Targets):
 
 @contextlib.contextmanager
 def more_targets(given: acts.Targets) -> Iterator[Targets]:
-    """Those, open to everyone, too; in the folder of the first a file ``empty`` and a ``socket``."""
+    """Those, open to everyone, too; in the folder of the given a file ``empty`` and a socket."""
     home = os.path.expanduser("~")
     secret = ctypes.create_string_buffer(b"canary!", 8)
     with contextlib.ExitStack() as stack:

@@ -161,7 +161,7 @@ KERNEL = (
     Act("use the kernel's keys", ("seccomp",), lambda _: syscall("keyctl", 0, -3, 0, 0, 0)),
     Act("add a key", ("seccomp",), lambda _: reached("add_key", None, None, None, 0, 0)),
     Act("list mounts", ("seccomp",), lambda _: reached("listmount", None, None, 0, 0)),
-    Act("wait for all processors", ("seccomp",), lambda _: reached("membarrier", 1, 0, 0)),  # GLOBAL
+    Act("wait for all processors", ("seccomp",), lambda _: reached("membarrier", 1, 0, 0)),
     Act("choose where its memory is", ("seccomp",), lambda _: reached("set_mempolicy", 0, None, 0)),
     Act("move pages between pipes", ("seccomp",), lambda _: reached("splice", -1, None, -1, None, 1, 0)),
     Act("copy pages between pipes", ("seccomp",), lambda _: reached("tee", -1, -1, 1, 0)),

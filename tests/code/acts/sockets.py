@@ -63,9 +63,13 @@ def _option(ask: Callable[[socket.socket], object]) -> Callable[[Targets], objec
     return attempt
 
 
+_ATTACH_FILTER = 26
+_PEER_DESCRIPTOR = 77
+
+
 def _attach_filter(ours: socket.socket) -> None:
     code = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0xFFFF), 8)  # takes all
-    ours.setsockopt(socket.SOL_SOCKET, 26, struct.pack("=H6xQ", 1, ctypes.addressof(code)))  # SO_ATTACH_FILTER
+    ours.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("=H6xQ", 1, ctypes.addressof(code)))
 
 
 def _datagrams(_: Targets) -> None:
@@ -88,6 +92,6 @@ SOCKETS = (
     Act(
         "have a descriptor of who is at the other end",
         ("seccomp",),
-        _option(lambda ours: ours.getsockopt(socket.SOL_SOCKET, 77)),  # SO_PEERPIDFD
+        _option(lambda ours: ours.getsockopt(socket.SOL_SOCKET, _PEER_DESCRIPTOR)),
     ),
 )

@@ -154,7 +154,7 @@ class ProgramCalls:
                 with self._state.waiting():
                     send(self._channel, message, deadline.end)
                     received = receive(self._channel, self._limit + _ENVELOPE, deadline.at, more)
-            finally:  # its code may have written even what says that it is defined, or have ended it
+            finally:  # its code may have written even what says that it is defined, or ended it
                 self._state.answered()
             program.ran(time.monotonic() - max(began, self._measured))
             answer = decode(received)
