@@ -1,4 +1,4 @@
-"""``Dispatcher(..., debug=True)``: the same results, from functions that run in the thread that waits."""
+"""``Dispatcher(..., debug=True)``: the same results, from functions in the thread that waits."""
 
 from __future__ import annotations
 

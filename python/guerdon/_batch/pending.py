@@ -236,7 +236,7 @@ class PendingBatch:
         return f"<{type(self).__name__}: {groups}, {self._state}>"
 
     def _repr_html_(self) -> str:
-        from guerdon._system.html_table import html_table
+        from guerdon.results.html_table import html_table
 
         groups, size = self.num_groups, self._batch.num_generations
         row = (self._state, f"{len(self.completed())} of {groups}", str(groups * size))

@@ -371,7 +371,7 @@ class RewardBatch:
         return "\n  ".join([self._summary(), *lines])
 
     def _repr_html_(self) -> str:
-        from guerdon._system.html_table import html_table
+        from guerdon.results.html_table import html_table
 
         return html_table(self._summary(), _HEAD, self._rows())
 
