@@ -1,4 +1,4 @@
-"""``Dispatcher(..., debug=True)``: the same results, from functions that run in the thread that waits."""
+"""``Dispatcher(..., debug=True)``: the same results, from functions in the thread that waits."""
 
 from __future__ import annotations
 
@@ -152,7 +152,8 @@ def test_functions_run_in_the_thread_that_waits_one_after_another() -> None:
 
     other = reward(noted.__wrapped__ if hasattr(noted, "__wrapped__") else noted, name="other")
     with debugged([noted, other], batch_timeout=0.1) as dispatcher:
-        assert dispatcher.score(completions=["a", "b"]).rewards.ravel().tolist() == [1.0] * 4
+        result = dispatcher.score(completions=["a", "b"], batch_timeout=0.1, group_timeout=0.1)
+    assert result.rewards.ravel().tolist() == [1.0] * 4
     assert threads == {threading.get_ident()}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -30,6 +32,40 @@ def test_every_error_is_a_guerdon_error_and_the_builtin_one_expects(
     """Each error is also the builtin that one would expect."""
     assert issubclass(error, GuerdonError)
     assert issubclass(error, builtin)
+
+
+@guerdon.reward
+def asks(completion: str, answer: str) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: guerdon.reward(asks, timeout=-1),
+        lambda: guerdon.Dispatcher([3]),
+        lambda: guerdon.Dispatcher([asks], trace="/no/such/folder/x"),
+        lambda: guerdon.Dispatcher([asks]).score(completions=["a"]),
+        lambda: guerdon.Dispatcher([asks]).submit(completions=["a"]),
+    ],
+)
+def test_an_error_comes_without_the_packages_own_frames(wrong: Callable[[], object]) -> None:
+    with pytest.raises(GuerdonError) as caught:
+        wrong()
+    files = [frame.filename for frame in inspect.getinnerframes(caught.tb)]
+    assert files == [__file__] * 2
+
+
+def test_frames_of_the_user_are_kept_with_all_others() -> None:
+    class Columns(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            raise RegistrationError("the user's own")
+
+    with pytest.raises(RegistrationError) as caught:
+        guerdon.Dispatcher([asks]).score(completions=Columns(["a"]), answer=["b"])
+    frames = inspect.getinnerframes(caught.tb)
+    assert frames[-1].function == "__iter__"
+    assert len(frames) > 3
 
 
 def test_a_tool_error_keeps_its_status_through_pickle() -> None:

@@ -131,6 +131,7 @@ def test_a_pending_batch_says_what_it_is_and_stays_in_its_process(dispatcher: Di
     pending = dispatcher.submit(**batch(0.0, 0.0, size=2))
     pending.wait()
     assert repr(pending) == "<PendingBatch: 1 groups of 2 samples, done>"
+    assert "<td>done</td><td>1 of 1</td><td>2</td>" in pending._repr_html_()
     for copied in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match=r"send what result\(\) gives"):
             copied(pending)

@@ -261,6 +261,13 @@ def test_repr_tells_what_happened() -> None:
     assert "f0" in text
 
 
+def test_notebook_shows_a_table_of_escaped_names() -> None:
+    batch = FakeBatch([[[1.0], [NAN]], [[3.0], [2.0]]])
+    text = RewardBatch(batch, ["<b>"], ["sample"], [1.0], "drop")._repr_html_()  # type: ignore[arg-type]
+    assert "<td>&lt;b&gt;</td><td>2</td><td>1</td><td>3 ok, 1 error</td>" in text
+    assert text.count("<table>") == text.count("</table>") == 1
+
+
 def test_repr_of_a_batch_without_numbers() -> None:
     assert "2 error" in repr(make([[[NAN], [NAN]]]))
 

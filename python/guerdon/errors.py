@@ -8,7 +8,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import functools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from guerdon._system.warning import GuerdonWarning
 
@@ -32,10 +35,36 @@ __all__ = [
 
 
 _LONGEST: Final = 4000
+# Files of this package, and methods that dataclasses make.
+_OWN: Final = (os.path.dirname(__file__) + os.sep, "<string>")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class GuerdonError(Exception):
     """Base of all errors of Guerdon."""
+
+
+def raised_at_the_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorates what users call: a `GuerdonError` comes without the package's own frames below it.
+
+    Frames of anybody else are kept, and then all are.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except GuerdonError as error:
+            frames = error.__traceback__
+            while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OWN):
+                frames = frames.tb_next
+            if frames is None:
+                error.__traceback__ = None
+            raise
+
+    return call
 
 
 class RegistrationError(GuerdonError, ValueError):

@@ -12,7 +12,7 @@ from guerdon.errors import RegistrationError
 from guerdon.profile import profile
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import Calibration
-from guerdon.profile.checks import sensitivity, survival
+from guerdon.profile.checks import answers, survival
 from guerdon.profile.measurement import Measurement, RowFailure
 from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.sample_rows import SampleRows
@@ -111,7 +111,7 @@ def test_sensitivity_is_of_scores_not_of_failures() -> None:
     rows = [{"prompt": f"p{n}", "answer": str(n)} for n in range(10, 18)]
     with Subject(picky, rows) as subject:
         assert subject.once(Calibration).usable
-        found = {each.check for each in sensitivity.CHECK.run(subject)}
+        found = {each.check for each in answers.SENSITIVITY.run(subject)}
         assert "sensitivity:space_around" not in found
         (raised,) = [each for each in survival.CHECK.run(subject) if each.check == "exception"]
     assert "no such package. Each costs" in raised.message

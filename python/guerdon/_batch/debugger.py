@@ -1,4 +1,4 @@
-"""Runs Python functions in the thread that waits for their batch, where ``breakpoint()`` works: `Debugger`.
+"""Python functions in the thread that waits for their batch, where ``breakpoint()`` works.
 
 - A function's lane is a thread that hands each call over, and waits for its end. Whoever waits for
   a batch takes the calls one after another (`Debugger.turn`).
@@ -39,8 +39,8 @@ _WARNING: Final = (
 _QUITS: Final = (KeyboardInterrupt, BdbQuit)
 
 
-class _Call:
-    """One call on its way to the thread that waits; that thread writes the outcome, then sets `ended`."""
+class _Handover:
+    """One call for the thread that waits, which writes the outcome and then sets `ended`."""
 
     def __init__(self, run: Callable[[], Any]) -> None:
         self.run = run
@@ -76,11 +76,12 @@ class Debugger:
     """Hands calls from the thread lane to the threads that wait for batches."""
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self._one = threading.RLock()  # held while a function runs, which may itself score a batch
+        self._calls: queue.SimpleQueue[_Handover] = queue.SimpleQueue()
+        # held while a function runs, which may itself score a batch
+        self._one = threading.RLock()
         self._engine: Callable[[], EngineSource | None] = lambda: None
         self._awaiter, self._helpers_awaiter = Awaiter(warn), Awaiter(warn)
-        self._helper = ThreadPoolExecutor(1, "guerdon debugger")  # its thread starts with the first call
+        self._helper = ThreadPoolExecutor(1, "guerdon debugger")
         self._at_end = weakref.finalize(self, _end, self._awaiter, self._helpers_awaiter, self._helper)
         warn(_WARNING)
 
@@ -122,8 +123,8 @@ class Debugger:
         )
 
     def hand_over(self, run: Callable[[], Any]) -> Any:
-        """What `run` returns in a thread that waits for a batch; it raises what `run` raises there."""
-        call = _Call(run)
+        """Returns or raises what `run` does in a thread that waits for a batch."""
+        call = _Handover(run)
         self._calls.put(call)
         while not call.ended.wait(_LOOK_S):
             engine = self._engine()

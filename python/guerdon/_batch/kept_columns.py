@@ -5,11 +5,10 @@ A chosen column that a batch lacks stays empty there; that is said once.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, Data
-from guerdon.errors import GuerdonWarning
+from guerdon._system.warning import warn
 
 __all__ = ["KeptColumns"]
 
@@ -39,10 +38,8 @@ class KeptColumns:
         new = [name for name in missing if name in self._chosen and name not in self._missed]
         if new:
             self._missed.update(new)
-            warnings.warn(
+            warn(
                 f"the journal is to keep the columns {', '.join(map(repr, new))}, which this batch does not have "
-                f"(it has {', '.join(data.names())}): they stay empty in its rows.",
-                GuerdonWarning,
-                stacklevel=6,
+                f"(it has {', '.join(data.names())}): they stay empty in its rows."
             )
         return found

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 from guerdon._batch.async_waiters import AsyncWaiters
 from guerdon._batch.bounds import patience
 from guerdon._batch.columns import BATCH_OPTIONS
-from guerdon.errors import ClosedError, DataError, RewardFailureError
+from guerdon.errors import ClosedError, DataError, RewardFailureError, raised_at_the_call
 
 if TYPE_CHECKING:
     from guerdon._batch.appending import Appender
@@ -79,6 +79,7 @@ class PendingBatch:
         self._cancelled = True
         self._batch.cancel("cancelled by the caller")
 
+    @raised_at_the_call
     def result(self, timeout: float | None = None) -> RewardBatch:
         """Wait for the whole batch.
 
@@ -226,9 +227,20 @@ class PendingBatch:
                 "this batch was submitted in another process, and ends only there: a forked child can submit its own."
             )
 
+    @property
+    def _state(self) -> str:
+        return "done" if self.done else "open" if self._batch.open else "under way"
+
     def __repr__(self) -> str:
-        state = "done" if self.done else "open" if self._batch.open else "under way"
-        return f"<{type(self).__name__}: {self.num_groups} groups of {self._batch.num_generations} samples, {state}>"
+        groups = f"{self.num_groups} groups of {self._batch.num_generations} samples"
+        return f"<{type(self).__name__}: {groups}, {self._state}>"
+
+    def _repr_html_(self) -> str:
+        from guerdon.results.html_table import html_table
+
+        groups, size = self.num_groups, self._batch.num_generations
+        row = (self._state, f"{len(self.completed())} of {groups}", str(groups * size))
+        return html_table(type(self).__name__, ("state", "groups complete", "samples"), [row])
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -27,6 +27,7 @@ from guerdon.dispatcher.cluster_option import checked_cluster, with_limits, work
 from guerdon.dispatcher.functions import checked_specs
 from guerdon.dispatcher.scoring import ScoringMethods
 from guerdon.dispatcher.stats import stats_by_name
+from guerdon.errors import raised_at_the_call
 
 if TYPE_CHECKING:
     import os
@@ -118,6 +119,7 @@ class Dispatcher(ScoringMethods):
         [[[1.0], [3.0]]]
     """
 
+    @raised_at_the_call
     def __init__(
         self,
         functions: Iterable[object],

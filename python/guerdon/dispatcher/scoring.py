@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from guerdon._batch.pending import OpenBatch, PendingBatch
 from guerdon._batch.submission import BatchOptions
+from guerdon.errors import raised_at_the_call
 
 if TYPE_CHECKING:
     from guerdon._batch.result_builder import ResultBuilder
@@ -30,6 +32,7 @@ class ScoringMethods:
     _builder: ResultBuilder
     _sample_scorer: SampleScorer
 
+    @raised_at_the_call
     def score(
         self,
         /,  # a dataset may have a column called self
@@ -94,6 +97,7 @@ class ScoringMethods:
             _give_up(started)
             raise
 
+    @raised_at_the_call
     def submit(
         self,
         /,  # a dataset may have a column called self
@@ -125,6 +129,7 @@ class ScoringMethods:
             _give_up(started)
             raise
 
+    @raised_at_the_call
     def stream(
         self,
         *,
@@ -236,7 +241,7 @@ class ScoringMethods:
 
 # The TypeError of a wrong call names the class that users know.
 for _method in ("score", "submit", "stream", "ascore", "ascore_one"):
-    getattr(ScoringMethods, _method).__qualname__ = f"Dispatcher.{_method}"
+    inspect.unwrap(getattr(ScoringMethods, _method)).__qualname__ = f"Dispatcher.{_method}"
 
 
 def _give_up(started: list[Batch]) -> None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 Scale = Literal["group", "batch", "none"]
 
 
+_HEAD = ("function", "mean", "std", "outcomes")
+
+
 @dataclass(frozen=True)
 class Failure:
     """One failed cell.
@@ -360,13 +363,26 @@ class RewardBatch:
         return state
 
     def __repr__(self) -> str:
-        prompts, generations, count = self.rewards.shape
         width = max(8, *(len(name) for name in self.functions))
-        shape = f"{prompts} prompts x {generations} completions x {count} functions"
         lines = [
-            f"RewardBatch: {shape} in {self.elapsed_s:.3g} s, {int(self.unscorable.sum())} samples unscorable",
-            f"  {'function':<{width}} {'mean':>9} {'std':>9}  outcomes",
+            f"{name:<{width}} {mean:>9} {std:>9}  {outcomes}" for name, mean, std, outcomes in [_HEAD, *self._rows()]
         ]
+        lines += [f"{name:<{width}} {usage_text(used)}" for name, used in self.usage.items() if used["requests"]]
+        return "\n  ".join([self._summary(), *lines])
+
+    def _repr_html_(self) -> str:
+        from guerdon.results.html_table import html_table
+
+        return html_table(self._summary(), _HEAD, self._rows())
+
+    def _summary(self) -> str:
+        prompts, generations, count = self.rewards.shape
+        shape = f"{prompts} prompts x {generations} completions x {count} functions"
+        return f"RewardBatch: {shape} in {self.elapsed_s:.3g} s, {int(self.unscorable.sum())} samples unscorable"
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        """Name, mean, standard deviation and outcomes of each function."""
+        rows = []
         for index, name in enumerate(self.functions):
             values = self.rewards[:, :, index]
             values = values[~np.isnan(values)].astype(np.float64)
@@ -374,6 +390,5 @@ class RewardBatch:
             std = f"{values.std(ddof=1):.4g}" if values.size > 1 else "-"
             counts = np.bincount(self.status[:, :, index].ravel(), minlength=len(Status))
             outcomes = ", ".join(f"{counts[status]} {status.label}" for status in Status if counts[status])
-            lines.append(f"  {name:<{width}} {mean:>9} {std:>9}  {outcomes}")
-        lines += [f"  {name:<{width}} {usage_text(used)}" for name, used in self.usage.items() if used["requests"]]
-        return "\n".join(lines)
+            rows.append((name, mean, std, outcomes))
+        return rows

@@ -5,26 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from guerdon.profile.check import Check
-from guerdon.profile.checks import (
-    format,
-    missing_reference,
-    reference,
-    rejects,
-    sensitivity,
-    stability,
-    survival,
-    values,
-)
+from guerdon.profile.checks import answers, stability, survival, values
 
 __all__ = ["CHECKS"]
 
 CHECKS: Final[tuple[Check, ...]] = (
-    reference.CHECK,
-    missing_reference.CHECK,
-    rejects.CHECK,
-    format.CHECK,
+    answers.REFERENCE,
+    answers.MISSING_REFERENCE,
+    answers.PROBES,
+    answers.FORMAT,
     *stability.CHECKS,
-    sensitivity.CHECK,
+    answers.SENSITIVITY,
     values.CHECK,
     survival.CHECK,
 )

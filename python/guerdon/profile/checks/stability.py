@@ -50,7 +50,7 @@ class Runs:
 
     @cached_property
     def ended(self) -> list[tuple[Case, Score]]:
-        """The samples that the function scored or abstained on: no others are run outside of a timeout."""
+        """The samples that the function scored or abstained on: no others run without a timeout."""
         pairs = zip(self.samples, self.first, strict=True)
         return [(case, score) for case, score in pairs if not score.status.failed]
 
@@ -90,14 +90,14 @@ class Runs:
 
     @property
     def padded(self) -> list[Case]:
-        """More samples than `ended`: what strips or lowers text in place must have something to lose."""
+        """More samples: what strips or lowers text in place must have something to lose."""
         text = self.subject.completion("  The Answer is SEVEN. \n")
         return [Case(case.row, text) for case, _ in self.ended[:2]]
 
     @cached_property
     def inspected(self) -> dict[str, list[Score]]:
-        """Scores of the samples that ended and of `padded`, by mode of a `StandIn`; empty if the function can't be
-        run by one.
+        """Scores of the samples that ended and of `padded`, by mode of a `StandIn`; empty if none
+        can run the function.
 
         ``"arguments"`` gives 1 where the function changed what it was given.
         """
@@ -126,7 +126,7 @@ class Runs:
         return found
 
     def differences(self, mode: str, names: tuple[str, str]) -> list[Example]:
-        """Samples that a mode of a `StandIn` scores differently; its own failures say nothing of the function."""
+        """Samples that a mode of a `StandIn` scores differently; its failures are left out."""
         scores = self.inspected.get(mode)
         if not scores:
             return []

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from guerdon import limits
 from guerdon._functions.function_list import change_limits
 from guerdon._functions.spec import FunctionSpec
-from guerdon.errors import GuerdonWarning
+from guerdon._system.warning import warn
 from guerdon.limits import DefaultLimit, Limit, SharedLimit
 
 __all__ = ["share_limits"]
@@ -32,11 +31,9 @@ def share_limits(specs: Iterable[FunctionSpec]) -> tuple[FunctionSpec, ...]:
     specs = tuple(specs)
     shared = tuple(change_limits(specs, _shared))
     if any(new is not old for new, old in zip(shared, specs, strict=True)) and (problem := _problem()):
-        warnings.warn(
+        warn(
             f"cluster='host': the ranks of this host can't share limits, and each has its own: {problem}. Name a "
-            f"folder in which files can be made: {limits.FOLDER}=….",
-            GuerdonWarning,
-            stacklevel=4,
+            f"folder in which files can be made: {limits.FOLDER}=…."
         )
         return specs
     return shared

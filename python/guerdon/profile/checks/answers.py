@@ -1,0 +1,344 @@
+"""How a function scores answers: right ones, wrong ones, none, and those that game a reward."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Final
+
+from guerdon.profile.calibration import Calibration, above, spread
+from guerdon.profile.check import Check
+from guerdon.profile.finding import Example, Finding, excerpt, first_line
+from guerdon.profile.forms import FORMS
+from guerdon.profile.probe_runs import probe_runs
+from guerdon.profile.subject import Case, Subject
+
+__all__ = ["CHANGES", "FORMAT", "MISSING_REFERENCE", "PROBES", "REFERENCE", "SENSITIVITY"]
+
+
+def _reference(subject: Subject) -> Iterator[Finding]:
+    calibration = subject.once(Calibration)
+    if not calibration.asks and not (calibration.programs and calibration.answers):
+        return
+    if not calibration.answers:
+        yield Finding(
+            "reference", "warning", f"column {calibration.column!r} has no value in any row: nothing to check."
+        )
+        return
+    if any(not score.ran for score in calibration.right.values()):
+        return  # it hangs: another check says so
+    failing = [row for row in calibration.right if row not in set(calibration.usable)]
+    if not calibration.usable:
+        yield _never(subject, calibration)
+        return
+    best = calibration.form
+    used = Counter(calibration.forms[row].name for row in calibration.usable)
+    if failing:
+        yield Finding(
+            "reference",
+            "error",
+            f"{subject.name!r} gives the reference answer of {len(failing)} of {len(calibration.right)} rows no more than a "
+            f"wrong answer, in no form; in the form {best.name if best else '?'!r} that of {used.total()} rows scores. Look at "
+            "what these references have in common (commas, units, LaTeX, case, white space), and read reference and completion "
+            "in the same way.",
+            tuple(_example(calibration, row) for row in failing),
+        )
+    others = [row for row in calibration.usable if calibration.forms[row] is not best]
+    if others and best is not None:
+        yield Finding(
+            "reference:form",
+            "warning",
+            f"{subject.name!r} takes {best.name!r} for the final answer of {len(calibration.usable) - len(others)} rows, but for "
+            f"that of {len(others)} only another form scores. Read all answers in the same forms.",
+            tuple(_example(calibration, row, calibration.forms[row].name) for row in others),
+        )
+    elif best is not None and not failing:
+        yield Finding(
+            "reference:form",
+            "info",
+            f"all {len(calibration.right)} references scored, in the form {best.name!r}: {best.template!r}.",
+        )
+
+
+def _never(subject: Subject, calibration: Calibration) -> Finding:
+    errors = [score for score in calibration.right.values() if score.status.failed]
+    rows = list(calibration.right)[:5]
+    if errors and len(errors) == len(calibration.right):
+        message = (
+            f"{subject.name!r} fails on every reference answer: {first_line(str(errors[0].shown))}. Mend that first."
+        )
+    elif calibration.noise > 0:
+        message = (
+            f"{subject.name!r} scores the same completion differently each time, by up to {calibration.noise:g}: right and wrong "
+            "answers can't be told apart."
+        )
+    elif subject.spec.factory is not None:
+        message = (
+            f"{subject.name!r} gives no reference answer in the column {calibration.column!r} more than a wrong one, in any form. "
+            f"Look at the form of these answers, and whether it is the column that {subject.spec.factory.short()[:-2]} compares with; "
+            "--reference gives a completion that must score."
+        )
+    elif all(not above(calibration.wrong[row], calibration.right[row]) for row in calibration.right) and all(
+        calibration.right[row].shown == calibration.wrong[row].shown for row in calibration.right
+    ):
+        message = (
+            f"{subject.name!r} takes {calibration.column!r}, but gives right and wrong answers the same score, in any form: "
+            "it scores the form alone, or it does not know the form of these answers. Give the form with a reference "
+            "template, or leave the column out of its parameters."
+        )
+    else:
+        message = (
+            f"{subject.name!r} gives no reference answer more than a wrong one, in any form. If answers have a form of their "
+            "own, give it as reference template; else look at the alignment of completions and references."
+        )
+    return Finding("reference", "error", message, tuple(_example(calibration, row) for row in rows))
+
+
+def _example(calibration: Calibration, row: int, note: str = "") -> Example:
+    values = {"reference": calibration.right[row].shown, "wrong answer": calibration.wrong[row].shown}
+    return Example(row, excerpt(calibration.right_text(row)), values, note and f"in the form {note!r}")
+
+
+EMPTIED_ROWS: Final = 6
+
+
+def _missing_reference(subject: Subject) -> Iterator[Finding]:
+    calibration = subject.once(Calibration)
+    if subject.grouped or not calibration.asks or not calibration.usable or calibration.column is None:
+        return
+    rows = spread(calibration.usable, EMPTIED_ROWS)
+    yield from _missing(subject, calibration, rows)
+    yield from _empty(subject, calibration, rows)
+
+
+def _missing(subject: Subject, calibration: Calibration, rows: list[int]) -> Iterator[Finding]:
+    """Wrong answers, with the reference taken away."""
+    assert calibration.column is not None
+    cases = [
+        Case(row, subject.completion(calibration.wrong_text(row)), {calibration.column: nothing})
+        for row in rows
+        for nothing in (None, "")
+    ]
+    scores = calibration.scores(cases)
+    examples = [
+        Example(
+            case.row,
+            excerpt(case.completion),
+            {"score": score.shown, "with the reference": calibration.wrong[case.row].shown},
+            f"{calibration.column}={case.columns[calibration.column]!r}",
+        )
+        for case, score in zip(cases, scores, strict=True)
+        if _rewarded(calibration, case.row, score)
+    ]
+    if examples:
+        rows_without = calibration.missing
+        yield Finding(
+            "missing_reference",
+            "error" if rows_without else "warning",
+            f"{subject.name!r} rewards a wrong answer where the row has no {calibration.column!r}"
+            + (
+                f"; rows {', '.join(map(str, rows_without[:5]))} have none"
+                if rows_without
+                else "; every row here has one"
+            )
+            + ". Return None there: no opinion.",
+            tuple(examples),
+        )
+
+
+def _empty(subject: Subject, calibration: Calibration, rows: list[int]) -> Iterator[Finding]:
+    """Completions without an answer, to an empty reference."""
+    assert calibration.column is not None
+    column = calibration.column
+    texts = dict.fromkeys(("", "I don't know.", calibration.rendered(rows[0], "") or ""))
+    cases = [Case(row, subject.completion(text), {column: ""}) for row in rows[:2] for text in texts]
+    scores = calibration.scores(cases)
+    examples = [
+        Example(case.row, excerpt(case.completion), {"score": score.shown}, f"{column}=''")
+        for case, score in zip(cases, scores, strict=True)
+        if _rewarded(calibration, case.row, score)
+    ]
+    if examples:
+        without = calibration.missing
+        yield Finding(
+            "empty_reference",
+            "error" if without else "info",
+            f"{subject.name!r} takes an empty completion for right where {column!r} is empty"
+            + (f", as in rows {', '.join(map(str, without[:5]))}" if without else "; no row here has an empty one")
+            + ". Return None where there is no reference.",
+            tuple(examples),
+        )
+
+
+def _rewarded(calibration: Calibration, row: int, score: object) -> bool:
+    gain = calibration.gain(row, score)  # type: ignore[arg-type]
+    return gain is not None and gain >= 0.5
+
+
+HALFWAY: Final = 0.5
+
+
+def _probes(subject: Subject) -> Iterator[Finding]:
+    """A probe scores when it gets at least half of the way from a wrong to the right answer."""
+    calibration = subject.once(Calibration)
+    if not calibration.tells:  # no scale: the function does not score answers
+        return
+    yield from _any_answer(subject, calibration)
+    runs = [run for run in subject.once(probe_runs) if run.probe.expect == "reject"]
+    for probe, group in groupby(runs, key=lambda run: run.probe):
+        tried = list(group)
+        scoring = []
+        for run in tried:
+            row, scale = run.case.row, run.scale
+            gain = scale.gain(row, run.score) if row in scale.right else None
+            if gain is not None and gain >= HALFWAY:
+                values = {"score": run.score.shown, "reference": scale.right[row].shown}
+                values["wrong answer"] = scale.wrong[row].shown
+                note = "" if scale is calibration or scale.form is None else f"in the form {scale.form.name!r}"
+                scoring.append(Example(row, excerpt(run.case.completion), values, note))
+        if scoring:
+            yield Finding(
+                f"probe:{probe.id}",
+                probe.severity,
+                f"{subject.name!r} rewards {probe.about}: on {len(scoring)} of {len(tried)} rows it gets at least half of what "
+                f"the right answer gets. {probe.do}".rstrip(),
+                tuple(scoring),
+            )
+
+
+def _any_answer(subject: Subject, calibration: Calibration) -> Iterator[Finding]:
+    """Forms in which a wrong answer is paid too."""
+    found = calibration.rewarded_wrong_answers()
+    if found:
+        examples = [
+            Example(
+                row, excerpt(text), {"score": score.shown, "reference": calibration.right[row].shown}, f"form {name!r}"
+            )
+            for name, rows in found.items()
+            for row, score in rows[:2]
+            for text in [calibration.in_form(name, row, right=False)]
+        ]
+        yield Finding(
+            "probe:any_answer",
+            "error",
+            f"{subject.name!r} rewards a wrong answer in the form {' and '.join(map(repr, list(found)[:3]))}: it gets at least half "
+            "of what the right answer gets. Score what the form holds, not that it is there.",
+            tuple(examples),
+        )
+
+
+ANSWER: Final = "42"
+PLAIN: Final = "bare"
+
+
+def _format(subject: Subject) -> Iterator[Finding]:
+    """Only of functions that take no reference; of others the form is part of a probe."""
+    calibration = subject.once(Calibration)
+    if calibration.asks or subject.grouped:
+        return
+    whole = {form.name: form for form in FORMS if form.name != "as given"}
+    cases = [Case(0, subject.completion(form.render(ANSWER))) for form in whole.values()]
+    scores = dict(zip(whole, subject.score(cases, variant=calibration.variant), strict=True))
+    plain = scores[PLAIN].value
+    if plain is None:
+        return
+    best = max((score.value for score in scores.values() if score.value is not None), default=plain)
+    # One that scores short texts or none at all tells no forms apart.
+    liked = [form for form in whole.values() if scores[form.name].value == best and form.closer and best > plain]
+    broken = []
+    for form in liked:
+        text = form.render(ANSWER)
+        broken.append((form, text[: text.rfind(form.closer)].rstrip()))
+    if not broken:
+        return
+    found = subject.score([Case(0, subject.completion(text)) for _, text in broken], variant=calibration.variant)
+    examples = [
+        Example(0, excerpt(text), {"unfinished": score.shown, "whole": best, "plain": plain}, form.name)
+        for (form, text), score in zip(broken, found, strict=True)
+        if score.ok and score.value is not None and score.value >= best
+    ]
+    if examples and len(examples) == len(liked):
+        yield Finding(
+            "format",
+            "warning",
+            f"{subject.name!r} gives a form that never ends as much as a whole one. Match the whole completion "
+            "(re.fullmatch), closing tag or brace included.",
+            tuple(examples),
+        )
+
+
+CHANGED_ROWS: Final = 12
+
+CHANGES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+    "space_around": ("white space around the completion", lambda text: f"  {text} \n"),
+    "newline_end": ("a line break at its end", lambda text: f"{text}\n"),
+    "windows_lines": ("line breaks of Windows", lambda text: text.replace("\n", "\r\n")),
+    "upper_case": ("capital letters", str.upper),
+    "lower_case": ("small letters", str.lower),
+    "period": ("a period at its end", lambda text: text if text.rstrip().endswith(".") else f"{text}."),
+}
+_ANSWER_CHANGES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+    "space_in_form": ("white space around the answer, in the form", lambda final: f" {final} "),
+    "period_in_form": ("a period behind the answer, in the form", lambda final: f"{final}."),
+    "leading_zero": (
+        "a zero before the number (016 for 16)",
+        lambda final: f"0{final}" if final.isdecimal() else final,
+    ),
+    "decimal_zero": ("the number as 16.0 for 16", lambda final: f"{final}.0" if final.isdecimal() else final),
+    "no_commas": ("no commas between thousands", lambda final: final.replace(",", "")),
+    "letter_case": ("the answer's letters in the other case", str.swapcase),
+}
+
+
+def _sensitivity(subject: Subject) -> Iterator[Finding]:
+    """Infos, as a strict function is no mistake; but a policy that is right and unrewarded for a
+    space learns the wrong thing."""
+    calibration = subject.once(Calibration)
+    if calibration.programs:  # a changed letter makes another program
+        return
+    rows = spread(calibration.usable, CHANGED_ROWS)
+    if not rows:
+        return
+    planned: list[tuple[str, Case]] = []
+    for row in rows:
+        right, final = calibration.right_text(row), calibration.answers[row].final
+        for name, (_, change) in CHANGES.items():
+            if (text := change(right)) != right:
+                planned.append((name, Case(row, subject.completion(text))))
+        for name, (_, change) in _ANSWER_CHANGES.items():
+            if (text := change(final)) != final:
+                changed = calibration.rendered(row, text)
+                planned += [] if changed is None else [(name, Case(row, subject.completion(changed)))]
+    scores = calibration.scores([case for _, case in planned])
+    found: dict[str, list[Example]] = {}
+    tried: dict[str, int] = {}
+    for (name, case), score in zip(planned, scores, strict=True):
+        if not score.ran or score.status.failed:
+            continue  # a failure says nothing of the answer; another check says so
+        tried[name] = tried.get(name, 0) + 1
+        right_score = calibration.right[case.row]
+        gain = calibration.gain(case.row, score)
+        if gain is None or gain < 0.5:
+            values = {"changed": score.shown, "reference": right_score.shown}
+            found.setdefault(name, []).append(Example(case.row, excerpt(case.completion), values))
+    about = {name: text for name, (text, _) in {**CHANGES, **_ANSWER_CHANGES}.items()}
+    for name, examples in found.items():
+        yield Finding(
+            f"sensitivity:{name}",
+            "info",
+            f"{subject.name!r} gives {len(examples)} of {tried[name]} right answers less than half for {about[name]}. If such an "
+            "answer is right to you, normalise both sides in the same way.",
+            tuple(examples),
+        )
+
+
+REFERENCE: Final = Check("reference", "Does each row's reference answer score, and more than a wrong one?", _reference)
+MISSING_REFERENCE: Final = Check(
+    "missing_reference", "Does a row without a reference stay without a reward?", _missing_reference
+)
+PROBES: Final = Check("probes", "Do completions that game a reward stay without one?", _probes)
+FORMAT: Final = Check("format", "Does a form have to end, where only the form is scored?", _format)
+SENSITIVITY: Final = Check(
+    "sensitivity", "Does a right answer score whatever its white space, case and full stop?", _sensitivity
+)
