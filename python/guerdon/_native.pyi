@@ -180,6 +180,7 @@ class HttpConfig:
         path: str = "",
         headers: Sequence[tuple[str, str]] = ...,  # none
         key: str | None = None,
+        key_file: str | None = None,  # where it is read again
         http2: bool = False,
         authorities: bytes | None = None,
         only_these_authorities: bool = False,
@@ -311,7 +312,7 @@ class Tariff:
     def __new__(
         cls,
         *,
-        price: tuple[float, float, float] | None = None,  # input, cached, output
+        price: tuple[float, float, float, float] | None = None,  # input, cached, written, output
         caps: Sequence[SpendingCap] = ...,  # none
         keep_answers: bool = False,
     ) -> Tariff: ...

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from guerdon._system.warning import GuerdonWarning
 
@@ -31,6 +31,9 @@ __all__ = [
     "SerializationError",
     "ToolError",
     "VLLMServerError",
+    "option_names",
+    "unknown_option",
+    "with_known_options",
 ]
 
 
@@ -40,6 +43,8 @@ _OWN: Final = (os.path.dirname(__file__) + os.sep, "<string>")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_Maker = TypeVar("_Maker", bound=Callable[..., Any])
 
 
 class GuerdonError(Exception):
@@ -74,6 +79,40 @@ class RegistrationError(GuerdonError, ValueError):
     def __init__(self, *args: object) -> None:
         # A message shows the option that is wrong, which may be a prompt of megabytes.
         super().__init__(*(_shortened(arg) if isinstance(arg, str) else arg for arg in args))
+
+
+def with_known_options(maker: _Maker, *, others: Callable[..., Any] | None = None) -> _Maker:
+    """Have a public function or class refuse an option that it doesn't have, with the nearest one
+    named; those of `others` are its own too."""
+    called = cast(Any, maker).__init__ if isinstance(maker, type) else maker
+    names = (*option_names(called), *(() if others is None else option_names(others)))
+
+    @functools.wraps(called)
+    def checked(*args: Any, **options: Any) -> Any:
+        for option in options:
+            if option not in names:
+                raise unknown_option(maker.__name__, option, names)
+        return called(*args, **options)
+
+    if not isinstance(maker, type):
+        return cast(_Maker, checked)
+    cast(Any, maker).__init__ = checked
+    return maker
+
+
+def option_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a function's parameters."""
+    code = getattr(function, "__wrapped__", function).__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def unknown_option(maker: str, option: str, known: Iterable[str]) -> RegistrationError:
+    """The refusal of an option that there is not."""
+    import difflib
+
+    close = difflib.get_close_matches(option, [name for name in known if name != "self"], n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else "."
+    return RegistrationError(f"{maker}() has no option {option!r}{meant}")
 
 
 def _shortened(message: str) -> str:

@@ -15,7 +15,7 @@ from guerdon._functions.options import BATCH_WAIT, Options
 from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.spec import Shape
 from guerdon._functions.stateful import StatefulReward
-from guerdon.errors import raised_at_the_call
+from guerdon.errors import raised_at_the_call, with_known_options
 from guerdon.limits import Limit
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def reward(
     function: None = None, **options: Unpack[_RewardOptions]
 ) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
 @raised_at_the_call
+@with_known_options
 def reward(
     function: Callable[..., Any] | StatefulReward | None = None,
     *,
@@ -236,6 +237,7 @@ def group_reward(
     function: None = None, **options: Unpack[_GroupOptions]
 ) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
 @raised_at_the_call
+@with_known_options
 def group_reward(
     function: Callable[..., Any] | None = None,
     *,

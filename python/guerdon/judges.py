@@ -17,7 +17,7 @@ from guerdon._lanes.http.options import build, extra_body, name_of, non_empty_te
 from guerdon._lanes.http.reward import HttpReward
 from guerdon._lanes.http.template import Field
 from guerdon._lanes.http.votes import check_votes, with_votes
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 from guerdon.limits import Limit
 from guerdon.parse import Parse
 
@@ -26,6 +26,7 @@ __all__ = ["http_reward", "judge"]
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
+@with_known_options
 def judge(
     *,
     base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]],
@@ -122,7 +123,7 @@ def judge(
         vote: ``"median"``, ``"majority"``, the most common score (a tie abstains), or ``"mean"``.
         min_agreement: Abstain where the most common score has a smaller share of the votes.
         api_key_env: Name of the environment variable that holds the API key.
-        api_key_file: File that holds the API key.
+        api_key_file: File that holds the API key; it is read again once a server answers 401.
         headers: Headers of each request; ``{key}`` in one stands for the key, which otherwise goes
             as ``Authorization: Bearer``.
         resolve: ``"any"`` connects to whatever address of a host name answers; ``"all"`` makes each
@@ -137,8 +138,9 @@ def judge(
         client_cert: A certificate (PEM) that proves to the server who asks.
         client_key: Its key (PEM); None if the same file holds it.
         price: What a million tokens cost, ``{"input": 0.4, "cached": 0.1, "output": 1.6}``; without
-            ``"cached"`` a cached token costs as much as another. `RewardBatch.usage` then has the
-            cost, and ``max_cost`` can cap it, see docs/options.md.
+            ``"cached"`` a cached token costs as much as another, without ``"cache_write"`` so does
+            one that the server puts into its cache. `RewardBatch.usage` then has the cost, and
+            ``max_cost`` can cap it, see docs/options.md.
         max_cost: What the requests of a run may cost, retries included: calls beyond it fail at
             once. Processes of a host whose limit has the same key share it.
         keep_answers: Keep what the judge said in `RewardBatch.extra`: ``<name>/answer``,
@@ -222,9 +224,15 @@ def judge(
         path=path,
         usual_headers=dialects.headers(api),
     )
+    if not made.spec.wants.required:
+        raise RegistrationError(
+            f"reward function {name!r}: prompt={prompt!r}: it has no field, so all samples would be asked the same. Name the "
+            "columns that the judge is to see, as in {completion}."
+        )
     return made if votes == 1 else with_votes(made, judge, given, votes, vote, min_agreement)
 
 
+@with_known_options
 def http_reward(
     url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]],
     *,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guerdon._system.units import number
-from guerdon.errors import GuerdonError, RegistrationError
+from guerdon.errors import GuerdonError, RegistrationError, with_known_options
 
 __all__ = ["Limit", "RetryAfter"]
 
@@ -29,6 +29,7 @@ calls wait; as of the engine."""
 _MOST_RATE = 1e9
 
 
+@with_known_options
 @dataclass(frozen=True)
 class Limit:
     """A limit on the calls of a reward function, or of all that share an endpoint.

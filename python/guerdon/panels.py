@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from guerdon._lanes.http.options import name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon._lanes.http.rubric import Rubric
 from guerdon._system.units import integer, number
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 from guerdon.judges import judge
 from guerdon.parse import Parse
 
@@ -35,6 +36,7 @@ _MOST_MEMBERS = 64
 _MOST_CRITERIA = 64
 
 
+@with_known_options
 def panel(
     members: Sequence[object],
     *,
@@ -120,6 +122,7 @@ def panel(
     )
 
 
+@partial(with_known_options, others=judge)
 def pairwise(
     *,
     base_url: Any,
@@ -216,6 +219,7 @@ def pairwise(
     )
 
 
+@partial(with_known_options, others=judge)
 def rubric(
     criteria: Mapping[str, str],
     *,

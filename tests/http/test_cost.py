@@ -190,6 +190,45 @@ def test_the_cap_is_passed_by_no_more_than_what_is_in_flight_costs_beyond_the_me
     assert 300 - 16 * 7 <= cost <= 300 + 16 * (7 - 4 + 1), cost
 
 
+@pytest.mark.parametrize("reports", [True, False], ids=["with usage", "without"])
+@pytest.mark.parametrize("max_tokens", [50, None])
+def test_a_cap_is_exceeded_by_no_more_than_one_request(reports: bool, max_tokens: int | None) -> None:
+    bill: list[int] = []
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        # The first ones are cheap, so that a mean of them says little of the others.
+        tokens = 2 if len(bill) < 20 else 5 + len(bill) * 7 % 4
+        bill.append(tokens)
+        usage = {"prompt_tokens": 0, "completion_tokens": tokens} if reports else None
+        return {**chat_completion("1"), "usage": usage}
+
+    with serving(answer, delay=0.002) as server:
+        price = {"input": 0, "output": 1e6}
+        one = asks(server.url, price=price, max_cost=400, limit=Limit(concurrency=64), max_tokens=max_tokens)
+        with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(completions=["x"] * 300)
+    assert sum(bill) <= 400 + 50, sum(bill)
+    assert len(bill) == result.usage["judge"]["requests"] < 300
+    if reports:
+        assert sum(bill) >= 400 - 50, "the cap is used"
+
+
+def test_cache_writes_have_their_price() -> None:
+    usage = {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 1000,
+        "cache_read_input_tokens": 100,
+        "output_tokens": 5,
+    }
+    reply = {"content": [{"type": "text", "text": "Score: 7"}], "stop_reason": "end_turn", "usage": usage}
+    price = {"input": 3.0, "cached": 0.3, "cache_write": 3.75, "output": 15.0}
+    with serving(lambda path, body: reply) as server:
+        for given, cost in ((price, 30 + 30 + 3750 + 75), ({"input": 3.0, "output": 15.0}, 3330 + 75)):
+            with Dispatcher([asks(server.url, api="anthropic", price=given)]) as dispatcher:
+                used = dispatcher.score(completions=["a"]).usage["judge"]
+            assert used["cost"] == pytest.approx(cost / 1e6)
+
+
 def test_a_dispatchers_cap_is_for_all_its_functions() -> None:
     with serving(Billing()) as server:
         one, two = (asks(server.url, price={"input": 1e4, "output": 0}, name=name) for name in ("one", "two"))

@@ -257,6 +257,9 @@ def test_pickled_it_is_made_again() -> None:
     ("options", "message"),
     [
         ({"prompt": "{}"}, "names no column"),
+        ({"prompt": "x"}, "it has no field, so all samples would be asked the same"),
+        ({"prompt": '{completion} Answer as {"score": 5}.'}, "looks like JSON, whose braces must be doubled"),
+        ({"prompt": "{completion} { 'score': 5 }"}, "write literal braces as {{ and }}"),
         ({"prompt": "{completion"}, "prompt='{completion'"),
         ({"prompt": "{a:{b}}"}, "a field in a field"),
         ({"prompt": "{trainer_state}"}, "can't go into a request"),
@@ -319,7 +322,13 @@ def test_what_only_sounds_like_a_key_is_sent() -> None:
     body = {"prompt_cache_key": "k", "eos_token": "</s>", "guided_json": schema, "max_tokens": 3, "api_key": None}
     body |= {"metadata": {"topic": "Basic arithmetic"}, "stop": ["Bearer certificates"]}
     with serving(lambda path, body: chat_completion("1")) as server:
-        one = judge(base_url=server.url, model="m", prompt="Bearer abcdefghij", body=body, headers={"x-cache-key": "k"})
+        one = judge(
+            base_url=server.url,
+            model="m",
+            prompt="Bearer abcdefghij {completion}",
+            body=body,
+            headers={"x-cache-key": "k"},
+        )
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
         assert {name: server.bodies[0][name] for name in body} == body

@@ -86,7 +86,9 @@ def test_responses_get_their_items() -> None:
 @pytest.mark.parametrize("api", ["anthropic", "responses"])
 def test_without_system_messages_and_tools_there_are_none(api: str) -> None:
     for pass_messages in (True, False):
-        (body,) = bodies(api, {"prompts": ["Hi"], "completions": ["Ho"]}, pass_messages=pass_messages)
+        (body,) = bodies(
+            api, {"prompts": ["Hi"], "completions": ["Ho"]}, prompt="Grade {completion}.", pass_messages=pass_messages
+        )
         assert not body.keys() & {"system", "instructions", "tools", "tool_choice"}
 
 

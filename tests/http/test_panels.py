@@ -256,9 +256,12 @@ def test_a_member_answering_rubbish_is_tried_again_alone() -> None:
         (lambda a, b: panel([a, b], reduce="max", weights=[1, 2]), "has no use for them"),
         (lambda a, b: panel([a, b], weights=[1, 0]), "expected numbers above 0"),
         (lambda a, b: panel([a, b], min_members=3), "min_members=3"),
-        (lambda a, b: panel([a, judge(**NOWHERE, prompt="x", name="c", total_timeout=3)]), "has a total_timeout"),
+        (
+            lambda a, b: panel([a, judge(**NOWHERE, prompt="{completion}", name="c", total_timeout=3)]),
+            "has a total_timeout",
+        ),
         (lambda a, b: panel([a, http_reward("http://x", batch_size=2)]), "batch_size"),
-        (lambda a, b: panel([a, judge(**NOWHERE, prompt="x", name="c", pure=True)]), "'c' has pure=True"),
+        (lambda a, b: panel([a, judge(**NOWHERE, prompt="{completion}", name="c", pure=True)]), "'c' has pure=True"),
         (lambda a, b: panel([a, panel([a, b], name="c")]), "makes several requests itself"),
     ],
 )

@@ -126,13 +126,19 @@ def _of_function(spec: FunctionSpec, failed: list[Failure]) -> FunctionFailures:
 def _kind(spec: FunctionSpec, failure: Failure) -> str:
     if failure.status is not Status.TIMEOUT:
         return failure.status.label
-    return f"timeout ({failure.reason if failure.reason in LONGER else f'{spec.policy.timeout:g} s'})"
+    cause = _cause(failure)
+    return f"timeout ({cause if cause in LONGER else f'{spec.policy.timeout:g} s'})"
+
+
+def _cause(failure: Failure) -> str:
+    """Its reason without what an endpoint said last."""
+    return failure.reason.partition("; last error: ")[0]
 
 
 def _advice(spec: FunctionSpec, failure: Failure) -> str:
     otherwise = "choose another `on_failure`" if spec.policy.on_failure == "raise" else "set `max_failure_rate`"
     if failure.status is Status.TIMEOUT:
-        longer = LONGER.get(failure.reason, "Raise `timeout`")
+        longer = LONGER.get(_cause(failure), "Raise `timeout`")
         slower = ", lower `Limit.concurrency`" if spec.lane == "asyncio" else ""
         return f"{longer}{slower}, or {otherwise}."
     if failure.status is Status.CRASHED:

@@ -68,8 +68,8 @@ class EndpointList(Protocol):
 
 class _Prices(Protocol):
     @property
-    def price(self) -> tuple[float, float, float] | None:
-        """The cost of a million tokens: input, cached, output."""
+    def price(self) -> tuple[float, float, float, float] | None:
+        """The cost of a million tokens: input, cached, written to the cache, output."""
 
     def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
         """As the engine takes it."""

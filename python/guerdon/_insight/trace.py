@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from guerdon._system.launcher import rank, world_size
 from guerdon._system.units import EXPECTED_BYTES, as_bytes, number
 from guerdon._system.warning import warn
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 
 if TYPE_CHECKING:
     from guerdon._native import Engine
@@ -22,6 +22,7 @@ _LEAST = 4 << 20
 _MOST = 1 << 34
 
 
+@with_known_options
 @dataclass(frozen=True)
 class Trace:
     """A file with the timeline of the last calls: a ring that stays within its size, and a valid

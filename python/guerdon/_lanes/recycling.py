@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guerdon._system.units import EXPECTED_BYTES, LONGEST, as_bytes, number
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 
 __all__ = ["Recycle"]
 
 
+@with_known_options
 @dataclass(frozen=True)
 class Recycle:
     """Bounds on the life of a worker: one that reaches any of them is replaced, between two calls

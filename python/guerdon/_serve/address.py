@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from urllib.parse import urlsplit
 
 from guerdon._serve.errors import ServerOptionError
 from guerdon._serve.settings import BACKLOG
@@ -45,6 +46,15 @@ def url(one: socket.socket, *, tls: bool) -> str:
     address, port, *_ = one.getsockname()
     shown = f"[{address}]" if one.family == socket.AF_INET6 else address
     return f"http{'s' if tls else ''}://{shown}:{port}"
+
+
+def is_loopback_name(authority: str) -> bool:
+    """Whether a host, with its port or without, is a name or an address of this machine alone."""
+    try:
+        host = urlsplit(f"//{authority}").hostname or ""
+        return host == "localhost" or host.endswith(".localhost") or _is_loopback(host)
+    except ValueError:
+        return False
 
 
 def _is_loopback(address: str) -> bool:

@@ -51,7 +51,7 @@ def make_app(
         routes.append(Route(protocol.path, endpoint, methods=["POST"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused(counters)})
     app.router.redirect_slashes = False
-    return TokenAuth(app, settings.tokens, partial(counters.count, OTHER, "401"))
+    return TokenAuth(app, settings.tokens, partial(counters.count, OTHER))
 
 
 async def _nothing(request: Request) -> Response:

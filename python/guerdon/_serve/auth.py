@@ -3,6 +3,8 @@ for clients that can't send a header.
 
 - The token is taken out of the path before anything else sees it, so that nothing can log it.
 - Liveness and readiness need none; everything else does, where there is one at all.
+- Without any, only what is asked of a name of this machine is answered, and nothing that another
+  site's page sends: a browser on this machine would pass on what any page says.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from guerdon._serve.address import is_loopback_name
 from guerdon._serve.errors import RequestError
 from guerdon._serve.responses import answer_early
 from guerdon._serve.tokens import is_known
@@ -32,26 +35,43 @@ class TokenAuth:
     Args:
         app: The application behind it.
         tokens: Those that let in; none: everything may.
-        refused: Called for each request that may not.
+        refused: Called with the status for each request that may not.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Sequence[bytes], refused: Callable[[], object]) -> None:
+    def __init__(self, app: ASGIApp, tokens: Sequence[bytes], refused: Callable[[str], object]) -> None:
         self._app = app
         self._tokens = tuple(tokens)
         self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if not self._tokens and scope["path"] not in OPEN_PATHS and _is_from_elsewhere(scope):
+                self._refused("403")
+                error = RequestError(
+                    403, "without a token this server answers its own machine alone, at localhost, and no web pages"
+                )
+                await answer_early(error, scope, receive, send)
+                return
             given = _take_from_path(scope) or _from_header(scope)
             scope[HAS_TOKEN] = not self._tokens or is_known(given, self._tokens)
             if not scope[HAS_TOKEN] and scope["path"] not in OPEN_PATHS:
-                self._refused()
+                self._refused("401")
                 error = RequestError(
                     401, "send the token as `Authorization: Bearer ...`, or in the path, /t/<token>/..."
                 )
                 await answer_early(error, scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _is_from_elsewhere(scope: Scope) -> bool:
+    for name, value in scope["headers"]:
+        authority = value.decode("latin-1")
+        if name == b"origin":
+            authority = authority.partition("://")[2] or authority
+        if name in (b"host", b"origin") and not is_loopback_name(authority):
+            return True
+    return False
 
 
 def _take_from_path(scope: Scope) -> bytes:

@@ -27,7 +27,7 @@ from guerdon.dispatcher.cluster_option import checked_cluster, with_limits, work
 from guerdon.dispatcher.functions import checked_specs
 from guerdon.dispatcher.scoring import ScoringMethods
 from guerdon.dispatcher.stats import stats_by_name
-from guerdon.errors import raised_at_the_call
+from guerdon.errors import raised_at_the_call, with_known_options
 
 if TYPE_CHECKING:
     import os
@@ -66,6 +66,7 @@ _STATE = frozenset(
 _BARE = "this is a Dispatcher, not one reward function: pass dispatcher.reward_funcs as reward_funcs"
 
 
+@with_known_options
 class Dispatcher(ScoringMethods):
     """Runs reward functions concurrently, in order, with deadlines that hold.
 

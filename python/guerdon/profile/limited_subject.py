@@ -27,7 +27,7 @@ class LimitedSubject(Subject):
 
     def _scored(self, *arguments: Any, **options: Any) -> list[Score]:
         scores = super()._scored(*arguments, **options)
-        if any(score.status is Status.TIMEOUT and score.reason == "batch timeout" for score in scores):
+        if any(score.status is Status.TIMEOUT and (score.reason or "").startswith("batch timeout") for score in scores):
             raise OutOfTime("the time of the profile is spent")
         return scores
 

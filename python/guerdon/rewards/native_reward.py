@@ -21,7 +21,7 @@ from guerdon._functions.signature import Wants
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.native.columns import PLAIN, KernelColumn, texts_of
 from guerdon._lanes.native.plan import KernelPlan
-from guerdon.errors import DataError, RegistrationError
+from guerdon.errors import DataError, RegistrationError, option_names, unknown_option
 from guerdon.rewards.plain_columns import given_column, missing_column
 
 if TYPE_CHECKING:
@@ -180,8 +180,7 @@ def build(
     usual = made_by.__name__
     unknown = sorted(set(options) - set(KernelOptions.__annotations__))
     if unknown:
-        known = ", ".join(KernelOptions.__annotations__)
-        raise RegistrationError(f"{usual}() has no option {unknown[0]!r}. Beside its own it takes {known}.")
+        raise unknown_option(usual, unknown[0], (*option_names(made_by), *KernelOptions.__annotations__))
     name = checked.label(usual, "name", options.get("name")) or usual
     for field in fields:
         column: object = field.column

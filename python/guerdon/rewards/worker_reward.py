@@ -18,7 +18,7 @@ from guerdon._functions.options import Options
 from guerdon._functions.policy import checked_policy
 from guerdon._functions.signature import Wants
 from guerdon._functions.spec import FunctionSpec
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, option_names, unknown_option
 from guerdon.rewards.plain_columns import given_column, missing_column
 
 __all__ = ["WorkerReward"]
@@ -61,9 +61,7 @@ class WorkerReward:
         usual = made_by.__name__
         unknown = sorted(set(options) - set(known))
         if unknown:
-            raise RegistrationError(
-                f"{usual}() has no option {unknown[0]!r}. Beside its own it takes {', '.join(known)}."
-            )
+            raise unknown_option(usual, unknown[0], (*option_names(made_by), *known))
         name = checked.label(usual, "name", options.get("name")) or usual
         given_column: object = column
         if given_column is not None and (not isinstance(given_column, str) or not given_column):

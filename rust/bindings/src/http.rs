@@ -1,5 +1,6 @@
 //! `HttpConfig`: how a function's calls become requests, as Python says it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
@@ -64,7 +65,7 @@ pub struct HttpConfig {
 impl HttpConfig {
     #[new]
     #[pyo3(signature = (url, *, body, api, parse = None, path = "",
-        headers = Vec::new(), key = None, http2 = false, authorities = None, only_these_authorities = false,
+        headers = Vec::new(), key = None, key_file = None, http2 = false, authorities = None, only_these_authorities = false,
         client_certificate = None, tariff = None,
         endpoints = Vec::new(), resolve_all = false, hedge_after = None, hedge_share = 0.05))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
@@ -76,6 +77,7 @@ impl HttpConfig {
         path: &str,
         headers: Vec<(String, String)>,
         key: Option<String>,
+        key_file: Option<PathBuf>,
         http2: bool,
         authorities: Option<PyBackedBytes>,
         only_these_authorities: bool,
@@ -102,7 +104,11 @@ impl HttpConfig {
         let tariff = tariff.map(|tariff| tariff.tariff.clone()).unwrap_or_default();
         let tariff = Tariff { longest_answer, ..tariff };
         let authorities = authorities.map(|pem| pem.to_vec());
-        let endpoint = Endpoint::new(url, headers, key.map(Key::new), http2, authorities);
+        let endpoint = Endpoint::new(url, headers.clone(), key.clone().map(Key::new), http2, authorities);
+        let endpoint = endpoint.map(|endpoint| match (key_file, key) {
+            (Some(path), Some(key)) => endpoint.with_key_file(path, &headers, &key),
+            _ => endpoint,
+        });
         let client = client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));
         let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(only_these_authorities, client));
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;

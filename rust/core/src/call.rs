@@ -101,6 +101,9 @@ impl Call {
 /// Reasons of timeouts that say nothing of the call itself: it was not made to its end.
 const OUTSIDE: [&str; 3] = ["total timeout", "batch timeout", "group timeout"];
 
+/// What follows in such a reason where the function's endpoint had failed.
+const LAST_ERROR: &str = "; last error: ";
+
 /// Why a function's open calls in a batch were ended by the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -123,12 +126,21 @@ impl Cause {
     /// by a cancellation, rather than by its call.
     #[must_use]
     pub fn is_outside(status: Status, reason: &str) -> bool {
-        status == Status::Cancelled || (status == Status::Timeout && OUTSIDE.contains(&reason))
+        let (cause, _) = reason.split_once(LAST_ERROR).unwrap_or((reason, ""));
+        status == Status::Cancelled || (status == Status::Timeout && OUTSIDE.contains(&cause))
     }
 
     /// Whether a group that is delivered for it loses its group calls, too: nobody waits for them.
     pub(crate) const fn ends_group_calls(&self) -> bool {
         matches!(self, Self::GroupTimeout | Self::Cancelled(_))
+    }
+
+    /// The same, with the last error of the function's endpoint where a timeout ran out.
+    pub(crate) fn end_with(&self, last_error: impl FnOnce() -> Option<String>) -> (Status, Arc<Note>) {
+        let (status, note) = self.end();
+        let error = if status == Status::Timeout { last_error() } else { None };
+        let Some(error) = error else { return (status, note) };
+        (status, Arc::new(Note { reason: format!("{}{LAST_ERROR}{error}", note.reason), traceback: None }))
     }
 
     /// How the cells of such a call end: all of them share the note.

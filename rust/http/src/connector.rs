@@ -61,6 +61,8 @@ impl<T: Read + Write + Send + Unpin> Io for T {}
 pub struct Connector {
     uri: Uri,
     route: Route,
+    /// Host and port of the proxy, if there is one.
+    proxy: Option<String>,
     /// Connections that are being made: more at once would be a flood, of handshakes here and of
     /// connections in the server's backlog. Taken by `connect`.
     permits: Semaphore,
@@ -98,7 +100,7 @@ impl Connector {
         let plain = tls::config(secure, tls)?;
         let to_server = if http2 && secure { tls::with_http2(plain) } else { plain };
         let route = Route::Direct((Tcp::at(address), to_server).into());
-        Ok(Self { uri: uri.clone(), route, permits: Semaphore::new(CONNECTS) })
+        Ok(Self { uri: uri.clone(), route, proxy: None, permits: Semaphore::new(CONNECTS) })
     }
 
     /// Whether the environment has a proxy for it.
@@ -112,6 +114,7 @@ impl Connector {
         if let Some(other) = scheme.as_deref().filter(|scheme| !matches!(*scheme, "http" | "https")) {
             return Err(EndpointError::Proxy(other.to_owned()));
         }
+        let place = proxy.as_ref().map(|proxy| place_of(proxy.uri()));
         let secure = uri.scheme_str() == Some("https");
         let of_server = tls::config(secure, tls)?;
         let to_server = if http2 && secure { tls::with_http2(of_server) } else { of_server };
@@ -128,7 +131,12 @@ impl Connector {
             }
             Some(proxy) => Route::ForwardProxy(over(to_proxy()?), Box::new(proxy)),
         };
-        Ok(Self { uri: uri.clone(), route, permits: Semaphore::new(CONNECTS) })
+        Ok(Self { uri: uri.clone(), route, proxy: place, permits: Semaphore::new(CONNECTS) })
+    }
+
+    /// Host and port of the proxy, if there is one.
+    pub fn proxy(&self) -> Option<&str> {
+        self.proxy.as_deref()
     }
 
     /// Whether a proxy forwards the requests, and its `Proxy-Authorization`.
@@ -163,6 +171,12 @@ impl Connector {
             Err(_) => Err(ConnectError::Timeout(CONNECT_TIMEOUT)),
         }
     }
+}
+
+/// Host and port, without the user's name and password.
+fn place_of(proxy: &Uri) -> String {
+    let (host, port) = (proxy.host().unwrap_or_default(), proxy.port_u16());
+    port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 fn over(config: ClientConfig) -> HttpsConnector<Tcp> {
@@ -233,7 +247,9 @@ mod tests {
         let forward_proxy = route("http://judge.example/v1");
         assert_eq!(forward_proxy.forward_proxy().unwrap().unwrap(), "Basic bWU6cHc=");
         assert!(route("http://local.example/v1").forward_proxy().is_none());
+        assert_eq!(route("http://local.example/v1").proxy(), None);
         for one in [route("https://judge.example/v1"), forward_proxy] {
+            assert_eq!(one.proxy(), Some("proxy.example:3128"));
             assert!(!format!("{one:?}").contains("pw"), "no password");
         }
         let error = connector("https://judge.example/v1", "socks5://me:pw@proxy.example").unwrap_err().to_string();

@@ -5,6 +5,8 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -14,6 +16,7 @@ use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
 use crate::endpoint_error::EndpointError;
+use crate::key_file::KeyFile;
 use crate::redaction::Redactor;
 use crate::request_body::{RequestBody, SentBody};
 use crate::tls::{self, ClientCertificate, Tls};
@@ -48,7 +51,7 @@ pub(crate) enum Target<'a> {
 }
 
 /// A server, and how requests to it look.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Endpoint {
     url: Url,
     uri: Uri,
@@ -56,10 +59,24 @@ pub struct Endpoint {
     path: Uri,
     headers: HeaderMap,
     redactor: Redactor,
+    /// Where its key is read again.
+    key_file: Option<Arc<KeyFile>>,
     http2: bool,
     tls: Tls,
     /// The one address of its host that is used.
     address: Option<IpAddr>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, headers, http2, address, .. } = self;
+        out.debug_struct("Endpoint")
+            .field("url", &url.as_str())
+            .field("headers", headers)
+            .field("http2", http2)
+            .field("address", address)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A URL, and what requests to it need.
@@ -123,7 +140,25 @@ impl Endpoint {
         }
         let redactor = Redactor::of(key.as_ref().map_or("", |Key(key)| key));
         let tls = Tls { authorities, ..Tls::default() };
-        Ok(Self { url: parsed, uri, path, headers: all, redactor, http2, tls, address: None })
+        Ok(Self { url: parsed, uri, path, headers: all, redactor, key_file: None, http2, tls, address: None })
+    }
+
+    /// The same with a key that is in a file, which is read again once the key is refused;
+    /// `headers` are those that it was made with.
+    #[must_use]
+    pub fn with_key_file(mut self, path: PathBuf, headers: &[(String, String)], key: &str) -> Self {
+        let placed = headers.iter().filter(|(_, value)| value.contains("{key}"));
+        let named = placed.filter_map(|(name, value)| Some((name.parse().ok()?, value.clone())));
+        let mut carrying: Vec<(HeaderName, String)> = named.collect();
+        if carrying.is_empty() {
+            carrying.push((AUTHORIZATION, "Bearer {key}".to_owned()));
+        }
+        self.key_file = Some(Arc::new(KeyFile::new(path, carrying, key)));
+        self
+    }
+
+    pub(crate) const fn key_file(&self) -> Option<&Arc<KeyFile>> {
+        self.key_file.as_ref()
     }
 
     /// The same at another URL: with the same key, headers and certificates.
@@ -150,6 +185,17 @@ impl Endpoint {
     /// The host without its port, and without the brackets of an address.
     pub(crate) fn name(&self) -> &str {
         self.url.host_str().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// Whether its path is that of a judge's API, but for the version: `/v1`.
+    pub(crate) fn lacks_version(&self) -> bool {
+        const APIS: [&str; 3] = ["/completions", "/responses", "/messages"];
+        let is_version = |part: &str| {
+            let digits = part.strip_prefix('v').unwrap_or_default();
+            digits.starts_with(|digit: char| digit.is_ascii_digit())
+        };
+        let path = self.url.path();
+        APIS.iter().any(|api| path.ends_with(api)) && !path.split('/').any(is_version)
     }
 
     /// Whether both are the same place.
@@ -190,7 +236,8 @@ impl Endpoint {
     /// `text` with the key, or pieces of it, replaced by `…`.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        self.redactor.redact(text)
+        let text = self.redactor.redact(text);
+        if let Some(file) = &self.key_file { file.current().redactor.redact(&text) } else { text }
     }
 
     pub(crate) const fn uri(&self) -> &Uri {
@@ -220,6 +267,9 @@ impl Endpoint {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = if matches!(form, Target::Server) { self.path.clone() } else { self.uri.clone() };
         *request.headers_mut() = self.headers.clone();
+        for (name, value) in self.key_file.iter().flat_map(|file| file.current().headers.clone()) {
+            request.headers_mut().insert(name, value);
+        }
         match form {
             Target::Http2 => {
                 request.headers_mut().remove(HOST); // `:authority` says it

@@ -25,6 +25,7 @@ mod http2_settings;
 mod in_flight;
 mod json_path;
 mod kept_answers;
+mod key_file;
 mod lane;
 mod long_body;
 mod meter;

@@ -195,7 +195,7 @@ impl<'a> MeteredRequest<'a> {
             reasoning_tokens: tokens.reasoning,
             ..Usage::default()
         };
-        let cost = self.meter.tariff.price.map(|price| price.of(&usage));
+        let cost = self.meter.tariff.price.map(|price| price.of(&usage, tokens.written));
         usage.cost = cost.unwrap_or(0.0);
         self.end(usage, cost.map_or(Cost::Free, Cost::Known));
         *self.meter.counted.lock().tokens.get_or_insert(0.0) += tokens.total as f64;
@@ -270,7 +270,7 @@ mod tests {
     fn capped(max_cost: f64) -> Tariff {
         let cap =
             |whose: &str, max_cost| Arc::new(Spending::new(Cap { max_cost, whose: whose.to_owned(), shared: None }));
-        let price = Some(Price { input: 1e6, cached: 1e5, output: 2e6 });
+        let price = Some(Price { input: 1e6, cached: 1e5, written: 1e6, output: 2e6 });
         Tariff {
             price,
             caps: vec![cap("of 'f'", max_cost), cap("of the dispatcher", 10.0)],

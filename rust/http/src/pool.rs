@@ -97,6 +97,11 @@ impl Pool {
         Ok(Self { connector, idle: Arc::default(), http2, resend_after_idle: RESEND_AFTER_IDLE })
     }
 
+    /// The host and port of the proxy that its requests go through, if they do.
+    pub fn proxy(&self) -> Option<&str> {
+        self.connector.proxy()
+    }
+
     /// Sends a request.
     pub async fn send(
         &self,

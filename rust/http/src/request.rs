@@ -58,8 +58,18 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
     async fn send(&self, at: &Member, until: Instant) -> Result<Scores, SendError> {
         let Self { parser, body, samples, meter, timeout, .. } = self;
         self.server.lock().clone_from(at.host());
-        let limits = (until, *timeout);
-        send((at.endpoint(), at.pool(), at.long_responses()), parser, body, *samples, meter, limits).await
+        let (limits, place) = ((until, *timeout), (at.endpoint(), at.pool(), at.long_responses()));
+        let key = at.endpoint().key_file().map(|file| (file, file.current()));
+        let sent = send(place, parser, body, *samples, meter, limits).await;
+        match (key, &sent) {
+            // The key may have been replaced since it was read.
+            (Some((file, used)), Err(error))
+                if error.failure.answer == Some(Answer::Status(401)) && file.renew(&used).await =>
+            {
+                send(place, parser, body, *samples, meter, limits).await
+            }
+            _ => sent,
+        }
     }
 
     fn second(&self) -> Option<HedgePermit> {
@@ -85,7 +95,12 @@ async fn send(
     let begun = Instant::now();
     let until = until + (begun - asked);
     match tokio::time::timeout_at(until, exchange(at, parser, body, samples, metered, &progress)).await {
-        Ok(scores) => scores.map_err(|error| SendError { unsent: error.unsent, failure: error.into_failure() }),
+        Ok(scores) => scores.map_err(|mut error| {
+            if let Some(proxy) = at.1.proxy() {
+                error.reason.push_str(&format!(" (through the proxy {proxy})"));
+            }
+            SendError { unsent: error.unsent, failure: error.into_failure() }
+        }),
         Err(_) => {
             let (endpoint, pool, _) = at;
             if progress.is_unanswered() {

@@ -64,6 +64,7 @@ impl RequestError {
             429 if exhausted => " (the quota is used up)",
             300..=399 => " (redirects are not followed: use the address that it leads to)",
             401 | 403 => " (check the API key)",
+            404 if endpoint.lacks_version() => " (is the address complete? base_url= of most servers ends with /v1)",
             _ => "",
         };
         Self {
@@ -311,5 +312,18 @@ mod tests {
             "{}",
             error.reason
         );
+    }
+
+    #[test]
+    fn a_404_of_an_address_without_a_version_says_what_may_be_missing() {
+        let reason = |url: &str| {
+            let endpoint = Endpoint::new(url, vec![], None, false, None).unwrap();
+            RequestError::from_status(&endpoint, StatusCode::NOT_FOUND, &HeaderMap::new(), b"").reason
+        };
+        let hint = " (is the address complete? base_url= of most servers ends with /v1)";
+        assert_eq!(reason("http://judge.local/chat/completions"), format!("judge.local answered 404 Not Found{hint}"));
+        for url in ["http://judge.local/v1/chat/completions", "http://judge.local/score"] {
+            assert_eq!(reason(url), "judge.local answered 404 Not Found");
+        }
     }
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from guerdon._system.launcher import launch_id
 from guerdon._system.units import EXPECTED_BYTES, as_bytes
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,7 @@ _LEAST_PART: Final = 1 << 16
 _LONGEST_RUN: Final = 200
 
 
+@with_known_options
 @dataclass(frozen=True)
 class Journal:
     """Where and how a dispatcher writes its outcomes: ``Dispatcher(..., journal=Journal(...))``.

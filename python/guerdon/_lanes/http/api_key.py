@@ -1,6 +1,7 @@
 """Where an API key is. The key itself is in no object of the package.
 
-- It is read when the engine starts; what is pickled, shown or dumped says only where it is.
+- It is read when the engine starts, and one in a file again once a server answers 401.
+- What is pickled, shown or dumped says only where it is.
 - A key given instead of its place is not in the error: only what looks like a place is shown.
 """
 
@@ -22,6 +23,11 @@ class ApiKey:
 
     env: str | None = None
     file: str | None = None
+
+    @property
+    def path(self) -> str | None:
+        """The file, where the engine reads the key again after a server has refused it."""
+        return None if self.file is None else os.path.abspath(os.path.expanduser(self.file))
 
     def read(self, function: str) -> str | None:
         """The key.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cost", "cap", "of_options"]
 
-_KINDS = ("input", "cached", "output")
+_KINDS = ("input", "cached", "cache_write", "output")
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Cost:
     """The options of one function.
 
     Attributes:
-        price: Of a million tokens: input, cached, output. None without.
+        price: Of a million tokens: input, cached, written to the cache, output. None without.
         max_cost: What the requests of a run may cost.
         keep_answers: Whether what the judge said goes into `RewardBatch.extra`.
     """
 
-    price: tuple[float, float, float] | None = None
+    price: tuple[float, float, float, float] | None = None
     max_cost: float | None = None
     keep_answers: bool = False
 
@@ -89,14 +89,14 @@ def cap(most: float, whose: str, keys: Iterable[str]) -> SpendingCap:
     return SpendingCap(most, whose=whose, shared=(str(path), bool(run)))
 
 
-def _price(function: str, given: object) -> tuple[float, float, float]:
+def _price(function: str, given: object) -> tuple[float, float, float, float]:
     wrong = RegistrationError(
         f"reward function {function!r}: price={given!r}: expected a dict with what a million tokens cost, as in "
-        "{'input': 0.4, 'cached': 0.1, 'output': 1.6}; 'cached' may be left out."
+        "{'input': 0.4, 'cached': 0.1, 'output': 1.6}; 'cached' may be left out, and 'cache_write'."
     )
     if not isinstance(given, Mapping) or not {"input", "output"} <= set(given) <= set(_KINDS):
         raise wrong
     found = [number(given.get(kind, given["input"])) for kind in _KINDS]
     if not all(0 <= one < math.inf for one in found):
         raise wrong
-    return found[0], found[1], found[2]
+    return found[0], found[1], found[2], found[3]

@@ -86,6 +86,7 @@ class Plan:
                 path=self.path,
                 headers=list(self.headers),
                 key=self.secret.read(function) if key else None,
+                key_file=self.secret.path,
                 http2=self.http2,
                 authorities=_read(function, "ca_file", self.ca_file),
                 only_these_authorities=self.ca_only,

@@ -118,6 +118,8 @@ def _pieces(text: str) -> Iterator[str | Field]:
         column = re.split(r"[.\[]", name, maxsplit=1)[0]
         if not column or column.isdigit():
             raise ValueError(f"{{{name}}} names no column")
+        if column[0] in "\"'" or column[0].isspace():
+            raise ValueError(f"{{{name}…}} is no field but looks like JSON, whose braces must be doubled")
         if spec and "{" in spec:
             raise ValueError(f"{{{name}:{spec}}} has a field in a field")
         if column == CONVERSATION and not (name[len(column) :] or conversion or spec):

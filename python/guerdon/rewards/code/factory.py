@@ -20,7 +20,7 @@ from guerdon._functions.policy import checked_policy
 from guerdon._functions.signature import Wants
 from guerdon._functions.spec import FunctionSpec
 from guerdon._system.units import EXPECTED_BYTES, as_bytes
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 from guerdon.limits import Limit
 from guerdon.rewards.code.remote.remote import remote_language, remote_reward
 from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
@@ -50,6 +50,7 @@ _MOST_BYTES: Final = 1 << 62
 _NO_COLUMNS: Final = ("completion", "completions", "completion_ids", "text", "prompt", "prompts")
 
 
+@with_known_options
 def code_reward(
     *,
     cases: str = "cases",

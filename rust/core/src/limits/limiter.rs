@@ -83,8 +83,8 @@ struct LimiterState {
     breaker: BreakerSeen,
     warned: BreakerSeen,
     warned_of_wait: bool,
-    /// The reason of the last call that failed for the endpoint's sake.
-    last_error: Option<String>,
+    /// When the last call failed for the endpoint's sake, and why.
+    last_error: Option<(u64, String)>,
 }
 
 /// What is to be seen of a circuit breaker.
@@ -226,7 +226,7 @@ impl Limiter {
     /// Why calls are refused.
     fn gives_up(&self, state: &LimiterState, what: &str, why: &str, for_ns: u64) -> String {
         let of = if self.name.is_empty() { "" } else { " for limit" };
-        let last = state.last_error.as_ref().map_or_else(String::new, |error| format!("; last error: {error}"));
+        let last = state.last_error.as_ref().map_or_else(String::new, |(_, error)| format!("; last error: {error}"));
         format!("{what}{of}{}: {why} for {} s{last}", self.name, for_ns / 1_000_000_000)
     }
 
@@ -266,10 +266,10 @@ impl Limiter {
 
     /// Keeps the reason of a call that failed for the endpoint's sake; what to warn of, where
     /// nobody was yet.
-    pub fn note_error(&self, feedback: Feedback, error: &str) -> Option<LimitWarning> {
+    pub fn note_error(&self, now_ns: u64, feedback: Feedback, error: &str) -> Option<LimitWarning> {
         let mut state = self.state.lock();
         if let Feedback::Throttled(retry_after) = feedback {
-            state.last_error = Some(error.to_owned());
+            state.last_error = Some((now_ns, error.to_owned()));
             let long = retry_after.filter(|after| *after > LONG_RETRY_AFTER)?;
             let news = !std::mem::replace(&mut state.warned_of_wait, true);
             return news.then_some(LimitWarning::LongRetryAfter(long));
@@ -277,13 +277,20 @@ impl Limiter {
         if !feedback.is_endpoint_error() {
             return None;
         }
-        state.last_error = Some(error.to_owned());
+        state.last_error = Some((now_ns, error.to_owned()));
         let (seen, warned) = (state.breaker, state.warned);
         state.warned = seen;
         if seen.silent && !warned.silent {
             return Some(LimitWarning::Hangs);
         }
         (seen.open && !warned.open && !seen.silent).then_some(LimitWarning::BreakerOpen)
+    }
+
+    /// The reason of the last call that failed for the endpoint's sake, if that was since then.
+    #[must_use]
+    pub fn last_error(&self, since_ns: u64) -> Option<String> {
+        let last = self.state.lock().last_error.clone();
+        last.filter(|(at_ns, _)| *at_ns >= since_ns).map(|(_, error)| error)
     }
 
     /// Whether the circuit breaker was open, or half-open, when it was last looked at.

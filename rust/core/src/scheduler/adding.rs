@@ -153,7 +153,7 @@ impl SchedulerCore {
             calls
         };
         let spec = self.function(function);
-        let (status, note) = Cause::TotalTimeout.end();
+        let (status, note) = self.end_of(&batch, function, &Cause::TotalTimeout);
         for (first, finish) in calls {
             let (grid, column) = batch.place(function, finish);
             let span = if finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };

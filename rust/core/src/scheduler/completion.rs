@@ -89,7 +89,7 @@ impl SchedulerCore {
             }
         }
         let (status, note) = match swept {
-            Some(cause) => cause.end(),
+            Some(cause) => self.end_of(batch, function, &cause),
             None => {
                 let kind = failure.kind;
                 let mut note = Note::from(failure);
@@ -128,6 +128,12 @@ impl SchedulerCore {
         }
     }
 
+    /// How the cells of a function's calls end that this ends.
+    pub(super) fn end_of(&self, batch: &Batch, function: FunctionId, cause: &Cause) -> (Status, Arc<Note>) {
+        let limiter = self.limiters[function].as_ref();
+        cause.end_with(|| limiter?.last_error(batch.submitted_ns()))
+    }
+
     /// Ends the open calls of a function in these groups, its queue being closed. `apart`: a call
     /// over the batch was not made yet, because the batch streamed: each group's cells stand for
     /// themselves.
@@ -139,7 +145,7 @@ impl SchedulerCore {
         cause: &Cause,
         apart: bool,
     ) {
-        let (status, note) = cause.end();
+        let (status, note) = self.end_of(batch, function, cause);
         let times = Times { started_ns: 0, run_ns: 0 };
         let spec = &batch.functions()[function];
         let size = batch.group_size();

@@ -60,7 +60,7 @@ impl FrameOwner for SchedulerCore {
 
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str) {
         if let Some(limiter) = &self.limiters[function]
-            && let Some(warning) = limiter.note_error(feedback, why)
+            && let Some(warning) = limiter.note_error(self.clock.now_ns(), feedback, why)
             && let Some(listener) = self.limit_listener.get()
         {
             warn!(function = &*self.function(function).name, ?warning, "endpoint in trouble");

@@ -1,5 +1,5 @@
 //! What was spent under a cap, in a file, for all processes of a host that share it, used under a
-//! lock. Layout: `u64` magic, boot, checksum, 4 of the ledger, number of leases, 8 per lease.
+//! lock. Layout: `u64` magic, boot, checksum, 5 of the ledger, number of leases, 8 per lease.
 //!
 //! - Requests in flight of a dead process are forgotten; what it had spent counts.
 //! - Once no process that shares it lives, the next one starts at 0, unless the file is `kept`: it
@@ -14,8 +14,8 @@ use crate::limits::lease::{self, Lease};
 use crate::locked_file::{LockedFile, boot, checksum, words, write};
 
 /// "GUERCOS" and the version of the layout.
-const MAGIC: u64 = 0x4755_4552_434F_5302;
-const HEAD: usize = 8;
+const MAGIC: u64 = 0x4755_4552_434F_5303;
+const HEAD: usize = 9;
 /// Engines that can share a cap.
 const MOST_ENGINES: usize = 1024;
 /// Between two looks which leases are alive.
@@ -89,9 +89,10 @@ impl SpendingFile {
         if !lease.is_empty() {
             lease.seen_ns = now_ns;
         }
-        let Ledger { spent, known, guessed, unknown } = locked.ledger;
+        let Ledger { spent, known, guessed, unknown, largest } = locked.ledger;
         let leases = locked.leases.iter().flat_map(|lease| lease.to_words());
-        let ledger = [spent.to_bits(), known, guessed.to_bits(), unknown, locked.leases.len() as u64];
+        let ledger =
+            [spent.to_bits(), known, guessed.to_bits(), unknown, largest.to_bits(), locked.leases.len() as u64];
         let numbers: Vec<u64> = ledger.into_iter().chain(leases).collect();
         write(file, MAGIC, self.boot, &numbers)?;
         Ok(done)
@@ -122,16 +123,24 @@ impl SpendingFile {
     /// a whole.
     fn stored(&self, all: &[u64]) -> (Ledger, Vec<Lease>) {
         let Some(([MAGIC, boot, wanted], rest)) = all.split_first_chunk::<3>() else { return Default::default() };
-        let Some(count) = rest.get(4).and_then(|count| usize::try_from(*count).ok()) else { return Default::default() };
-        let Some(numbers) = count.checked_mul(lease::WORDS).and_then(|words| rest.get(..words.checked_add(5)?)) else {
+        let Some(count) = rest.get(5).and_then(|count| usize::try_from(*count).ok()) else { return Default::default() };
+        let Some(numbers) = count.checked_mul(lease::WORDS).and_then(|words| rest.get(..words.checked_add(6)?)) else {
             return Default::default();
         };
-        let [spent, known, guessed, unknown] = [numbers[0], numbers[1], numbers[2], numbers[3]];
-        let ledger = Ledger { spent: f64::from_bits(spent), known, guessed: f64::from_bits(guessed), unknown };
+        let ([spent, known, guessed, unknown, largest, _], rest) =
+            numbers.split_first_chunk::<6>().unwrap_or((&[0; 6], &[]));
+        let cost = |bits: &u64| f64::from_bits(*bits);
+        let ledger = Ledger {
+            spent: cost(spent),
+            known: *known,
+            guessed: cost(guessed),
+            unknown: *unknown,
+            largest: cost(largest),
+        };
         if *wanted != checksum(numbers) || !ledger.is_plausible() || (*boot != self.boot && !self.kept) {
             return Default::default();
         }
-        let (leases, _) = numbers[5..].as_chunks::<{ lease::WORDS }>();
+        let (leases, _) = rest.as_chunks::<{ lease::WORDS }>();
         let leases = leases.iter().map(|words| Lease::from_words(*words));
         (ledger, if *boot == self.boot { leases.collect() } else { Vec::new() })
     }

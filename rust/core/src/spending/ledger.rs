@@ -3,7 +3,9 @@
 //! - A request in flight counts as the mean of those whose cost is known; before there is one, as
 //!   the most that it can cost. So does one that has ended and whose cost nobody knows.
 //! - Before a request has ended, those whose answers have no bound go one at a time.
-//! - So what is spent goes beyond the cap by no more than what these cost beyond that.
+//! - Beside others in flight one goes only where they all may cost the most that they can, which
+//!   is four times the largest cost seen where answers have no bound.
+//! - So what is spent goes beyond the cap by no more than one request.
 
 /// What was spent under a cap.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,6 +16,8 @@ pub(super) struct Ledger {
     /// What those cost, about, whose cost nobody knows, and how many they are.
     pub guessed: f64,
     pub unknown: u64,
+    /// The largest cost of a request that is known.
+    pub largest: f64,
 }
 
 /// What requests cost that have ended.
@@ -24,7 +28,12 @@ pub(super) struct EndedCosts {
     pub unknown: u64,
     /// What the unknown ones cost at most.
     pub most: f64,
+    /// The largest of the known ones.
+    pub largest: f64,
 }
+
+/// How many times the largest cost seen a request without a bound may cost.
+const BEYOND_THE_LARGEST: f64 = 4.0;
 
 /// What a request may cost before it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,6 +58,7 @@ impl Ledger {
     pub(super) fn add(&mut self, ended: EndedCosts) {
         self.spent += ended.spent;
         self.known = self.known.saturating_add(ended.known);
+        self.largest = self.largest.max(ended.largest);
         if ended.unknown > 0 {
             let count = ended.unknown as f64;
             self.guessed += self.estimate(ended.most / count) * count;
@@ -69,11 +79,14 @@ impl Ledger {
         let fits = all + self.estimate(asked.most) * (in_flight as f64 + 1.0) <= max_cost;
         // A server that reported no tokens once may never do: its requests go by the guess.
         let bounded = asked.bounded || self.unknown > 0;
+        let known_most = if asked.bounded { asked.most } else { self.largest * BEYOND_THE_LARGEST };
+        let others_fit = all + known_most * in_flight as f64 <= max_cost;
         match (self.known, in_flight) {
             _ if all >= max_cost => Room::Full,
             (0, 0) if fits || !bounded => Room::Free,
             (0, 1..) if !(fits && bounded) => Room::Later,
-            _ if fits => Room::Free,
+            _ if fits && others_fit => Room::Free,
+            _ if fits => Room::Later,
             _ => Room::Full,
         }
     }
@@ -86,7 +99,7 @@ impl Ledger {
     /// Whether it can be: a file may hold anything.
     pub(super) fn is_plausible(&self) -> bool {
         let of = |cost: f64, count: u64| cost.is_finite() && cost >= 0.0 && (count > 0 || cost <= 0.0);
-        of(self.spent, self.known) && of(self.guessed, self.unknown)
+        of(self.spent, self.known) && of(self.guessed, self.unknown) && of(self.largest, self.known)
     }
 }
 
@@ -106,8 +119,12 @@ mod tests {
         ledger.add(EndedCosts { unknown: 2, most: 0.8, ..EndedCosts::default() });
         assert_eq!(ledger.room(9.0, 5, &open), Room::Free, "by the guess, where costs stay unknown");
         assert_eq!((ledger.guessed, ledger.room(1.0, 0, &bounded)), (0.8, Room::Full));
-        ledger.add(EndedCosts { spent: 0.05, known: 1, ..EndedCosts::default() });
-        assert_eq!(ledger.room(1.0, 1, &bounded), Room::Free, "by the mean");
+        ledger.add(EndedCosts { spent: 0.05, known: 1, largest: 0.05, ..EndedCosts::default() });
+        assert_eq!(ledger.room(1.0, 0, &bounded), Room::Free, "by the mean");
+        assert_eq!(ledger.room(1.0, 1, &bounded), Room::Later, "the one in flight may cost 0.4");
+        assert_eq!(ledger.room(1.2, 1, &open), Room::Free, "four times 0.05 is left");
         assert_eq!(ledger.room(1.0, 3, &bounded), Room::Full);
+        assert_eq!(ledger.room(1.3, 2, &open), Room::Free);
+        assert_eq!(ledger.room(1.3, 3, &open), Room::Later);
     }
 }

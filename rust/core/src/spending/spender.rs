@@ -123,6 +123,7 @@ impl Spending {
             Cost::Free => {}
             Cost::Known(cost) if cost.is_finite() && cost >= 0.0 => {
                 (ended.spent, ended.known) = (ended.spent + cost, ended.known + 1);
+                ended.largest = ended.largest.max(cost);
             }
             Cost::Known(_) => ended.unknown += 1,
             Cost::Unknown { most } => (ended.most, ended.unknown) = (ended.most + most, ended.unknown + 1),
@@ -153,7 +154,7 @@ impl Spending {
 
     fn reason(&self, ledger: &Ledger, in_flight: u64, most: f64) -> String {
         let Cap { max_cost, whose, .. } = &self.cap;
-        let (Ledger { spent, known, guessed, unknown }, estimate) = (ledger, ledger.estimate(most));
+        let (Ledger { spent, known, guessed, unknown, .. }, estimate) = (ledger, ledger.estimate(most));
         let about = match unknown {
             0 => String::new(),
             _ => format!(" and about {guessed:.6} on {unknown} of unknown cost"),

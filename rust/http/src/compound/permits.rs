@@ -76,7 +76,7 @@ impl PermitQueue {
 
     /// Keeps why a request failed; what to warn of, where nobody was yet.
     pub fn note_error(&self, feedback: Feedback, reason: &str) -> Option<LimitWarning> {
-        self.limiter.note_error(feedback, reason)
+        self.limiter.note_error(self.clock.now_ns(), feedback, reason)
     }
 
     fn flush_soon(self: &Arc<Self>) {

@@ -11,6 +11,8 @@ pub struct Usage {
     pub prompt: u64,
     /// Those of the prompt that the server had in its cache.
     pub cached: u64,
+    /// Those of the prompt that it put there.
+    pub written: u64,
     /// Of the answer, reasoning included.
     pub completion: u64,
     /// Those of the answer that are reasoning.
@@ -81,6 +83,7 @@ impl Usage {
         Some(Self {
             prompt,
             cached: count(of_prompt.cached_tokens).unwrap_or(0).min(prompt),
+            written: 0,
             completion,
             reasoning: count(of_completion.reasoning_tokens).unwrap_or(0).min(completion),
             total: total.unwrap_or(prompt.saturating_add(completion)),
@@ -96,7 +99,7 @@ impl Usage {
         let written = count(given.cache_creation_input_tokens).unwrap_or(0);
         let prompt = input.unwrap_or(0).saturating_add(cached).saturating_add(written);
         let completion = output.unwrap_or(0);
-        Some(Self { prompt, cached, completion, reasoning: 0, total: prompt.saturating_add(completion) })
+        Some(Self { prompt, cached, written, completion, reasoning: 0, total: prompt.saturating_add(completion) })
     }
 }
 
@@ -116,11 +119,11 @@ mod tests {
             "prompt_tokens_details": {"cached_tokens": 32}, "completion_tokens_details": {"reasoning_tokens": 6}}"#;
         let responses = r#"{"input_tokens": 40, "output_tokens": 10, "total_tokens": 50,
             "input_tokens_details": {"cached_tokens": 32}, "output_tokens_details": {"reasoning_tokens": 6}}"#;
-        let same = Usage { prompt: 40, cached: 32, completion: 10, reasoning: 6, total: 50 };
+        let same = Usage { prompt: 40, cached: 32, completion: 10, reasoning: 6, total: 50, written: 0 };
         assert_eq!(Usage::openai(Some(&raw(chat))), Some(same));
         assert_eq!(Usage::openai(Some(&raw(responses))), Some(same));
         let messages = r#"{"input_tokens": 3, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 32, "output_tokens": 10}"#;
-        assert_eq!(Usage::anthropic(Some(&raw(messages))), Some(Usage { reasoning: 0, ..same }));
+        assert_eq!(Usage::anthropic(Some(&raw(messages))), Some(Usage { reasoning: 0, written: 5, ..same }));
     }
 
     #[test]
@@ -142,7 +145,7 @@ mod tests {
         assert_eq!(Usage::anthropic(Some(&raw(r#"{"input_tokens": -1}"#))), None);
         let more = r#"{"prompt_tokens": 3, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9},
             "completion_tokens_details": [9]}"#;
-        let part = Usage { prompt: 3, cached: 3, completion: 2, reasoning: 0, total: 5 };
+        let part = Usage { prompt: 3, cached: 3, completion: 2, total: 5, ..Usage::default() };
         assert_eq!(Usage::openai(Some(&raw(more))), Some(part), "no part is more than the whole");
         assert_eq!(Usage::openai(Some(&raw("[1, 2, 3]"))), None);
         assert_eq!(Usage::openai(Some(&raw(r#"{"total_tokens": 1e30, "prompt_tokens": 1e999}"#))), None);

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from guerdon._system.units import LONGEST, integer, number
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 
 __all__ = ["Ray"]
 
@@ -15,6 +15,7 @@ _MOST_CPUS = 4096
 _MOST_NODES = 100_000
 
 
+@with_known_options
 @dataclass(frozen=True)
 class Ray:
     """Nodes of a Ray cluster that run a dispatcher's calls (docs/cluster.md).

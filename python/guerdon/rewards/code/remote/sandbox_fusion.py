@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from guerdon.errors import with_known_options
+
 __all__ = ["SandboxFusion"]
 
 
+@with_known_options
 @dataclass(frozen=True)
 class SandboxFusion:
     """A server that speaks SandboxFusion's protocol, as ``remote=`` of `guerdon.code_reward`.

@@ -1,0 +1,90 @@
+"""API keys in files that others replace while a judge is asked."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, judge
+from tests.http.server import Handler, chat_completion, serving
+
+
+class Door:
+    """Lets in who brings its key, and answers others with 401 and what they brought."""
+
+    def __init__(self, key: str, header: str) -> None:
+        self.key, self.header = key, header
+        self.refused = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, path: str, body: dict[str, Any]) -> Any:
+        return self.answer
+
+    def answer(self, handler: Handler) -> None:
+        brought = handler.headers[self.header].removeprefix("Bearer ")
+        text = f'{{"error": "unknown key {brought}"}}'
+        status = 401
+        if brought == self.key:
+            text, status = str(chat_completion("Score: 7")).replace("'", '"'), 200
+        else:
+            with self._lock:
+                self.refused += 1
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(text)))
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.wfile.write(text.encode())
+
+
+@pytest.mark.parametrize("headers", [None, {"api-key": "{key}"}], ids=["bearer", "own header"])
+@pytest.mark.fault(
+    "the key of a judge is replaced in its file while the judge is asked",
+    sees="nothing: the file is read again after a 401, and the request is sent once more",
+)
+def test_a_key_that_was_replaced_in_its_file_is_read_again(tmp_path: Path, headers: dict[str, str] | None) -> None:
+    file = tmp_path / "key"
+    file.write_text("first-key-1234567\n")
+    door = Door("first-key-1234567", "Authorization" if headers is None else "api-key")
+    with serving(door) as server:
+        asked = judge(
+            base_url=[f"{server.url}/v1", f"{server.url}/other/v1"],
+            model="m",
+            prompt="{completion}",
+            api_key_file=str(file),
+            headers=headers,
+            retries=0,
+            pure=False,
+        )
+        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
+            assert dispatcher.score(completions=["a"] * 8).rewards.ravel().tolist() == [7.0] * 8
+            door.key = "second-key-890123"
+            file.write_text("\ufeffsecond-key-890123\n")
+            result = dispatcher.score(completions=["b"] * 32)
+            assert [failure.reason for failure in result.failures()] == []
+            assert result.rewards.ravel().tolist() == [7.0] * 32
+            assert door.refused <= 32
+            assert (result.attempts == 1).all()
+            door.refused, door.key = 0, "third-key-4567890"
+            (failure,) = dispatcher.score(completions=["c"]).failures()
+    assert "401 Unauthorized (check the API key)" in failure.reason
+    assert "second-key" not in failure.reason, "the key that was read again is no more shown than the first"
+
+
+def test_a_key_file_that_is_gone_leaves_the_key_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("first-key-1234567")
+    door = Door("first-key-1234567", "Authorization")
+    with serving(door) as server:
+        asked = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file), retries=0)
+        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
+            assert dispatcher.score(completions=["b"]).rewards.item() == 7.0
+            file.unlink()
+            door.key = "another-key"
+            (failure,) = dispatcher.score(completions=["c"]).failures()
+            assert "401 Unauthorized" in failure.reason
+            assert door.refused == 1
+            door.key = "first-key-1234567"
+            assert dispatcher.score(completions=["d"]).rewards.item() == 7.0

@@ -1,0 +1,69 @@
+"""Options that a public function or class doesn't have."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from guerdon import (
+    Dispatcher,
+    Journal,
+    Limit,
+    Ray,
+    Recycle,
+    RegistrationError,
+    SandboxFusion,
+    Trace,
+    code_reward,
+    group_reward,
+    http_reward,
+    judge,
+    pairwise,
+    panel,
+    reward,
+    rewards,
+    rubric,
+)
+
+MISSPELT: list[tuple[Callable[..., object], str, str]] = [
+    (Dispatcher, "weight", "weights"),
+    (Journal, "column", "columns"),
+    (Limit, "concurency", "concurrency"),
+    (Ray, "adress", "address"),
+    (Recycle, "call", "calls"),
+    (SandboxFusion, "header", "headers"),
+    (Trace, "pth", "path"),
+    (code_reward, "timout", "timeout"),
+    (group_reward, "on_fail", "on_failure"),
+    (http_reward, "api_key_fil", "api_key_file"),
+    (judge, "api_key_envv", "api_key_env"),
+    (pairwise, "both_order", "both_orders"),
+    (panel, "wieghts", "weights"),
+    (reward, "time_out", "timeout"),
+    (rewards.exact_match, "colum", "column"),
+    (rewards.math_reward, "timeot", "timeout"),
+    (rubric, "criterias", "criteria"),
+]
+
+
+@pytest.mark.parametrize(("maker", "misspelt", "meant"), MISSPELT, ids=[misspelt for _, misspelt, _ in MISSPELT])
+def test_a_misspelt_option_is_refused_with_the_nearest_one(
+    maker: Callable[..., Any], misspelt: str, meant: str
+) -> None:
+    with pytest.raises(RegistrationError) as refused:
+        maker(**{misspelt: 1})
+    assert str(refused.value) == f"{maker.__name__}() has no option {misspelt!r}; did you mean {meant!r}?"
+
+
+def test_an_option_unlike_all_others_is_refused() -> None:
+    with pytest.raises(RegistrationError, match=r"^Limit\(\) has no option 'zzz'\.$"):
+        Limit(zzz=1)  # type: ignore[call-arg]
+
+
+def test_what_is_made_with_known_options_is_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Limit(concurrency=3))) == Limit(concurrency=3)
+    made = judge(base_url="http://127.0.0.1:1/v1", model="m", prompt="{completion}")
+    assert repr(pickle.loads(pickle.dumps(made))) == repr(made)
