@@ -1,7 +1,6 @@
 //! Whose turn it is among engines that share a limit: arithmetic on their leases.
 //!
-//! - Who has its fair share of the calls in flight yields to who has not and waits; what is left
-//!   over of equal shares goes round among them.
+//! - Who has its fair share of the calls in flight yields to who has not and waits.
 //! - Where engines are more than calls that may be in flight, they take turns of `TURN_NS`, or of
 //!   one call that takes longer.
 //! - Of a rate, who was served more often yields for `GRACE_NS` to who waits: less than a rate
@@ -20,15 +19,8 @@ const GRACE_NS: u64 = 15_000_000;
 pub(super) fn yields_place(leases: &[Lease], me: usize, in_flight: usize, most: usize, now_ns: u64) -> bool {
     let others = || leases.iter().enumerate().filter(|(slot, lease)| *slot != me && !lease.is_empty());
     let active = 1 + others().filter(|(_, lease)| lease.in_flight > 0 || lease.waits(now_ns)).count();
-    let (share, in_flight) = ((most / active).max(1) as u64, in_flight as u64);
-    let served = leases[me].served.saturating_sub(share);
-    // Of those that have as many, the one that was served less by a share goes first.
-    let is_behind = |lease: &Lease| match lease.in_flight {
-        theirs if theirs < share => true,
-        theirs if most < active => theirs < in_flight,
-        theirs => theirs < in_flight || (theirs == in_flight && lease.served < served),
-    };
-    in_flight >= share && others().any(|(_, lease)| lease.waits(now_ns) && is_behind(lease))
+    let share = (most / active).max(1);
+    in_flight >= share && others().any(|(_, lease)| lease.waits(now_ns) && lease.in_flight < share as u64)
 }
 
 /// For how long an engine keeps the places that it has where others wait without any: who waits

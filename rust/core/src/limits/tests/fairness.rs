@@ -27,12 +27,8 @@ proptest! {
         let yields = |me: usize| yields_place(&leases, me, in_flight(me), most, S);
         for me in live.iter().copied().filter(|me| active(*me)) {
             let share = (most / live.iter().filter(|other| active(**other)).count()).max(1);
-            let poorer = |than: usize| {
-                live.iter().any(|other| *other != me && leases[*other].waits(S) && in_flight(*other) < than)
-            };
-            prop_assert!(in_flight(me) >= share || !yields(me), "share {}", share);
-            // Nobody has two more than one that waits.
-            prop_assert!(in_flight(me) < share || !poorer(in_flight(me)) || yields(me), "share {}", share);
+            let poorer = live.iter().any(|other| *other != me && leases[*other].waits(S) && in_flight(*other) < share);
+            prop_assert_eq!(yields(me), in_flight(me) >= share && poorer, "share {}", share);
         }
         let waiting: Vec<usize> = live.iter().copied().filter(|me| leases[*me].waits(S)).collect();
         prop_assert!(waiting.is_empty() || waiting.iter().any(|me| !yields(*me)), "all leave it to others");

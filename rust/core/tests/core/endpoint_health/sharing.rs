@@ -79,31 +79,6 @@ fn engines_that_are_more_than_the_places_take_turns() {
     }
 }
 
-/// What is left over of equal parts goes round: nobody has it for long.
-#[test]
-fn engines_share_places_that_are_no_multiple_of_them_in_equal_parts() {
-    for (places, engines, latency) in [(9, 5, SECOND), (8, 3, SECOND), (9, 5, 100 * MS), (10, 4, 100 * MS)] {
-        let calls = paused(async {
-            let key = Key::new();
-            let endpoint = Arc::new(move |_: usize, _: u16| scored(latency));
-            let engine = || Engine::of(limited(key.limit(at_once(places)), 3), endpoint.clone());
-            let engines: Vec<_> = (0..engines).map(|_| engine()).collect();
-            let batches: Vec<_> = engines.iter().map(|engine| engine.submit(20_000)).collect();
-            tokio::time::sleep(SECOND * 40).await;
-            for (engine, batch) in engines.iter().zip(&batches) {
-                engine.scheduler.cancel(batch, "seen");
-            }
-            engines.iter().map(|engine| engine.sent().len()).collect::<Vec<_>>()
-        });
-        let all: usize = calls.iter().sum();
-        let fair = all / calls.len();
-        let even = calls.iter().all(|calls| calls.abs_diff(fair) * 10 <= fair + 10);
-        assert!(even, "{calls:?} of {places}, {latency:?}");
-        let used = latency.mul_f64(all as f64 / places as f64);
-        assert!(used >= SECOND * 40 * 5 / 6, "{used:?} of 40 s used, {places}, {latency:?}");
-    }
-}
-
 /// Who waits and goes away, cancelled or killed, holds nobody up.
 #[test]
 fn a_waiter_that_is_gone_blocks_nobody() {
