@@ -416,21 +416,6 @@ class NodeSnapshot:
         """Of its workers, as it last said."""
 
 @final
-class NodeCallSnapshot:
-    """A call that a node has in hand."""
-
-    @property
-    def call(self) -> CallSnapshot: ...
-    @property
-    def node(self) -> str: ...
-    @property
-    def place(self) -> str: ...
-    @property
-    def stack(self) -> str | None: ...
-    @property
-    def no_stack(self) -> str | None: ...
-
-@final
 class Agent:
     """The lanes of this process, run by drivers elsewhere."""
 
@@ -617,8 +602,12 @@ class Engine:
         """The file of its timeline, or why there is none."""
 
     def worker_pids(self) -> list[int]: ...
-    def inspect_workers(self, timeout: float) -> list[WorkerSnapshot]:
-        """The calls in worker processes; waits up to `timeout` seconds for their stacks."""
+    def in_flight(self) -> list[InFlight]:
+        """The calls in this process, the oldest first; does not wait."""
+
+    def in_flight_elsewhere(self, timeout: float) -> list[InFlight]:
+        """The calls in worker processes and on nodes; waits up to `timeout` seconds for their
+        stacks."""
 
     def add_node(self, name: str) -> Link:
         """A node has come, or comes soon; its calls begin when its agent answers.
@@ -640,21 +629,6 @@ class Engine:
 
     def nodes(self) -> list[NodeSnapshot]:
         """The nodes; those that were lost, until one of their name comes."""
-
-    def inspect_nodes(self, timeout: float) -> list[NodeCallSnapshot]:
-        """The calls that nodes have in hand; waits up to `timeout` seconds."""
-
-    def inspect_threads(self) -> list[ThreadSnapshot]:
-        """The calls on threads of the thread lane; does not wait."""
-
-    def inspect_loops(self) -> list[LoopSnapshot]:
-        """The calls on event loops; does not wait."""
-
-    def inspect_requests(self) -> list[RequestSnapshot]:
-        """The requests on their way; does not wait."""
-
-    def inspect_kernels(self) -> list[KernelSnapshot]:
-        """The calls of kernels in hand; does not wait."""
 
     def endpoints(self, function: int, member: int) -> list[EndpointSnapshot]:
         """The endpoints of a function's member, 0 of one that has no others; none where no requests
@@ -881,7 +855,7 @@ class Batch:
         """From the last sample's arrival to the last outcome (so far, while running)."""
 
 @final
-class CallSnapshot:
+class InFlight:
     """A call in flight at a moment, as far as it is of one batch."""
 
     @property
@@ -900,50 +874,30 @@ class CallSnapshot:
     def attempt(self) -> int: ...
     @property
     def age_s(self) -> float: ...
+    @property
+    def worker(self) -> int | str:
+        """What has it: a process id or a name."""
 
-@final
-class WorkerSnapshot:
-    """A call in a worker process."""
+    @property
+    def thread(self) -> tuple[int, int] | None:
+        """On a thread of the thread lane: its number, and how `threading` identifies it."""
 
     @property
-    def call(self) -> CallSnapshot: ...
+    def on_loop(self) -> tuple[int, int, int, int] | None:
+        """On an event loop, or in the ``setup()`` before it: index and generation of the loop, the
+        call's frame and its number in that."""
+
     @property
-    def pid(self) -> int: ...
+    def node(self) -> str | None:
+        """On another node: which."""
+
     @property
-    def stack(self) -> str | None: ...
+    def stack(self) -> str | None:
+        """None of a thread's or a loop's call, too: Python reads those."""
+
     @property
     def no_stack(self) -> str | None:
         """Why there is no stack."""
-
-@final
-class ThreadSnapshot:
-    """A call on a thread of the thread lane."""
-
-    @property
-    def call(self) -> CallSnapshot: ...
-    @property
-    def thread(self) -> int:
-        """Its number."""
-
-    @property
-    def ident(self) -> int:
-        """As `threading` identifies it."""
-
-@final
-class LoopSnapshot:
-    """A call on an event loop, or the ``setup()`` before it."""
-
-    @property
-    def call(self) -> CallSnapshot: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def frame(self) -> int: ...
-    @property
-    def number(self) -> int:
-        """The call's index in its frame."""
 
 @final
 class EndpointSnapshot:
@@ -965,22 +919,6 @@ class EndpointSnapshot:
     def failed(self) -> int: ...
     @property
     def p50_s(self) -> float | None: ...
-
-@final
-class RequestSnapshot:
-    """A request on its way."""
-
-    @property
-    def call(self) -> CallSnapshot: ...
-    @property
-    def server(self) -> str: ...
-
-@final
-class KernelSnapshot:
-    """A call of a kernel."""
-
-    @property
-    def call(self) -> CallSnapshot: ...
 
 @final
 class StartThread:

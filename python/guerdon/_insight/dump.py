@@ -19,12 +19,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, overload
 
 from guerdon._insight.endpoint import Endpoint, endpoints_of
-from guerdon._native import ThreadSnapshot
 
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
     from guerdon._insight.stack_source import StackFrame, StackSource
-    from guerdon._native import CallSnapshot, Engine, LoopSnapshot
+    from guerdon._native import Engine
+    from guerdon._native import InFlight as _Snapshot
 
 __all__ = ["Dump", "InFlight"]
 
@@ -141,15 +141,10 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
     """A dump of this engine; of none an empty one."""
     if engine is None:
         return Dump((), {spec.name: 0 for spec in specs}, ())
-    calls = [] if supervisor is None else _here(engine, supervisor, specs)
-    for request in engine.inspect_requests():
-        calls.append(_call(specs, request.call, request.server, [], "it waits for an answer"))
-    for kernel in engine.inspect_kernels():
-        calls.append(_call(specs, kernel.call, "native thread", [], "it is no Python"))
-    for worker in engine.inspect_workers(timeout):
-        calls.append(_call(specs, worker.call, worker.pid, _from_text(worker.stack), worker.no_stack))
-    for node in engine.inspect_nodes(timeout):
-        calls.append(_call(specs, node.call, _place(node.node), _from_text(node.stack), node.no_stack))
+    calls = _here(engine, supervisor, specs)
+    for one in engine.in_flight_elsewhere(timeout):
+        worker = one.worker if one.node is None else _place(one.node)
+        calls.append(_call(specs, one, worker, _from_text(one.stack), one.no_stack))
     waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
     for call in calls:
         waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
@@ -163,52 +158,55 @@ def take(engine: Engine | None, supervisor: StackSource | None, specs: Sequence[
     return Dump(calls, waiting, engine.worker_pids(), several, nodes)
 
 
-def _here(engine: Engine, supervisor: StackSource, specs: Sequence[FunctionSpec]) -> list[InFlight]:
+def _here(engine: Engine, supervisor: StackSource | None, specs: Sequence[FunctionSpec]) -> list[InFlight]:
     """The calls in flight in this process."""
-    found: list[tuple[ThreadSnapshot | LoopSnapshot, str, list[StackFrame]]] = []
-    for thread in engine.inspect_threads():
-        name = supervisor.thread_name(thread.call.function, thread.thread)
-        found.append((thread, name, supervisor.stack_of_thread(thread.ident)))
-    found += [(one, supervisor.loop_name(one.index), supervisor.stack_of_call(one)) for one in engine.inspect_loops()]
-    still = {_identity(thread) for thread in engine.inspect_threads()}
-    still |= {_identity(one) for one in engine.inspect_loops()}
+    seen = engine.in_flight()
+    read = [_read(one, supervisor) for one in seen]
+    still = {_identity(one) for one in engine.in_flight()}
     calls = []
-    for snapshot, worker, stack in found:
-        # A stack is shown only with the call that it belongs to.
-        if _identity(snapshot) in still:
-            calls.append(_call(specs, snapshot.call, worker, stack, "none of the user's code is on it"))
+    for one, found in zip(seen, read, strict=True):
+        if found is None:
+            calls.append(_call(specs, one, one.worker, [], one.no_stack))
         else:
-            calls.append(_call(specs, snapshot.call, worker, [], "the call ended meanwhile"))
+            # A stack is shown only with the call that it belongs to.
+            worker, stack = found
+            goes_on = _identity(one) in still
+            no_stack = "none of the user's code is on it" if goes_on else "the call ended meanwhile"
+            calls.append(_call(specs, one, worker, stack if goes_on else [], no_stack))
     return calls
 
 
-def _identity(snapshot: ThreadSnapshot | LoopSnapshot) -> tuple[object, ...]:
+def _read(one: _Snapshot, supervisor: StackSource | None) -> tuple[str, list[StackFrame]] | None:
+    """The name of a call's thread or event loop and where it stands there; None of other calls."""
+    if supervisor is not None and one.thread is not None:
+        number, ident = one.thread
+        return supervisor.thread_name(one.function, number), supervisor.stack_of_thread(ident)
+    if supervisor is not None and one.on_loop is not None:
+        return supervisor.loop_name(one.on_loop[0]), supervisor.stack_of_call(one)
+    return None
+
+
+def _identity(one: _Snapshot) -> tuple[object, ...]:
     """What is the same as long as the call goes on."""
-    call = snapshot.call
-    place: tuple[int, ...]
-    if isinstance(snapshot, ThreadSnapshot):
-        place = snapshot.thread, snapshot.ident
-    else:
-        place = snapshot.index, snapshot.generation, snapshot.frame, snapshot.number
-    return call.function, call.batch, tuple(call.spans), call.phase, call.attempt, place
+    return one.function, one.batch, tuple(one.spans), one.phase, one.attempt, one.thread, one.on_loop
 
 
 def _call(
-    specs: Sequence[FunctionSpec], call: CallSnapshot, worker: int | str, stack: list[StackFrame], no_stack: str | None
+    specs: Sequence[FunctionSpec], one: _Snapshot, worker: int | str, stack: list[StackFrame], no_stack: str | None
 ) -> InFlight:
-    ranges = [range(first, end) for first, end in call.spans]
+    ranges = [range(first, end) for first, end in one.spans]
     samples: Sequence[int] = ranges[0] if len(ranges) == 1 else [sample for span in ranges for sample in span]
-    spec = specs[call.function]
+    spec = specs[one.function]
     return InFlight(
         function=spec.name,
         samples=samples,
         lane=spec.lane,
-        attempt=call.attempt,
-        age_s=call.age_s,
+        attempt=one.attempt,
+        age_s=one.age_s,
         worker=worker,
         stack=_text(stack) if stack else None,
-        phase=call.phase,
-        batch=call.batch,
+        phase=one.phase,
+        batch=one.batch,
         no_stack=None if stack else no_stack,
     )
 

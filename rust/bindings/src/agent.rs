@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
@@ -14,8 +14,7 @@ use guerdon_core::lane::Lane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorQueue;
 use guerdon_inprocess::thread_lane::ThreadLane;
-use guerdon_process::WorkerSnapshot;
-use guerdon_remote::{Agent, AgentCall, AgentConfig, AgentStats};
+use guerdon_remote::{Agent, AgentConfig, AgentStats};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
@@ -25,7 +24,7 @@ use crate::gil;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
 use crate::nodes::PyLink;
-use crate::process::{EngineProcess, RecycleArg, WeakProcess, WorkerArgs};
+use crate::process::{EngineProcess, RecycleArg, WorkerArgs};
 use crate::runtime;
 use crate::stacks::StackReader;
 use crate::values::released::ReleasedValues;
@@ -86,43 +85,6 @@ fn stats(process: &EngineProcess, threads: &ThreadLane) -> AgentStats {
     }
 }
 
-/// The lanes, to look at what they have in hand.
-struct Inspected {
-    clock: Clock,
-    process: WeakProcess,
-    threads: Weak<ThreadLane>,
-    loops: Weak<AsyncioLane>,
-    supervisor: Weak<SupervisorQueue>,
-    stacks: Arc<StackReader>,
-}
-
-impl Inspected {
-    /// What workers, threads and loops have in hand.
-    fn in_hand(&self, within: Duration) -> Vec<AgentCall> {
-        let begun = Instant::now();
-        let seen = self.process.upgrade().get().map(|lane| lane.inspect(within)).unwrap_or_default();
-        let call = |WorkerSnapshot { call, worker, stack }: WorkerSnapshot| AgentCall {
-            call,
-            place: worker.to_string(),
-            stack: stack.map_err(|why| why.to_string()),
-        };
-        let mut calls: Vec<AgentCall> = seen.into_iter().map(call).collect();
-        let lanes = self.threads.upgrade().zip(self.loops.upgrade());
-        let Some(((threads, loops), supervisor)) = lanes.zip(self.supervisor.upgrade()) else { return calls };
-        let left = within.saturating_sub(begun.elapsed());
-        let (on_threads, on_loops) = self.stacks.look(&supervisor, (&threads, &loops), self.clock.now_ns(), Some(left));
-        calls.extend(on_threads.into_iter().map(|(one, stack)| {
-            let place = format!("thread {}", one.thread);
-            AgentCall { call: one.call, place, stack }
-        }));
-        calls.extend(on_loops.into_iter().map(|(one, stack)| {
-            let place = format!("loop {}", loops.name_of(one.index));
-            AgentCall { call: one.call, place, stack }
-        }));
-        calls
-    }
-}
-
 #[pymethods]
 impl PyAgent {
     #[new]
@@ -177,15 +139,10 @@ impl PyAgent {
         let _ = printing.set(Arc::downgrade(&agent));
         let released = Arc::new(ReleasedValues::new(supervisor.clone()));
         let stacks = Arc::<StackReader>::default();
-        let inspected = Inspected {
-            clock,
-            process: process.downgrade(),
-            threads: Arc::downgrade(&threads),
-            loops: Arc::downgrade(&loops),
-            supervisor: Arc::downgrade(&supervisor),
-            stacks: stacks.clone(),
-        };
-        agent.inspect_with(move |within| inspected.in_hand(within));
+        let (requests, reader) = (Arc::downgrade(&supervisor), stacks.clone());
+        agent.inspect_with(Box::new(move |lanes, within| {
+            requests.upgrade().map(|requests| reader.look(&requests, lanes, clock, within)).unwrap_or_default()
+        }));
         let parts = AgentParts { agent, process, supervisor, threads, loops, released, stacks };
         Ok(Self { pid: std::process::id(), runtime, parts: ManuallyDrop::new(parts) })
     }

@@ -24,10 +24,7 @@ use crate::batch::PyBatch;
 use crate::config::FunctionConfig;
 use crate::engine_parts::{EngineOptions, Parts};
 use crate::gil;
-use crate::in_flight::{
-    self, PyEndpointSnapshot, PyKernelSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot,
-    PyThreadSnapshot, PyWorkerSnapshot,
-};
+use crate::in_flight::{self, PyEndpointSnapshot, PyInFlight};
 use crate::journal::{EngineJournal, PyJournalConfig};
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
@@ -289,11 +286,16 @@ impl Engine {
         Ok(self.parts()?.scheduler.usage().into_iter().map(reports::usage).collect())
     }
 
-    /// The calls in worker processes, and where their Python is; waits up to `timeout` seconds.
-    fn inspect_workers(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyWorkerSnapshot>> {
-        let process = self.parts()?.process.get().cloned();
-        let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_INSPECTION);
-        in_flight::workers(py, &self.runtime, process, within.min(LONGEST_INSPECTION))
+    /// The calls in this process. Does not wait.
+    fn in_flight(&self) -> PyResult<Vec<PyInFlight>> {
+        Ok(in_flight::here(&self.parts()?.scheduler))
+    }
+
+    /// The calls in worker processes and on nodes, and where their Python is; waits up to `timeout`
+    /// seconds.
+    fn in_flight_elsewhere(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyInFlight>> {
+        let within = in_time(timeout.max(0.0)).min(LONGEST_INSPECTION);
+        in_flight::elsewhere(py, &self.runtime, &self.parts()?.scheduler, within)
     }
 
     /// A node has come, or comes soon: this end of the link to its agent.
@@ -309,31 +311,6 @@ impl Engine {
     /// The nodes; those that were lost, until one of their name comes.
     fn nodes(&self) -> PyResult<Vec<PyNodeSnapshot>> {
         Ok(self.parts()?.remote.as_ref().map(nodes::snapshots).unwrap_or_default())
-    }
-
-    /// The calls that nodes have in hand; waits up to `timeout` seconds.
-    fn inspect_nodes(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyNodeCallSnapshot>> {
-        let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_INSPECTION);
-        in_flight::nodes(py, &self.runtime, self.parts()?.remote.clone(), within.min(LONGEST_INSPECTION))
-    }
-
-    fn inspect_threads(&self) -> PyResult<Vec<PyThreadSnapshot>> {
-        let parts = self.parts()?;
-        Ok(in_flight::threads(&parts.threads, parts.scheduler.clock()))
-    }
-
-    fn inspect_loops(&self) -> PyResult<Vec<PyLoopSnapshot>> {
-        let parts = self.parts()?;
-        Ok(in_flight::loops(&parts.loops, parts.scheduler.clock()))
-    }
-
-    fn inspect_requests(&self) -> PyResult<Vec<PyRequestSnapshot>> {
-        Ok(in_flight::requests(&self.parts()?.http))
-    }
-
-    fn inspect_kernels(&self) -> PyResult<Vec<PyKernelSnapshot>> {
-        let parts = self.parts()?;
-        Ok(in_flight::kernels(&parts.native, parts.scheduler.clock()))
     }
 
     /// The endpoints of a function's member; none of one that sends no requests.

@@ -32,9 +32,9 @@ use crate::monitor::{Monitor, MonitorConfig, Shown};
 use crate::nodes::{self, Here, RemoteArg};
 use crate::process::{EngineProcess, WorkerArgs};
 use crate::stacks::StackReader;
-use crate::trace::{self, TraceArg, TracedLanes};
+use crate::trace::{self, TraceArg};
 use crate::values::released::ReleasedValues;
-use crate::watchdog::{self, WatchdogOptions, Watched};
+use crate::watchdog::{self, WatchdogOptions};
 
 /// What an engine may have beside its lanes.
 pub struct EngineOptions<'a> {
@@ -54,7 +54,6 @@ pub struct Parts {
     pub threads: Arc<ThreadLane>,
     pub loops: Arc<AsyncioLane>,
     pub http: Arc<HttpLane>,
-    pub native: Arc<NativeLane>,
     pub released: Arc<ReleasedValues>,
     /// Where the live state asks for stacks of this process's calls.
     pub stacks: Arc<StackReader>,
@@ -98,7 +97,7 @@ impl Parts {
         let http = Arc::new(http::lane(runtime, clock, &core, specs, compounds)?);
         let kernels = functions.iter().map(|config| config.kernel.clone()).collect();
         let native = Arc::new(NativeLane::new(runtime, kernels, native_threads(workers.workers)));
-        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone(), native.clone()];
+        let mut lanes: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone(), native];
         let process = EngineProcess::default();
         let mut nodes = None;
         if core.iter().any(|function| function.lane == LaneKind::Process.index()) {
@@ -123,7 +122,6 @@ impl Parts {
             threads,
             loops,
             http,
-            native,
             stacks: Arc::default(),
             stores: distinct(functions.iter().filter_map(|config| config.store.clone())),
             journal: None,
@@ -132,7 +130,8 @@ impl Parts {
             trace_problem: None,
         };
         if let Some(options) = watchdog {
-            watchdog::start(runtime, &parts.scheduler, options, parts.watched(functions));
+            let names = functions.iter().map(|config| config.function.name.to_string()).collect();
+            watchdog::start(runtime, &parts.scheduler, &parts.supervisor, names, options);
         }
         match trace.map(|arg| parts.recorder(arg, functions)).transpose() {
             Ok(recorder) => parts.recorder = recorder,
@@ -156,49 +155,16 @@ impl Parts {
 
     /// What the monitor shows.
     pub fn shown(&self) -> Shown<'_> {
-        let Self { scheduler, supervisor, stacks, process, threads, loops, http, native, stores, .. } = self;
+        let Self { scheduler, supervisor, stacks, process, http, stores, .. } = self;
         let remote = self.remote.as_ref();
         let (journal, recorder) = (self.journal.as_ref().map(EngineJournal::journal), self.recorder.as_ref());
-        Shown {
-            scheduler,
-            supervisor,
-            stacks,
-            process,
-            threads,
-            loops,
-            http,
-            native,
-            stores,
-            journal,
-            recorder,
-            remote,
-        }
-    }
-
-    /// What a report of the watchdog looks at.
-    fn watched(&self, functions: &[&FunctionConfig]) -> Watched {
-        Watched {
-            names: functions.iter().map(|config| config.function.name.to_string()).collect(),
-            clock: self.scheduler.clock(),
-            supervisor: Arc::downgrade(&self.supervisor),
-            process: self.process.downgrade(),
-            threads: Arc::downgrade(&self.threads),
-            loops: Arc::downgrade(&self.loops),
-            http: Arc::downgrade(&self.http),
-            native: Arc::downgrade(&self.native),
-        }
+        Shown { scheduler, supervisor, stacks, process, http, stores, journal, recorder, remote }
     }
 
     /// The recorder of a timeline, which records from now on.
     fn recorder(&self, arg: TraceArg, functions: &[&FunctionConfig]) -> io::Result<Arc<Recorder>> {
         let recorder = trace::recorder(arg, functions, self.scheduler.clock())?;
-        let lanes = TracedLanes {
-            threads: Arc::downgrade(&self.threads),
-            loops: Arc::downgrade(&self.loops),
-            http: Arc::downgrade(&self.http),
-            native: Arc::downgrade(&self.native),
-        };
-        trace::start(&recorder, &self.scheduler, lanes, self.supervisor.clone())?;
+        trace::start(&recorder, &self.scheduler, self.supervisor.clone())?;
         Ok(recorder)
     }
 

@@ -6,23 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::clock::Clock;
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, InFlightCall, Location};
+use guerdon_core::lane;
+use guerdon_core::scheduler::Scheduler;
 use guerdon_http::{EndpointSnapshot, HttpLane};
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::thread_lane::ThreadLane;
-use guerdon_native::NativeLane;
-use guerdon_process::{ProcessLane, WorkerSnapshot};
-use guerdon_remote::{RemoteCall, RemoteLane};
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
 use crate::gil;
 
-/// A call in flight, as far as it is of one batch.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "CallSnapshot")]
+/// A call in flight, as far as it is of one batch, what has it, and where it stands.
+#[pyclass(frozen, get_all, module = "guerdon._native", name = "InFlight")]
 #[derive(Clone)]
-pub struct PyCallSnapshot {
+pub struct PyInFlight {
     function: usize,
     batch: u64,
     /// The samples, as (first, end) of each run of neighbours.
@@ -30,57 +26,23 @@ pub struct PyCallSnapshot {
     phase: &'static str,
     attempt: u16,
     age_s: f64,
-}
-
-/// A call in a worker process, and where its Python is, or why that is not known.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "WorkerSnapshot")]
-pub struct PyWorkerSnapshot {
-    call: PyCallSnapshot,
-    pid: i32,
+    /// What has it.
+    worker: Worker,
+    /// On a thread: its number, and what Python calls it.
+    thread: Option<(u64, u64)>,
+    /// On an event loop: its index and generation, and the call's frame and number in it.
+    on_loop: Option<(usize, u64, u64, usize)>,
+    /// On another node: which.
+    node: Option<String>,
     stack: Option<String>,
     no_stack: Option<String>,
 }
 
-/// A call that a node has in hand, and where its Python is, or why that is not known.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "NodeCallSnapshot")]
-pub struct PyNodeCallSnapshot {
-    call: PyCallSnapshot,
-    node: String,
-    /// The worker there; empty where that is not known.
-    place: String,
-    stack: Option<String>,
-    no_stack: Option<String>,
-}
-
-/// A call on a thread: its number, and what Python calls it.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "ThreadSnapshot")]
-pub struct PyThreadSnapshot {
-    call: PyCallSnapshot,
-    thread: u64,
-    ident: u64,
-}
-
-/// A call on an event loop: which loop, and the call's frame and number in it.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "LoopSnapshot")]
-pub struct PyLoopSnapshot {
-    call: PyCallSnapshot,
-    index: usize,
-    generation: u64,
-    frame: u64,
-    number: usize,
-}
-
-/// A request on its way to a server.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "RequestSnapshot")]
-pub struct PyRequestSnapshot {
-    call: PyCallSnapshot,
-    server: String,
-}
-
-/// A call of a kernel.
-#[pyclass(frozen, get_all, module = "guerdon._native", name = "KernelSnapshot")]
-pub struct PyKernelSnapshot {
-    call: PyCallSnapshot,
+/// A process id or a name.
+#[derive(Clone, IntoPyObject)]
+enum Worker {
+    Process(i32),
+    Name(String),
 }
 
 /// An endpoint of a function of the http lane.
@@ -112,90 +74,56 @@ pub fn endpoints(lane: &HttpLane, function: usize, member: usize) -> Vec<PyEndpo
 }
 
 /// One for each batch of the call.
-fn by_batch(call: InFlightCall) -> impl Iterator<Item = PyCallSnapshot> {
+fn by_batch(one: InFlight) -> impl Iterator<Item = PyInFlight> {
+    let InFlight { call, location, stack } = one;
+    let worker = match &location {
+        Location::Worker(pid) => Worker::Process(*pid),
+        location => Worker::Name(location.to_string()),
+    };
+    let thread = if let Location::Thread { number, ident } = location { Some((number, ident)) } else { None };
+    let on_loop = match location {
+        Location::Loop { index, generation, frame, number, .. } => Some((index, generation, frame, number)),
+        _ => None,
+    };
+    let node = if let Location::Node { name, .. } = &location { Some(name.to_string()) } else { None };
+    let (stack, no_stack) = stack.text().map_or_else(|why| (None, Some(why)), |stack| (Some(stack), None));
     let InFlightCall { function, batch, samples, others, phase, attempt, age_ns } = call;
-    let (phase, age_s) = (phase.word(), Duration::from_nanos(age_ns).as_secs_f64());
+    let snapshot = PyInFlight {
+        function,
+        batch,
+        spans: Vec::new(),
+        phase: phase.word(),
+        attempt,
+        age_s: Duration::from_nanos(age_ns).as_secs_f64(),
+        worker,
+        thread,
+        on_loop,
+        node,
+        stack,
+        no_stack,
+    };
     std::iter::once((batch, samples)).chain(others).map(move |(batch, samples)| {
         let spans = samples.into_iter().map(|span| (span.start, span.end)).collect();
-        PyCallSnapshot { function, batch, spans, phase, attempt, age_s }
+        PyInFlight { batch, spans, ..snapshot.clone() }
     })
 }
 
-/// The calls in worker processes; waits for their stacks, up to `within`.
-pub fn workers(
+/// The calls in this process. Does not wait.
+pub fn here(scheduler: &Scheduler) -> Vec<PyInFlight> {
+    lane::in_flight(scheduler.lanes(), scheduler.clock().now_ns()).into_iter().flat_map(by_batch).collect()
+}
+
+/// The calls that other processes have; waits for their stacks, up to `within`.
+pub fn elsewhere(
     py: Python<'_>,
     runtime: &Handle,
-    lane: Option<Arc<ProcessLane>>,
+    scheduler: &Arc<Scheduler>,
     within: Duration,
-) -> PyResult<Vec<PyWorkerSnapshot>> {
-    let Some(lane) = lane else { return Ok(Vec::new()) };
-    let looking = runtime.spawn_blocking(move || lane.inspect(within));
-    // The lane keeps to its time; the rest is for what it takes to say so.
+) -> PyResult<Vec<PyInFlight>> {
+    let scheduler = scheduler.clone();
+    let looking = runtime.spawn_blocking(move || lane::in_flight_elsewhere(scheduler.lanes(), within));
+    // The lanes keep to their time; the rest is for what it takes to say so.
     let seen =
         gil::finished(py, runtime, within + Duration::from_secs(1), async { looking.await.unwrap_or_default() })?;
-    let seen = seen.unwrap_or_default();
-    let snapshots = |WorkerSnapshot { call, worker: pid, stack }| {
-        let (stack, no_stack) = match stack {
-            Ok(stack) => (Some(stack), None),
-            Err(why) => (None, Some(why.to_string())),
-        };
-        by_batch(call).map(move |call| PyWorkerSnapshot { call, pid, stack: stack.clone(), no_stack: no_stack.clone() })
-    };
-    Ok(seen.into_iter().flat_map(snapshots).collect())
-}
-
-/// The calls that nodes have; waits for it, up to `within`.
-pub fn nodes(
-    py: Python<'_>,
-    runtime: &Handle,
-    lane: Option<Arc<RemoteLane>>,
-    within: Duration,
-) -> PyResult<Vec<PyNodeCallSnapshot>> {
-    let Some(lane) = lane else { return Ok(Vec::new()) };
-    let looking = runtime.spawn_blocking(move || lane.inspect(within));
-    let seen =
-        gil::finished(py, runtime, within + Duration::from_secs(1), async { looking.await.unwrap_or_default() })?;
-    let snapshots = |one: RemoteCall| {
-        let (node, place) = (one.node.to_string(), one.place);
-        let (stack, no_stack) = match one.stack {
-            Ok(stack) => (Some(stack), None),
-            Err(why) => (None, Some(why)),
-        };
-        by_batch(one.call).map(move |call| PyNodeCallSnapshot {
-            call,
-            node: node.clone(),
-            place: place.clone(),
-            stack: stack.clone(),
-            no_stack: no_stack.clone(),
-        })
-    };
-    Ok(seen.unwrap_or_default().into_iter().flat_map(snapshots).collect())
-}
-
-pub fn threads(lane: &ThreadLane, clock: Clock) -> Vec<PyThreadSnapshot> {
-    let seen = lane.inspect(clock.now_ns()).into_iter();
-    seen.flat_map(|one| {
-        by_batch(one.call).map(move |call| PyThreadSnapshot { call, thread: one.thread, ident: one.ident })
-    })
-    .collect()
-}
-
-pub fn loops(lane: &AsyncioLane, clock: Clock) -> Vec<PyLoopSnapshot> {
-    let seen = lane.inspect(clock.now_ns()).into_iter();
-    seen.flat_map(|one| {
-        let (index, generation, frame, number) = (one.index, one.generation, one.frame, one.number);
-        by_batch(one.call).map(move |call| PyLoopSnapshot { call, index, generation, frame, number })
-    })
-    .collect()
-}
-
-pub fn requests(lane: &HttpLane) -> Vec<PyRequestSnapshot> {
-    let seen = lane.in_flight().into_iter();
-    seen.flat_map(|(call, server)| by_batch(call).map(move |call| PyRequestSnapshot { call, server: server.clone() }))
-        .collect()
-}
-
-pub fn kernels(lane: &NativeLane, clock: Clock) -> Vec<PyKernelSnapshot> {
-    let seen = lane.inspect(clock.now_ns()).into_iter();
-    seen.flat_map(|call| by_batch(call).map(|call| PyKernelSnapshot { call })).collect()
+    Ok(seen.unwrap_or_default().into_iter().flat_map(by_batch).collect())
 }

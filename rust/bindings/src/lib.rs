@@ -63,10 +63,7 @@ mod _native {
     #[pymodule_export]
     use crate::http::HttpConfig;
     #[pymodule_export]
-    use crate::in_flight::{
-        PyCallSnapshot, PyEndpointSnapshot, PyKernelSnapshot, PyLoopSnapshot, PyNodeCallSnapshot, PyRequestSnapshot,
-        PyThreadSnapshot, PyWorkerSnapshot,
-    };
+    use crate::in_flight::{PyEndpointSnapshot, PyInFlight};
     #[pymodule_export]
     use crate::journal::{PyJournalConfig, recover_journal};
     #[pymodule_export]

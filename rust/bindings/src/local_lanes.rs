@@ -5,9 +5,12 @@
 
 use std::future::ready;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::InFlight;
 use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::thread_lane::ThreadLane;
@@ -63,6 +66,16 @@ impl Lane for LocalLanes {
 
     fn run(&self, frame: Frame) {
         self.lane(frame.function_id()).run(frame);
+    }
+
+    fn ask_in_flight(&self, within: Duration, answer: &Sender<InFlight>) {
+        if let Some(process) = &self.process {
+            process.ask_in_flight(within, answer);
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.process.as_ref().map(|process| process.counters()).unwrap_or_default()
     }
 
     fn close(&self) -> Closing {

@@ -11,15 +11,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use guerdon_cache::OutcomeStore;
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, Location};
+use guerdon_core::lane;
 use guerdon_core::observer::BatchObserver;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_http::HttpLane;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorQueue;
-use guerdon_inprocess::thread_lane::ThreadLane;
-use guerdon_native::NativeLane;
-use guerdon_process::WorkerSnapshot;
 use guerdon_remote::{NodeSnapshot, RemoteLane};
 use guerdon_telemetry::journal::Journal;
 use guerdon_telemetry::metrics::{
@@ -84,6 +81,9 @@ pub fn metric_families() -> Vec<(&'static str, &'static str, Vec<&'static str>, 
     FAMILIES.iter().map(|one| (one.name, one.kind.word(), one.labels.to_vec(), one.help)).collect()
 }
 
+/// What an engine without worker processes counts of them.
+const NO_WORKERS: [(&str, u64); 4] = [("workers", 0), ("worker_restarts", 0), ("worker_loads", 0), ("kills", 0)];
+
 /// The parts of an engine that are shown.
 #[derive(Clone)]
 pub struct Shown<'a> {
@@ -91,10 +91,7 @@ pub struct Shown<'a> {
     pub supervisor: &'a Arc<SupervisorQueue>,
     pub stacks: &'a Arc<StackReader>,
     pub process: &'a EngineProcess,
-    pub threads: &'a Arc<ThreadLane>,
-    pub loops: &'a Arc<AsyncioLane>,
     pub http: &'a Arc<HttpLane>,
-    pub native: &'a Arc<NativeLane>,
     pub stores: &'a [Arc<OutcomeStore>],
     pub journal: Option<&'a Arc<Journal>>,
     pub recorder: Option<&'a Arc<Recorder>>,
@@ -104,20 +101,10 @@ pub struct Shown<'a> {
 impl Shown<'_> {
     /// Counters since the start, by name.
     pub fn stats(&self) -> BTreeMap<&'static str, u64> {
-        let workers = self.process.get().map(|lane| lane.stats()).unwrap_or_default();
-        let fleets = self.http.fleet_counts();
-        let mut stats = BTreeMap::from([
-            ("workers", workers.workers),
-            ("worker_restarts", workers.restarts),
-            ("worker_loads", workers.loads),
-            ("kills", workers.kills),
-            ("abandoned_threads", self.threads.pool().abandoned() as u64),
-            ("late_outcomes", self.scheduler.late_outcomes()),
-            ("open_batches", self.scheduler.open_batches() as u64),
-            ("failovers", fleets.failovers),
-            ("hedges", fleets.hedges),
-            ("hedges_won", fleets.hedges_won),
-        ]);
+        let mut stats = BTreeMap::from(NO_WORKERS);
+        stats.extend(self.scheduler.lanes().iter().flat_map(|lane| lane.counters()));
+        stats.insert("late_outcomes", self.scheduler.late_outcomes());
+        stats.insert("open_batches", self.scheduler.open_batches() as u64);
         if !self.stores.is_empty() {
             let counts: Vec<_> = self.stores.iter().map(|store| store.counts()).collect();
             stats.insert("cache_bytes", counts.iter().map(|counts| counts.bytes).sum());
@@ -129,7 +116,6 @@ impl Shown<'_> {
                 [("journal_rows", counts.rows), ("journal_dropped", counts.dropped), ("journal_bytes", counts.bytes)];
             stats.extend(named);
         }
-        stats.extend(self.remote.map(|remote| ("nodes_lost", remote.lost())));
         stats.extend(self.recorder.map(|recorder| ("trace_dropped", recorder.dropped())));
         stats
     }
@@ -149,10 +135,7 @@ struct EngineView {
     supervisor: Weak<SupervisorQueue>,
     stacks: Arc<StackReader>,
     process: WeakProcess,
-    threads: Weak<ThreadLane>,
-    loops: Weak<AsyncioLane>,
     http: Weak<HttpLane>,
-    native: Weak<NativeLane>,
     stores: Vec<Weak<OutcomeStore>>,
     journal: Option<Weak<Journal>>,
     recorder: Option<Weak<Recorder>>,
@@ -215,10 +198,10 @@ impl EngineView {
         }
     }
 
-    fn call(&self, call: &InFlightCall, place: String, stack: Result<String, String>) -> Call {
+    fn call(&self, InFlight { call, location, stack }: InFlight) -> Call {
         let known = &self.functions[call.function];
         let others = call.others.iter().flat_map(|(_, samples)| samples);
-        let (stack, no_stack) = match stack {
+        let (stack, no_stack) = match stack.text() {
             Ok(stack) => (Some(stack), None),
             Err(why) => (None, Some(why)),
         };
@@ -231,7 +214,7 @@ impl EngineView {
             attempt: call.attempt,
             phase: call.phase.word(),
             seconds: Duration::from_nanos(call.age_ns).as_secs_f64(),
-            place,
+            place: location.to_string(),
             stack,
             no_stack,
         }
@@ -241,8 +224,7 @@ impl EngineView {
     fn with<T>(&self, look: impl FnOnce(&Shown<'_>) -> T) -> Option<T> {
         let process = self.process.upgrade();
         let (scheduler, supervisor) = (self.scheduler.upgrade()?, self.supervisor.upgrade()?);
-        let threads = self.threads.upgrade()?;
-        let (loops, http, native) = (self.loops.upgrade()?, self.http.upgrade()?, self.native.upgrade()?);
+        let http = self.http.upgrade()?;
         let journal = self.journal.as_ref().and_then(Weak::upgrade);
         let recorder = self.recorder.as_ref().and_then(Weak::upgrade);
         let remote = self.remote.as_ref().and_then(Weak::upgrade);
@@ -252,10 +234,7 @@ impl EngineView {
             supervisor: &supervisor,
             stacks: &self.stacks,
             process: &process,
-            threads: &threads,
-            loops: &loops,
             http: &http,
-            native: &native,
             stores: &stores,
             journal: journal.as_ref(),
             recorder: recorder.as_ref(),
@@ -271,36 +250,23 @@ impl Source for EngineView {
 
     fn state(&self, stacks: bool, within: Duration) -> State {
         self.with(|shown| {
-            let now_ns = shown.scheduler.clock().now_ns();
-            let lanes = (&**shown.threads, &**shown.loops);
-            let (threads, loops) = shown.stacks.look(shown.supervisor, lanes, now_ns, stacks.then_some(within / 2));
-            let mut calls = Vec::new();
-            for (one, stack) in threads {
-                calls.push(self.call(&one.call, format!("thread {}", one.thread), stack));
-            }
-            for (one, stack) in loops {
-                calls.push(self.call(&one.call, format!("loop {}", one.index), stack));
-            }
-            for (call, server) in shown.http.in_flight() {
-                calls.push(self.call(&call, server, Err("it waits for an answer".to_owned())));
-            }
-            for call in shown.native.inspect(now_ns) {
-                calls.push(self.call(&call, "native thread".to_owned(), Err("it is no Python".to_owned())));
-            }
+            let (lanes, clock) = (shown.scheduler.lanes(), shown.scheduler.clock());
+            let seen = match stacks {
+                true => shown.stacks.look(shown.supervisor, lanes, clock, within),
+                false => lane::in_flight(lanes, clock.now_ns()),
+            };
             let pids = shown.process.get().map(|lane| lane.worker_pids()).unwrap_or_default();
             let mut workers: BTreeMap<i32, Worker> = pids.into_iter().map(|pid| (pid, idle_worker(pid))).collect();
-            let asked = shown.process.get().filter(|_| stacks).map(|lane| lane.inspect(within)).unwrap_or_default();
-            for WorkerSnapshot { call, worker: pid, stack } in asked {
-                let call = self.call(&call, pid.to_string(), stack.map_err(|why| why.to_string()));
-                let worker = workers.entry(pid).or_insert_with(|| idle_worker(pid));
-                worker.function = Some(call.function.clone());
-                (worker.sample, worker.seconds) = (Some(call.sample), Some(call.seconds));
+            let mut calls = Vec::with_capacity(seen.len());
+            for one in seen {
+                let pid = if let Location::Worker(pid) = one.location { Some(pid) } else { None };
+                let call = self.call(one);
+                if let Some(pid) = pid {
+                    let worker = workers.entry(pid).or_insert_with(|| idle_worker(pid));
+                    worker.function = Some(call.function.clone());
+                    (worker.sample, worker.seconds) = (Some(call.sample), Some(call.seconds));
+                }
                 calls.push(call);
-            }
-            let on_nodes = shown.remote.filter(|_| stacks).map(|remote| remote.inspect(within));
-            for one in on_nodes.unwrap_or_default() {
-                let place = format!("node {} {}", one.node, one.place);
-                calls.push(self.call(&one.call, place.trim_end().to_owned(), one.stack));
             }
             State { open_cells: shown.scheduler.open_cells(), calls, workers: workers.into_values().collect() }
         })
@@ -356,10 +322,7 @@ impl Monitor {
             supervisor: Arc::downgrade(shown.supervisor),
             stacks: shown.stacks.clone(),
             process: shown.process.downgrade(),
-            threads: Arc::downgrade(shown.threads),
-            loops: Arc::downgrade(shown.loops),
             http: Arc::downgrade(shown.http),
-            native: Arc::downgrade(shown.native),
             stores: shown.stores.iter().map(Arc::downgrade).collect(),
             journal: shown.journal.map(Arc::downgrade),
             recorder: shown.recorder.map(Arc::downgrade),

@@ -7,29 +7,25 @@
 //!   not answered.
 //! - A stack is given with the call that it belongs to: not if the call ended meanwhile.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use guerdon_core::in_flight::{InFlightCall, Phase};
-use guerdon_inprocess::asyncio_lane::{AsyncioLane, LoopSnapshot};
+use guerdon_core::clock::Clock;
+use guerdon_core::in_flight::{InFlight, Location, Phase, Stack};
+use guerdon_core::lane::{self, Lane};
 use guerdon_inprocess::supervisor::{LoopCall, SupervisorQueue, SupervisorRequest};
-use guerdon_inprocess::thread_lane::{ThreadLane, ThreadSnapshot};
 use parking_lot::Mutex;
 
 /// Calls whose stacks are read: those in flight for the longest.
 const MOST: usize = 20;
 
 const LATE: &str = "Python did not answer in time";
-const NOT_ASKED: &str = "not asked for";
 const YOUNG: &str = "read of the calls that take longest only";
 const ENDED: &str = "the call ended meanwhile";
 const NOTHING: &str = "none of the user's code is on it";
-
-/// A call, and where it stands or why that is not known.
-pub type WithStack<T> = (T, Result<String, String>);
 
 /// See the module.
 #[derive(Default)]
@@ -71,93 +67,63 @@ impl StackReader {
         answer
     }
 
-    /// The calls of the thread and asyncio lanes with their stacks.
+    /// The calls of lanes, those of this process and then those of others, with their stacks: takes
+    /// up to `within`.
     pub fn look(
         &self,
         supervisor: &SupervisorQueue,
-        lanes: (&ThreadLane, &AsyncioLane),
-        now_ns: u64,
-        within: Option<Duration>,
-    ) -> (Vec<WithStack<ThreadSnapshot>>, Vec<WithStack<LoopSnapshot>>) {
-        let (threads, loops) = (lanes.0.inspect(now_ns), lanes.1.inspect(now_ns));
-        let calls: Vec<&InFlightCall> =
-            threads.iter().map(|one| &one.call).chain(loops.iter().map(|one| &one.call)).collect();
-        let mut is_read = oldest(&calls);
-        let answer = within.filter(|_| !calls.is_empty()).and_then(|within| {
-            let chosen = threads.iter().zip(&is_read).filter(|(_, is_read)| **is_read);
-            let chosen_loops = loops.iter().zip(&is_read[threads.len()..]).filter(|(_, is_read)| **is_read);
-            let idents = chosen.map(|(one, _)| one.ident).collect();
-            self.ask(supervisor, idents, chosen_loops.map(|(one, _)| loop_call(one)).collect(), within)
-        });
-        let (still_threads, still_loops) =
-            if answer.is_some() { (lanes.0.inspect(now_ns), lanes.1.inspect(now_ns)) } else { Default::default() };
-        is_read.reverse();
-        let mut found = Found { answer: answer.map(Vec::into_iter), was_asked: within.is_some(), is_read };
-        let with_stack = |one: ThreadSnapshot| {
-            let stack = found.next(|| still_threads.iter().any(|now| same_thread(now, &one)));
-            (one, stack)
-        };
-        let threads = threads.into_iter().map(with_stack).collect();
-        let with_stack = |one: LoopSnapshot| {
-            let stack = found.next(|| still_loops.iter().any(|now| same_on_loop(now, &one)));
-            (one, stack)
-        };
-        (threads, loops.into_iter().map(with_stack).collect())
+        lanes: &[Arc<dyn Lane>],
+        clock: Clock,
+        within: Duration,
+    ) -> Vec<InFlight> {
+        let begun = Instant::now();
+        let mut calls = lane::in_flight(lanes, clock.now_ns());
+        self.read(supervisor, &mut calls, within / 2, || lane::in_flight(lanes, clock.now_ns()));
+        calls.extend(lane::in_flight_elsewhere(lanes, within.saturating_sub(begun.elapsed())));
+        calls
     }
-}
 
-/// Of each call, whether it is among those in flight for the longest.
-fn oldest(calls: &[&InFlightCall]) -> Vec<bool> {
-    let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_key(|index| Reverse(calls[*index].age_ns));
-    let mut chosen = vec![false; calls.len()];
-    order.into_iter().take(MOST).for_each(|index| chosen[index] = true);
-    chosen
-}
-
-/// The answer, as it is handed out to one call after another.
-struct Found {
-    answer: Option<std::vec::IntoIter<String>>,
-    was_asked: bool,
-    /// Of the calls that are left, the last first.
-    is_read: Vec<bool>,
-}
-
-impl Found {
-    /// The next call's stack, or why it has none.
-    fn next(&mut self, is_still: impl Fn() -> bool) -> Result<String, String> {
-        let is_read = self.is_read.pop().unwrap_or_default();
-        let Some(answer) = &mut self.answer else {
-            return Err(if self.was_asked { LATE } else { NOT_ASKED }.to_owned());
-        };
-        if !is_read {
-            return Err(YOUNG.to_owned());
+    /// Reads what Python alone can read, of the calls that come first; `now` looks again.
+    fn read(
+        &self,
+        supervisor: &SupervisorQueue,
+        calls: &mut [InFlight],
+        within: Duration,
+        now: impl FnOnce() -> Vec<InFlight>,
+    ) {
+        let mut asked: Vec<&mut InFlight> = calls.iter_mut().filter(|one| one.stack == Stack::AskPython).collect();
+        if asked.is_empty() {
+            return;
         }
-        match answer.next() {
-            Some(stack) if !stack.is_empty() && is_still() => Ok(stack),
-            Some(stack) if !stack.is_empty() => Err(ENDED.to_owned()),
-            _ => Err(NOTHING.to_owned()),
+        asked.iter_mut().skip(MOST).for_each(|one| one.stack = Stack::Absent(YOUNG.to_owned()));
+        asked.truncate(MOST);
+        // The answer has the threads first.
+        asked.sort_by_key(|one| loop_call(one).is_some());
+        let threads = asked.iter().filter_map(|one| thread(one)).collect();
+        let loops = asked.iter().filter_map(|one| loop_call(one)).collect();
+        let Some(stacks) = self.ask(supervisor, threads, loops, within) else {
+            asked.into_iter().for_each(|one| one.stack = Stack::Absent(LATE.to_owned()));
+            return;
+        };
+        let still = now();
+        let mut stacks = stacks.into_iter();
+        for one in asked {
+            one.stack = match stacks.next().filter(|stack| !stack.is_empty()) {
+                Some(stack) if still.iter().any(|now| now.is_of_call(one)) => Stack::Text(stack),
+                Some(_) => Stack::Absent(ENDED.to_owned()),
+                None => Stack::Absent(NOTHING.to_owned()),
+            };
         }
     }
 }
 
-fn same_thread(one: &ThreadSnapshot, other: &ThreadSnapshot) -> bool {
-    one.thread == other.thread && is_same(&one.call, &other.call)
+/// What Python calls the thread of a call.
+const fn thread(one: &InFlight) -> Option<u64> {
+    if let Location::Thread { ident, .. } = one.location { Some(ident) } else { None }
 }
 
-fn same_on_loop(one: &LoopSnapshot, other: &LoopSnapshot) -> bool {
-    let key = |one: &LoopSnapshot| (one.index, one.generation, one.frame, one.number);
-    key(one) == key(other) && is_same(&one.call, &other.call)
-}
-
-fn loop_call(one: &LoopSnapshot) -> LoopCall {
-    let call = (one.call.phase == Phase::Call).then_some((one.frame, one.number));
-    LoopCall { index: one.index, generation: one.generation, function: one.call.function, call }
-}
-
-/// What is the same as long as a call goes on.
-fn is_same(one: &InFlightCall, other: &InFlightCall) -> bool {
-    let key =
-        |call: &InFlightCall| (call.function, call.batch, call.attempt, call.phase, call.samples.first().cloned());
-    key(one) == key(other)
+fn loop_call(one: &InFlight) -> Option<LoopCall> {
+    let Location::Loop { index, generation, frame, number, .. } = one.location else { return None };
+    let call = (one.call.phase == Phase::Call).then_some((frame, number));
+    Some(LoopCall { index, generation, function: one.call.function, call })
 }

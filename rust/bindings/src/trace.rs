@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, Location};
+use guerdon_core::lane;
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::tracer::{Executor, Moment, TraceEvent, Tracer};
-use guerdon_http::HttpLane;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
-use guerdon_inprocess::thread_lane::ThreadLane;
-use guerdon_native::NativeLane;
 use guerdon_telemetry::timeline::{FunctionSummary, OpenCall, Recorder, RecorderSources, Summary, TraceConfig};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,43 +23,23 @@ use crate::gil;
 /// File, bytes, seconds of the shortest call that is told by itself, and the process's name.
 pub type TraceArg = (PathBuf, u64, f64, String);
 
-/// The lanes of this process, which are asked what runs. The recorder must not keep them alive.
-#[derive(Clone)]
-pub struct TracedLanes {
-    pub threads: Weak<ThreadLane>,
-    pub loops: Weak<AsyncioLane>,
-    pub http: Weak<HttpLane>,
-    pub native: Weak<NativeLane>,
-}
-
-impl TracedLanes {
-    fn open_calls(&self, clock: Clock) -> Vec<OpenCall> {
-        let now_ns = clock.now_ns();
-        let open = |executor: Executor, call: InFlightCall| OpenCall {
-            executor,
-            function: call.function,
-            batch: call.batch,
-            first: call.samples.first().map_or(0, |samples| samples.start),
-            attempt: call.attempt,
-            started_ns: now_ns.saturating_sub(call.age_ns),
-        };
-        let mut calls = Vec::new();
-        if let Some(threads) = self.threads.upgrade() {
-            calls.extend(threads.inspect(now_ns).into_iter().map(|one| open(Executor::Thread(one.thread), one.call)));
-        }
-        if let Some(loops) = self.loops.upgrade() {
-            calls.extend(loops.inspect(now_ns).into_iter().map(|one| open(Executor::Loop(one.index), one.call)));
-        }
-        if let Some(http) = self.http.upgrade() {
-            calls.extend(
-                http.in_flight().into_iter().map(|(call, server)| open(Executor::Endpoint(server.into()), call)),
-            );
-        }
-        if let Some(native) = self.native.upgrade() {
-            calls.extend(native.inspect(now_ns).into_iter().map(|call| open(Executor::Elsewhere, call)));
-        }
-        calls
-    }
+/// What runs in this process.
+fn open_calls(scheduler: &Scheduler) -> Vec<OpenCall> {
+    let now_ns = scheduler.clock().now_ns();
+    let open = |InFlight { call, location, .. }: InFlight| OpenCall {
+        executor: match location {
+            Location::Thread { number, .. } => Executor::Thread(number),
+            Location::Loop { index, .. } => Executor::Loop(index),
+            Location::Server(server) => Executor::Endpoint(server.into()),
+            Location::Worker(_) | Location::Native | Location::Node { .. } => Executor::Elsewhere,
+        },
+        function: call.function,
+        batch: call.batch,
+        first: call.samples.first().map_or(0, |samples| samples.start),
+        attempt: call.attempt,
+        started_ns: now_ns.saturating_sub(call.age_ns),
+    };
+    lane::in_flight(scheduler.lanes(), now_ns).into_iter().map(open).collect()
 }
 
 /// Makes the file of an engine's timeline. What is in the way is no reason not to score.
@@ -77,16 +54,12 @@ pub fn recorder(
 }
 
 /// Begins to record an engine.
-pub fn start(
-    recorder: &Arc<Recorder>,
-    scheduler: &Scheduler,
-    lanes: TracedLanes,
-    supervisor: Arc<SupervisorQueue>,
-) -> io::Result<()> {
-    let (clock, path) = (scheduler.clock(), recorder.path().display().to_string());
+pub fn start(recorder: &Arc<Recorder>, scheduler: &Arc<Scheduler>, supervisor: Arc<SupervisorQueue>) -> io::Result<()> {
+    let path = recorder.path().display().to_string();
+    let running = Arc::downgrade(scheduler);
     recorder.start(RecorderSources {
         loads: Box::new(scheduler.loads()),
-        open_calls: Box::new(move || lanes.open_calls(clock)),
+        open_calls: Box::new(move || running.upgrade().map(|running| open_calls(&running)).unwrap_or_default()),
         on_trouble: Box::new(move |reason| {
             supervisor.push(SupervisorRequest::TraceTrouble { path: path.clone(), reason: reason.to_owned() });
         }),

@@ -12,17 +12,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use guerdon_core::clock::Clock;
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, InFlightCall, Location};
+use guerdon_core::lane;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_http::HttpLane;
-use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorQueue;
-use guerdon_inprocess::thread_lane::ThreadLane;
-use guerdon_native::NativeLane;
 use tokio::runtime::Handle;
-
-use crate::process::WeakProcess;
 
 /// How long Python may take to answer before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,24 +32,25 @@ pub struct WatchdogOptions {
 }
 
 /// What a report looks at; it keeps nothing alive.
-pub struct Watched {
-    pub names: Vec<String>,
-    pub clock: Clock,
-    pub supervisor: Weak<SupervisorQueue>,
-    pub process: WeakProcess,
-    pub threads: Weak<ThreadLane>,
-    pub loops: Weak<AsyncioLane>,
-    pub http: Weak<HttpLane>,
-    pub native: Weak<NativeLane>,
+struct Watched {
+    names: Vec<String>,
+    scheduler: Weak<Scheduler>,
 }
 
 /// Watches the scheduler from now on.
-pub fn start(runtime: &Handle, scheduler: &Scheduler, options: WatchdogOptions, watched: Watched) {
-    let (runtime, watched) = (runtime.clone(), Arc::new(watched));
+pub fn start(
+    runtime: &Handle,
+    scheduler: &Arc<Scheduler>,
+    supervisor: &Arc<SupervisorQueue>,
+    names: Vec<String>,
+    options: WatchdogOptions,
+) {
+    let watched = Arc::new(Watched { names, scheduler: Arc::downgrade(scheduler) });
+    let (runtime, supervisor) = (runtime.clone(), Arc::downgrade(supervisor));
     let WatchdogOptions { after, file } = options;
     let patience = PATIENCE.min(after);
     scheduler.watch_stalls(after, move |stalled| {
-        let Some(supervisor) = watched.supervisor.upgrade() else { return };
+        let Some(supervisor) = supervisor.upgrade() else { return };
         let number = supervisor.push_stall(stalled);
         let (watched, file) = (watched.clone(), file.clone());
         runtime.spawn(async move {
@@ -89,31 +84,15 @@ impl Watched {
             std::process::id(),
             patience.as_secs_f64(),
         );
-        let now_ns = self.clock.now_ns();
-        if let Some(lane) = self.threads.upgrade() {
-            for one in lane.inspect(now_ns) {
-                self.line(&mut text, &one.call, &format!("thread {} of the function", one.thread));
+        if let Some(scheduler) = self.scheduler.upgrade() {
+            let lanes = scheduler.lanes();
+            for InFlight { call, location, .. } in lane::in_flight(lanes, scheduler.clock().now_ns()) {
+                self.line(&mut text, &call, &location.to_string());
             }
-        }
-        if let Some(lane) = self.loops.upgrade() {
-            for one in lane.inspect(now_ns) {
-                self.line(&mut text, &one.call, &format!("event loop {}", lane.name_of(one.index)));
-            }
-        }
-        if let Some(lane) = self.http.upgrade() {
-            for (call, server) in lane.in_flight() {
-                self.line(&mut text, &call, &server);
-            }
-        }
-        if let Some(lane) = self.native.upgrade() {
-            for call in lane.inspect(now_ns) {
-                self.line(&mut text, &call, "a native thread");
-            }
-        }
-        if let Some(lane) = self.process.upgrade().get() {
-            for one in lane.inspect(LOOK) {
-                self.line(&mut text, &one.call, &format!("process {}", one.worker));
-                text.push_str(&one.stack.unwrap_or_else(|why| format!("  no stack: {why}")));
+            for InFlight { call, location, stack } in lane::in_flight_elsewhere(lanes, LOOK) {
+                let process = if matches!(location, Location::Worker(_)) { "process " } else { "" };
+                self.line(&mut text, &call, &format!("{process}{location}"));
+                text.push_str(&stack.text().unwrap_or_else(|why| format!("  no stack: {why}")));
                 text.truncate(text.trim_end().len());
                 text.push('\n');
             }

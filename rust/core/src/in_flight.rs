@@ -1,7 +1,9 @@
-//! Snapshots of the calls in flight, for `dump()`. What they show may have ended meanwhile; nothing
-//! is decided by them.
+//! Snapshots of the calls in flight, for `dump()`, the live state, the watchdog and timelines. What
+//! they show may have ended meanwhile; nothing is decided by them.
 
+use std::fmt::{self, Display};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::frame::Frame;
 use crate::function::FunctionId;
@@ -28,6 +30,85 @@ impl Phase {
             Self::Arguments => "arguments",
             Self::Setup => "setup",
             Self::Loading => "loading",
+        }
+    }
+}
+
+/// A call in flight, what has it, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    pub call: InFlightCall,
+    pub location: Location,
+    pub stack: Stack,
+}
+
+impl InFlight {
+    /// Whether both are of the same call, at whatever time.
+    #[must_use]
+    pub fn is_of_call(&self, other: &Self) -> bool {
+        let key = |one: &Self| {
+            let call = &one.call;
+            (call.function, call.batch, call.attempt, call.phase, call.samples.first().cloned())
+        };
+        self.location == other.location && key(self) == key(other)
+    }
+}
+
+/// What has a call in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A worker process, by its id.
+    Worker(i32),
+    /// A lane thread of this process: its number, and what Python calls it.
+    Thread { number: u64, ident: u64 },
+    /// An event loop: which one, and the call's frame and index in that.
+    Loop { index: usize, name: String, generation: u64, frame: u64, number: usize },
+    /// A server, as its URL has it.
+    Server(String),
+    /// A native thread.
+    Native,
+    /// Another node, and what has it there: empty where that is not known.
+    Node { name: Arc<str>, inner: String },
+}
+
+/// As `guerdon top` shows it.
+impl Display for Location {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(pid) => write!(out, "{pid}"),
+            Self::Thread { number, .. } => write!(out, "thread {number}"),
+            Self::Loop { name, .. } => write!(out, "loop {name}"),
+            Self::Server(server) => out.write_str(server),
+            Self::Native => out.write_str("native thread"),
+            Self::Node { name, inner } if inner.is_empty() => write!(out, "node {name}"),
+            Self::Node { name, inner } => write!(out, "node {name} {inner}"),
+        }
+    }
+}
+
+/// Where the code of a call stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// Its Python stack, outermost frame first.
+    Text(String),
+    /// Why there is none.
+    Absent(String),
+    /// It is in this process, where Python alone can read it.
+    AskPython,
+}
+
+impl Stack {
+    /// What a look for it found.
+    pub fn found(found: Result<String, impl Display>) -> Self {
+        found.map_or_else(|why| Self::Absent(why.to_string()), Self::Text)
+    }
+
+    /// The text, or why there is none.
+    pub fn text(self) -> Result<String, String> {
+        match self {
+            Self::Text(stack) => Ok(stack),
+            Self::Absent(why) => Err(why),
+            Self::AskPython => Err("not asked for".to_owned()),
         }
     }
 }

@@ -7,12 +7,16 @@
 //! - lane-1  Calls that a lane completes late are completed before the scheduler ends open ones.
 //! - A frame that comes after `close` is dropped. An idle lane does nothing.
 
+use std::cmp::Reverse;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use crate::frame::{Frame, LaneOwner};
 use crate::function::FunctionId;
+use crate::in_flight::InFlight;
 use crate::tracer::Tracer;
 
 /// What `Lane::close` returns: done when nothing of the lane is left.
@@ -84,8 +88,49 @@ pub trait Lane: Send + Sync + 'static {
     /// Completes what has ended. Called with no lock held.
     fn complete_ended(&self) {}
 
+    /// The calls that it has in hand in this process. Does not wait.
+    fn in_flight(&self, _now_ns: u64) -> Vec<InFlight> {
+        Vec::new()
+    }
+
+    /// Asks other processes which calls they have in hand and where these stand. They answer within
+    /// so long, beside this; those without a call drop the sender.
+    fn ask_in_flight(&self, _within: Duration, _answer: &Sender<InFlight>) {}
+
+    /// What it has counted since the start, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Ends all work and everything the lane made.
     fn close(&self) -> Closing;
+}
+
+/// How much later than asked for an answer may come that says that there is none.
+const AFTERWARDS: Duration = Duration::from_millis(100);
+
+/// The calls that lanes have in hand in this process, the oldest first. Does not wait.
+#[must_use]
+pub fn in_flight(lanes: &[Arc<dyn Lane>], now_ns: u64) -> Vec<InFlight> {
+    oldest_first(lanes.iter().flat_map(|lane| lane.in_flight(now_ns)).collect())
+}
+
+/// Those that other processes have in hand for lanes, the oldest first. All are asked at once; this
+/// waits for them up to `within`, not on a task of the runtime.
+#[must_use]
+pub fn in_flight_elsewhere(lanes: &[Arc<dyn Lane>], within: Duration) -> Vec<InFlight> {
+    let end = Instant::now() + within + AFTERWARDS;
+    let (answer, answers) = channel();
+    lanes.iter().for_each(|lane| lane.ask_in_flight(within, &answer));
+    // The channel closes when the last one has answered, or has gone with its question.
+    drop(answer);
+    let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
+    oldest_first(std::iter::from_fn(next).collect())
+}
+
+fn oldest_first(mut calls: Vec<InFlight>) -> Vec<InFlight> {
+    calls.sort_by_key(|one| Reverse(one.call.age_ns));
+    calls
 }
 
 /// Tells the scheduler that a lane has room without a frame having ended.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, Location, Stack};
 use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::task::spawn_restarted;
@@ -104,14 +104,6 @@ impl HttpLane {
         self.pools.descriptors().on_shortage(listener);
     }
 
-    /// Snapshots of the requests in flight, each with its server.
-    #[must_use]
-    pub fn in_flight(&self) -> Vec<(InFlightCall, String)> {
-        let now_ns = self.clock.now_ns();
-        let single = self.queues.iter().flatten().flat_map(|queue| queue.in_flight(now_ns));
-        single.chain(self.compounds.in_flight(now_ns)).collect()
-    }
-
     /// Sets what is called when there is something to warn of about an endpoint that compound calls
     /// use. Only the first one counts.
     pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
@@ -144,7 +136,7 @@ impl HttpLane {
 
     /// Counts of all fleets.
     #[must_use]
-    pub fn fleet_counts(&self) -> FleetCounts {
+    fn fleet_counts(&self) -> FleetCounts {
         let fleets = self.queues.iter().flatten().filter_map(|queue| queue.fleet()).chain(self.compounds.fleets());
         fleets.map(|fleet| fleet.counts()).fold(FleetCounts::default(), |all, one| FleetCounts {
             failovers: all.failovers + one.failovers,
@@ -226,7 +218,7 @@ impl Lane for HttpLane {
 
     fn waits_on_purpose(&self, function: FunctionId) -> bool {
         // What is not on its way to a server waits for a limit or for an endpoint that is up.
-        !self.in_flight().iter().any(|(call, _)| call.function == function)
+        !self.in_flight(0).iter().any(|one| one.call.function == function)
     }
 
     fn run(&self, frame: Frame) {
@@ -238,6 +230,18 @@ impl Lane for HttpLane {
             queue.push(Arc::new(InFlightFrame::new(frame)));
         }
         self.start_watchdog();
+    }
+
+    fn in_flight(&self, now_ns: u64) -> Vec<InFlight> {
+        let single = self.queues.iter().flatten().flat_map(|queue| queue.in_flight(now_ns));
+        let requests = single.chain(self.compounds.in_flight(now_ns));
+        let stack = || Stack::Absent("it waits for an answer".to_owned());
+        requests.map(|(call, server)| InFlight { call, location: Location::Server(server), stack: stack() }).collect()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let FleetCounts { failovers, hedges, hedges_won } = self.fleet_counts();
+        vec![("failovers", failovers), ("hedges", hedges), ("hedges_won", hedges_won)]
     }
 
     fn close(&self) -> Closing {

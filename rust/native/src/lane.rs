@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::kernels::Kernel;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, Location, Stack};
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
@@ -65,12 +65,6 @@ impl NativeLane {
         let (queue, closed, gone) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         let shared = Arc::new(Shared { kernels, threads: threads.max(1), queue, closed, gone });
         Self { runtime: runtime.clone(), shared }
-    }
-
-    /// The calls in hand.
-    #[must_use]
-    pub fn inspect(&self, now_ns: u64) -> Vec<InFlightCall> {
-        self.shared.running().iter().filter_map(|one| one.inspect(now_ns)).collect()
     }
 }
 
@@ -202,6 +196,12 @@ impl Lane for NativeLane {
 
     fn complete_ended(&self) {
         self.shared.running().iter().for_each(|running| running.complete_ended());
+    }
+
+    fn in_flight(&self, now_ns: u64) -> Vec<InFlight> {
+        let stack = || Stack::Absent("it is no Python".to_owned());
+        let calls = self.shared.running().into_iter().filter_map(|one| one.inspect(now_ns));
+        calls.map(|call| InFlight { call, location: Location::Native, stack: stack() }).collect()
     }
 
     fn close(&self) -> Closing {

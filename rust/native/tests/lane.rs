@@ -144,7 +144,7 @@ async fn each_sample_gets_its_own_score() {
             assert_eq!((status, value), (Status::Ok, index as f64));
         }
     }
-    assert!(lane.inspect(0).is_empty());
+    assert!(lane.in_flight(0).is_empty());
     scheduler.close().await;
 }
 
@@ -172,7 +172,7 @@ async fn what_lies_behind_a_slow_call_goes_to_other_threads() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let now_ns = scheduler.clock().now_ns();
-    let in_hand: Vec<usize> = lane.inspect(now_ns).into_iter().flat_map(|call| call.samples).flatten().collect();
+    let in_hand: Vec<usize> = lane.in_flight(now_ns).into_iter().flat_map(|one| one.call.samples).flatten().collect();
     assert_eq!(in_hand, [0]);
     assert!(!batch.is_done());
     scheduler.close().await;
@@ -186,7 +186,7 @@ async fn a_batch_timeout_ends_the_work() {
     assert!(found.iter().all(|(status, _, reason)| *status == Status::Timeout && reason == "batch timeout"));
     // The one thread is free again.
     assert_eq!(outcomes(submit(&scheduler, &["3"], None)).await[0].1, 3.0);
-    assert!(lane.inspect(0).is_empty());
+    assert!(lane.in_flight(0).is_empty());
     scheduler.close().await;
 }
 
@@ -204,7 +204,7 @@ async fn what_lies_around_a_call_that_never_asks_is_done() {
         }
     };
     tokio::time::timeout(60 * SECOND, others_done).await.unwrap();
-    assert_eq!(lane.inspect(0).len(), 1);
+    assert_eq!(lane.in_flight(0).len(), 1);
     heard.store(true, Ordering::Release);
     assert!(outcomes(batch).await.iter().all(|(status, _, _)| *status == Status::Ok));
     scheduler.close().await;
@@ -215,7 +215,7 @@ async fn a_panic_beside_a_kernel_costs_no_thread() {
     let kernel = Scripted { panics: AtomicBool::new(true), ..Scripted::default() };
     let (scheduler, lane) = engine_on(&Handle::current(), kernel, SECOND, 1);
     assert_eq!(outcomes(submit(&scheduler, &["1", "2"], None)).await[1].1, 2.0);
-    assert!(lane.inspect(0).is_empty());
+    assert!(lane.in_flight(0).is_empty());
     tokio::time::timeout(60 * SECOND, scheduler.close()).await.unwrap();
 }
 

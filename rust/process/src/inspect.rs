@@ -1,35 +1,22 @@
 //! Snapshots of what the workers have in hand, for `dump()`.
 //!
-//! An inspection never waits longer than its bound and changes nothing of the work. It shows every
-//! worker with a call in hand, without a stack where the worker can't report one. Sessions answer
-//! between two turns of their own.
+//! An inspection changes nothing of the work. It shows every worker with a call in hand, without a
+//! stack where the worker can't report one. Sessions answer between two turns of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::InFlight;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-
-use crate::stack_request::NoStack;
-
-/// What one worker has in hand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerSnapshot {
-    pub call: InFlightCall,
-    /// Its process id.
-    pub worker: i32,
-    /// Its Python stack, outermost frame first.
-    pub stack: Result<String, NoStack>,
-}
 
 /// Asks a session what its worker has in hand.
 pub(super) struct InspectRequest {
     /// How long the worker may take to say where it stands.
     pub within: Duration,
-    pub answer: Sender<WorkerSnapshot>,
+    pub answer: Sender<InFlight>,
 }
 
 /// The sessions that can be asked, by the pids of their workers.
@@ -53,26 +40,13 @@ impl Inspector {
         InspectRequests { all: self.clone(), pid, asks }
     }
 
-    /// What all workers have in hand; waits for it.
-    pub(super) fn inspect(&self, within: Duration) -> Vec<WorkerSnapshot> {
-        let end = Instant::now() + within;
-        let answers = self.ask(within / 4 * 3);
-        let mut seen = Vec::new();
-        // The channel closes when the last session has answered, or has gone with its question.
-        while let Ok(snapshot) = answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            seen.push(snapshot);
-        }
-        seen.sort_by_key(|snapshot| snapshot.worker);
-        seen
-    }
-
-    fn ask(&self, within: Duration) -> Receiver<WorkerSnapshot> {
-        let (answer, answers) = channel();
+    /// Asks what all workers have in hand. The channel closes when the last session has answered,
+    /// or has gone with its question.
+    pub(super) fn ask(&self, within: Duration, answer: &Sender<InFlight>) {
         for session in self.open.lock().values() {
             // One that has ended has nothing in hand.
-            let _ = session.send(InspectRequest { within, answer: answer.clone() });
+            let _ = session.send(InspectRequest { within: within / 4 * 3, answer: answer.clone() });
         }
-        answers
     }
 }
 
@@ -95,10 +69,13 @@ impl Drop for InspectRequests {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use guerdon_core::in_flight::Phase;
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-    fn snapshot(worker: i32) -> WorkerSnapshot {
+    use super::*;
+    use crate::stack_request::NoStack;
+    use guerdon_core::in_flight::{InFlightCall, Location, Phase, Stack};
+
+    fn snapshot(worker: i32) -> InFlight {
         let call = InFlightCall {
             function: 0,
             batch: 1,
@@ -108,11 +85,17 @@ mod tests {
             attempt: 1,
             age_ns: 5,
         };
-        WorkerSnapshot { call, worker, stack: Err(NoStack::Silent) }
+        InFlight { call, location: Location::Worker(worker), stack: Stack::found(Err(NoStack::Silent)) }
+    }
+
+    fn ask(inspector: &Inspector, within: Duration) -> Receiver<InFlight> {
+        let (answer, answers) = channel();
+        inspector.ask(within, &answer);
+        answers
     }
 
     #[test]
-    fn a_session_that_never_answers_costs_the_bound() {
+    fn a_session_that_never_answers_keeps_nobody_from_answering() {
         let inspector = Inspector::default();
         let _silent = inspector.open(1);
         let mut answers = inspector.open(2);
@@ -120,9 +103,9 @@ mod tests {
             let ask = answers.asks.blocking_recv().unwrap();
             ask.answer.send(snapshot(2)).unwrap();
         });
-        let start = Instant::now();
-        assert_eq!(inspector.inspect(Duration::from_millis(100)), [snapshot(2)]);
-        assert!(start.elapsed() >= Duration::from_millis(100) && start.elapsed() < Duration::from_secs(5));
+        let answers = ask(&inspector, Duration::from_millis(100));
+        assert_eq!(answers.recv_timeout(Duration::from_secs(5)), Ok(snapshot(2)));
+        assert_eq!(answers.recv_timeout(Duration::from_millis(100)), Err(RecvTimeoutError::Timeout));
         answering.join().unwrap();
     }
 
@@ -134,10 +117,11 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             drop(ends);
         });
-        let start = Instant::now();
-        assert_eq!(inspector.inspect(Duration::from_secs(30)), []);
-        assert!(start.elapsed() < Duration::from_secs(10));
+        let patience = Duration::from_secs(10);
+        let answers = ask(&inspector, Duration::from_secs(30));
+        assert_eq!(answers.recv_timeout(patience), Err(RecvTimeoutError::Disconnected));
         ending.join().unwrap();
-        assert_eq!(inspector.inspect(Duration::from_secs(30)), []);
+        let answers = ask(&inspector, Duration::from_secs(30));
+        assert_eq!(answers.recv_timeout(patience), Err(RecvTimeoutError::Disconnected));
     }
 }

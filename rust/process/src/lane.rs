@@ -1,12 +1,14 @@
 //! The process lane, as the scheduler sees it.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::in_flight::InFlight;
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -16,7 +18,6 @@ use tokio::time::timeout;
 
 use crate::config::ProcessConfig;
 use crate::descriptors;
-use crate::inspect::WorkerSnapshot;
 use crate::lane_state::LaneState;
 use crate::output::Printer;
 use crate::slots::Slots;
@@ -94,13 +95,6 @@ impl ProcessLane {
             loads: shared.zygote.loads() + shared.suspects_zygote.loads(),
             dropped_lines: shared.printer.dropped(),
         }
-    }
-
-    /// What the workers have in hand, and where their Python stands; takes up to `within`. Waits:
-    /// not for a task of the runtime.
-    #[must_use]
-    pub fn inspect(&self, within: Duration) -> Vec<WorkerSnapshot> {
-        self.shared.get().map(|shared| shared.inspector.inspect(within)).unwrap_or_default()
     }
 
     /// Worker processes alive now.
@@ -187,6 +181,17 @@ impl Lane for ProcessLane {
         if let Some(shared) = self.shared.get() {
             shared.complete_ended();
         }
+    }
+
+    fn ask_in_flight(&self, within: Duration, answer: &Sender<InFlight>) {
+        if let Some(shared) = self.shared.get() {
+            shared.inspector.ask(within, answer);
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let ProcessStats { workers, restarts, loads, kills, .. } = self.stats();
+        vec![("workers", workers), ("worker_restarts", restarts), ("worker_loads", loads), ("kills", kills)]
     }
 
     fn close(&self) -> Closing {

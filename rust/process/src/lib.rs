@@ -49,7 +49,6 @@ mod zygote_loss_simulation;
 mod zygote_requests;
 
 pub use config::ProcessConfig;
-pub use inspect::WorkerSnapshot;
 pub use lane::{ProcessLane, ProcessStats};
 pub use output::{Printer, Sink, standard_error};
 pub use recycle::Recycle;

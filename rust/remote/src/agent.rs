@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame_runner::FrameRunner;
@@ -15,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::agent_output::AgentOutput;
 use crate::agent_session;
-use crate::agent_state::{AgentCall, AgentConfig, AgentState, Sessions};
+use crate::agent_state::{AgentConfig, AgentState, Inspector, Sessions};
 use crate::link::Link;
 use crate::wire::to_driver;
 
@@ -54,8 +53,8 @@ impl Agent {
     }
 
     /// Has drivers that ask told what is in hand. Counts once.
-    pub fn inspect_with(&self, inspector: impl Fn(Duration) -> Vec<AgentCall> + Send + Sync + 'static) {
-        let _ = self.state.inspector.set(Box::new(inspector));
+    pub fn inspect_with(&self, inspector: Inspector) {
+        let _ = self.state.inspector.set(inspector);
     }
 
     /// Has a driver print what workers printed: the one that came first, of those that read.

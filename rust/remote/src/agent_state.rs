@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame_runner::{FrameEvent, FrameListener, FrameRunner};
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::InFlight;
+use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Times;
 use parking_lot::RwLock;
 
@@ -26,17 +27,8 @@ pub struct AgentConfig {
     pub stats: Box<dyn Fn() -> AgentStats + Send + Sync>,
 }
 
-/// A call that the lanes of an agent have in hand.
-pub struct AgentCall {
-    pub call: InFlightCall,
-    /// The worker, thread or loop that has it.
-    pub place: String,
-    /// Where it stands, or why that is not known.
-    pub stack: Result<String, String>,
-}
-
 /// Looks at what the lanes have in hand; may wait so long.
-pub type Inspector = Box<dyn Fn(Duration) -> Vec<AgentCall> + Send + Sync>;
+pub type Inspector = Box<dyn Fn(&[Arc<dyn Lane>], Duration) -> Vec<InFlight> + Send + Sync>;
 
 /// A driver's end, and what it has here.
 struct SessionLink {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use guerdon_core::in_flight::InFlight;
 use tokio::time::Instant;
 
-use crate::agent_state::{AgentCall, AgentState};
+use crate::agent_state::AgentState;
 use crate::link::Link;
-use crate::node::RemoteCall;
 use crate::wire::{InHandCall, to_driver};
 
 /// The most calls that an agent tells of, and the most bytes of their stacks.
@@ -26,14 +26,14 @@ const SHARE: u32 = 5;
 /// Those who wait for one node's answer.
 #[derive(Default)]
 pub(crate) struct Inspections {
-    waiting: Vec<(Sender<RemoteCall>, Instant)>,
+    waiting: Vec<(Sender<InFlight>, Instant)>,
     /// A question is on its way until then.
     asked: Option<Instant>,
 }
 
 impl Inspections {
     /// Somebody asks; how long the agent may take, if it is to be asked.
-    pub(crate) fn add(&mut self, answer: Sender<RemoteCall>, within: Duration) -> Option<Duration> {
+    pub(crate) fn add(&mut self, answer: Sender<InFlight>, within: Duration) -> Option<Duration> {
         let ends = Instant::now() + within;
         self.waiting.push((answer, ends));
         if self.asked.is_some() {
@@ -44,13 +44,13 @@ impl Inspections {
     }
 
     /// The agent has answered: those who wait.
-    pub(crate) fn answered(&mut self) -> Vec<Sender<RemoteCall>> {
+    pub(crate) fn answered(&mut self) -> Vec<Sender<InFlight>> {
         self.asked = None;
         self.waiting.drain(..).map(|(answer, _)| answer).collect()
     }
 
     /// Those whose time is over.
-    pub(crate) fn overdue(&mut self) -> Vec<Sender<RemoteCall>> {
+    pub(crate) fn overdue(&mut self) -> Vec<Sender<InFlight>> {
         let now = Instant::now();
         self.asked = self.asked.filter(|ends| *ends > now);
         self.waiting.extract_if(.., |(_, ends)| *ends <= now).map(|(answer, _)| answer).collect()
@@ -61,14 +61,15 @@ impl Inspections {
 pub(crate) fn answer(agent: &Arc<AgentState>, session: u64, link: &Arc<Link>, within: Duration) {
     let (agent, link) = (agent.clone(), link.clone());
     tokio::task::spawn_blocking(move || {
-        let seen = agent.inspector.get().map(|inspect| inspect(within.min(LONGEST))).unwrap_or_default();
+        let within = within.min(LONGEST);
+        let inspected = agent.inspector.get().map(|inspect| inspect(agent.runner.lanes(), within));
         let frames = agent.runner.calls_of(session);
         let mut left = MOST_BYTES;
-        let calls = seen.into_iter().filter_map(|AgentCall { call, place, stack }| {
+        let calls = inspected.unwrap_or_default().into_iter().filter_map(|InFlight { call, location, stack }| {
             // Calls of other drivers, and those that have ended meanwhile, are of no frame.
             let of = frames.get(&call.batch)?;
             let first = call.samples.first()?.start;
-            let stack = match stack {
+            let stack = match stack.text() {
                 Ok(stack) if stack.len() <= left => {
                     left -= stack.len();
                     Ok(stack)
@@ -76,7 +77,7 @@ pub(crate) fn answer(agent: &Arc<AgentState>, session: u64, link: &Arc<Link>, wi
                 Ok(_) => Err("the stacks of its node are too long to send all of them".to_owned()),
                 stack => stack,
             };
-            let (phase, age_ns) = (call.phase, call.age_ns);
+            let (phase, age_ns, place) = (call.phase, call.age_ns, location.to_string());
             Some(InHandCall { frame: of.frame(), call: of.call_of(first), phase, age_ns, place, stack })
         });
         let calls: Vec<InHandCall> = calls.take(MOST_CALLS).collect();

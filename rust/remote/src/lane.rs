@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::in_flight::InFlight;
 use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -15,11 +17,9 @@ use tokio::task::JoinSet;
 use crate::config::{RemoteConfig, RunsOn};
 use crate::lane_state::LaneState;
 use crate::link::Link;
-use crate::node::{Node, NodeInput, NodeSnapshot, NodeState, RemoteCall};
+use crate::node::{Node, NodeInput, NodeSnapshot, NodeState};
 use crate::session::Session;
 
-/// How late nodes may say that their agents did not answer in time.
-const AFTERWARDS: Duration = Duration::from_millis(100);
 /// The pool of functions whose calls have workers of their own. Functions that share no workers,
 /// pinned ones and those that run in agents, have one each, after it.
 const ALONE: usize = 1;
@@ -89,30 +89,6 @@ impl RemoteLane {
     pub fn nodes(&self) -> Vec<NodeSnapshot> {
         self.state.nodes.read().iter().map(|node| node.snapshot()).collect()
     }
-
-    /// How many nodes were lost.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.state.lost.load(Ordering::Relaxed)
-    }
-
-    /// The lane that runs calls here, once it was needed.
-    #[must_use]
-    pub fn local(&self) -> Option<Arc<dyn Lane>> {
-        self.state.local().cloned()
-    }
-
-    /// What the nodes have in hand; waits for it, up to `within`.
-    #[must_use]
-    pub fn inspect(&self, within: Duration) -> Vec<RemoteCall> {
-        let (answer, answers) = std::sync::mpsc::channel();
-        for node in &*self.state.nodes.read() {
-            node.tell(NodeInput::Inspect(answer.clone(), within));
-        }
-        drop(answer);
-        let end = Instant::now() + within + AFTERWARDS;
-        std::iter::from_fn(|| answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok()).collect()
-    }
 }
 
 impl Lane for RemoteLane {
@@ -156,6 +132,21 @@ impl Lane for RemoteLane {
 
     fn run(&self, frame: Frame) {
         self.state.run(frame);
+    }
+
+    fn ask_in_flight(&self, within: Duration, answer: &Sender<InFlight>) {
+        for node in &*self.state.nodes.read() {
+            node.tell(NodeInput::Inspect(answer.clone(), within));
+        }
+        if let Some(local) = self.state.local() {
+            local.ask_in_flight(within, answer);
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let local = self.state.local().map(|local| local.counters());
+        let lost = self.state.lost.load(Ordering::Relaxed);
+        local.into_iter().flatten().chain([("nodes_lost", lost)]).collect()
     }
 
     fn close(&self) -> Closing {

@@ -33,10 +33,10 @@ mod session;
 mod wire;
 
 pub use agent::Agent;
-pub use agent_state::{AgentCall, AgentConfig};
+pub use agent_state::AgentConfig;
 pub use config::{LastWords, LocalLane, Print, RemoteConfig, RunsOn, Warn};
 pub use frame_values::FrameValues;
 pub use lane::RemoteLane;
 pub use link::{Link, LinkLoss, Pace, Taken};
-pub use node::{NodeSnapshot, NodeState, RemoteCall};
+pub use node::{NodeSnapshot, NodeState};
 pub use wire::{AgentStats, Digest};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::InFlight;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -88,17 +88,6 @@ pub struct NodeSnapshot {
     pub stats: AgentStats,
 }
 
-/// A call that a node has in hand.
-#[derive(Clone, Debug)]
-pub struct RemoteCall {
-    pub node: Arc<str>,
-    pub call: InFlightCall,
-    /// The worker, thread or loop there that has it; empty where that is not known.
-    pub place: String,
-    /// Where it stands, or why that is not known.
-    pub stack: Result<String, String>,
-}
-
 /// What its session is to do.
 pub(crate) enum NodeInput {
     Frame(Box<QueuedFrame>),
@@ -108,7 +97,7 @@ pub(crate) enum NodeInput {
     Move(usize),
     Drain,
     Close,
-    Inspect(std::sync::mpsc::Sender<RemoteCall>, Duration),
+    Inspect(std::sync::mpsc::Sender<InFlight>, Duration),
 }
 
 /// A frame and its place.

@@ -6,14 +6,14 @@ use guerdon_core::call::CallKind;
 use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::{EndedCell, FrameEvent};
 use guerdon_core::function::FunctionId;
-use guerdon_core::in_flight::{InFlightCall, Phase};
+use guerdon_core::in_flight::{InFlight, InFlightCall, Location, Phase, Stack};
 use guerdon_core::loss_ledger::{Charge, Standing};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
 
 use crate::clock_offset::ClockOffset;
 use crate::link::LinkLoss;
 use crate::loss::{self, LossLedger};
-use crate::node::{Node, NodeGuard, QueuedFrame, RemoteCall};
+use crate::node::{Node, NodeGuard, QueuedFrame};
 use crate::wire::InHandCall;
 
 /// See the module. Dropping it frees its place and gives back what has not ended.
@@ -237,7 +237,7 @@ impl SentFrame {
     }
 
     /// What its agent says of it, for `dump()`; `None`: that has ended.
-    pub(crate) fn inspected(&self, node: &Arc<str>, of: &InHandCall) -> Option<RemoteCall> {
+    pub(crate) fn inspected(&self, node: &Arc<str>, of: &InHandCall) -> Option<InFlight> {
         let one = of.phase == Phase::Call && self.frame.kind() != CallKind::Gathered;
         let pending = of.call < self.frame.len() && self.frame.is_pending(of.call);
         let call = match () {
@@ -245,19 +245,20 @@ impl SentFrame {
             () if one => return None,
             () => InFlightCall::before(&self.frame, of.phase, of.age_ns),
         };
-        Some(RemoteCall { node: node.clone(), call, place: of.place.clone(), stack: of.stack.clone() })
+        let location = Location::Node { name: node.clone(), inner: of.place.clone() };
+        Some(InFlight { call, location, stack: Stack::found(of.stack.clone()) })
     }
 
     /// What of it is in hand as far as is known here: its agent did not say.
-    pub(crate) fn in_hand(&self, node: &Arc<str>) -> Option<RemoteCall> {
+    pub(crate) fn in_hand(&self, node: &Arc<str>) -> Option<InFlight> {
         let call = (0..self.frame.len()).find(|call| self.frame.is_pending(*call)).filter(|_| self.begun)?;
         let age_ns = self.frame.clock().now_ns().saturating_sub(self.heard_ns.unwrap_or(self.sent_ns));
         let call = match self.frame.kind() {
             CallKind::Gathered => InFlightCall::before(&self.frame, Phase::Call, age_ns),
             _ => InFlightCall::call(&self.frame, call, age_ns),
         };
-        let stack = Err("its node did not answer in time".to_owned());
-        Some(RemoteCall { node: node.clone(), call, place: String::new(), stack })
+        let location = Location::Node { name: node.clone(), inner: String::new() };
+        Some(InFlight { call, location, stack: Stack::Absent("its node did not answer in time".to_owned()) })
     }
 
     /// Its node is lost, and said its last word at `last_ns`: what may have been in hand is charged

@@ -97,6 +97,12 @@ impl FrameRunner {
         self.core.frames()
     }
 
+    /// Where frames run, to look at what is in flight.
+    #[must_use]
+    pub fn lanes(&self) -> &[Arc<dyn Lane>] {
+        &self.core.lanes
+    }
+
     /// The frames of a session that have not ended, by the number of the batch that its lanes'
     /// snapshots call theirs.
     #[must_use]

@@ -257,6 +257,12 @@ impl Scheduler {
         (0..self.inner.functions.len()).map(open).collect()
     }
 
+    /// Where its calls run, to look at what is in flight.
+    #[must_use]
+    pub fn lanes(&self) -> &[Arc<dyn Lane>] {
+        &self.inner.lanes
+    }
+
     /// Calls that the lanes have, per function.
     #[must_use]
     pub fn calls_in_flight(&self) -> Vec<usize> {

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::in_flight::{InFlight, InFlightCall, Location, Phase, Stack};
+use guerdon_core::lane::{Closing, Lane, LaneWaker, in_flight_elsewhere};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times, Traceback};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
@@ -25,6 +27,10 @@ struct Holding {
     waker: Mutex<Option<LaneWaker>>,
     /// A frame in whose calls some have ended.
     ended: Mutex<Option<Frame>>,
+    /// What its processes say they have in hand.
+    in_hand: Vec<InFlight>,
+    /// One of them never answers: what it was asked with.
+    silent: Option<Mutex<Vec<Sender<InFlight>>>>,
 }
 
 impl Lane for Holding {
@@ -54,6 +60,11 @@ impl Lane for Holding {
 
     fn complete_ended(&self) {
         self.ended.lock().iter_mut().for_each(Frame::complete_ended);
+    }
+
+    fn ask_in_flight(&self, _: Duration, answer: &Sender<InFlight>) {
+        self.in_hand.iter().for_each(|one| answer.send(one.clone()).unwrap());
+        self.silent.iter().for_each(|kept| kept.lock().push(answer.clone()));
     }
 
     fn close(&self) -> Closing {
@@ -394,4 +405,26 @@ fn batches_that_have_no_grid_are_refused_and_empty_ones_are_done() {
         assert_eq!(engine.open_batches(), 0);
         assert!(lane.frames.lock().is_empty());
     });
+}
+
+/// A call that a worker process has had for so long.
+fn in_worker(pid: i32, age_ns: u64) -> InFlight {
+    let samples = std::iter::once(3..4).collect();
+    let call = InFlightCall { function: 0, batch: 1, samples, others: vec![], phase: Phase::Call, attempt: 1, age_ns };
+    InFlight { call, location: Location::Worker(pid), stack: Stack::Text(String::new()) }
+}
+
+#[test]
+fn a_process_that_never_answers_costs_the_bound_and_hides_no_other() {
+    let silent = Some(Mutex::default());
+    let lanes: [Arc<dyn Lane>; 2] = [
+        Arc::new(Holding { in_hand: vec![in_worker(1, 5)], silent, ..Holding::default() }),
+        Arc::new(Holding { in_hand: vec![in_worker(2, 9), in_worker(3, 2)], ..Holding::default() }),
+    ];
+    let (start, within) = (Instant::now(), Duration::from_millis(100));
+    assert_eq!(in_flight_elsewhere(&lanes, within), [in_worker(2, 9), in_worker(1, 5), in_worker(3, 2)]);
+    assert!(start.elapsed() >= within && start.elapsed() < Duration::from_secs(5));
+    let start = Instant::now();
+    assert_eq!(in_flight_elsewhere(&lanes[1..], Duration::from_secs(30)), [in_worker(2, 9), in_worker(3, 2)]);
+    assert!(start.elapsed() < Duration::from_secs(10));
 }

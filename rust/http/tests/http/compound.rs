@@ -88,7 +88,7 @@ async fn votes_are_requests_with_retries_of_their_own() {
         .iter()
         .filter(|(_, (name, value))| name == "votes" && matches!(value, Extra::List(votes) if votes.len() == 3));
     assert_eq!(votes.count(), 100);
-    assert_eq!(rig.lane.in_flight().len(), 0);
+    assert_eq!(rig.lane.in_flight(0).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,7 +129,7 @@ async fn a_batch_that_runs_out_of_time_drops_its_requests() {
         tokio::time::sleep(SECOND / 100).await;
     }
     assert_eq!(judge.seen().abandoned.load(Ordering::Relaxed), 8, "their connections end with them");
-    assert_eq!(rig.lane.in_flight().len(), 0);
+    assert_eq!(rig.lane.in_flight(0).len(), 0);
     let again = done(rig.submit(&texts(5), None)).await;
     assert_eq!(again.cell(4, 1).unwrap().outcome.value, 4.0, "their places are free");
 }
@@ -144,8 +144,8 @@ async fn closing_ends_calls_in_the_middle() {
     while judge.seen().requests.load(Ordering::Relaxed) < 8 {
         tokio::time::sleep(SECOND / 100).await;
     }
-    assert_eq!(rig.lane.in_flight().len(), 8);
+    assert_eq!(rig.lane.in_flight(0).len(), 8);
     tokio::time::timeout(60 * SECOND, rig.scheduler.close()).await.unwrap();
-    assert!(batch.is_done() && rig.lane.in_flight().is_empty());
+    assert!(batch.is_done() && rig.lane.in_flight(0).is_empty());
     assert!((0..20).all(|sample| batch.cell(sample, 0).unwrap().outcome.status == Status::Cancelled));
 }

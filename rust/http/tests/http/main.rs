@@ -8,6 +8,7 @@ mod rig;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_http::Endpoint;
 use guerdon_testkit::judge::{Certificate, JudgeConfig, Latency, MockJudge};
@@ -239,7 +240,7 @@ async fn requests_that_nobody_waits_for_are_dropped() {
     );
     rig.scheduler.cancel(&cancelled, "enough");
     let mut patience = 1200;
-    while judge.seen().in_flight.load(Ordering::Relaxed) > 0 || !rig.lane.in_flight().is_empty() {
+    while judge.seen().in_flight.load(Ordering::Relaxed) > 0 || !rig.lane.in_flight(0).is_empty() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         patience -= 1;
         assert!(patience > 0, "{} requests are left", judge.seen().in_flight.load(Ordering::Relaxed));
@@ -251,12 +252,12 @@ async fn requests_that_nobody_waits_for_are_dropped() {
 async fn the_end_ends_what_is_on_its_way() {
     let (_judge, rig) = judged(JudgeConfig { latency: Latency::Fixed(100 * SECOND), ..Default::default() }, 3).await;
     let batch = rig.submit(&texts(100), None);
-    while rig.lane.in_flight().len() < 64 {
+    while rig.lane.in_flight(0).len() < 64 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     tokio::time::timeout(60 * SECOND, rig.scheduler.close()).await.expect("closing ends");
     assert!(outcomes(&batch).iter().all(|(status, ..)| *status == Status::Cancelled));
-    assert!(rig.lane.in_flight().is_empty());
+    assert!(rig.lane.in_flight(0).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,23 +1,13 @@
 //! What event loops have in flight, for people.
 
 use guerdon_core::frame::Frame;
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, Location, Stack};
 
 use crate::asyncio_lane::event_loop::EventLoop;
 
-/// A call in flight on a loop, for people.
-pub struct LoopSnapshot {
-    pub call: InFlightCall,
-    pub index: usize,
-    pub generation: u64,
-    pub frame: u64,
-    /// Its index in the frame.
-    pub number: usize,
-}
-
 impl EventLoop<Frame> {
     /// What its loops have in flight, for people.
-    pub fn inspect(&self, now_ns: u64) -> Vec<LoopSnapshot> {
+    pub fn inspect(&self, now_ns: u64) -> Vec<InFlight> {
         let (in_flight, in_setup, newest) = {
             let state = self.state.lock();
             (state.in_flight.values().cloned().collect::<Vec<_>>(), state.in_setup.clone(), state.generation)
@@ -27,7 +17,11 @@ impl EventLoop<Frame> {
             let (generation, frame) = (calls.generation(), calls.id());
             // `setup()` is noted of the newest loop only.
             let setup_ns = in_setup.get(&calls.function()).copied().filter(|_| generation == newest);
-            let snapshot = |(call, number)| LoopSnapshot { call, index: self.index, generation, frame, number };
+            let snapshot = |(call, number)| {
+                let name = self.name().to_owned();
+                let location = Location::Loop { index: self.index, name, generation, frame, number };
+                InFlight { call, location, stack: Stack::AskPython }
+            };
             all.extend(calls.inspect(now_ns, setup_ns).into_iter().map(snapshot));
         }
         all

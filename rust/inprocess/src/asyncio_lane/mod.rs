@@ -17,6 +17,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
+use guerdon_core::in_flight::InFlight;
 use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
@@ -28,7 +29,6 @@ pub use call_slots::LoopFunction;
 pub use call_timeouts::Overdue;
 pub use event_loop::EventLoop;
 pub use in_flight::Next;
-pub use inspect::LoopSnapshot;
 pub use loop_queue::{Beat, LoopFrame, LoopQueue};
 
 /// How often the watchdog looks at loops with work.
@@ -89,11 +89,6 @@ impl AsyncioLane {
 
     pub fn name_of(&self, index: usize) -> String {
         self.loops.get(index).map_or_else(String::new, |one| one.name().to_owned())
-    }
-
-    /// What all loops have in flight, for people.
-    pub fn inspect(&self, now_ns: u64) -> Vec<LoopSnapshot> {
-        self.loops.iter().flat_map(|one| one.inspect(now_ns)).collect()
     }
 
     fn watch(&self) {
@@ -158,6 +153,10 @@ impl Lane for AsyncioLane {
         };
         owner.push(frame);
         self.watch();
+    }
+
+    fn in_flight(&self, now_ns: u64) -> Vec<InFlight> {
+        self.loops.iter().flat_map(|one| one.inspect(now_ns)).collect()
     }
 
     fn close(&self) -> Closing {

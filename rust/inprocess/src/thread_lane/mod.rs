@@ -16,7 +16,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::in_flight::{InFlight, Location, Stack};
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use tokio::runtime::Handle;
@@ -35,14 +35,6 @@ pub struct ThreadLane {
     runtime: Handle,
     pool: Arc<ThreadPool<Frame>>,
     waker: Arc<OnceLock<LaneWaker>>,
-}
-
-/// A call in the hands of a thread, for people.
-pub struct ThreadSnapshot {
-    pub call: InFlightCall,
-    /// Its number, and what Python calls it.
-    pub thread: u64,
-    pub ident: u64,
 }
 
 impl ThreadLane {
@@ -64,14 +56,6 @@ impl ThreadLane {
             spawn_restarted(&self.runtime, move || watchdog(pool.clone(), waker.clone()));
         }
         Some(frame)
-    }
-
-    pub fn inspect(&self, now_ns: u64) -> Vec<ThreadSnapshot> {
-        let snapshot = |(_, running): (FunctionId, Arc<RunningFrame<Frame>>)| {
-            let (thread, ident) = (running.thread(), running.ident());
-            running.inspect(now_ns).map(|call| ThreadSnapshot { call, thread, ident })
-        };
-        self.pool.running().into_iter().filter_map(snapshot).collect()
     }
 }
 
@@ -107,6 +91,18 @@ impl Lane for ThreadLane {
 
     fn complete_ended(&self) {
         self.pool.running().iter().for_each(|(_, running)| running.complete_ended());
+    }
+
+    fn in_flight(&self, now_ns: u64) -> Vec<InFlight> {
+        let snapshot = |(_, running): (FunctionId, Arc<RunningFrame<Frame>>)| {
+            let location = Location::Thread { number: running.thread(), ident: running.ident() };
+            running.inspect(now_ns).map(|call| InFlight { call, location, stack: Stack::AskPython })
+        };
+        self.pool.running().into_iter().filter_map(snapshot).collect()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("abandoned_threads", self.pool.abandoned() as u64)]
     }
 
     fn close(&self) -> Closing {

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use guerdon_core::in_flight::{InFlight, Location, Stack};
 use tokio::time::timeout;
 
 use super::Session;
 use super::pending::{AbortOnDrop, StackAnswer};
-use crate::inspect::{InspectRequest, WorkerSnapshot};
+use crate::inspect::InspectRequest;
 use crate::watchdog::MOST_WORDS;
 
 /// How long a worker that is to be killed may take to say where it stands, from when the kill was
@@ -32,9 +33,9 @@ impl Session {
         let (shared, child) = (self.shared.clone(), self.process.child.clone());
         tokio::spawn(async move {
             let stack = child.stack(claim, &shared.worker_dir, ask.within).await;
-            let worker = child.pid.as_raw_nonzero().get();
+            let location = Location::Worker(child.pid.as_raw_nonzero().get());
             // Whoever asked may have given up.
-            let _ = ask.answer.send(WorkerSnapshot { call, worker, stack });
+            let _ = ask.answer.send(InFlight { call, location, stack: Stack::found(stack) });
         });
     }
 
