@@ -994,58 +994,22 @@ class LoopWasBlocked:
     def function(self) -> int: ...
 
 @final
-class NodeTrouble:
-    """Warn of a node, or that none is left."""
+class Trouble:
+    """Warn of trouble."""
 
     @property
-    def reason(self) -> str: ...
-
-@final
-class CacheTrouble:
-    """Warn of a cache folder that can't be used, or only in part."""
-
-    @property
-    def folder(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-
-@final
-class JournalTrouble:
-    """Warn of a journal that can't be written, or only in part."""
+    def source(
+        self,
+    ) -> Literal["breaker_open", "hangs", "retry_after", "descriptors", "cache", "journal", "trace", "node"]:
+        """What it is with."""
 
     @property
-    def folder(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-
-@final
-class TraceTrouble:
-    """Warn that a timeline can't be written any more."""
+    def place(self) -> str:
+        """The function, folder or file that has it; empty of the others."""
 
     @property
-    def path(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-
-@final
-class EndpointWarning:
-    """Warn of a function's endpoint: what of, and the last failure's reason."""
-
-    @property
-    def function(self) -> int: ...
-    @property
-    def kind(self) -> Literal["breaker_open", "hangs", "retry_after"]: ...
-    @property
-    def retry_after(self) -> float: ...
-    @property
-    def reason(self) -> str: ...
-
-@final
-class TooFewDescriptors:
-    """Warn that endpoints came for whose connections there are too few file descriptors."""
-
-    @property
-    def reason(self) -> str: ...
+    def why(self) -> str:
+        """What it is."""
 
 @final
 class Stalled:
@@ -1061,14 +1025,9 @@ _SupervisorRequest: TypeAlias = (
     | ReadStack
     | LoopBlocked
     | LoopWasBlocked
-    | EndpointWarning
-    | TooFewDescriptors
-    | CacheTrouble
-    | NodeTrouble
-    | JournalTrouble
     | ReadStacks
     | Stalled
-    | TraceTrouble
+    | Trouble
     | list[object]
 )
 

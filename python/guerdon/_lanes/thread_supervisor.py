@@ -15,20 +15,15 @@ from guerdon._lanes.lane_threads import LaneThread
 from guerdon._lanes.stacks import of_thread
 from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._native import (
-    CacheTrouble,
-    EndpointWarning,
-    JournalTrouble,
     LoopBlocked,
     LoopWasBlocked,
-    NodeTrouble,
     ReadStack,
     ReadStacks,
     Stalled,
     StartLoop,
     StartThread,
     ThreadAbandoned,
-    TooFewDescriptors,
-    TraceTrouble,
+    Trouble,
 )
 from guerdon._system.warning import warn
 from guerdon._worker.invoke import tracebacks
@@ -72,27 +67,31 @@ def start_lanes(
     return supervisor
 
 
-# What a warning of an endpoint says, and what to do.
-_ENDPOINT = {
+_TROUBLE: Final = {
     "breaker_open": (
-        "circuit breaker open after several failed requests in a row",
-        (
-            "Calls wait while a few requests try the endpoint: one, and twice as many with each answer. After five minutes without "
-            "an answer, calls fail. Check that the server is up and its address is right."
-        ),
+        "reward function {place!r}: circuit breaker open after several failed requests in a row; last error: {why}. "
+        "Calls wait while a few requests try the endpoint: one, and twice as many with each answer. After five minutes "
+        "without an answer, calls fail. Check that the server is up and its address is right."
     ),
     "hangs": (
-        "the endpoint hangs: requests time out, and it answered nothing meanwhile",
-        (
-            "If that goes on, the circuit breaker opens, and after five minutes calls fail. Look at the server; if it is only slow, "
-            "raise timeout= or lower Limit(concurrency=)."
-        ),
+        "reward function {place!r}: the endpoint hangs: requests time out, and it answered nothing meanwhile; last error: "
+        "{why}. If that goes on, the circuit breaker opens, and after five minutes calls fail. Look at the server; if it is "
+        "only slow, raise timeout= or lower Limit(concurrency=)."
     ),
     "retry_after": (
-        "the server asks to wait {seconds:g} s (Retry-After)",
-        "Calls wait two minutes at most and then try again; after five minutes of refusals they fail. A quota may be used up.",
+        "reward function {place!r}: the server asks to wait {why}. Calls wait two minutes at most and then try again; "
+        "after five minutes of refusals they fail. A quota may be used up."
     ),
+    "descriptors": "since endpoints were added, {why}. Until then calls wait for connections, or fail.",
+    "cache": (
+        "cache folder {place!r}: {why}. Outcomes that it can't take or give are computed: scores are right, but take "
+        "longer."
+    ),
+    "journal": "journal {place!r}: {why}.",
+    "trace": "trace {place!r}: {why}. Nothing more is written to it; scores are not touched.",
+    "node": "{why}",
 }
+"""How people are warned of trouble, by its source."""
 
 
 class ThreadSupervisor:
@@ -115,7 +114,6 @@ class ThreadSupervisor:
         self.lanes = lanes
         self._tell = tell
         self._on_stall = on_stall
-        self._names = [spec.name for spec in specs]
         self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane in ("thread", "asyncio")}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
         # By index and generation. Written by the supervisor's thread, read by whoever takes a dump.
@@ -170,33 +168,18 @@ class ThreadSupervisor:
                 loop = self._loops.get((request.index, request.generation))
                 if loop is not None:
                     loop.warn_of_past_block(request.function)
-            case EndpointWarning():
-                self._warn_of_endpoint(request)
-            case TooFewDescriptors():
-                warn(f"since endpoints were added, {request.reason}. Until then calls wait for connections, or fail.")
-            case CacheTrouble():
-                warn(
-                    f"cache folder {request.folder!r}: {request.reason}. Outcomes that it can't take or give are computed: scores "
-                    "are right, but take longer."
-                )
-            case JournalTrouble():
-                self.warn_of_journal(request.folder, [request.reason])
+            case Trouble():
+                warn(_TROUBLE[request.source].format(place=request.place, why=request.why))
             case Stalled():
                 if self._on_stall is not None:
                     self._on_stall(request.seconds)
-            case TraceTrouble():
-                warn(
-                    f"trace {request.path!r}: {request.reason}. Nothing more is written to it; scores are not touched."
-                )
-            case NodeTrouble():
-                warn(request.reason)
             case list():
                 pass  # values that a late call was the last to hold: gone as we return
 
     def warn_of_journal(self, folder: object, reasons: Sequence[str]) -> None:
         """Warns that a journal can't be written, or only in part."""
         for reason in reasons:
-            warn(f"journal {str(folder)!r}: {reason}.")
+            warn(_TROUBLE["journal"].format(place=str(folder), why=reason))
 
     def thread_name(self, function: int, number: int) -> str:
         return f"guerdon {self._specs[function].name} {number}"
@@ -258,11 +241,6 @@ class ThreadSupervisor:
             f"{what} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be killed: this one was abandoned "
             f"with its call ({count} abandoned now), and another takes its place. {advice}"
         )
-
-    def _warn_of_endpoint(self, warning: EndpointWarning) -> None:
-        what, advice = _ENDPOINT[warning.kind]
-        what = what.format(seconds=warning.retry_after)
-        warn(f"reward function {self._names[warning.function]!r}: {what}; last error: {warning.reason}. {advice}")
 
     def _read_stack(self, thread: int, ident: int) -> None:
         stack = of_thread(ident)

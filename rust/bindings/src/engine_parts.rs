@@ -12,10 +12,11 @@ use guerdon_core::clock::Clock;
 use guerdon_core::dependents;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
+use guerdon_core::limits::LimitWarning;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_http::HttpLane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_native::NativeLane;
 use guerdon_remote::RemoteLane;
@@ -137,7 +138,7 @@ impl Parts {
             Ok(recorder) => parts.recorder = recorder,
             Err(error) => parts.trace_problem = Some(error.to_string()),
         }
-        parts.pass_warnings_on();
+        parts.pass_warnings_on(functions);
         let kept = parts.released.clone();
         parts.scheduler.on_payload_release(move |values| kept.keep(values));
         let journal = journal.map(|config| EngineJournal::start(py, config, clock, &parts.supervisor, &parts.released));
@@ -169,29 +170,38 @@ impl Parts {
     }
 
     /// What endpoints and cache folders have to say reaches Python, and the timeline.
-    fn pass_warnings_on(&self) {
+    fn pass_warnings_on(&self, functions: &[&FunctionConfig]) {
         let clock = self.scheduler.clock();
         let warn = || {
             let (recorder, requests) = (self.recorder.clone(), self.supervisor.clone());
-            move |function, warning, reason: &str| {
+            let names: Vec<String> = functions.iter().map(|config| config.function.name.to_string()).collect();
+            move |function: usize, warning, reason: &str| {
                 if let Some(recorder) = &recorder {
                     trace::endpoint_warning(recorder, clock, function, warning, reason);
                 }
-                requests.push(SupervisorRequest::EndpointWarning { function, warning, reason: reason.to_owned() });
+                let (source, why) = match warning {
+                    LimitWarning::BreakerOpen => (Source::BreakerOpen, reason.to_owned()),
+                    LimitWarning::Hangs => (Source::EndpointHangs, reason.to_owned()),
+                    LimitWarning::LongRetryAfter(after) => {
+                        let why = format!("{} s (Retry-After); last error: {reason}", after.as_secs_f64());
+                        (Source::LongRetryAfter, why)
+                    }
+                };
+                requests.push(SupervisorRequest::Trouble { source, place: names[function].clone(), why });
             }
         };
         self.scheduler.on_limit_warning(warn());
         self.http.on_limit_warning(warn());
         let requests = self.supervisor.clone();
         self.http.on_descriptor_shortage(move |shortage| {
-            let reason = format!("{shortage}: {}", http::ALLOW_MORE);
-            requests.push(SupervisorRequest::TooFewDescriptors { reason });
+            let why = format!("{shortage}: {}", http::ALLOW_MORE);
+            requests.push(SupervisorRequest::Trouble { source: Source::Descriptors, place: String::new(), why });
         });
         for store in &self.stores {
             let (requests, folder) = (self.supervisor.clone(), store.folder().display().to_string());
             store.on_trouble(move |reason| {
-                let (folder, reason) = (folder.clone(), reason.to_owned());
-                requests.push(SupervisorRequest::CacheTrouble { folder, reason });
+                let (place, why) = (folder.clone(), reason.to_owned());
+                requests.push(SupervisorRequest::Trouble { source: Source::Cache, place, why });
             });
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::observer::BatchObserver;
-use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_telemetry::journal::{FunctionName, Journal, JournalConfig, Recovery, TextSource, recover};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -109,7 +109,11 @@ impl EngineJournal {
             if kept.closing.load(Ordering::Acquire) {
                 kept.reasons.lock().push(reason);
             } else {
-                requests.push(SupervisorRequest::JournalTrouble { folder: folder.clone(), reason });
+                requests.push(SupervisorRequest::Trouble {
+                    source: Source::Journal,
+                    place: folder.clone(),
+                    why: reason,
+                });
             }
         });
         Ok(Self { journal, texts, late })

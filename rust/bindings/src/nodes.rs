@@ -8,7 +8,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
-use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::{ThreadLane, most_threads};
 use guerdon_process::{Printer, ProcessConfig, standard_error};
 use guerdon_remote::{Link, NodeSnapshot, Pace, RemoteConfig, RemoteLane, RunsOn, Taken};
@@ -186,7 +186,9 @@ pub fn lane(
     config.runs_on = runs_on;
     config.silence = Duration::try_from_secs_f64(silence).unwrap_or(Duration::MAX);
     let requests = supervisor.clone();
-    config.warn = Arc::new(move |reason| requests.push(SupervisorRequest::NodeTrouble { reason }));
+    config.warn = Arc::new(move |why| {
+        requests.push(SupervisorRequest::Trouble { source: Source::Node, place: String::new(), why })
+    });
     let printer = {
         let _inside = runtime.enter();
         Printer::start(standard_error())

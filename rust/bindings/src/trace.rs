@@ -12,7 +12,7 @@ use guerdon_core::lane;
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::tracer::{Executor, Moment, TraceEvent, Tracer};
-use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_telemetry::timeline::{FunctionSummary, OpenCall, Recorder, RecorderSources, Summary, TraceConfig};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -61,7 +61,8 @@ pub fn start(recorder: &Arc<Recorder>, scheduler: &Arc<Scheduler>, supervisor: A
         loads: Box::new(scheduler.loads()),
         open_calls: Box::new(move || running.upgrade().map(|running| open_calls(&running)).unwrap_or_default()),
         on_trouble: Box::new(move |reason| {
-            supervisor.push(SupervisorRequest::TraceTrouble { path: path.clone(), reason: reason.to_owned() });
+            let (place, why) = (path.clone(), reason.to_owned());
+            supervisor.push(SupervisorRequest::Trouble { source: Source::Timeline, place, why });
         }),
     })?;
     scheduler.trace(recorder.clone());

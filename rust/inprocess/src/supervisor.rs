@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use guerdon_core::limits::LimitWarning;
 use tracing::{debug, warn};
 
 use crate::sync::{Condvar, Mutex};
@@ -30,22 +29,50 @@ pub enum SupervisorRequest {
     LoopBlocked { index: usize, generation: u64 },
     /// Warn that a call of this function blocked its loop, and is over now.
     LoopWasBlocked { index: usize, generation: u64, function: usize },
-    /// Warn of this function's endpoint, with what its last call said.
-    EndpointWarning { function: usize, warning: LimitWarning, reason: String },
-    /// Warn that endpoints came for whose connections there are too few descriptors.
-    TooFewDescriptors { reason: String },
-    /// Warn of a cache folder.
-    CacheTrouble { folder: String, reason: String },
-    /// Warn of a journal.
-    JournalTrouble { folder: String, reason: String },
+    /// Warn of trouble: the function, folder or file that has it, and what it is.
+    Trouble { source: Source, place: String, why: String },
     /// Report that no call has ended for so long.
     Stalled { number: u64, stalled: Duration },
-    /// Warn of the file of a timeline.
-    TraceTrouble { path: String, reason: String },
-    /// Warn of a node, or that none is left.
-    NodeTrouble { reason: String },
     /// Let values go that nobody holds any more.
     ReleaseValues,
+}
+
+/// What there is trouble with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A function's circuit breaker opened; why: what its last request said.
+    BreakerOpen,
+    /// A function's endpoint times out, and answers nothing.
+    EndpointHangs,
+    /// A function's endpoint asks to wait for long.
+    LongRetryAfter,
+    /// Endpoints came for whose connections there are too few descriptors.
+    Descriptors,
+    /// A cache folder can't be used, or only in part.
+    Cache,
+    /// A journal can't be written, or only in part.
+    Journal,
+    /// A timeline can't be written any more.
+    Timeline,
+    /// A node, or none is left.
+    Node,
+}
+
+impl Source {
+    /// As Python calls it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::BreakerOpen => "breaker_open",
+            Self::EndpointHangs => "hangs",
+            Self::LongRetryAfter => "retry_after",
+            Self::Descriptors => "descriptors",
+            Self::Cache => "cache",
+            Self::Journal => "journal",
+            Self::Timeline => "trace",
+            Self::Node => "node",
+        }
+    }
 }
 
 /// A call on an event loop: its frame and its index in that, or `None` of the `setup()` before it.
@@ -66,12 +93,7 @@ impl SupervisorRequest {
             Self::ThreadAbandoned { function, count } => warn!(function, count, "thread abandoned"),
             Self::LoopBlocked { index, .. } => warn!(index, "event loop blocked"),
             Self::LoopWasBlocked { index, function, .. } => warn!(index, function, "event loop was blocked"),
-            Self::EndpointWarning { function, warning, .. } => warn!(function, ?warning, "warning of an endpoint"),
-            Self::TooFewDescriptors { .. } => warn!("too few descriptors"),
-            Self::CacheTrouble { .. } => warn!("trouble with a cache folder"),
-            Self::JournalTrouble { .. } => warn!("trouble with a journal"),
-            Self::TraceTrouble { .. } => warn!("trouble with a timeline"),
-            Self::NodeTrouble { .. } => warn!("trouble with a node"),
+            Self::Trouble { source, place, .. } => warn!(?source, place, "trouble"),
             Self::ReadStack { .. } | Self::ReadStacks { .. } | Self::Stalled { .. } | Self::ReleaseValues => {}
         }
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use guerdon_core::limits::LimitWarning;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{LoopCall, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
@@ -58,47 +57,18 @@ pub struct LoopWasBlocked {
     function: usize,
 }
 
-/// Warn of a function's endpoint: "breaker_open", "hangs", or "retry_after", which asked to wait
-/// for so many seconds.
+/// Warn of trouble: what with, the function, folder or file that has it, and what it is.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct EndpointWarning {
-    function: usize,
-    kind: &'static str,
-    retry_after: f64,
-    reason: String,
-}
-
-/// Warn that endpoints came for whose connections there are too few descriptors.
-#[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct TooFewDescriptors {
-    reason: String,
-}
-
-/// Warn of a cache folder that can't be used, or only in part.
-#[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct CacheTrouble {
-    folder: String,
-    reason: String,
-}
-
-/// Warn of a journal that can't be written, or only in part.
-#[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct JournalTrouble {
-    folder: String,
-    reason: String,
+pub struct Trouble {
+    source: &'static str,
+    place: String,
+    why: String,
 }
 
 /// Report that no call has ended for so many seconds.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
 pub struct Stalled {
     seconds: f64,
-}
-
-/// Warn that a timeline can't be written any more.
-#[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct TraceTrouble {
-    path: String,
-    reason: String,
 }
 
 /// Index and generation of a loop, the function, and frame and index of the call.
@@ -112,12 +82,6 @@ pub struct ReadStacks {
     loops: Vec<LoopCallKey>,
 }
 
-/// Warn of a node of the cluster, or that none is left.
-#[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct NodeTrouble {
-    reason: String,
-}
-
 /// Any of them.
 #[derive(IntoPyObject)]
 pub enum PySupervisorRequest {
@@ -128,13 +92,8 @@ pub enum PySupervisorRequest {
     ReadStacks(ReadStacks),
     LoopBlocked(LoopBlocked),
     LoopWasBlocked(LoopWasBlocked),
-    EndpointWarning(EndpointWarning),
-    TooFewDescriptors(TooFewDescriptors),
-    CacheTrouble(CacheTrouble),
-    JournalTrouble(JournalTrouble),
+    Trouble(Trouble),
     Stalled(Stalled),
-    TraceTrouble(TraceTrouble),
-    NodeTrouble(NodeTrouble),
     /// Values to let go.
     Values(Py<PyList>),
 }
@@ -170,19 +129,7 @@ impl PySupervisorRequest {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }
             Request::Stalled { stalled, .. } => Self::Stalled(Stalled { seconds: stalled.as_secs_f64() }),
-            Request::CacheTrouble { folder, reason } => Self::CacheTrouble(CacheTrouble { folder, reason }),
-            Request::JournalTrouble { folder, reason } => Self::JournalTrouble(JournalTrouble { folder, reason }),
-            Request::TraceTrouble { path, reason } => Self::TraceTrouble(TraceTrouble { path, reason }),
-            Request::NodeTrouble { reason } => Self::NodeTrouble(NodeTrouble { reason }),
-            Request::EndpointWarning { function, warning, reason } => {
-                let (kind, retry_after) = match warning {
-                    LimitWarning::BreakerOpen => ("breaker_open", 0.0),
-                    LimitWarning::Hangs => ("hangs", 0.0),
-                    LimitWarning::LongRetryAfter(after) => ("retry_after", after.as_secs_f64()),
-                };
-                Self::EndpointWarning(EndpointWarning { function, kind, retry_after, reason })
-            }
-            Request::TooFewDescriptors { reason } => Self::TooFewDescriptors(TooFewDescriptors { reason }),
+            Request::Trouble { source, place, why } => Self::Trouble(Trouble { source: source.word(), place, why }),
         }))
     }
 }
