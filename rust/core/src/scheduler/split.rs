@@ -100,7 +100,7 @@ impl SchedulerCore {
             if swept.is_none() && counted.replace(batch.id()) != Some(batch.id()) {
                 batch.count_gathered(function, times);
             }
-            let (status, note) = swept.map_or_else(|| why.clone(), |cause| self.end_of(&batch, function, &cause));
+            let (status, note) = swept.map_or_else(|| why.clone(), |cause| self.end_of(batch, function, &cause));
             self.fail(batch, function, false, call.first..call.first + 1, claim, status, &note, times);
         }
         self.pump_after(function);
