@@ -357,7 +357,7 @@ def test_waits_that_can_not_be_are_refused(wrong: Any) -> None:
         reward(sizes, batch_size=8, batch_wait=wrong)
 
 
-def test_what_can_not_be_batched_is_refused() -> None:
+def test_unbatchable_functions_are_refused() -> None:
     with pytest.raises(RegistrationError, match=r"batch_wait=0\.1: expected batch_size= too"):
         reward(sizes, batch_wait=0.1)
     with pytest.raises(

@@ -72,7 +72,7 @@ def values(pending: PendingBatch) -> list[float]:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_what_waits_at_the_same_time_goes_together(gate: Gate, lane: str) -> None:
+def test_simultaneous_requests_go_together(gate: Gate, lane: str) -> None:
     with Dispatcher([gate.on(lane, together, batch_size=8)], workers=2) as made:
         first = gate.close(made)
         pending_batches = [made.submit(completions=[f"{batch}{one}" for one in range(3)]) for batch in range(4)]
@@ -114,7 +114,7 @@ def stately(completions: list[Any], trainer_state: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_what_is_of_the_whole_batch_is_never_mixed(lane: str) -> None:
+def test_functions_of_the_whole_batch_are_never_mixed(lane: str) -> None:
     functions = [
         reward(recording, lane=lane, batch_size=8, **ONE),
         reward(stately, lane=lane, batch_size=8, **ONE),

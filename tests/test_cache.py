@@ -69,7 +69,7 @@ def test_within_a_run_memory_answers(tmp_path: Path) -> None:
     assert len(calls) == 2
 
 
-def test_what_a_call_recorded_is_recorded_again(tmp_path: Path) -> None:
+def test_kept_records_are_recorded_again(tmp_path: Path) -> None:
     logged: list[Any] = []
 
     def metrics(name: str, value: float) -> None:
@@ -263,7 +263,7 @@ def test_processes_share_a_folder_and_a_changed_function_is_another(tmp_path: Pa
     assert in_a_process(tmp_path, "a", "ccc") == [[2.0, 6.0], 2]
 
 
-def test_what_has_no_version_is_refused_and_can_be_given_one(tmp_path: Path) -> None:
+def test_functions_without_a_version_are_refused_unless_one_is_given(tmp_path: Path) -> None:
     import threading
 
     lock = threading.Lock()

@@ -138,7 +138,7 @@ def score(function: Any, folder: Path) -> float:
         ),
     ],
 )
-def test_what_a_function_uses_is_its_version(source: str, sources: Sources, tmp_path: Path) -> None:
+def test_version_covers_everything_a_function_uses(source: str, sources: Sources, tmp_path: Path) -> None:
     for rate in (1.0, 2.0, 1.0):
         sources.load("cached_rules", f"def rate(completion): return {rate}\ndef other(completion): return 0.0\n")
         graded = sources.load("cached_function", source).graded

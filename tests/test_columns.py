@@ -78,12 +78,12 @@ def test_the_lists_are_ours() -> None:
 @pytest.mark.parametrize(
     "value", ["text", b"bytes", 3, None, {"a": 1}, {1, 2}, np.float64(1.0), np.array(1.0), iter([1, 2]), list]
 )
-def test_what_is_no_list_is_refused(value: object) -> None:
+def test_other_values_than_lists_are_refused(value: object) -> None:
     with pytest.raises(DataError, match=r"'answer' is an? .* one value per sample"):
         collect(None, ["a", "b"], None, {"answer": value})
 
 
-def test_what_is_no_list_may_stand_for_every_sample_where_a_trainer_says_so() -> None:
+def test_scalar_columns_apply_to_every_sample_if_a_trainer_allows_it() -> None:
     data = collect(None, ["a", "b"], None, {"config": {"a": 1}}, singles=True)
     assert data.dataset["config"] == Single({"a": 1})
 

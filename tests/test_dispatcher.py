@@ -81,7 +81,7 @@ def test_options_that_cannot_work_are_refused(options: Any, words: str) -> None:
         Dispatcher([length], **options)
 
 
-def test_what_cannot_be_shipped_is_refused_at_registration() -> None:
+def test_unshippable_functions_are_refused_at_registration() -> None:
     lock = threading.Lock()
 
     def locked(completion: str) -> float:

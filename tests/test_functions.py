@@ -74,7 +74,7 @@ def test_with_and_without_parentheses_and_as_a_call() -> None:
     assert repr(correct) == "<reward function 'correct': sample, process lane, timeout 2 s>"
 
 
-def test_what_has_no_name_gets_one() -> None:
+def test_unnamed_functions_get_a_name() -> None:
     class Scorer:
         def __call__(self, completion: str) -> float:
             return 1.0

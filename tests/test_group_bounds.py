@@ -72,7 +72,7 @@ def batch(*pauses: float) -> dict[str, Any]:
     return {"completions": ["c"] * len(pauses), "pause": list(pauses)}
 
 
-def test_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher: Dispatcher) -> None:
+def test_samples_left_by_a_quorum_do_not_count_as_failures(dispatcher: Dispatcher) -> None:
     pauses = [0.0, LONG, 0.0, 0.0] * 4
     pending = dispatcher.submit(**batch(*pauses), num_generations=4, group_quorum=3)
     assert sorted(group.index for group in pending.groups(timeout=100)) == [0, 1, 2, 3]
@@ -152,7 +152,7 @@ def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Disp
         ({"batch_timeout": "1"}, "batch_timeout='1'"),
     ],
 )
-def test_what_cannot_work_is_refused(dispatcher: Dispatcher, given: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(dispatcher: Dispatcher, given: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         dispatcher.submit(**batch(0.0, 0.0), num_generations=2, **given)
     assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
@@ -164,7 +164,7 @@ def test_a_stream_that_cannot_be_is_refused(dispatcher: Dispatcher) -> None:
     assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
 
 
-def test_what_cannot_work_with_a_function_of_the_whole_batch_is_refused() -> None:
+def test_options_are_refused_for_a_function_of_the_whole_batch() -> None:
     with Dispatcher([slept, whole]) as made:
         with pytest.raises(DataError, match="can't hold with 'whole'"):
             made.submit(**batch(0.0), group_timeout=1.0)
@@ -296,7 +296,7 @@ def test_ctrl_c_ends_a_wait_for_room(dispatcher: Dispatcher) -> None:
 
 
 @pytest.mark.parametrize("end", [lambda made, pending: made.close(), lambda made, pending: pending.finish()])
-def test_who_waits_for_room_learns_of_the_end(end: Callable[[Dispatcher, Any], None]) -> None:
+def test_callers_waiting_for_room_return_at_the_end(end: Callable[[Dispatcher, Any], None]) -> None:
     with Dispatcher([slept]) as made:
         pending = made.stream(max_pending=1)
         pending.add(**batch(LONG))

@@ -134,7 +134,7 @@ def test_texts_and_other_values_of_several_additions_meet_in_one_call() -> None:
         np.testing.assert_array_equal(stream.result(timeout=60).rewards, expected.rewards)
 
 
-def test_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
+def test_refused_additions_leave_the_batch_unchanged(plain: Dispatcher) -> None:
     stream = plain.stream(num_generations=2)
     stream.add(**rows(1.0))
     for wrong, message in [
@@ -318,7 +318,7 @@ def of_object(thing: Any) -> float:
     return 1.0
 
 
-def test_what_was_delivered_is_let_go() -> None:
+def test_delivered_groups_are_released() -> None:
     with Dispatcher([of_object]) as made:
         stream = made.stream(num_generations=2)
         alive: list[weakref.ref[Value]] = []

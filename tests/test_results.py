@@ -155,7 +155,7 @@ def test_a_result_can_be_pickled_whole() -> None:
     assert copy.attempts.shape == (1, 2, 1)
 
 
-def test_what_a_lane_reports_of_samples_becomes_columns() -> None:
+def test_reports_of_a_lane_become_columns() -> None:
     extra = [(0, "said", "first try"), (0, "said", "7"), (1, "votes", [1.0, None])]
     result = make([[[1.0], [NAN]]], extra={0: extra}, records={0: [(0, [], b'[["fields", {"a": "b"}]]')]})
     assert result.extra == {"f0/a": ["b", None], "f0/said": ["7", None], "f0/votes": [None, [1.0, None]]}

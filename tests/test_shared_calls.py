@@ -79,7 +79,7 @@ def _identical_calls_are_made_once(lane: str) -> None:
     "a batch is cancelled whose call identical ones of other batches wait for (`pure=True`)",
     sees="`cancelled` in that batch alone; one of the others makes the call, for all of them",
 )
-def test_who_waits_for_a_call_that_is_cancelled_makes_it() -> None:
+def test_waiting_sample_makes_the_call_after_the_leader_is_cancelled() -> None:
     one_of_three(_who_waits_for_a_cancelled_call_makes_it)
 
 
@@ -130,7 +130,7 @@ def test_a_call_that_others_wait_for_outlives_its_worker(tmp_path: Any) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_what_is_not_pure_is_called_for_each_sample() -> None:
+def test_impure_functions_are_called_for_each_sample() -> None:
     calls = []
     function = reward(lambda completion: float(calls.append(1) or 1), name="f", lane="thread")  # type: ignore[func-returns-value]
     with Dispatcher([function]) as dispatcher:

@@ -29,7 +29,7 @@ from guerdon._worker.resource_limits import format_size
         ),
     ],
 )
-def test_what_a_size_says(given: object, size: int | None) -> None:
+def test_sizes_are_parsed(given: object, size: int | None) -> None:
     assert as_bytes(given) == size
 
 
@@ -41,7 +41,7 @@ def test_a_size_is_shown_as_it_was_given(text: str) -> None:
     assert format_size(size) == text
 
 
-def test_what_is_no_number_lies_in_no_range() -> None:
+def test_other_values_than_numbers_are_in_no_range() -> None:
     assert [number(given) for given in (3, 0.5, Fraction(1, 4), np.float32(2))] == [3.0, 0.5, 0.25, 2.0]
     assert [number(given) for given in (10**400, -math.inf)] == [math.inf, -math.inf]
     for given in (True, False, None, "3", [3], 1j, math.nan):

@@ -33,7 +33,7 @@ def test_no_secret_by_its_name(name: str) -> None:
     assert not is_secret(name)
 
 
-def test_what_workers_get(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_get_their_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", {"PATH": "/bin", "A_KEY": "k", "B_TOKEN": "t", "LANG": "C"})
     defaults = [(name.encode(), value.encode()) for name, value in DEFAULTS.items()]
     assert of_workers({}) == [(b"PATH", b"/bin"), (b"LANG", b"C"), *defaults]

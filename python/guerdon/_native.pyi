@@ -23,7 +23,7 @@ def read_score(parse: Parse, text: str, *, cut: bool = False, reasoning: str | N
 
 @final
 class LockSampler:
-    """Looks at random times whether the interpreter's lock is free, from a thread of its own."""
+    """Looks at random times whether the interpreter's lock is free, from a separate thread."""
 
     def __new__(cls) -> LockSampler: ...
     def run(self, interval: float) -> None:
@@ -40,7 +40,7 @@ class LockSampler:
 
 @final
 class Fence:
-    """What keeps a child that runs a program under test from everything else."""
+    """The fences that keep a child with a program under test from everything else."""
 
     def __new__(
         cls,
@@ -90,7 +90,7 @@ class Fence:
 
 @final
 class FunctionConfig:
-    """What the scheduler and the lanes must know of one reward function."""
+    """The scheduler's and the lanes' view of one reward function."""
 
     def __new__(
         cls,
@@ -126,7 +126,7 @@ class FunctionConfig:
 
 @final
 class CompoundConfig:
-    """How the calls of a function of the http lane become several requests."""
+    """Plan that turns the calls of a function of the http lane into several requests."""
 
     def __new__(
         cls,
@@ -168,7 +168,7 @@ class CompoundConfig:
 
 @final
 class HttpConfig:
-    """How the calls of a function of the http lane become requests."""
+    """Plan that turns the calls of a function of the http lane into requests."""
 
     def __new__(
         cls,
@@ -231,7 +231,7 @@ class Kernel:
         """
 
 def math_decision(gold: str, answer: str, *, reward: bool, strict: bool = False) -> bool | Literal["no gold"] | None:
-    """Whether an answer is the gold one; None where math-verify must say.
+    """Returns whether an answer is the gold one; None where math-verify must say.
 
     Args:
         reward: As TRL's ``accuracy_reward`` reads both; else as math-verify does by default.
@@ -257,7 +257,7 @@ def close_inherited_sockets() -> None:
 
 @final
 class MonitorConfig:
-    """What shows an engine while it runs, and where."""
+    """Views of an engine while it runs, and their addresses."""
 
     def __new__(
         cls,
@@ -275,7 +275,7 @@ class MonitorConfig:
         """See `guerdon._insight.monitor.settings`.
 
         Args:
-            socket: Where the Unix socket of the live state is to be; None: there is none.
+            socket: Where the Unix socket of the live state is to be; None: none is served.
             address: Numeric, with a port, for the metrics; None: they are not served.
             fleets: Name, function, member, and what was added to its addresses.
             judges: Of each function: whether it sends requests, whether these use tokens, and
@@ -307,7 +307,7 @@ class SpendingCap:
 
 @final
 class Tariff:
-    """What a function's requests cost, and how much they may."""
+    """Prices of a function's requests, and the cap on them."""
 
     def __new__(
         cls,
@@ -646,7 +646,7 @@ class Engine:
 
 @final
 class JournalConfig:
-    """How a dispatcher's journal is written."""
+    """Settings of a dispatcher's journal."""
 
     def __new__(
         cls,
@@ -689,7 +689,7 @@ class Constant:
 
 @final
 class FunctionColumns:
-    """Which columns one function's calls get.
+    """Columns of one function's calls.
 
     ``names`` are keywords; None means by position (sample shape only).
     """
@@ -1033,7 +1033,7 @@ _SupervisorRequest: TypeAlias = (
 
 @final
 class Lanes:
-    """Where the Python threads of the lanes get their work.
+    """Queue from which the Python threads of the lanes take their work.
 
     Methods that wait do so without the GIL.
     """
@@ -1075,7 +1075,7 @@ class ThreadSlot:
 
 @final
 class FrameView:
-    """What a frame's calls are made of, on every lane of this process. It outlives the frame."""
+    """Arguments of a frame's calls, on every lane of this process. It outlives the frame."""
 
     @property
     def function(self) -> int: ...
@@ -1238,7 +1238,7 @@ class LoopQueue:
 
 @final
 class Turn:
-    """What comes, now and then, with the next call of a `LoopFrame`, or before it."""
+    """Comes, now and then, with the next call of a `LoopFrame`, or before it."""
 
     @property
     def call(self) -> int | None:
@@ -1256,7 +1256,7 @@ class Turn:
 class LoopFrame:
     """Calls in the hands of an event loop. `start` and all that end a call start the next.
 
-    They return its index, None if there is none, or a `Turn`.
+    They return its index, None if no call is left, or a `Turn`.
     """
 
     @property
@@ -1290,7 +1290,7 @@ class LoopFrame:
 
 @final
 class TraceSummary:
-    """What a timeline holds."""
+    """Contents of a timeline."""
 
     @property
     def processes(self) -> list[str]: ...

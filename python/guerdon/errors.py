@@ -3,7 +3,7 @@
 - Every error that the package raises on purpose is a `GuerdonError`, and the builtin one would
   expect.
 - A message says what happened, to which function and sample, and what to do.
-- Errors survive pickling with what they carry: they cross process boundaries under DDP.
+- Errors survive pickling with their attributes: they cross process boundaries under DDP.
 """
 
 from __future__ import annotations

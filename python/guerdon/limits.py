@@ -21,7 +21,7 @@ from guerdon.errors import GuerdonError, RegistrationError, with_known_options
 __all__ = ["Limit", "RetryAfter"]
 
 FOLDER = "GUERDON_LIMITS_DIR"
-# Of a shared limit's file, as of the engine: versions with different ones share no file.
+# Version of a shared limit's file, and of the engine: versions with different ones share no file.
 _LAYOUT = 6
 USUAL_CONCURRENCY = 256
 """Calls in flight at once, over all ranks, of a function that says nothing of it, on a lane whose
@@ -127,8 +127,8 @@ class RetryAfter(GuerdonError):
 
     It is not a failure and uses up no retry: the call is deferred by at least that time (two
     minutes at most), up to 8 times, or 32 under a `Limit` (or ``retries`` times, if that is more).
-    The limit lets nothing through meanwhile, and less afterwards. Errors of httpx, aiohttp, openai
-    and the like with status 429 mean the same without it.
+    The limit stops all calls meanwhile, and lets fewer through afterwards. Errors of httpx,
+    aiohttp, openai and the like with status 429 mean the same without it.
 
     Args:
         seconds: How long to wait, at least 0.

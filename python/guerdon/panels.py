@@ -55,8 +55,8 @@ def panel(
 ) -> HttpReward:
     """Make a reward function out of several judges, all of which are asked about each sample.
 
-    Each member keeps its own endpoint, key, limit, timeout, retries and parser. What each of them
-    gave is in ``result.extra["<panel>/<member>"]``, None where a member failed or abstained.
+    Each member keeps its own endpoint, key, limit, timeout, retries and parser. Each member's
+    reward is in ``result.extra["<panel>/<member>"]``, None where a member failed or abstained.
 
     Args:
         members: At least two, made by `guerdon.judge` or `guerdon.http_reward` (without
@@ -138,10 +138,10 @@ def pairwise(
 ) -> HttpReward:
     """Make a reward function that compares the completions of a group in pairs.
 
-    A judge sees two completions and says which is better. With ``both_orders`` it sees them again
-    the other way round: a pair that it judges by place, not by content, is a tie. A group of one
-    abstains. ``result.extra`` has, by sample, the ``<name>/comparisons`` that counted, and of them
-    the ``<name>/ties`` and the ``<name>/flips``, ties because the judge contradicted itself.
+    A judge sees two completions and says which is better. If ``both_orders`` is set, it sees them
+    again the other way round: a pair that it judges by place, not by content, is a tie. A group of
+    one abstains. ``result.extra`` has, by sample, the ``<name>/comparisons`` that counted, and of
+    them the ``<name>/ties`` and the ``<name>/flips``, ties because the judge contradicted itself.
 
     Args:
         base_url: As for `guerdon.judge`, like ``model``.
@@ -235,8 +235,8 @@ def rubric(
     """Make a rubric: several criteria, each a column ``<name>/<criterion>`` of the result, with
     what the judge says about it in ``result.extra["<name>/<criterion>/reason"]``.
 
-    An entry of a dispatcher's list, where it stands for all of its columns: trainers, weights,
-    metrics and the command line see a reward function for each.
+    An entry of a dispatcher's list that has several columns: trainers, weights, metrics and the
+    command line see a reward function for each.
 
     Args:
         criteria: What each of them asks for, by name.

@@ -1,14 +1,15 @@
-"""How a score is read out of a judge's answer: the ``parse=`` of `guerdon.judge`.
+"""Parsers of a judge's answer: the ``parse=`` of `guerdon.judge`.
 
-What two careful people could read differently is an `error` that shows the answer, never a guess:
-several different scores, a number in no form of a verdict, an answer that ``max_tokens`` cut where
-its score may have gone on. The judge is asked again while it has ``retries`` left, and told
-what was wrong (``repair=``).
+An answer that two careful people could read differently is an `error` that shows the answer, never
+a guess: several different scores, a number in no form of a verdict, an answer that ``max_tokens``
+cut where its score may have gone on. The judge is asked again while it has ``retries`` left, with
+the reason (``repair=``).
 
 Options of all parsers but `logprob`:
 
-- ``which``: None wants one score in the answer, said once or more often; ``"first"`` or ``"last"``
-  takes that one of several. Where more may come, "first" reads a cut answer, the others don't.
+- ``which``: None requires one score in the answer, given once or more often; ``"first"`` or
+  ``"last"`` takes that one of several. "first" reads an answer that was cut off; the others don't,
+  as more could come.
 - ``range``: lowest and highest score, ``(0, 10)``; others are an `error`. It says also what scores
   count up to: of 10, "9/10" is 9, and "4/5" is an `error`. None takes 0 to 100
   (`regex`: any number).
@@ -214,10 +215,9 @@ def json(
 def yes_no(which: Which | None = None, *, reasoning: Reasoning = "strip") -> Parse:
     """1.0 if the answer's verdict is "yes", 0.0 if it is "no".
 
-    It counts as a clause of its own at the beginning or end of a sentence: "Yes, it holds",
-    "Answer: no", "The sum is wrong, so no". A condition ("Yes, if n > 0") or a retraction is an
-    `error`; an answer is as clear with "yes" as with "no". "Yes/No" as an echo of the question is
-    passed over.
+    It counts as a separate clause at the beginning or end of a sentence: "Yes, it holds", "Answer:
+    no", "The sum is wrong, so no". A condition ("Yes, if n > 0") or a retraction is an `error`; an
+    answer is as clear with "yes" as with "no". "Yes/No" as an echo of the question is passed over.
 
     Args:
         which: None, ``"first"`` or ``"last"``, see the module.
@@ -240,7 +240,7 @@ def choice(
 ) -> Parse:
     """The score of the label that the answer chose: ``"Verdict: A"``, ``"[[A]]"``, ``"**A**"``.
 
-    A label counts as a clause of its own at the beginning or end of a sentence: alone, behind
+    A label counts as a separate clause at the beginning or end of a sentence: alone, behind
     "Winner:", "the verdict is", "I choose" or ", so". Labels elsewhere are passed over; an answer
     with no others is an `error`.
 

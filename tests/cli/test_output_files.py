@@ -52,7 +52,7 @@ def commands(tmp_path: Path, rewards: Path, data: Path) -> dict[str, list[object
     "a device, a pipe, a folder or a link to one has the name of a command's output",
     sees="exit code 2 and the reason, before anything is scored; it is left as it was",
 )
-def test_what_can_be_no_file_is_refused(
+def test_impossible_files_are_refused(
     guerdon: Command, commands: dict[str, list[object]], tmp_path: Path, command: str, what: str
 ) -> None:
     spoil, why = BAD[what]
@@ -79,7 +79,7 @@ def test_what_can_be_no_file_is_refused(
         pytest.param(lambda path: path.symlink_to(path), "symbolic links", id="a link to itself"),
     ],
 )
-def test_what_can_be_no_folder_is_refused(
+def test_impossible_folders_are_refused(
     guerdon: Command, commands: dict[str, list[object]], tmp_path: Path, make: Spoil, why: str
 ) -> None:
     path = tmp_path / "out"
@@ -120,7 +120,7 @@ def test_scores_may_go_to_a_device_or_a_pipe(rewards: Path, data: Path) -> None:
     "reward functions print terminal escapes while they are profiled",
     sees="the beginning of it, escaped",
 )
-def test_what_workers_print_does_not_act_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_workers_does_not_control_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with captured_stderr():
         os.write(2, "\x1b[2J\x1b]0;title\x07 a\tb \u202ec\r\n".encode() + b"\xff\x9b31m second\n")
     shown = capfd.readouterr().err

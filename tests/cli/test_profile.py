@@ -105,7 +105,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return Shown(profiles[0], code, json.loads(printed.getvalue()), page.read_text())
 
 
-def test_what_functions_say_is_escaped(guerdon: Command, tmp_path: Path, rows: Path) -> None:
+def test_texts_of_functions_are_escaped(guerdon: Command, tmp_path: Path, rows: Path) -> None:
     target = tmp_path / "page.html"
     file = write_rewards(tmp_path, FAILS)
     ended = guerdon("profile", file, rows, "--html", target, "--rows", 4)

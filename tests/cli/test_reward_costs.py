@@ -83,7 +83,7 @@ def test_row_33_what_a_module_left_is_named(guerdon: Command, tmp_path: Path) ->
     assert "because of uploader" in table
 
 
-def test_what_can_not_be_loaded_in_a_worker_says_why(guerdon: Command, tmp_path: Path) -> None:
+def test_loading_failure_in_a_worker_gives_the_reason(guerdon: Command, tmp_path: Path) -> None:
     path = _write(tmp_path, "costs_raises", "if IN_WORKER:\n    raise RuntimeError('no licence')\n" + PLAIN)
     costs = _costs(guerdon, path)
     assert "no licence" in costs["functions"][0]["error"]
@@ -170,7 +170,7 @@ def test_an_interrupt_ends_it(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_what_a_module_prints_and_streams_that_it_replaces(guerdon: Command, tmp_path: Path) -> None:
+def test_output_and_replaced_streams_of_a_module_are_handled(guerdon: Command, tmp_path: Path) -> None:
     """Neither is lost what the command prints, nor mixed with what the module does."""
     streams = "import io, signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nprint('noise')\nsys.stdout, sys.stderr = io.StringIO(), None\n"
     costs = _costs(guerdon, _write(tmp_path, "costs_streams", streams + PLAIN))

@@ -21,7 +21,7 @@ from guerdon.cli.terminal_text import one_line, printable
         ("one\ntwo\r", "one\\ntwo\\r"),
     ],
 )
-def test_what_a_terminal_could_obey_is_escaped(text: str, shown: str) -> None:
+def test_terminal_control_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 

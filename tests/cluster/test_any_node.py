@@ -284,7 +284,7 @@ def test_wrong_options_are_refused(options: dict[str, Any], why: str) -> None:
         guerdon.reward(lambda completion: 1.0, name="f", **options)
 
 
-def test_what_cannot_leave_the_process_is_refused() -> None:
+def test_process_bound_functions_are_refused() -> None:
     def with_environment(completion: str, environment: Any) -> float:
         return 1.0
 

@@ -77,7 +77,7 @@ def _agent(function: StatefulReward) -> NodeAgent:
     return NodeAgent(setup.data, workers=1)
 
 
-def test_what_a_function_writes_among_the_answers_is_skipped() -> None:
+def test_output_of_a_function_is_skipped_among_the_answers() -> None:
     check_functions(_agent(WritesEverywhere()), 60.0)
 
 

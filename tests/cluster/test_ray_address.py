@@ -49,7 +49,9 @@ def listening(answer: bytes, *, closes: bool) -> Iterator[str]:
     ],
     ids=["silent", "half", "closes", "http", "redis"],
 )
-def test_what_is_no_ray_is_refused(monkeypatch: pytest.MonkeyPatch, answer: bytes, closes: bool, reason: str) -> None:
+def test_other_servers_than_ray_are_refused(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, closes: bool, reason: str
+) -> None:
     monkeypatch.setattr(connection, "_ANSWER_S", 0.5)
     begun = time.monotonic()
     with listening(answer, closes=closes) as address, pytest.raises(OSError, match=reason):
@@ -57,7 +59,7 @@ def test_what_is_no_ray_is_refused(monkeypatch: pytest.MonkeyPatch, answer: byte
     assert time.monotonic() - begun < 10, "bounded"
 
 
-def test_what_speaks_http_2_may_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_2_servers_may_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(SETTINGS, closes=False) as address:
         connection._knock(address)
     connection._knock("auto")

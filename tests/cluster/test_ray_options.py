@@ -13,7 +13,7 @@ import pytest
 from guerdon import Ray, RegistrationError
 
 
-def test_what_is_left_out_is_for_the_cluster_to_say() -> None:
+def test_omitted_options_are_left_to_the_cluster() -> None:
     ray = Ray()
     assert (ray.address, ray.nodes, ray.cpus_per_node, ray.reserve, ray.idle_timeout) == (None, None, None, True, None)
     assert ray.start_timeout == 60.0

@@ -38,5 +38,5 @@ def test_small_steps_do_no_harm(change: dict[str, str]) -> None:
         ),
     ],
 )
-def test_what_can_not_work_is_a_clause(change: dict[str, str], clause: str) -> None:
+def test_differences_are_clauses(change: dict[str, str], clause: str) -> None:
     assert differences(HERE, {**HERE, **change}) == [clause]

@@ -158,7 +158,7 @@ def test_metrics_and_the_live_state_name_the_nodes(capfd: pytest.CaptureFixture[
     assert "cable cut" in capfd.readouterr().err
 
 
-def test_what_workers_print_is_printed_here_with_their_node(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_workers_is_printed_with_their_node(capfd: pytest.CaptureFixture[str]) -> None:
     with Clustered([functions.printing], InMemoryCluster(1)) as dispatcher:
         dispatcher.score(prompts=["p"] * 2, completions=["one", "two"], num_generations=2)
         end, err = time.monotonic() + 60, ""

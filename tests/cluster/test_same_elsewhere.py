@@ -187,7 +187,7 @@ async def records_on_loop(completion: str, log_extra: Any, log_metric: Any) -> d
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", LANES)
-def test_what_a_pure_function_records_stands_beside_each_identical_sample(lane: str, where: str) -> None:
+def test_records_of_a_pure_function_are_on_each_identical_sample(lane: str, where: str) -> None:
     completions = [COMPLETIONS[index % 3] for index in range(60)]
     function = on_lane(lane, where, records, records_on_loop, pure=True)
     with dispatcher_on(where, [function]) as dispatcher:

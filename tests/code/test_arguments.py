@@ -18,7 +18,7 @@ def test_arguments_come_out_as_they_went_in(value: object) -> None:
     assert repr_of(unpack(pack([value]))[0]) == repr_of(value)
 
 
-def test_what_is_no_exact_builtin_goes_as_the_builtin_that_it_is() -> None:
+def test_subclasses_of_builtins_are_sent_as_builtins() -> None:
     for value, plain in (
         (Counter("aab"), {"a": 2, "b": 1}),
         (bytearray(b"ab"), b"ab"),
@@ -42,7 +42,7 @@ def test_a_list_in_two_places_stays_one() -> None:
     assert same[0] is same
 
 
-def test_what_is_no_data_or_too_deep_is_refused() -> None:
+def test_opaque_or_deep_values_are_refused() -> None:
     numpy = pytest.importorskip("numpy")
     # As bytes, which `marshal` would make of it, it would be another value.
     assert unpack(pack([numpy.int64(3), numpy.float64(0.5)])) == [3, 0.5]
@@ -56,7 +56,7 @@ def test_what_is_no_data_or_too_deep_is_refused() -> None:
         pack(deep)
 
 
-def test_what_is_shared_many_times_takes_no_time() -> None:
+def test_values_shared_many_times_take_no_time() -> None:
     wide: object = [0]
     for _ in range(60):  # 2**60 items, if each were written
         wide = [wide, wide]

@@ -28,7 +28,7 @@ def test_own_shapes() -> None:
     assert parse_cases(np.array([filled], dtype=object)) == [CallCase("f", [1, "a"], (3,))]
 
 
-def test_what_arrow_filled_in_is_not_there() -> None:
+def test_nulls_filled_in_by_arrow_are_absent() -> None:
     case = {"fn": "f", "args": [None], "kwargs": {"x": 1, "y": None}, "expected": None}
     assert parse_cases([case]) == [CallCase("f", [None], (None,), {"x": 1})]
     # None that was written is None: in JSON nothing is filled in.
@@ -82,7 +82,7 @@ def test_names_of_functions(given: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["f()", "f(x)", "a.b.c", "a b", ".f", "f.", "2f", "lambda: 1", "()", "f; g"])
-def test_what_is_no_name_is_refused(given: str) -> None:
+def test_invalid_names_are_refused(given: str) -> None:
     with pytest.raises(DataError, match="is not the name of a function"):
         function_name(given)
     # Cases that call nothing have no use for it.

@@ -79,7 +79,7 @@ def test_it_is_made_where_the_controllers_are(tree: Path, place: str) -> None:
 
 
 @pytest.mark.fault("a zygote is killed, so that its cgroup is left", sees="the next zygote removes it; others stay")
-def test_what_was_left_is_removed_and_what_is_in_use_is_not(tree: Path) -> None:
+def test_leftovers_are_removed_but_not_files_in_use(tree: Path) -> None:
     (tree / "user" / "cgroup.subtree_control").write_text("memory pids")
     make_folder(str(tree / "user" / "guerdon-programs-1-00"))
     make_folder(str(tree / "user" / "another"))
@@ -101,7 +101,7 @@ def test_what_was_left_is_removed_and_what_is_in_use_is_not(tree: Path) -> None:
         ("memory pids", lambda path: os.makedirs(path), "No such file or directory: .*cgroup.procs"),
     ],
 )
-def test_where_there_is_none_it_says_why(
+def test_missing_cgroup_gives_the_reason(
     tree: Path, monkeypatch: pytest.MonkeyPatch, controllers: str, mkdir: Callable[[str], None], reason: str
 ) -> None:
     (tree / "user" / "cgroup.subtree_control").write_text(controllers)

@@ -176,13 +176,13 @@ def test_a_prelude_that_fails_is_no_fault_of_the_program(tested: CodeReward) -> 
         run(tested, ADD, "assert add(1, 1) == 2", "add", "raise SystemExit")
 
 
-def test_what_comes_before_the_first_call_is_no_case(tested: CodeReward) -> None:
+def test_work_before_the_first_call_does_not_count_as_a_case(tested: CodeReward) -> None:
     tests = ["import math", "assert add(1, 1) == 2", "assert add(1, 2) == math.pi"]
     found = run(tested, ADD, tests, "add")
     assert (found.score, found.passed, found.cases) == (0.5, 1, 2)
 
 
-def test_what_is_no_data_can_be_passed_on(tested: CodeReward) -> None:
+def test_opaque_objects_can_be_passed_on(tested: CodeReward) -> None:
     test = "assert decode([encode('x')]) == 'x'"
     encode = "def encode(x): return (y for y in x)\n"
     assert run(tested, encode + "def decode(x): return next(x[0])", test).score == 1.0
@@ -190,7 +190,7 @@ def test_what_is_no_data_can_be_passed_on(tested: CodeReward) -> None:
 
 
 @pytest.mark.parametrize("inner", ["[]", "range(3)", "{1: b''}", "1 << 8_000_000"])
-def test_whatever_a_program_returned_can_be_passed_on(inner: str, tested: CodeReward) -> None:
+def test_any_value_of_a_program_can_be_passed_on(inner: str, tested: CodeReward) -> None:
     program = (
         f"def encode(x):\n    value = {inner}\n    for _ in range(98): value = [value]\n    return value\n"
         "def decode(x, y): return 0"
@@ -253,7 +253,7 @@ POINT = (
     ],
     ids=["method", "method in check", "modules", "typing", "data", "passed on", "class of the tests"],
 )
-def test_what_tests_may_ask(tested: CodeReward, program: str, test: object) -> None:
+def test_tests_may_use_the_documented_calls(tested: CodeReward, program: str, test: object) -> None:
     found = run(tested, program, test)
     assert (found.score, found.reason) == (1.0, "")
 
@@ -274,7 +274,7 @@ def test_what_tests_may_ask(tested: CodeReward, program: str, test: object) -> N
     ],
     ids=["constant", "exception", "type", "module", "base", "deep"],
 )
-def test_what_does_not_cross_over_is_no_fault_of_the_program(tested: CodeReward, test: str, reason: str) -> None:
+def test_untransferable_values_are_not_the_programs_fault(tested: CodeReward, test: str, reason: str) -> None:
     for program in (ADD + "\nN = 2\nclass TooLarge(Exception): pass\n" + POINT, "x = 1"):
         with pytest.raises(DataError) as raised:
             run(tested, program, test)

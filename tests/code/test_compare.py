@@ -82,7 +82,7 @@ def test_a_function_decides() -> None:
     assert not values_match([1], [2], lambda expected, value: expected == value)
 
 
-def test_what_a_reason_shows_is_short() -> None:
+def test_reasons_are_short() -> None:
     for value in (
         "x" * 10**6,
         10**10**5,

@@ -126,7 +126,7 @@ def test_objects_of_other_classes_equal_nothing() -> None:
     assert "AlwaysEqual" in repr(value)
 
 
-def test_what_the_trusted_side_sends_is_data() -> None:
+def test_trusted_side_sends_only_data() -> None:
     with pytest.raises(EncodingError, match="a _AlwaysEqual is no data"):
         encode([{"a": _AlwaysEqual()}])
 
@@ -149,7 +149,7 @@ def test_subclasses_become_the_builtin_with_what_it_holds() -> None:
         assert type(found) is type(plain)
 
 
-def test_what_equals_a_builtin_becomes_it() -> None:
+def test_equals_of_builtins_become_builtins() -> None:
     for value, plain in (
         (Fraction(6, 3), 2),
         (Fraction(1, 4), 0.25),
@@ -170,7 +170,7 @@ def test_what_equals_a_builtin_becomes_it() -> None:
     "value",
     [Fraction(1, 3), Decimal("0.1"), Decimal("NaN"), Decimal("sNaN"), map(str, []), {}.keys(), date(2026, 1, 1)],
 )
-def test_what_equals_no_builtin_is_opaque(value: object) -> None:
+def test_objects_unequal_to_builtins_are_opaque(value: object) -> None:
     assert type(decode(encode(value, opaque=lambda value: 0))) is Opaque
 
 
@@ -327,6 +327,6 @@ def test_integers_are_bounded() -> None:
         b"s\x01\0\0\0\xff",
     ],
 )
-def test_what_is_no_value_is_refused(data: bytes) -> None:
+def test_invalid_values_are_refused(data: bytes) -> None:
     with pytest.raises(EncodingError):
         decode(data)

@@ -96,7 +96,7 @@ def test_without_a_program_there_is_a_reason(text: str, how: Extract, reason: st
         *["{.python}", "{python, echo=FALSE}", " python", "python title='a'", "language-python"],
     ],
 )
-def test_what_stands_behind_the_language_is_no_part_of_it(info: str) -> None:
+def test_text_behind_the_language_is_not_part_of_it(info: str) -> None:
     assert extract_program(f"```{info}\na\n```", "last", TAGS) == ("a\n", "")
 
 

@@ -54,9 +54,7 @@ def test_with_processes_and_other_programs_too() -> None:
         assert outcomes[name] == "refused"
 
 
-def test_what_acts_are_tried_on_is_made_where_temporary_files_belong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_targets_of_acts_are_made_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The root of a hardened container can't be written."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     found = attempts(FenceSpec(), f"import tempfile; assert tempfile.gettempdir() == {str(tmp_path)!r}")

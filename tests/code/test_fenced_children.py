@@ -40,7 +40,7 @@ def ran(body: str, **options: object) -> str:
 
 
 @pytest.mark.parametrize("without", [(), ("namespaces", "pid")])
-def test_what_programs_use_works(without: tuple[str, ...]) -> None:
+def test_features_that_programs_use_work(without: tuple[str, ...]) -> None:
     printed = ran(
         """
         def body():
@@ -101,7 +101,7 @@ def test_a_compiler_and_what_it_built() -> None:
 
 @pytest.mark.parametrize("without", [(), ("pid",)])
 @pytest.mark.fault("program whose process starts others that go on", sees="they end with it")
-def test_what_it_started_ends_with_it(without: tuple[str, ...]) -> None:
+def test_children_end_with_their_parent(without: tuple[str, ...]) -> None:
     """By the name space, or by the group that they can't leave."""
     printed = ran(
         """
@@ -211,7 +211,7 @@ def test_memory_counts_from_what_the_zygote_has() -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_what_may_start_processes_may_be_kept_from_it(alone: bool) -> None:
+def test_starting_processes_can_be_forbidden(alone: bool) -> None:
     printed = ran(
         f"""
         pid = prepared.fork()
@@ -232,7 +232,7 @@ def test_what_may_start_processes_may_be_kept_from_it(alone: bool) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
-def test_what_is_mounted_below_a_readable_folder_can_only_be_read(tmp_path: Path) -> None:
+def test_mounts_below_a_readable_folder_are_read_only(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     printed = ran(
         f"""

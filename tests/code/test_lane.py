@@ -38,7 +38,7 @@ def test_scores_reasons_and_neighbours() -> None:
 
 
 @pytest.mark.fault("a row without cases, in a dispatcher", sees="NaN with a reason; its neighbours have scores")
-def test_what_is_no_fault_of_a_program_is_nan() -> None:
+def test_faults_of_others_are_nan() -> None:
     with Dispatcher([made()], workers=1, max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=[block(INCREMENT)] * 3, cases=[CASES, [], "{"], num_generations=3)
     assert np.isnan(result.rewards.ravel()[1:]).all()

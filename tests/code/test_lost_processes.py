@@ -132,7 +132,7 @@ def test_a_program_can_not_choose_to_have_no_score(isolation: str, act: str) -> 
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
-def test_what_a_compiler_made_and_cannot_run_is_the_programs_fault(tmp_path: Path) -> None:
+def test_unrunnable_compiler_output_is_the_programs_fault(tmp_path: Path) -> None:
     with judged(language="copied", isolation="none", compile=["cp", "{file}", "{out}"], command=["{out}"]) as reward:
         found = reward._judge.judge({"completion": "```copied\nno program\n```", "cases": CASES})
         assert (found.score, found.reason.split(":")[1]) == (0.0, " exit status 127")

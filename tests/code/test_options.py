@@ -74,7 +74,7 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
 
 @pytest.mark.fault("tests taken from what the model wrote", sees="RegistrationError: a column of the dataset")
 @pytest.mark.parametrize("column", ["completion", "completions", "text", "completion_ids", "prompt", "prompts"])
-def test_what_a_model_writes_is_never_run_on_the_trusted_side(column: str) -> None:
+def test_model_output_is_never_run_on_the_trusted_side(column: str) -> None:
     for option in ("check", "prelude", "cases", "entry_point"):
         with pytest.raises(RegistrationError, match="are the trainer's and the model's"):
             code_reward(isolation="none", **{option: column})
@@ -209,7 +209,7 @@ def test_a_forked_process_scores_while_a_thread_of_its_parent_does() -> None:
     assert run.stdout.strip() == "[1.0]", run.stderr
 
 
-def test_what_is_no_text_equals_none() -> None:
+def test_other_values_than_text_equal_nothing() -> None:
     program = "import sys\nsys.stdout.buffer.write(bytes([0xff]))"
     with judged(compare="tokens") as reward:
         found = judgement(reward, program, cases=[{"stdin": "", "stdout": "\ufffd"}])

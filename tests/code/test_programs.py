@@ -53,7 +53,7 @@ last.value = int(input()) + 1
 
 
 @pytest.mark.parametrize("program", [THREADS, LAST_WORDS], ids=["threads", "__del__"])
-def test_what_a_right_program_may_do_scores_one(every: CodeReward, program: str) -> None:
+def test_right_programs_score_one(every: CodeReward, program: str) -> None:
     found = judgement(every, program, cases=CASES)
     assert (found.score, found.reason) == (1.0, "")
 
@@ -262,7 +262,7 @@ def test_a_program_that_can_not_be_loaded_is_loaded_once(share: CodeReward) -> N
     assert "and 25 more" in found.reason
 
 
-def test_what_a_program_takes_to_be_defined_is_no_case() -> None:
+def test_time_to_define_a_program_does_not_count_as_a_case() -> None:
     program = "import time\ntime.sleep(1.5)\ndef f(x):\n    if x == 1: time.sleep(99)\n    return x"
     with judged(score="share", case_timeout=1.0, timeout=15) as reward:
         found = judgement(reward, program, cases=[call("f", x, expected=x) for x in range(3)])
@@ -317,7 +317,7 @@ def test_arrays_are_judged_as_lists() -> None:
         ("a = []\n    a.append(a)\n    return a", "levels deep"),
     ],
 )
-def test_what_is_no_data_is_no_answer(every: CodeReward, body: str, reason: str) -> None:
+def test_opaque_objects_are_not_answers(every: CodeReward, body: str, reason: str) -> None:
     found = judgement(every, f"def f():\n    {body}", cases=[call("f", expected=3)])
     assert found.score == 0.0
     assert reason in found.reason
@@ -390,6 +390,6 @@ def test_a_comparison_that_raises_on_what_a_program_gave_is_not_passed() -> None
 @pytest.mark.parametrize(
     "program", ["out = open(1, 'w')\nout.write('2')", "import sys\nsys.stdout = None\nsys.__stdout__.write('2')"]
 )
-def test_what_a_program_left_in_a_file_is_printed(program: str) -> None:
+def test_file_left_by_a_program_is_printed(program: str) -> None:
     with judged() as reward:
         assert judgement(reward, program, cases=[{"stdin": "", "stdout": "2"}]).score == 1.0

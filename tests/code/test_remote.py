@@ -160,7 +160,7 @@ def test_languages_are_the_sandboxs() -> None:
 
 
 @fault("a row without cases, with a sandbox", sees="NaN with a reason, and no request; its neighbours have scores")
-def test_what_is_no_fault_of_a_program_is_nan() -> None:
+def test_faults_of_others_are_nan() -> None:
     rows: list[Any] = [
         CASES,
         [],

@@ -61,7 +61,7 @@ FAILED = {"status": "SandboxError", "message": "no room for another cgroup", "ru
         pytest.param({"status": "Success"}, "no run_result", id="no run"),
     ],
 )
-def test_what_a_sandbox_can_not_do_is_no_fault_of_a_program(answer: Any, reason: str) -> None:
+def test_limits_of_a_sandbox_are_not_the_programs_fault(answer: Any, reason: str) -> None:
     with sandbox(lambda number, _: answer if number == 0 else None) as server:
         result = scored(remote(server), [INCREMENT], cases=[CASES])
         assert result.rewards.item() == 1.0
@@ -178,7 +178,7 @@ def test_a_sandbox_that_is_started_again() -> None:
     "a sandbox's interpreter ends before it comes to the program",
     sees="NaN, `error` with its exit status; what the program ends is its own fault",
 )
-def test_what_ends_before_the_program_is_no_fault_of_it() -> None:
+def test_an_end_before_the_program_is_not_its_fault() -> None:
     died = {"status": "Finished", "return_code": 1, "stdout": "", "stderr": "Fatal Python error: no codec"}
     answer = {"status": "Failed", "message": "", "run_result": died}
     with sandbox(lambda _, body: answer if "doomed" in body["code"] else None) as server:

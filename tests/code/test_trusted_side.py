@@ -102,7 +102,7 @@ def f(): return 3
 @pytest.mark.fault("a program writes to its channel while it is defined", sees="0.0: judging did not end")
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("by", ["cases", "tests"])
-def test_what_a_program_writes_while_it_is_defined_is_no_escape(by: str) -> None:
+def test_writes_of_a_program_while_it_is_defined_do_not_escape(by: str) -> None:
     with judged(check="test") if by == "tests" else judged() as reward:
         row = {"test": "assert f() == 3"} if by == "tests" else {"cases": [call("f", expected=3)]}
         assert judgement(reward, "def f(): return 3", **row).score == 1.0
@@ -117,7 +117,7 @@ def test_what_a_program_writes_while_it_is_defined_is_no_escape(by: str) -> None
 
 @pytest.mark.fault("a function check= starts processes and hangs", sees="they end with it")
 @pytest.mark.usefixtures("soon")
-def test_what_a_function_started_ends_with_its_judge(tmp_path: Path) -> None:
+def test_processes_of_a_function_end_with_its_judge(tmp_path: Path) -> None:
     noted = tmp_path / "pid"
 
     def check(candidate: Any) -> bool:
@@ -219,7 +219,7 @@ def test_functions_of_the_users_end() -> None:
 
 
 @pytest.mark.fault("tests make a large value of what a program returned", sees="0.0: MemoryError")
-def test_what_tests_make_of_a_value_is_bounded_in_a_worker() -> None:
+def test_growth_of_a_value_in_tests_is_bounded_in_a_worker() -> None:
     from guerdon import code_reward
 
     code = code_reward(check="test", timeout=5.0)
@@ -250,7 +250,7 @@ def test_a_program_can_not_choose_that_there_is_no_score(value: str) -> None:
 
 @pytest.mark.fault("a function check= returns what is no score, after calls of the program", sees="0.0 with a reason")
 @pytest.mark.parametrize("value", ["5", "1j", "'yes'", "object()", "10**5000", "[10**5000]", "{}"])
-def test_whatever_a_check_returns_of_a_programs_value_is_a_score(value: str) -> None:
+def test_any_return_value_of_a_check_is_a_score(value: str) -> None:
     with judged(check=lambda candidate: candidate(2)) as reward:
         found = judgement(reward, f"def f(x): return {value}", entry_point="f")
         assert found.score == 0.0
@@ -294,7 +294,7 @@ def _lenient(candidate: Any) -> float:
     ["assert f(1) == 1\nassert f(2) == 2", LENIENT, ["assert f(1) == 1", "assert f(2) == 2"], _lenient],
     ids=["text", "lenient text", "list", "function"],
 )
-def test_what_is_lost_between_calls_is_no_score_of_its_own(
+def test_loss_between_calls_is_not_a_score(
     check: Any, always: bool, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, calls = 0, ProgramCalls.call
@@ -441,7 +441,7 @@ def test_a_check_that_returns_nothing_passes(check: Callable[..., Any]) -> None:
     ("returned", "score"),
     [("candidate(1) == 2", 1.0), ("candidate(1) == 3", 0.0), ("[]", 0.0), ("None", 1.0), ("", 1.0)],
 )
-def test_what_the_check_of_a_row_returns_counts(returned: str, score: float) -> None:
+def test_return_value_of_a_rows_check_counts(returned: str, score: float) -> None:
     test = f"def check(candidate):\n    assert candidate(0) == 1\n    return {returned}"
     with judged(check="test") as reward:
         found = judgement(reward, "def f(x): return x + 1", test=test, entry_point="f")
@@ -503,7 +503,7 @@ def test_a_prelude_that_fails_and_that_the_program_continues_is_no_fault_of_it()
 
 
 @pytest.mark.fault("tests hold more of what a program returned than a worker may have", sees="0.0, MemoryError")
-def test_what_tests_hold_of_a_program_is_its_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_a_program_in_tests_are_its_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     made = ProgramCalls.call
     names: list[str] = []
 

@@ -149,7 +149,7 @@ def score(completion, spec, kind):
 
 
 @pytest.mark.parametrize("how", ["whole", "stream"])
-def test_what_is_the_same_for_all_samples_is_loaded_once_a_worker_and_batch(tmp_path: Path, how: str) -> None:
+def test_constants_are_loaded_once_a_worker_and_batch(tmp_path: Path, how: str) -> None:
     def step(trainer_state: Any) -> float:
         return float(trainer_state.step)
 

@@ -31,7 +31,7 @@ def raising() -> Iterator[Dispatcher]:
 
 
 @pytest.mark.parametrize("how", behaviours.ERRORS)
-def test_whatever_is_raised_fails_its_own_cell(raising: Dispatcher, how: str) -> None:
+def test_any_exception_fails_its_own_cell(raising: Dispatcher, how: str) -> None:
     result = raising.score(completions=["c"] * 5, how=["", "", how, "", ""])
     for function, lane in enumerate(result.functions):
         assert result.status[:, 0, function].tolist() == [0, 0, Status.ERROR, 0, 0], lane

@@ -73,7 +73,7 @@ def test_a_trl_function_has_one_worker_of_its_own() -> None:
     assert not set(rewards[:, ::2, 0].ravel()) & set(rewards[:, :, 2].ravel())
 
 
-def test_which_functions_share_a_loop() -> None:
+def test_functions_share_a_loop_by_option() -> None:
     async def first(completions: list[str], **kwargs: Any) -> list[float]:
         return [place()] * len(completions)
 

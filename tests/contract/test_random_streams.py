@@ -121,7 +121,7 @@ def test_streams_equal_a_serial_loop(
     grouped=st.booleans(),
     is_open=st.booleans(),
 )
-def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
+def test_results_equal_a_serial_loop_if_a_quorum_cuts_nothing(
     cuttable: Dispatcher,
     with_groups: Dispatcher,
     folder: Path,

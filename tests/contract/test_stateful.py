@@ -52,7 +52,7 @@ def test_a_group_is_finished_from_its_own_scores_in_order(lane: str, score: Scor
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_what_finish_group_may_and_may_not_do(lane: str, score: Score) -> None:
+def test_finish_group_follows_its_contract(lane: str, score: Score) -> None:
     result = score(lane, [1.0, "error", None, 4.0], [["double"], 9.0, 3.0, None])
     np.testing.assert_array_equal(result.rewards.ravel(), np.float32([2, NAN, 3, NAN]))
     assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.OK, Status.ABSTAINED]

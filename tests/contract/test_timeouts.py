@@ -149,7 +149,7 @@ def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cause", ["total_timeout", "batch_timeout", "cancel"])
-def test_whatever_ends_a_call_ends_its_process(cause: str, tmp_path: Path) -> None:
+def test_any_end_of_a_call_ends_its_process(cause: str, tmp_path: Path) -> None:
     note = tmp_path / "note"
     options: dict[str, Any] = {cause: 5.0} if cause == "total_timeout" else {}
     slow = reward(behaviours.stubborn, timeout=600, grace=0.2, **options)

@@ -116,7 +116,7 @@ def test_pillow_images_and_those_of_a_group_are_encoded_once() -> None:
     assert saved == [1]
 
 
-def test_what_is_no_image_is_refused_with_its_sample() -> None:
+def test_invalid_images_are_refused_with_their_sample() -> None:
     for images, why in (
         ([["x.png"]], "files are not read"),
         ([[b"text"]], "no PNG"),

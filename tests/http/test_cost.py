@@ -31,7 +31,7 @@ def asks(url: str, **options: Any) -> Any:
     return judge(base_url=url, model="m", prompt="{completion}", pure=False, **options)
 
 
-def test_what_a_judge_used_is_in_result_stats_and_log() -> None:
+def test_usage_of_a_judge_is_in_result_stats_and_log() -> None:
     logged: dict[str, float] = {}
     billing = Billing()
     with (
@@ -121,7 +121,7 @@ def test_a_reward_service_may_report_too() -> None:
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(st.sampled_from(FAULTS), max_size=3), min_size=1, max_size=12), st.integers(0, 3))
-def test_what_is_counted_is_what_the_server_bills(faults: list[list[str]], retries: int) -> None:
+def test_counted_tokens_equal_billed_ones(faults: list[list[str]], retries: int) -> None:
     """Each request counts once: retries, unparsable answers, timeouts and broken answers too."""
     billing = Billing()
     texts = [" ".join([str(sample), *kinds]) for sample, kinds in enumerate(faults)]

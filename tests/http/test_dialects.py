@@ -241,7 +241,7 @@ def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"api": "pooling", "temperature": 0.5}, "neither temperature= nor stream="),
     ],
 )
-def test_what_an_api_can_not_do_is_refused(options: dict[str, Any], reason: str) -> None:
+def test_options_an_api_lacks_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(RegistrationError, match="reward function 'judge'") as raised:
         judge(**{"base_url": "http://127.0.0.1:9/v1", "model": "m", "prompt": "{completion}", **options})
     assert reason in str(raised.value)

@@ -139,7 +139,7 @@ def test_each_sample_fails_by_itself_with_what_happened(fate: Any, reason: str) 
 @pytest.mark.fault(
     "a judge's server answers 500, resets, breaks off or sends no JSON, once", sees="its value, at the second attempt"
 )
-def test_what_happens_once_costs_an_attempt(fate: Any) -> None:
+def test_single_failure_costs_an_attempt(fate: Any) -> None:
     fates = [fate]
     with serving(lambda path, body: fates.pop() if fates else GOOD) as server:
         result = score(server.url, ["x"])
@@ -167,7 +167,7 @@ def test_what_happens_once_costs_an_attempt(fate: Any) -> None:
         ),
     ],
 )
-def test_what_never_ends_is_a_timeout_that_says_how_far_it_came(fate: Fate, reason: str) -> None:
+def test_endless_answer_is_a_timeout_that_reports_its_progress(fate: Fate, reason: str) -> None:
     with serving(lambda path, body: fate) as server:
         failure = only(score(server.url, ["x"], timeout=4.0, retries=0))
     assert failure.status is Status.TIMEOUT

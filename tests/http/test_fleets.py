@@ -98,7 +98,7 @@ def test_a_server_that_refuses_connections_is_left_out() -> None:
 @pytest.mark.fault(
     "nothing listens at any endpoint of a judge", sees="`error`: can't connect, with one of the addresses"
 )
-def test_where_all_are_down_the_reason_names_one() -> None:
+def test_reason_names_one_endpoint_if_all_are_down() -> None:
     nowhere = [f"http://127.0.0.1:{free_port()}/v1" for _ in range(2)]
     with Dispatcher([asked(nowhere, retries=0, total_timeout=20.0)], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=["abc"])

@@ -100,13 +100,13 @@ def test_a_group_at_a_time_and_in_order() -> None:
         ({"url": "x"}, "is not an address"),
     ],
 )
-def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused_at_creation(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match="http_reward") as refused:
         http_reward(**{"url": "http://127.0.0.1:9", **options})
     assert message in str(refused.value)
 
 
-def test_what_is_no_json_is_refused_before_any_request() -> None:
+def test_values_without_json_are_refused_before_any_request() -> None:
     with Dispatcher([http_reward("http://127.0.0.1:9", columns=["completion", "answer"])]) as dispatcher:
         with pytest.raises(DataError, match="'answer' of sample 0 can't go into a request of 'http_reward'"):
             dispatcher.score(completions=["x"], answer=[object()])
@@ -193,7 +193,7 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
     assert '"high", which is not a number' in failure.reason
 
 
-def test_what_is_about_the_server_splits_nothing() -> None:
+def test_server_failures_do_not_split_gathered_calls() -> None:
     with (
         serving(lambda path, body: (401, {})) as server,
         Dispatcher([http_reward(server.url, batch_size=8, columns=["completion"])], max_failure_rate=1) as dispatcher,

@@ -199,7 +199,7 @@ def test_structured_output_is_asked_for_as_it_is_given() -> None:
         assert {body["model"]: body["response_format"] for body in server.bodies} == variants
 
 
-def test_what_can_not_be_parsed_is_an_error_that_shows_it() -> None:
+def test_unparsable_answer_is_an_error_that_shows_it() -> None:
     with (
         serving(lambda path, body: chat_completion("I would rather not say")) as server,
         Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", retries=1)]) as dispatcher,
@@ -309,7 +309,7 @@ def test_pickled_it_is_made_again() -> None:
         ({"prompt": "x", "ca_file": "/dev/zero"}, "not a regular file"),
     ],
 )
-def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused_at_creation(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match="judge") as refused:
         judge(**{**NOWHERE, **options})
     assert message in str(refused.value)
@@ -317,7 +317,7 @@ def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], m
     assert "pw" not in str(refused.value)
 
 
-def test_what_only_sounds_like_a_key_is_sent() -> None:
+def test_values_that_only_resemble_a_key_are_sent() -> None:
     schema = {"type": "object", "properties": {"password": {"type": "string"}, "token": {"type": "string"}}}
     body = {"prompt_cache_key": "k", "eos_token": "</s>", "guided_json": schema, "max_tokens": 3, "api_key": None}
     body |= {"metadata": {"topic": "Basic arithmetic"}, "stop": ["Bearer certificates"]}
@@ -388,7 +388,7 @@ def test_a_key_file_may_begin_with_a_mark_of_its_encoding(tmp_path: Path) -> Non
     assert _lower(server.headers[0])["authorization"] == f"Bearer {SECRET}"
 
 
-def test_what_is_missing_is_refused_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_columns_are_refused_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(RegistrationError, match="has no NO_SUCH_KEY"):
         Dispatcher([judge(**NOWHERE, prompt="{completion}", api_key_env="NO_SUCH_KEY")])

@@ -151,7 +151,7 @@ def test_long_conversations_are_written_while_they_are_sent(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", ["anthropic", "responses"])
-def test_what_an_api_has_no_place_for_is_refused(api: str) -> None:
+def test_content_an_api_has_no_place_for_is_refused(api: str) -> None:
     spoken = [{"role": "assistant", "content": [{"type": "image", "image": PNG}]}]
     sound = [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]
     for columns, why in (
@@ -190,7 +190,7 @@ _MESSAGES = st.lists(
 @pytest.mark.parametrize("api", ["anthropic", "responses"])
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations=st.lists(st.tuples(_MESSAGES, _MESSAGES), min_size=4, max_size=4))
-def test_whatever_a_conversation_holds_the_request_is_one_of_its_api(api: str, conversations: list[Any]) -> None:
+def test_any_conversation_becomes_a_valid_request(api: str, conversations: list[Any]) -> None:
     begin = [{"role": "user", "content": "p"}]
     prompts = [begin + prompt for prompt, _ in conversations]
     completions = [completion or "none" for _, completion in conversations]

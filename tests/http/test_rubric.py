@@ -104,7 +104,7 @@ def test_a_malformed_answer_fails_all_of_its_criteria() -> None:
     sees="an `error`: the form holds no scores",
 )
 @pytest.mark.parametrize("beyond", ['{"correct": 11, "clear": 5}', '{"correct": "high", "clear": 5}', "7 and 5", ""])
-def test_what_is_no_score_is_an_error(beyond: str) -> None:
+def test_other_values_than_scores_are_errors(beyond: str) -> None:
     with (
         serving(lambda *_: chat_completion(beyond)) as server,
         Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher,

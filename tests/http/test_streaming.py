@@ -104,7 +104,7 @@ def test_tokens_of_a_request_that_ended_early_count_where_the_server_says() -> N
     assert result.usage["judge"]["prompt_tokens"] == 9
 
 
-def test_what_may_still_change_is_read_to_its_end() -> None:
+def test_undecided_answers_are_read_to_their_end() -> None:
     server = Streamer([delta("Score: 4\n"), delta("Score: 8", finish_reason="stop"), b"[DONE]"])
     assert streamed(server, parse=parse.number(which="last")).rewards.item() == 8.0
     # The end of a reasoning makes a draft of what stood before.

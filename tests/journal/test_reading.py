@@ -161,7 +161,7 @@ def test_parts_that_write_a_column_in_two_ways_agree_batch_by_batch(tmp_path: Pa
         ({"filters": 3}, DataError, "filters=3"),
     ],
 )
-def test_what_can_not_be_read_says_what_to_give(
+def test_unreadable_value_is_refused_with_the_expected_form(
     journal: Path, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

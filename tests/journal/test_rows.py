@@ -93,7 +93,7 @@ def test_groups_that_are_delivered_early_and_cells_that_are_skipped(tmp_path: Pa
     assert "cancelled" in {row["status"] for row in rows}
 
 
-def test_what_becomes_of_failures_is_kept_beside_what_they_are(tmp_path: Path) -> None:
+def test_treatment_of_failures_is_kept_beside_them(tmp_path: Path) -> None:
     def broken(completion: str) -> float:
         raise ValueError("no " + "x" * 9000)
 
@@ -111,7 +111,7 @@ def test_what_becomes_of_failures_is_kept_beside_what_they_are(tmp_path: Path) -
     assert "broken" in zero["traceback"]
 
 
-def test_what_functions_log_is_kept(tmp_path: Path) -> None:
+def test_logs_of_functions_are_kept(tmp_path: Path) -> None:
     @reward(lane="thread")
     def parsed(completion: str, log_extra: Any, log_metric: Any) -> dict[str, Any]:
         log_extra("gold", completion.upper())
@@ -136,7 +136,7 @@ def test_what_functions_log_is_kept(tmp_path: Path) -> None:
     assert extra["batched", 2] == {"number": 2}
 
 
-def test_what_judges_say_and_use_is_kept_by_sample(tmp_path: Path) -> None:
+def test_answers_and_usage_of_judges_are_kept_by_sample(tmp_path: Path) -> None:
     billing = Billing()
     with serving(billing) as server:
         asked = judge(

@@ -48,7 +48,7 @@ def test_texts_of_any_kind_come_back(lane: Any, tmp_path: Path) -> None:
     assert [row["column_mark"] for row in rows] == [None, *(shown(text) for text in ODD[1:])]
 
 
-def test_what_is_no_string_is_json_and_kinds_do_not_mix_in_a_part(tmp_path: Path) -> None:
+def test_other_values_than_strings_are_json_and_kinds_do_not_mix_in_a_part(tmp_path: Path) -> None:
     chat = [{"role": "assistant", "content": "yes"}]
     values: list[Any] = [1, {"a": [1.5, None]}, np.array([1, 2]), (3,), object()]
     with Dispatcher([length], journal=Journal(tmp_path, texts=True, columns=["value"])) as dispatcher:

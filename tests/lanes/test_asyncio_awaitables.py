@@ -122,7 +122,7 @@ def sometimes(completion: str) -> Any:
     ("function", "value"),
     [(unmarked, 1.0), (as_task, 1.0), (as_future, 2.0), (as_object, 3.0), (as_generator, 2.0), (sometimes, 1.0)],
 )
-def test_what_a_sync_function_returns_is_awaited(function: Callable[..., Any], value: float) -> None:
+def test_awaitables_returned_by_sync_functions_are_awaited(function: Callable[..., Any], value: float) -> None:
     result = scored(looped(function), 6)
     assert result.rewards[:, 0, 0].tolist() == [value] * 6, result.failures()[:1]
 

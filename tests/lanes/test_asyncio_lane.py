@@ -65,7 +65,7 @@ def test_async_functions_of_all_kinds_come_here() -> None:
     assert scored(functions, 2).rewards[0, 0].tolist() == [1.0, 2.0, 3.0, 1.0, 5.0, 6.0]
 
 
-def test_what_a_function_returns() -> None:
+def test_return_values_become_cells() -> None:
     async def function(completion: str) -> object:
         return [1, None, True, {"score": 2.5, "why": "so"}, "3", float("nan"), 1e39, function("0")][int(completion)]
 

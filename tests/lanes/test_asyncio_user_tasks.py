@@ -131,7 +131,7 @@ def test_a_cancellation_that_comes_late_hits_no_other_call() -> None:
     assert result.rewards[:, 0, 0].tolist() == [1.0, 2.0, 1.0, 2.0]
 
 
-def test_what_is_kept_by_task_is_of_one_call() -> None:
+def test_task_state_belongs_to_one_call() -> None:
     """Values by task (a session), a name and a callback: none reaches the next call."""
     store: dict[asyncio.Task[Any], str] = {}
     ended: list[str] = []

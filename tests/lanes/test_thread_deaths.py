@@ -154,7 +154,7 @@ def test_a_thread_that_cant_be_started_fails_its_calls_and_the_next_is_tried(mon
         assert dispatcher.score(completions=["a"]).rewards.item() == 1.0
 
 
-def test_where_one_thread_alone_can_be_had_it_runs_all_and_few_more_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_runs_all_if_no_other_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     start, tries = LaneThread.start, list[str]()
 
     def refuse(self: LaneThread) -> None:

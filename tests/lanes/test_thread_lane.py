@@ -30,7 +30,7 @@ def test_values_come_back_in_order() -> None:
     assert result.rewards[:, 0, 0].tolist() == list(range(1000))
 
 
-def test_what_a_function_returns() -> None:
+def test_return_values_become_cells() -> None:
     def function(completion: str) -> object:
         return [1, None, True, {"score": 2.5, "why": "so"}, "3", float("nan"), 1e39, [1.0]][int(completion)]
 
@@ -190,7 +190,7 @@ def test_a_call_past_its_timeout_is_abandoned() -> None:
         assert dispatcher.score(completions=["1"]).rewards.item() == 1.0
 
 
-def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
+def test_calls_behind_a_slow_one_are_taken_back() -> None:
     """Slow calls in one frame run side by side."""
     slow = threading.Barrier(3)  # none of them ends before all have begun
 
@@ -205,7 +205,7 @@ def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
     assert result.rewards[:, 0, 0].tolist() == list(range(64))
 
 
-def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
+def test_ended_calls_are_reported_while_the_next_one_is_slow() -> None:
     go_on = threading.Event()
 
     def function(completion: str) -> float:
@@ -222,7 +222,7 @@ def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
         assert next(groups).index == 50
 
 
-def test_what_ended_before_a_cancel_counts() -> None:
+def test_calls_that_ended_before_a_cancel_count() -> None:
     """Calls that ended are completed together; no end of the batch comes between."""
     ended: list[int] = []
     batches: list[PendingBatch] = []

@@ -71,7 +71,7 @@ def test_a_call_that_is_to_come_later_is_put_off_without_retries(lane: str, tmp_
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_what_will_never_do_is_not_tried_again(status: int) -> None:
+def test_hopeless_starts_are_not_retried(status: int) -> None:
     class RefusedError(Exception):
         response = SimpleNamespace(status_code=status, headers={})
 
@@ -164,7 +164,7 @@ def test_tokens_are_counted_from_columns_of_all_kinds_and_in_an_open_batch() -> 
             made.score(completions=["a"])
 
 
-def test_what_cannot_count_is_refused_before_any_call() -> None:
+def test_uncountable_tokens_are_refused_before_any_call() -> None:
     def made(tokens: Any) -> Dispatcher:
         return Dispatcher([reward(functions.aone, name="one", limit=Limit(tpm=100, tokens=tokens))])
 

@@ -122,7 +122,7 @@ def test_every_metric_is_in_the_documents_table_and_none_else() -> None:
     assert written == metric_families()
 
 
-def test_what_is_served_is_in_the_table_with_its_labels() -> None:
+def test_served_metrics_are_in_the_table_with_their_labels() -> None:
     known = {name: set(labels) for name, _, labels, _ in metric_families()}
     with Dispatcher(FUNCTIONS, metrics_port=0, max_failure_rate=1.0) as dispatcher:
         dispatcher.score(completions=["a", "error"], num_generations=2)
@@ -273,7 +273,7 @@ def test_only_get_and_only_metrics() -> None:
         assert asked("/metrics", "HEAD") == 200
 
 
-def test_what_sinks_dropped_is_counted_by_sink(tmp_path: Path) -> None:
+def test_dropped_entries_are_counted_by_sink(tmp_path: Path) -> None:
     name = "guerdon_dropped_rows_total"
     with Dispatcher(
         [scripted], metrics_port=0, trace=tmp_path / "run.pftrace", journal=tmp_path / "rows"

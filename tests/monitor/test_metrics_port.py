@@ -90,7 +90,7 @@ def test_each_rank_has_the_next_port_and_its_own_label(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "wrong", [-1, 65536, "9100", "host", "host:", ":9100", "host:99999", "a b:1", 1.5, True, b"x", ""]
 )
-def test_what_is_no_address_is_refused(wrong: object) -> None:
+def test_invalid_addresses_are_refused(wrong: object) -> None:
     with pytest.raises(RegistrationError, match=r"metrics_port=.*expected a port from 0"):
         Dispatcher([scripted], metrics_port=wrong)  # type: ignore[arg-type]
 

@@ -100,7 +100,7 @@ def test_conversations_are_padded_in_their_text(of: Callable[[str], Any]) -> Non
         ([], [{"type": "text", "text": "!"}]),
     ],
 )
-def test_what_is_no_text_of_a_message_stays(content: Any, changed: Any) -> None:
+def test_other_parts_of_a_message_stay(content: Any, changed: Any) -> None:
     messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": content}]
     assert _changed(messages, lambda text: text + "!") == [messages[0], {"role": "assistant", "content": changed}]
     assert _changed(7, lambda text: text + "!") == "7!"

@@ -60,7 +60,7 @@ async def blocks(completion: str) -> float:
         (blocks, True, True, "process"),
     ],
 )
-def test_what_a_call_does(function: object, computes: bool, locked: bool, lane: str) -> None:
+def test_calls_end_as_their_function_does(function: object, computes: bool, locked: bool, lane: str) -> None:
     # Where others have the cores, what computes waits.
     one_of_three(lambda: _check_call(function, computes, locked, lane))
 

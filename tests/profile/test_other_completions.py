@@ -72,7 +72,7 @@ def inspecting() -> list[Check]:
         pytest.param(empties, BYTES, {"arguments"}, id="arguments"),
     ],
 )
-def test_what_the_checks_find_is_reported(function: object, completions: list[Any], found: set[str]) -> None:
+def test_findings_of_the_checks_are_reported(function: object, completions: list[Any], found: set[str]) -> None:
     assert {finding.check for finding in audit(function, rows(completions), checks=inspecting())} == found
 
 

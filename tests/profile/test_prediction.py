@@ -200,7 +200,7 @@ def test_a_hang_takes_the_functions_own_timeout_and_grace() -> None:
     assert list(times.failed) == pytest.approx([70.0, 70.0, 0.75, 1.5])
 
 
-def test_what_only_hangs_has_a_step_too() -> None:
+def test_function_that_only_hangs_has_a_predicted_step() -> None:
     spec = reward(slow_in_worker, lane="process", timeout=10.0).spec
     found = Measurement("sample", failures=[RowFailure(0, "timeout", "no end", 5.0)], timeout=5.0, grace=0.5)
     step = predicted_step([FunctionProfile(spec, measurement=found)], 2, 4, 4, 4)

@@ -110,7 +110,7 @@ def test_a_file_adds_probes_and_replaces_those_with_its_ids(tmp_path: Path) -> N
         (json.dumps({"version": 1, "probes": [{"id": "a", "about": "b", "template": "c"}] * 2}), "'a' is there twice"),
     ],
 )
-def test_what_a_file_may_not_hold(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "probes.json"
     path.write_text(text)
     with pytest.raises(DataError, match=message):

@@ -63,7 +63,7 @@ def test_an_option_unlike_all_others_is_refused() -> None:
         Limit(zzz=1)  # type: ignore[call-arg]
 
 
-def test_what_is_made_with_known_options_is_pickled() -> None:
+def test_objects_with_known_options_are_pickled() -> None:
     assert pickle.loads(pickle.dumps(Limit(concurrency=3))) == Limit(concurrency=3)
     made = judge(base_url="http://127.0.0.1:1/v1", model="m", prompt="{completion}")
     assert repr(pickle.loads(pickle.dumps(made))) == repr(made)

@@ -101,7 +101,7 @@ def test_positional_only_parameters() -> None:
             sample(refused)
 
 
-def test_what_a_partial_fixed_is_not_asked_for() -> None:
+def test_arguments_fixed_by_a_partial_are_not_required() -> None:
     def score(completion: str, answer: str, bonus: float = 0.0, **row: object) -> float:
         return 1.0
 

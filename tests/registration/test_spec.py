@@ -363,7 +363,7 @@ async def async_generator(completion: str) -> AsyncIterator[float]:
         (max, "signature can't be read"),
     ],
 )
-def test_what_is_no_reward_function_is_refused(item: object, message: str) -> None:
+def test_other_objects_than_reward_functions_are_refused(item: object, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         spec_of(item)
 

@@ -63,7 +63,7 @@ def test_the_same_functions_give_the_same_values(tmp_path: Path) -> None:
         assert version == each["versions"]["now"]
 
 
-def test_what_it_writes_is_read_as_a_journal(tmp_path: Path) -> None:
+def test_written_rows_are_read_as_a_journal(tmp_path: Path) -> None:
     journal, out = journal_of(tmp_path / "j", FUNCTIONS), tmp_path / "out"
     guerdon.replay(journal, FUNCTIONS, workers=1, out=out)
     old, new = read_journal(journal), read_journal(out)

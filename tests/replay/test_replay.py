@@ -78,7 +78,7 @@ def test_values_that_were_no_strings_come_back_as_they_were(tmp_path: Path) -> N
     assert sorted(got, key=str) == sorted(first, key=str)
 
 
-def test_what_the_journal_lacks_is_named_with_the_functions_before_any_call(tmp_path: Path) -> None:
+def test_columns_missing_in_the_journal_are_named_before_any_call(tmp_path: Path) -> None:
     called = []
 
     @reward(lane="thread")
@@ -249,7 +249,7 @@ def test_a_batch_larger_than_a_chunk_is_scored_in_whole_groups(tmp_path: Path, m
     assert (found.samples, found.groups, found.incomplete["groups"], found.differences) == (160, 40, 0, 0)
 
 
-def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
+def test_other_paths_than_journals_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no journal"):
         guerdon.replay(tmp_path / "none", [length])
     empty = tmp_path / "empty"

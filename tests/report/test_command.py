@@ -173,7 +173,7 @@ def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
         ("한국어 🧑\u200d🚀 é", "한국어 🧑\u200d🚀 é"),
     ],
 )
-def test_what_cannot_be_seen_is_written_out(text: str, shown: str) -> None:
+def test_invisible_characters_are_written_out(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
@@ -237,7 +237,7 @@ def test_a_folder_that_this_user_may_not_read_is_refused(
         "other files",
     ],
 )
-def test_what_cannot_be_reported_is_refused(
+def test_unreportable_paths_are_refused(
     make: Any, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path / "journal")

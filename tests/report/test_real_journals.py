@@ -84,7 +84,7 @@ def test_a_journal_is_reported_while_it_is_written_and_after(
     assert any("[assistant] raise" in sample for sample in samples)
 
 
-def test_what_a_killed_run_left_is_recovered_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_a_killed_run_are_recovered_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         row(batch=place // 8, group=place % 8 // 4, sample=place % 8, value=float(place % 3)) for place in range(64)
     ]

@@ -99,7 +99,7 @@ def test_a_steady_rate_well_below_the_limit_ends_nothing(share: float) -> None:
     assert ended_at(days) is None
 
 
-def test_what_lies_further_back_is_forgotten() -> None:
+def test_older_samples_are_forgotten() -> None:
     bad, good = [batch(100, range(50))], [batch(WINDOW)]
     rate = FailureRate({"f": 0.5})
     for ranks in (bad, good, [batch(100, range(90))], [batch(30, range(29))]):

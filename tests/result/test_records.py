@@ -20,7 +20,7 @@ def test_whole_columns_stay_as_they_are() -> None:
     assert recorded.metrics == [("m", 1.5)]
 
 
-def test_what_samples_recorded_becomes_a_column_in_their_order() -> None:
+def test_records_become_a_column_in_sample_order() -> None:
     blobs = [
         (0, [], blob(["extra", "a", ["x"]], ["fields", {"why": "no"}])),
         (2, [], blob(["extra", "a", "z"], ["extra", "b", [1, 2]])),

@@ -95,7 +95,7 @@ def test_numbers_are_the_texts_that_python_writes(value: object, text: str) -> N
 @pytest.mark.parametrize(
     "value", [math.nan, np.float32("nan"), np.float64("nan"), Decimal("nan"), np.array(math.nan), [math.nan], [None]]
 )
-def test_what_is_no_number_is_no_reference(value: object) -> None:
+def test_other_values_than_numbers_are_not_references(value: object) -> None:
     assert rewards.exact_match()(completions=["nan"], answer=[value]) == [None]
     if not isinstance(value, (list, np.ndarray)):
         assert rewards.json_schema()(completions=["1"], schema=[value]) == [None]
@@ -185,7 +185,7 @@ def test_without_jsonschema_rs_the_reward_says_what_to_install(monkeypatch: pyte
         rewards.json_schema()
 
 
-def test_what_is_no_batch_is_refused() -> None:
+def test_invalid_batches_are_refused() -> None:
     exact, ids = rewards.exact_match(), rewards.repetition_penalty()
     with pytest.raises(DataError, match="the batch has no samples"):
         exact(completions=[], answer=[])

@@ -280,7 +280,7 @@ def test_another_column_by_name_and_none_abstains() -> None:
     assert "the gold answer is a int" in result.failures()[0].reason
 
 
-def test_what_a_worker_calls_names_its_column() -> None:
+def test_worker_callable_names_its_column() -> None:
     """For `guerdon profile`, which reads signatures."""
     target = rewards.math_reward("answer").spec.target
     assert list(inspect.signature(target).parameters) == ["text", "answer"]  # type: ignore[arg-type]
@@ -361,7 +361,7 @@ def _deep(form: str, levels: int) -> str:
     "a box of hundreds of parentheses, which math-verify parses for minutes",
     sees="0 at once, as math-verify says when its time is over",
 )
-def test_what_math_verify_can_not_parse_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_math_verify_does_not_get_unparsable_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     trl = pytest.importorskip("trl.rewards")
     pytest.importorskip("math_verify")
     answers = [_deep(form, 250) for form in DEEP[True]]

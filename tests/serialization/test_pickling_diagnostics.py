@@ -86,7 +86,7 @@ def holds_lock(completion: str) -> float:
         ),
     ],
 )
-def test_what_can_not_be_pickled_is_named(make: Callable[[Any], Any], named: str) -> None:
+def test_unpicklable_part_is_named(make: Callable[[Any], Any], named: str) -> None:
     message = refused(reward(make(threading.Lock()), name="judge"))
     named = named.replace("SIZE", LOCK_SIZE)
     assert message.startswith(f"reward function 'judge' can't be sent to a worker process: {named} can't be pickled: ")
@@ -186,7 +186,7 @@ def test_the_largest_part_is_named() -> None:
         (lambda stack: pytest.importorskip("torch").empty(1000, device="meta"), "torch.Tensor, 4 kB"),
     ],
 )
-def test_what_real_functions_hold_is_refused_with_type_and_size(make: Callable[[Any], Any], kind: str) -> None:
+def test_large_captured_values_are_refused_with_type_and_size(make: Callable[[Any], Any], kind: str) -> None:
     with contextlib.ExitStack() as stack:
         message = refused(reward(closes_over(make(stack)), name="judge"))
     assert re.search(rf"^reward function 'judge' .*: the closure variable 'value'.* \(a [\w.]*{kind}", message), message

@@ -236,7 +236,7 @@ def test_a_module_that_was_loaded_by_path_travels_by_value(tmp_path: Path, monke
     assert not importable("my_rewards")
 
 
-def test_what_other_processes_can_import(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importable_functions_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     made = types.ModuleType("made_up")
     monkeypatch.setitem(sys.modules, "made_up", made)
     for name in (

@@ -165,7 +165,7 @@ def test_no_open_port_without_a_token(tmp_path: Path, host: str) -> None:
     assert "no token is set" in refused(tmp_path, "--host", host)
 
 
-def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
+def test_unstartable_commands_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "short").write_text("secret")
     (tmp_path / "long").write_text("0123456789abcdef\n" * 4000)

@@ -89,7 +89,7 @@ def test_a_drained_server_is_not_ready_and_takes_nothing(tmp_path: Path) -> None
     "SIGTERM, and a request takes longer than `--drain-timeout`",
     sees="it is answered by 503, its call is cancelled; exit code 0",
 )
-def test_what_does_not_end_in_time_is_answered_by_503(tmp_path: Path) -> None:
+def test_late_requests_are_answered_by_503(tmp_path: Path) -> None:
     with serving(tmp_path, "--drain-timeout", "0.5", functions="", text=SLOW) as one, ThreadPoolExecutor(2) as pool:
         asked = [pool.submit(one.post, "/score", body) for body in ({"text": "500"}, {"texts": ["500", "500"]})]
         in_flight(one, 3)

@@ -170,7 +170,7 @@ def test_big_lists_are_scored_in_order(served: Served) -> None:
     ]
 
 
-def test_what_a_cancelled_caller_does_not_take_is_dropped() -> None:
+def test_results_are_dropped_after_their_caller_is_cancelled() -> None:
     async def cancel() -> str:
         offload = Offload()
         begun, go_on = asyncio.Event(), asyncio.Event()

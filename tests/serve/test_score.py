@@ -116,7 +116,7 @@ def test_a_list_that_is_no_completion_is_not_explained_by_it(tmp_path: Path) -> 
         (b'{"completion": "a", "num_generations": 2}', "a group has several samples"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_what_to_do(served: Served, body: bytes, says: str) -> None:
+def test_unreadable_input_is_refused_with_advice(served: Served, body: bytes, says: str) -> None:
     answer = served.post("/score", raw=body)
     assert answer.status == 400, answer.text
     assert says in answer.json["error"]

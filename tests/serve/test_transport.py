@@ -88,7 +88,7 @@ def test_chunked_bodies(served: Served) -> None:
     ],
     ids=["tls", "one word", "version", "negative length", "two lengths", "endless header"],
 )
-def test_what_is_no_http_is_refused(served: Served, junk: bytes) -> None:
+def test_other_protocols_than_http_are_refused(served: Served, junk: bytes) -> None:
     with connect(served) as connection:
         try:
             connection.sendall(junk)

@@ -63,7 +63,7 @@ def test_grandchildren_go_with_a_hung_worker(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int, tmp_path: Path) -> None:
+def test_leftovers_of_a_function_are_gone_after_close(deed: str, count: int, tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         assert scene.commit(deed) is None
         pids = scene.pids()

@@ -49,7 +49,7 @@ STEPS = 40
     "the trainer is killed while its journal is written",
     sees="what was complete a second before is read back, each row once; a warning where a message was cut",
 )
-def test_what_was_complete_a_second_before_a_kill_is_there(tmp_path: Path) -> None:
+def test_groups_complete_a_second_before_a_kill_are_in_the_journal(tmp_path: Path) -> None:
     choose = random.Random(7)
     known: dict[str, int] = {}
     for number in range(4):

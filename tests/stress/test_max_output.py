@@ -55,7 +55,7 @@ def test_a_flood_is_ended_at_once() -> None:
     assert result.rewards[[0, 2, 4], 0, 0].tolist() == [1.0, 2.0, 3.0]
 
 
-def test_what_setup_prints_is_not_the_calls() -> None:
+def test_output_of_setup_does_not_count_for_the_call() -> None:
     function = reward(limited_functions.Large(), name="large", max_output=5000, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         result = dispatcher.score(completions=["10", "4000", "6000", "10"])

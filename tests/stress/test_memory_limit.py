@@ -16,7 +16,7 @@ TOO_MUCH = 200_000_000
     sees="`error` with MemoryError, the limit and the traceback; siblings are scored, the worker is replaced",
 )
 @pytest.mark.parametrize("isolation", ["worker", "call"])
-def test_what_takes_too_much_is_an_error_that_names_the_limit(isolation: str) -> None:
+def test_excess_is_an_error_that_names_the_limit(isolation: str) -> None:
     texts = ["bytes:1000", f"bytes:{TOO_MUCH}", "bytes:50000000", f"array:{TOO_MUCH}", "pid"]
     function = reward(limited_functions.take, memory_limit=LIMIT, isolation=isolation, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:

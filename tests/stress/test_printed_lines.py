@@ -81,7 +81,7 @@ def test_marks_never_reach_a_file_of_the_users(tmp_path: Path, capfd: pytest.Cap
     assert set(file.read_text().splitlines()) <= {"mine"}
 
 
-def test_what_children_print_is_the_functions(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_children_belongs_to_the_function(capfd: pytest.CaptureFixture[str]) -> None:
     with Dispatcher(
         [reward(printing_functions.starts_others), reward(printing_functions.ayes)], workers=1
     ) as dispatcher:

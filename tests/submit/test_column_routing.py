@@ -265,7 +265,7 @@ def test_a_function_in_this_process_gets_the_state_itself() -> None:
     assert got["trainer_state"] is state
 
 
-def test_who_names_the_history() -> None:
+def test_function_naming_the_history_gets_it() -> None:
     class Method(StatefulReward):
         def score(self, trainer_state: Any) -> float:
             return float(sum(len(s.log_history) for s in [trainer_state]))
@@ -277,12 +277,12 @@ def test_who_names_the_history() -> None:
     assert not names_history(len)
 
 
-def test_what_is_no_trainers_state_is_shipped_as_it_is() -> None:
+def test_other_objects_than_trainer_states_are_shipped_unchanged() -> None:
     assert snapshot({"step": 1}, history=False) == {"step": 1}
     assert snapshot(None, history=False) is None
 
 
-def test_what_cannot_be_sent_to_a_worker_is_refused_with_its_place() -> None:
+def test_unsendable_values_are_refused_with_their_place() -> None:
     values = [1, threading.Lock(), 3]
     with Dispatcher([reward(lambda completion, tool: 1.0, name="f")], workers=1) as dispatcher:
         with pytest.raises(DataError, match=r"column 'tool' of sample 1 can't be sent to a worker.*lane='thread'"):
@@ -344,7 +344,7 @@ def test_batches_with_other_columns_are_laid_out_anew() -> None:
     assert columns(answer=[5, 6]) == [["a", "b"], [5, 6]]
 
 
-def test_what_was_refused_once_is_refused_again() -> None:
+def test_refused_functions_are_refused_again() -> None:
     uses = ColumnRouter([spec_of(reward(lambda completion, answer: 1.0, name="f"))])
     success, bare = collect(None, ["a"], None, {"answer": [1]}), collect(None, ["a"], None, {})
     for data, refused in ((success, False), (bare, True), (bare, True), (success, False)):

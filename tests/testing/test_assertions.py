@@ -134,7 +134,7 @@ def test_probes_of_ones_own(tmp_path: Any) -> None:
         assert_rejects(shouted, ROWS, probes=path)
 
 
-def test_what_there_is_not() -> None:
+def test_missing_names_are_refused() -> None:
     with pytest.raises(DataError, match="there is no probe 'emtpy'"):
         assert_rejects(exact, ROWS, probes=["emtpy"])
     with pytest.raises(DataError, match=r"To try the probe of that name: probes=\['empty'\]"):

@@ -124,7 +124,7 @@ def test_lists_refilled_in_place_are_a_new_batch(dispatcher: Dispatcher) -> None
     assert len(calls) == 6
 
 
-def test_what_is_set_on_a_column_stays(dispatcher: Dispatcher) -> None:
+def test_attributes_set_on_a_column_stay(dispatcher: Dispatcher) -> None:
     """Nobody has the column between these lines."""
     own = dispatcher.reward_funcs[0].__name__
     dispatcher.reward_funcs[0].__name__ = "renamed"

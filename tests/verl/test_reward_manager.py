@@ -98,7 +98,7 @@ def test_compute_score_gives_what_it_gives_in_verls_own_manager(
         assert {key: info[key] for key in expected} == expected
 
 
-def test_what_never_returns_ends_at_its_timeout_and_shows(make: Any, tokenizer: Any) -> None:
+def test_hanging_call_ends_at_its_timeout_and_is_shown(make: Any, tokenizer: Any) -> None:
     manager = make(
         *custom("compute_score"),
         "+reward.custom_reward_function.reward_kwargs.bonus=0.5",
@@ -131,7 +131,7 @@ def test_by_default_a_failure_is_warned_of_and_has_the_mean_of_its_group(make: A
     assert "the mean of the others of its prompt" in message
 
 
-def test_where_groups_are_unknown_a_failure_raises_and_that_is_reported_before_one(make: Any, tokenizer: Any) -> None:
+def test_failure_raises_if_groups_are_unknown_as_reported_before(make: Any, tokenizer: Any) -> None:
     """Without the field, and where validation could have other groups; no response waits."""
     without = make_data(tokenizer, ["a", "raise", "bc"])
     del without.non_tensor_batch["uid"]
@@ -143,7 +143,7 @@ def test_where_groups_are_unknown_a_failure_raises_and_that_is_reported_before_o
         assert isinstance(answers[1], RewardFailureError)
 
 
-def test_where_there_is_no_group_the_choice_is_asked_for_when_the_manager_is_made(make: Any) -> None:
+def test_missing_group_requires_the_choice_at_creation(make: Any) -> None:
     single = [*custom("compute_score"), "actor_rollout_ref.rollout.n=1"]
     with pytest.raises(RegistrationError, match=r"one response .*failed_reward=<a number>"):
         make(*single)
@@ -339,7 +339,7 @@ def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenize
         ),
     ],
 )
-def test_what_cannot_work_is_refused_with_the_key_to_set(overrides: list[str], says: str, make: Any) -> None:
+def test_invalid_settings_are_refused_with_the_key_to_set(overrides: list[str], says: str, make: Any) -> None:
     with pytest.raises(RegistrationError) as caught:
         make(*overrides)
     assert says in str(caught.value)

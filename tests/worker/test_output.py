@@ -31,7 +31,7 @@ def test_nothing_is_written_to_a_file_with_the_number_of_the_pipe(tmp_path: Path
     assert path.read_bytes() == b""
 
 
-def test_what_c_code_printed_is_flushed_without_loading_the_library_again() -> None:
+def test_output_of_c_code_is_flushed_without_reloading_the_library() -> None:
     linux.flush_c_stdout()
     loaded = linux._libc()
     linux.flush_c_stdout()

@@ -49,7 +49,7 @@ def test_a_function_without_a_limit_costs_nothing(limits: Limits) -> None:
     assert limits.set == []
 
 
-def test_what_others_take_is_not_the_functions(limits: Limits) -> None:
+def test_time_of_others_does_not_count_for_the_function(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
     made.switch_to(0)
     assert made.apply(recipe)
@@ -99,7 +99,7 @@ def test_a_worker_of_one_functions_own_is_kept(limits: Limits) -> None:
     ],
     ids=repr,
 )
-def test_what_lacks_memory_names_the_limit(limits: Limits, error: Exception, lacks: bool) -> None:
+def test_lack_of_memory_names_the_limit(limits: Limits, error: Exception, lacks: bool) -> None:
     made = ResourceLimits(frozenset())
     assert made.explain(error) == ""  # without a limit it is the machine's, or the user's own
     made.switch_to(0)
@@ -124,7 +124,7 @@ def test_variables_come_and_go_with_the_turn(monkeypatch: pytest.MonkeyPatch) ->
     made.switch_to(2)
 
 
-def test_what_user_code_puts_in_place_of_the_environment_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_environment_variables_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     environ = os.environ
     made = ResourceLimits(frozenset())
     made.set_environment(0, {"GIVEN": "secret"})

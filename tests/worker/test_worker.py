@@ -187,7 +187,7 @@ def test_values_stand_in_the_half_of_their_frame(start: Start) -> None:
         assert engine.page.words[shared_page.PROGRESS] == frame << 8
 
 
-def test_what_a_call_raises_is_its_own(start: Start) -> None:
+def test_exceptions_belong_to_their_call(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["fail no luck", "give 1", "leave now", "none", "fields 2", "give nan", "give 3"])
     kinds = []
@@ -202,7 +202,7 @@ def test_what_a_call_raises_is_its_own(start: Start) -> None:
     assert [results.values[index] for index in (1, 4, 6)] == [1.0, 2.0, 3.0]
 
 
-def test_what_was_taken_back_is_not_run(start: Start) -> None:
+def test_returned_calls_are_not_run(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1", "sleep 3", "give 3", "give 4"])
     engine.run(2, ["give 5"])

@@ -1,4 +1,4 @@
-"""How samples get into a batch that is still open.
+"""Adds samples to a batch that is still open.
 
 - An addition is checked whole before any of it counts: a refused one leaves the batch as it was.
 - Every addition brings the same columns to the functions as the first.

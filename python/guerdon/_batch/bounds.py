@@ -1,4 +1,4 @@
-"""Counts and times that bound a batch and those who wait for it: each is checked where it is given,
+"""Counts and times that bound a batch and its waiting callers: each is checked where it is given,
 and refused with the option, the value and what would do."""
 
 from __future__ import annotations

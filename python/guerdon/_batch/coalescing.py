@@ -47,7 +47,7 @@ class Coalescer(Generic[S, R]):
         try:
             return await future
         finally:
-            # Else an error and the future hold each other until Python's collector runs.
+            # Otherwise an error and the future hold each other until Python's collector runs.
             del future
 
     def _send(self) -> None:
@@ -97,7 +97,7 @@ class Coalescer(Generic[S, R]):
 
 
 def _fail(batch: list[tuple[S, asyncio.Future[R]]], error: Exception | None) -> None:
-    """Ends what has no answer yet, by an error, or cancelled."""
+    """Ends the requests without an answer, by an error or cancelled."""
     for _, future in batch:
         if error is None:
             future.cancel()

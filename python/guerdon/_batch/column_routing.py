@@ -1,9 +1,10 @@
-"""Which columns of a batch each reward function gets: one `FunctionColumns` per function.
+"""Assigns columns of a batch to reward functions: one `FunctionColumns` per function.
 
-- Only columns that some function declared travel to the engine, each once, whoever wants it.
+- Only columns that some function declared travel to the engine, each once for all functions.
 - Judges and kernels get strings, whatever their columns hold; strings are not copied.
-- Where a limit counts tokens by a function, that runs here, before anything is submitted.
-- What the names of the columns decide is worked out once for all batches with the same (`layout`).
+- A token counter of a limit runs here, before anything is submitted.
+- Decisions that depend on column names alone are made once for all batches with the same names
+  (`layout`).
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 PLAIN: Final = "text"
 """The engine's name for columns of texts as they are."""
 
-# What says whether two batches bring the same columns: their names, and whether there is a
+# Facts that tell whether two batches bring the same columns: their names, and whether there is a
 # trainer's state.
 _Names = tuple[tuple[str, ...], tuple[str, ...], bool]
 
 
 @dataclass(frozen=True)
 class RoutedColumns:
-    """How a batch goes to the engine: its columns, what they are called, one `FunctionColumns` per
-    function, and the columns of its journal by index, None for one that it lacks."""
+    """Columns of a batch as the engine takes them: its columns, their names, one `FunctionColumns`
+    per function, and the columns of its journal by index, None for one that it lacks."""
 
     columns: list[list[object] | Constant]
     names: list[str]
@@ -61,7 +62,8 @@ class ColumnRouter:
         self._consumers = tuple(
             Consumer(spec, spec.leaves_process and names_history(spec.target), counting(spec)) for spec in specs
         )
-        # Of the last batch. Written by whatever thread has one with other columns, as a whole.
+        # Columns of the last batch. Written by whatever thread has one with other columns, as a
+        # whole.
         self._last: tuple[_Names, Layout] | None = None
         self._text_parameters = TextParameters(specs)
         self.example = ""
@@ -86,8 +88,8 @@ class ColumnRouter:
         return RoutedColumns(columns.values, columns.names, uses, journal)
 
     def sources(self, data: Data) -> set[Source]:
-        """Where the values that functions and a journal get come from in batches with the columns
-        of `data`, whatever is in them.
+        """Returns the sources of all values that functions and a journal use in batches with the
+        columns of `data`.
 
         Raises:
             DataError: A function asks for a column that is not there, or its name is ambiguous.
@@ -123,8 +125,8 @@ class _BatchColumns:
         self.values = [self._value(*source) for source in known.sources]
 
     def use(self, route: Route) -> FunctionColumns:
-        """What a function gets that differs from batch to batch: counted tokens, strings of
-        requests and for kernels."""
+        """Returns the parts of a function's input that differ from batch to batch: counted tokens,
+        strings of requests and for kernels."""
         from guerdon._native import FunctionColumns
 
         consumer = route.consumer
@@ -138,7 +140,7 @@ class _BatchColumns:
         return FunctionColumns([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
 
     def _fill(self, available: Mapping[str, Source], field: TextField, function: str) -> tuple[str, int]:
-        """What kind of strings a field is, and the index of its column."""
+        """Returns the kind of strings of a field, and the index of its column."""
         source = ("own", TEXT) if field.is_text else available[field.column]
         known = self._filled.get((source, field))
         if known is None:
@@ -160,7 +162,7 @@ class _BatchColumns:
         return values
 
     def index(self, source: Source) -> int:
-        """Where a column stands; from now on, if it had no place."""
+        """Returns the index of a column; from now on, if it had no place."""
         index = self._indexes.get(source)
         if index is None:
             self.values.append(self._value(*source))

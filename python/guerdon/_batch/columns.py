@@ -1,4 +1,4 @@
-"""What one batch brings: prompts, completions and dataset columns, one value per sample.
+"""The data of one batch: prompts, completions and dataset columns, one value per sample.
 
 - Every list is ours: the caller may change its own as soon as the call is back.
 - Every list has as many values as there are samples; nothing is broadcast, cut or padded.
@@ -151,7 +151,7 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
 
 
 def _repeated(name: str, values: int, samples: int) -> str:
-    """What to do if there is one value per prompt."""
+    """Returns the advice for a column with one value per prompt."""
     if values == 0 or samples % values:
         return ""
     times = samples // values
@@ -183,7 +183,7 @@ def _a(kind: type) -> str:
 
 def plain_text(completion: object, sample: int | None = None) -> str:
     """The last assistant message, or a lone one that names no role; text parts joined without a
-    separator; "" if there is none.
+    separator; The text is "" if there is none.
 
     Args:
         sample: For the message; None where it is not known.

@@ -1,4 +1,4 @@
-"""Whether functions fail too often, over their last samples on all ranks together.
+"""Failure rates of functions, over their last samples on all ranks together.
 
 - failure-rate-1  A function is judged once 64 of its samples are known, over the last 256 of them
   (over all of the last batch where that is larger); before that only a batch of at least 8 samples
@@ -78,8 +78,8 @@ class FailureWindow:
             excess -= gone
 
     def too_many(self, samples: int, failed: int, limit: float) -> bool:
-        """Whether the function fails too often, after a batch of so many samples was added, of
-        which so many failed (failure-rate-1)."""
+        """Returns whether the function fails too often, after a batch of `samples` samples was
+        added, of which `failed` failed (failure-rate-1)."""
         if failed == 0 or limit >= 1:
             return False
         return _all_failed(samples, failed) or (self.samples >= MIN_JUDGED and self.failed > limit * self.samples)
@@ -118,7 +118,7 @@ class FailureRate:
                 window.add(samples)
 
     def after_fork(self) -> None:
-        """In a forked child: the lock may have been held."""
+        """Runs in a forked child: the lock may have been held."""
         self._lock = threading.Lock()
 
     def _add(self, name: str, known: Sequence[tuple[int, BatchFailures]], ranks: int) -> str | None:
@@ -152,5 +152,5 @@ class FailureRate:
 
 
 def _all_failed(samples: int, failed: int) -> bool:
-    """Whether a batch shows by itself that the function does not work."""
+    """Returns whether a batch shows by itself that the function does not work."""
     return failed == samples >= MIN_ALL_FAILED

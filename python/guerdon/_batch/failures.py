@@ -106,7 +106,7 @@ def describe(function: str, failed: str, found: Sequence[tuple[int, FunctionFail
 
 
 def any_cancelled(result: RewardBatch) -> bool:
-    """Whether calls were cancelled, whatever ``on_failure`` made of their cells."""
+    """Returns whether calls were cancelled, whatever ``on_failure`` made of their cells."""
     return any(failure.status is Status.CANCELLED for failure in result.failures())
 
 

@@ -1,6 +1,6 @@
-"""Which columns of a batch a journal keeps.
+"""Selects the columns of a batch that a journal keeps.
 
-A chosen column that a batch lacks stays empty there; that is said once.
+A chosen column that a batch lacks stays empty there; it is reported once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeptColumns:
         self._missed: set[str] = set()  # those that were warned of
 
     def of(self, data: Data) -> list[tuple[str, str] | None]:
-        """Where each of them comes from in this batch; None for one that it lacks."""
+        """Returns the source of each of them in this batch; None for one that it lacks."""
         found = [
             source if source[1] in (data.own if source[0] == "own" else data.dataset) else None
             for source in self._sources

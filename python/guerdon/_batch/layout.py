@@ -1,9 +1,9 @@
-"""Where the functions' calls get their values: decided by column names, before any value is read.
+"""Sources of the values of the functions' calls: decided by column names, before any value is read.
 
 - A batch that lacks what a function requires is refused before any call, with the names there are.
 - A reserved name means the reserved value. A function that asks for one while the dataset has a
-  column of that name is refused; but where a trainer has environments, a column ``environment``
-  says which one a row wants, and a function that asks for ``environment`` gets the live object.
+  column of that name is refused; but if a trainer has environments, a column ``environment`` names
+  the one for a row, and a function that asks for ``environment`` gets the live object.
 - Live environments never travel to a worker.
 """
 
@@ -21,7 +21,7 @@ from guerdon.errors import DataError
 if TYPE_CHECKING:
     from guerdon._native import FunctionColumns
 
-# Where a value comes from: ("own", "prompts"), ("dataset", "answer"), ("state", "live").
+# Source of a value: ("own", "prompts"), ("dataset", "answer"), ("state", "live").
 Source = tuple[str, str]
 
 _RESERVED: dict[str, Source] = {
@@ -60,7 +60,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Route:
-    """How one function gets its values.
+    """Sources of one function's values.
 
     Attributes:
         available: Every name under which there is a value for it.
@@ -91,7 +91,7 @@ class Layout:
 
 
 def layout(consumers: Sequence[Consumer], data: Data) -> Layout:
-    """What batches with the columns of `data` bring to each function.
+    """Returns the values that batches with the columns of `data` have for each function.
 
     Raises:
         DataError: A column is missing, its name is ambiguous, or can't be sent to a worker.
@@ -212,7 +212,7 @@ def _what_to_do(spec: FunctionSpec, name: str, data: Data, available: dict[str, 
     if spec.factory is not None:
         call = spec.factory.to_name(name, data.dataset)
         return f" Add it to the dataset, or name yours: {call}." if call else " Add it to the dataset."
-    # What a trainer brings is meant only where a name is nearly that.
+    # A trainer's column is suggested only if a name is nearly its own.
     own = [other for other in available if other not in data.dataset]
     close = difflib.get_close_matches(name, list(data.dataset), n=1)
     close = close or difflib.get_close_matches(name, own, n=1, cutoff=_NEARLY)

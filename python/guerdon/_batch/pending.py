@@ -64,7 +64,7 @@ class PendingBatch:
 
     @property
     def done(self) -> bool:
-        """Whether the batch is complete."""
+        """Returns whether the batch is complete."""
         return self._batch.done
 
     @property
@@ -152,7 +152,7 @@ class PendingBatch:
             seen += 1
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the batch is complete, without looking at what came of it.
+        """Wait until the batch is complete, without looking at its result.
 
         Raises:
             TimeoutError: It isn't, after `timeout` seconds.
@@ -213,7 +213,7 @@ class PendingBatch:
     def _result(self) -> RewardBatch:
         result = self._complete()
         with self._news:
-            if self._judged is None:  # one who cancelled gets what there is
+            if self._judged is None:  # a caller that cancelled gets the present results
                 self._judged = (None if self._cancelled else self._builder.judge(result),)
         if self._judged[0] is not None:
             raise RewardFailureError(self._judged[0], result)
@@ -329,7 +329,7 @@ class OpenBatch(PendingBatch):
 
     @property
     def open(self) -> bool:
-        """Whether samples can still be added."""
+        """Returns whether samples can still be added."""
         return self._batch.open
 
     def add(
@@ -345,9 +345,9 @@ class OpenBatch(PendingBatch):
     ) -> list[int]:
         """Add samples, from any thread.
 
-        With ``max_pending`` it waits first, while too many samples are pending (backpressure);
-        Ctrl-C then ends the batch. Calls on one sample start at once, group functions when their
-        group is full, functions of the batch contract at `finish`.
+        If ``max_pending`` is set, it waits first, while too many samples are pending
+        (backpressure); Ctrl-C then ends the batch. Calls on one sample start at once, group
+        functions when their group is full, functions of the batch contract at `finish`.
 
         Args:
             completions: One per sample, as for `Dispatcher.submit`.

@@ -2,8 +2,8 @@
 
 - A function is looked at until two of its answers differ, or until it was reported: from then on
   a batch costs nothing.
-- Calls that failed or were skipped are no answers.
-- It is a warning and never an error: the dataset may be what is quiet.
+- Calls that failed or were skipped do not count as answers.
+- It is a warning and never an error: the dataset may be the reason.
 """
 
 from __future__ import annotations

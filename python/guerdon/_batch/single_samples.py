@@ -94,7 +94,7 @@ class SampleScorer:
                 f"{grouped!r} works on whole groups, so one sample can't be scored alone: use ascore() with the samples "
                 "of whole groups."
             )
-        # Else it would fail the others, in a function of batches.
+        # Otherwise it would fail the others, in a function of batches.
         if arguments[_COMPLETION] is None:
             raise DataError("there is no completion: give completion=, a text or a list of messages.")
         for singular, plural in _PLURALS.items():
@@ -145,7 +145,8 @@ class SampleScorer:
                 async for group in groups:
                     yield group.index, self._builder.sample(batch, group)
                     left -= 1
-                    # `agroups` raises now if failures were too many: that is no caller's own
+                    # `agroups` raises now if failures were too many: that does not belong to a
+                    # caller
                     if not left:
                         break
         finally:

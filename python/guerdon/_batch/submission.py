@@ -1,7 +1,7 @@
-"""How a batch gets into the engine: it is checked, then submitted whole or opened for more samples.
+"""Submits a batch to the engine: it is checked, then submitted whole or opened for more samples.
 
-What can't be scored is refused before there is a batch. A batch is in its caller's `started` list
-from the moment it exists, so that an exception in the caller's thread (Ctrl-C) can't lose it.
+Batches that can't be scored are refused before they exist. A batch is in its caller's `started`
+list from the moment it exists, so that an exception in the caller's thread (Ctrl-C) can't lose it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """What a caller says of one batch, beside its data; unchecked. See `Dispatcher.score`."""
+    """Options of one batch, beside its data; unchecked. See `Dispatcher.score`."""
 
     num_generations: int | None = None
     group_quorum: int | None = None
@@ -138,7 +138,7 @@ class Submitter:
     def open_from_trainer(
         self, started: list[Batch], trainer_state: object, samples: int, group_size: int | None, ranks: int
     ) -> tuple[Batch, Appender]:
-        """`submit_from_trainer` for a batch of so many samples that come one after another."""
+        """`submit_from_trainer` for a batch of `samples` samples that come one after another."""
         size = trainer_group_size(self._trainers_own(group_size), samples, ranks, self.group_function)
         step = step_of(trainer_state)
         timeout = self._batch_timeout
@@ -146,7 +146,7 @@ class Submitter:
         return batch, Appender(batch, self._router, frozen(trainer_state))
 
     def sources(self, columns: Iterable[str], trainer_state: object) -> set[Source]:
-        """Where the values that the functions get come from in a trainer's batch, as (kind, name).
+        """Returns the sources of the functions' values in a trainer's batch, as (kind, name).
 
         Args:
             columns: Names of its dataset's columns.
@@ -191,7 +191,7 @@ class Submitter:
         return group_size if own is None else own
 
     def _bounds(self, options: BatchOptions, size: int) -> dict[str, Any]:
-        """What bounds the batch and its groups, as the engine takes it.
+        """Returns the bounds of the batch and its groups, as the engine takes them.
 
         Raises:
             DataError: That can't work, with these functions or at all.

@@ -1,7 +1,7 @@
 """Counting the tokens of calls before they are made, by the function that a `Limit` was given.
 
 The function gets a sample's columns by name, as a per-sample reward function does; live
-environments too, since it runs in this process. An error, or an answer that is no count, refuses
+environments too, since it runs in this process. An error, or an answer that is not a count, refuses
 the batch before any call, naming function and sample.
 """
 
@@ -27,14 +27,14 @@ __all__ = ["Counting", "counting"]
 
 @dataclass(frozen=True)
 class Counting:
-    """How the tokens of one reward function's calls are counted."""
+    """Rule for counting the tokens of one reward function's calls."""
 
     function: Callable[..., Any]
     called: str
     wants: Wants
 
     def count(self, data: Data, sources: Mapping[str, tuple[str, str]], names: tuple[str, ...]) -> list[float]:
-        """Of each sample.
+        """Returns the count of each sample.
 
         Raises:
             DataError: The function failed, or returned no count.
@@ -57,7 +57,7 @@ class Counting:
 
 
 def counting(spec: FunctionSpec) -> Counting | None:
-    """How a reward function's tokens are counted; None if no function does.
+    """Returns the rule for counting a reward function's tokens; None if no function does.
 
     Raises:
         RegistrationError: No batch can satisfy its signature, or it wants to record.

@@ -23,8 +23,8 @@ HISTORY = "log_history"
 
 @dataclass(frozen=True)
 class StepAlone:
-    """In place of a state, for a trainer that has none to show: rows have its step, and functions
-    see nothing of it.
+    """Replaces a state, for a trainer that has none to show: rows have its step, and functions see
+    nothing of it.
 
     Attributes:
         global_step: As in a trainer's state; None: not known.
@@ -34,8 +34,8 @@ class StepAlone:
 
 
 def frozen(state: object) -> object:
-    """A copy of `state` as it is now; what doesn't look like a trainer's state stays what it is,
-    and a step alone is nothing that a function sees."""
+    """A copy of `state` as it is now; objects that don't look like a trainer's state stay as they
+    are, and a step alone is never shown to a function."""
     if isinstance(state, StepAlone):
         return None
     fields = _fields(state)
@@ -54,7 +54,8 @@ def step_of(state: object) -> int | None:
 
 
 def snapshot(state: object, *, history: bool) -> object:
-    """What is shipped of `state`; what doesn't look like a trainer's state is shipped as it is."""
+    """Returns the parts of `state` that are shipped; what doesn't look like a trainer's state is
+    shipped as it is."""
     fields = _fields(state)
     if fields is None:
         return state
@@ -62,8 +63,8 @@ def snapshot(state: object, *, history: bool) -> object:
 
 
 def names_history(target: Any) -> bool:
-    """Whether the code of `target` (function, partial, method, callable object, `StatefulReward`)
-    names ``log_history``."""
+    """Returns whether the code of `target` (function, partial, method, callable object,
+    `StatefulReward`) names ``log_history``."""
     return code_mentions(target, HISTORY)
 
 

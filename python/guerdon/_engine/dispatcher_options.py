@@ -48,7 +48,7 @@ def weights(value: object, count: int) -> list[float] | None:
     if value is None:
         return None
     try:
-        # The keys of a dict, the order of a set and the letters of a string are no weights.
+        # The keys of a dict, the order of a set and the letters of a string are not weights.
         if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
             raise TypeError
         numbers = [float(weight) for weight in _no_texts(value)]
@@ -77,7 +77,7 @@ def flag(option: str, value: object) -> bool:
 
 
 def incomplete(value: object) -> str:
-    """What becomes of a sample on which a function failed."""
+    """Returns the checked treatment of samples on which a function failed."""
     if value == "drop" or value == "sum":
         return str(value)
     raise wrong("incomplete", value, "'drop' (the sample has no reward) or 'sum' (it has the sum of what is left)")
@@ -91,7 +91,7 @@ def log_metrics(value: object) -> str:
 
 
 def max_cost(value: object) -> float | None:
-    """What requests may cost; None = no limit."""
+    """Returns the checked bound of the requests' cost; None = no limit."""
     if value is None:
         return None
     found = number(value)
@@ -126,7 +126,7 @@ def worker_env(value: object) -> dict[str, str | None] | None:
 
 
 def journal(value: object) -> Journal | None:
-    """Where outcomes are written; None = nowhere."""
+    """Returns the checked journal; None = nowhere."""
     if value is None:
         return None
     from guerdon._insight.journal.options import Journal
@@ -135,7 +135,7 @@ def journal(value: object) -> Journal | None:
 
 
 def trace(value: object) -> Trace | None:
-    """Where the timeline is written; None = nowhere."""
+    """Returns the checked timeline; None = nowhere."""
     if value is None:
         return None
     from guerdon._insight.trace import checked  # not by `import guerdon`

@@ -1,8 +1,8 @@
 """The engine of one dispatcher: started once, ended once, never shared with a forked child.
 
-- After `close` there is no engine any more, and asking for one is a `ClosedError`.
-- A forked child starts an engine of its own; the inherited one has lost its threads, so it is
-  neither used nor ended. The engine ends with its dispatcher, and at the exit of the interpreter.
+- After `close` the engine is gone, and asking for one is a `ClosedError`.
+- A forked child starts its own engine; the inherited one has lost its threads, so it is neither
+  used nor ended. The engine ends with its dispatcher, and at the exit of the interpreter.
 - Code on a thread that is starting the engine (a signal handler) may close or use it: it
   waits for nothing, and an engine that was started too late is ended.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from guerdon._native import Engine, JournalConfig, OutcomeStore, SpendingCap
 
 CLOSE_TIMEOUT_S = 5.0
-# At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
+# At exit no thread waits for one that is stuck in user code: it ends with the interpreter.
 EXIT_TIMEOUT_S = 1.0
 # A node that has calls and says nothing for so long is lost.
 _NODE_SILENCE_S = 30.0
@@ -80,7 +80,8 @@ class EngineHandle:
         self._watchdog = watchdog
         self._trace = trace
         self._make_cluster = cluster
-        # With the number of workers: a library may bind this thread before the engine starts.
+        # Chosen with the number of workers: a library may bind this thread before the engine
+        # starts.
         self._cores = allowed_cores()
         self._closed = False
         self._serves_ranks = False  # written by `serve_ranks`, under the lock
@@ -107,7 +108,8 @@ class EngineHandle:
         return self._engine
 
     def served(self) -> dict[str, str]:
-        """Where the running engine is shown, by name, or why not; empty before its start."""
+        """Returns the address of the running engine's state by name, or the reason why it is not
+        served; empty before its start."""
         engine, monitor = self._engine, self._monitor
         if engine is None or monitor is None:
             return {}
@@ -116,11 +118,11 @@ class EngineHandle:
         return {**monitor.stats(engine), **_trace.where(self._trace, engine)}
 
     def worker_setup(self) -> WorkerSetup:
-        """What workers are started with."""
+        """Returns the settings that workers are started with."""
         return _worker_setup(self._specs, self._worker_env)
 
     def dump(self, timeout: float) -> Dump:
-        """What the engine is doing; takes no lock and starts nothing."""
+        """Returns a dump of the engine; takes no lock and starts nothing."""
         # Loaded with the engine: a signal handler imports nothing.
         from guerdon._insight.dump import take
 
@@ -182,8 +184,8 @@ class EngineHandle:
         return StallReports(self, self._specs, self._watchdog, file)
 
     def serve_ranks(self, ranks: int) -> int | None:
-        """From its start on it has the workers of so many ranks of this host, and for functions
-        without a limit of their own what all ranks of the run share.
+        """From its start on it has the workers of `ranks` ranks of this host, and for functions
+        without a limit the concurrency that all ranks of the run share.
 
         Returns:
             The workers; None if it was started before, and stays as it is.
@@ -199,7 +201,7 @@ class EngineHandle:
             return self._workers
 
     async def astart(self, owner: object) -> None:
-        """`get` beside the running loop, which would stand still for as long as a start takes.
+        """Does as `get` beside the running loop, which would stop for as long as a start takes.
 
         Args:
             owner: The dispatcher, held meanwhile: else the collector could end it within the lock
@@ -233,7 +235,7 @@ class EngineHandle:
                 supervisor.warn_of_journal(self._journal.journal.folder, engine.journal_troubles())
 
     def forget(self) -> None:
-        """In a forked child: leaves the parent's engine alone."""
+        """Runs in a forked child: leaves the parent's engine alone."""
         self._lock = threading.RLock()
         if self._engine is not None:
             _inherited.append((self._engine, self._supervisor))
@@ -355,7 +357,7 @@ def _close(engine: Engine, cluster: Cluster | None, timeout: float) -> None:
 
 
 def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:
-    """What the functions that have a price may spend together."""
+    """Returns the spending cap that the functions with a price share."""
     from guerdon._lanes.http.cost import cap
 
     members = [member.spec for spec in specs for member in getattr(spec.compound, "members", ())]
@@ -365,8 +367,8 @@ def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:
 
 
 class WorkerSetup(NamedTuple):
-    """What workers are started with: interpreter, folder of their program, functions (None without
-    any for them) and environment."""
+    """Settings that workers are started with: interpreter, folder of their program, functions (None
+    without any for them) and environment."""
 
     python: str
     folder: str
@@ -397,7 +399,7 @@ def _functions(
 
 
 def _without_keys(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None]) -> dict[str, str | None]:
-    # The key of a judge is no worker's, whatever its variable is called.
+    # No worker gets the key of a judge, for any name of its variable.
     keys = {plan.secret.env for spec in specs for plan in spec.plans if plan.secret.env is not None}
     return {**dict.fromkeys(keys), **worker_env}
 

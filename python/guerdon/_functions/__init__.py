@@ -1,4 +1,4 @@
-"""What a reward function is, decided before anything runs.
+"""Definitions of reward functions, complete before anything runs.
 
 - `spec`: one function for the rest of the package: name, contract, lane and policy.
 - `callables`, `signature`: what kind of callable it is, and which values it takes.

@@ -1,10 +1,10 @@
-"""From one entry of a dispatcher's list to its `FunctionSpec`.
+"""Makes a `FunctionSpec` of one entry of a dispatcher's list.
 
 - Every default (lane, shape, loop, timeout) is decided here.
-- What can't work is refused here, before anything starts.
+- Entries that can't work are refused here, before anything starts.
 
 Default lanes: asyncio for async functions, thread for those that take environments (live objects),
-process for all others. An undecorated sync function gets one worker of its own, as module state
+process for all others. An undecorated sync function gets one worker for itself, as module state
 needs.
 """
 
@@ -164,7 +164,7 @@ def _shape(target: Callable[..., Any] | StatefulReward, given: Options, shape: S
 
 
 def _called(target: Callable[..., Any] | StatefulReward, name: str) -> Callable[..., Any]:
-    """What is called for a score."""
+    """Returns the callable that gives a score."""
     if not isinstance(target, StatefulReward):
         return target
     score: Callable[..., Any] | None = getattr(target, "score", None)

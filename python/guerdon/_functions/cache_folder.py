@@ -17,7 +17,7 @@ _LEAST: Final = 1 << 20
 
 @dataclass(frozen=True)
 class CacheFolder:
-    """Where the outcomes of a function are kept.
+    """Folder of a function's cached outcomes.
 
     Attributes:
         folder: Its absolute path.

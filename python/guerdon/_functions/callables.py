@@ -26,7 +26,7 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def code_mentions(target: Any, name: str) -> bool:
-    """Whether the code of `target` (any callable or `StatefulReward`) has a name or string
+    """Returns whether the code of `target` (any callable or `StatefulReward`) has a name or string
     `name`."""
     target = innermost(target) if callable(target) else target
     functions = [target, getattr(target, "__wrapped__", None)]
@@ -51,7 +51,7 @@ def name_of(target: object) -> str:
 
 
 def find_attribute(module: types.ModuleType | None, qualname: str) -> object:
-    """``module.qualname``, or None if there is no such thing."""
+    """The attribute ``module.qualname``, or None if it does not exist."""
     found: object = module
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -59,7 +59,7 @@ def find_attribute(module: types.ModuleType | None, qualname: str) -> object:
 
 
 def is_reward_model(item: object) -> bool:
-    """Whether it is a reward model, which TRL runs: a model name or a ``torch.nn.Module``.
+    """Returns whether it is a reward model, which TRL runs: a model name or a ``torch.nn.Module``.
 
     Doesn't import torch.
     """

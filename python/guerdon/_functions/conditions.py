@@ -17,13 +17,13 @@ from guerdon.errors import RegistrationError
 __all__ = ["Condition", "Conditions", "RunIf", "checked_run_if"]
 
 RunIf = Mapping[str, "str | Sequence[str]"]
-"""What ``run_if`` takes: conditions by the name of another function."""
+"""Value of ``run_if``: conditions by the name of another function."""
 
 _CONDITION: Final = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
 
 
 class Condition(NamedTuple):
-    """What another function must have given for the same sample."""
+    """Condition on another function's reward for the same sample."""
 
     source: str
     comparison: str
@@ -43,7 +43,7 @@ class Conditions:
     otherwise: float | None = None
 
     def native(self, positions: Mapping[str, int]) -> tuple[list[tuple[int, str, float]], float | None]:
-        """As the engine takes it.
+        """Returns the form for the engine.
 
         Args:
             positions: Of the functions in their list, by name.

@@ -1,6 +1,6 @@
 """`Factory`: the call that made a reward function which comes with Guerdon, for messages.
 
-Who reads them can change that call, and neither the function's parameters nor what it raises.
+Readers of the message can change that call, but not the function's parameters or its exceptions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Factory", "nothing_missing", "refuse_uncalled_factory"]
 
 
 def nothing_missing() -> str | None:
-    """Of a function that needs no package."""
+    """The requirement of a function that needs no package."""
     return None
 
 
@@ -42,15 +42,16 @@ class Factory:
 
     @property
     def name(self) -> str:
-        """What it is called by."""
+        """The name of the called factory."""
         return self.make.__name__
 
     def value(self, option: str) -> Any:
-        """What an option is, given or not."""
+        """Returns the value of an option, given or default."""
         return self.given.get(option, inspect.signature(self.make).parameters[option].default)
 
     def call(self, **changed: Any) -> str:
-        """The call with other options, as one writes it: with what is not as it is by default."""
+        """The call with other options, as one writes it: with the options that differ from the
+        defaults."""
         usual = inspect.signature(self.make).parameters
         kept = {
             option: value

@@ -1,4 +1,4 @@
-"""Whether functions can run on this machine, before any call: they are imported, and their
+"""Checks that functions can run on this machine, before any call: they are imported, and their
 `setup()` runs, in a process like a worker's.
 
 It ends in bounded time and leaves nothing behind, whatever user code does: what it writes goes to a
@@ -21,9 +21,9 @@ from guerdon.errors import RegistrationError
 __all__ = ["check"]
 
 _END_S: Final = 5.0
-"""How long the process may take to end what it started, when asked to."""
+"""Time that the process has to end its children, when asked to."""
 _MOST_BYTES: Final = 4 << 20
-"""Of its lines; more comes from user code."""
+"""Longest part of its lines; more comes from user code."""
 
 
 def check(
@@ -61,7 +61,7 @@ def check(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Asks it to end all that it started, then ends what is left of it."""
+    """Asks it to end all processes that it started, then kills the rest."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -82,7 +82,7 @@ def _run(
     timeout: float,
     begun: Callable[[subprocess.Popen[bytes]], object] | None,
 ) -> bool:
-    """Whether the process ended in time; after it no process of its group is left."""
+    """Returns whether the process ended in time; after it no process of its group is left."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=output, env=dict(environment), start_new_session=True
     )

@@ -34,8 +34,8 @@ class TextField(Protocol):
     def texts(
         self, values: Mapping[str, Any], samples: int, function: str, *, always: bool
     ) -> tuple[str, list[object]] | None:
-        """What kind of column the engine gets, and the column; None where it takes the values as
-        they are.
+        """Returns the kind of column that the engine gets, and the column; None where it takes the
+        values as they are.
 
         Args:
             values: Of each column that it takes: one per sample, or a `Single`.
@@ -72,7 +72,7 @@ class _Prices(Protocol):
         """The cost of a million tokens: input, cached, written to the cache, output."""
 
     def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
-        """As the engine takes it."""
+        """Returns the form for the engine."""
 
 
 class _Secret(Protocol):
@@ -89,11 +89,11 @@ class _Secret(Protocol):
 
 
 class RequestPlan(Protocol):
-    """How the calls of one function become requests."""
+    """Turns the calls of one function into requests."""
 
     @property
     def fleet(self) -> EndpointList:
-        """Where they go."""
+        """Endpoints of the requests."""
 
     @property
     def url(self) -> str:
@@ -109,25 +109,26 @@ class RequestPlan(Protocol):
 
     @property
     def api(self) -> str:
-        """What the server speaks."""
+        """Protocol of the server."""
 
     @property
     def cost(self) -> _Prices:
-        """What they cost."""
+        """Prices of the requests."""
 
     @property
     def secret(self) -> _Secret:
         """The API key."""
 
     def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
-        """As the engine takes it, with the API key."""
+        """Returns the form for the engine, with the API key."""
 
     def identity(self) -> tuple[object, ...]:
-        """What decides the answer to a request, and how it is read."""
+        """Everything that decides the answer to a request and its score."""
 
 
 class CompoundCalls(Protocol):
-    """How the calls of one function become several requests, or whose requests fill its cells."""
+    """Turns calls of one function into several requests, or fills its cells from requests of
+    another function."""
 
     @property
     def fields(self) -> tuple[TextField, ...]:
@@ -136,7 +137,8 @@ class CompoundCalls(Protocol):
     def native(
         self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
     ) -> tuple[CompoundConfig | None, tuple[int, int] | None]:
-        """What the engine takes of a function that asks, and of one that another asks for."""
+        """Returns the native form of a function that sends requests, or of one whose requests
+        another function sends."""
 
 
 class KernelCalls(Protocol):
@@ -147,4 +149,4 @@ class KernelCalls(Protocol):
         """Its columns, in order."""
 
     def kernel(self, function: str) -> Kernel:
-        """As the engine takes it."""
+        """Returns the form for the engine."""

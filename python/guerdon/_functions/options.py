@@ -1,6 +1,6 @@
 """Checks of the options of one reward function.
 
-- A wrong value is refused with the function, the option, the value and what is expected.
+- A wrong value is refused with the function, the option, the value and the expected form.
 - Times are seconds, finite and above 0 (``grace`` may be 0).
 """
 
@@ -110,7 +110,7 @@ def lane(function: str, value: object) -> Lane | None:
 
 
 def isolation(function: str, value: object) -> Isolation:
-    """What calls share on the process lane."""
+    """Returns the checked sharing of a worker on the process lane."""
     if value == "worker":
         return "worker"
     if value == "call":
@@ -119,7 +119,7 @@ def isolation(function: str, value: object) -> Isolation:
 
 
 def node(function: str, value: object, lane: Lane, *, live: bool) -> Node | None:
-    """Where a function of this lane may run; `live`: it takes environments."""
+    """Returns the checked node of a function of this lane; `live`: it takes environments."""
     if value is None:
         return None
     if value != "any":
@@ -138,7 +138,7 @@ def node(function: str, value: object, lane: Lane, *, live: bool) -> Node | None
 
 
 def on_failure(function: str, value: object) -> OnFailure:
-    """What a failed cell becomes."""
+    """Returns the checked value of a failed cell."""
     expected = "'nan', 'abstain', 'raise' or a finite number that float32 can hold"
     if value == "nan":
         return "nan"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["environment", "is_environment_text", "max_output", "memory_limit", "refuse_on_other_lanes"]
 
-# With less an interpreter can't allocate small objects.
+# Less memory keeps an interpreter from allocating small objects.
 _LEAST_MEMORY: Final = 1_000_000
 _MOST: Final = 1 << 62
 
@@ -55,7 +55,7 @@ def environment(function: str, value: object) -> tuple[str, ...]:
 
 
 def is_environment_text(value: object) -> bool:
-    """Whether the environment of a process can hold it: a string without NUL that can be
+    """Returns whether the environment of a process can hold it: a string without NUL that can be
     encoded."""
     if not isinstance(value, str) or "\0" in value:
         return False

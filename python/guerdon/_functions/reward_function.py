@@ -51,7 +51,7 @@ class RewardFunction(Generic[P, R]):
 
     @property
     def __guerdon_target__(self) -> Callable[..., Any] | StatefulReward:
-        """What a worker runs in place of this object."""
+        """The object that a worker runs in place of this one."""
         return self.spec.target
 
     @property
@@ -79,7 +79,7 @@ class RewardFunction(Generic[P, R]):
         return RewardFunction(MethodType(self.spec.target, instance), self.options, self.spec.shape)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """By reference if importing finds this very object."""
+        """Pickles it by reference if importing finds this very object."""
         qualname = getattr(self, "__qualname__", "")
         found = find_attribute(sys.modules.get(getattr(self, "__module__", "")), qualname)
         return qualname if found is self else super().__reduce_ex__(protocol)

@@ -1,4 +1,4 @@
-"""Which values a reward function takes, from its signature.
+"""Values that a reward function takes, from its signature.
 
 - A parameter is a reserved name of the contract or a dataset column; nothing else is passed, except
   to ``**row``. Arguments that a partial fixed are not passed.
@@ -36,7 +36,7 @@ __all__ = [
 
 Shape = Literal["sample", "group", "batch"]
 Contract = Literal["sample", "group", "batch", "gathered"]
-"""How a function is called; ``"gathered"``: samples of any groups, as lists under group names."""
+"""Form of a function's calls; ``"gathered"``: samples of any groups, as lists under group names."""
 
 # ``text`` is the last assistant message as plain text.
 SAMPLE_NAMES: Final = ("prompt", "completion", "completion_ids", "text", "environment", "trainer_state")
@@ -58,7 +58,7 @@ _SINGULAR: Final = {"prompts": "prompt", "completions": "completion", "environme
 
 @dataclass(frozen=True)
 class Wants:
-    """Which values one call of a function gets, as far as its signature says.
+    """Values of one call of a function, as far as its signature tells.
 
     Attributes:
         required: Parameters without a default, in order, except ``log_extra`` and ``log_metric``.
@@ -182,7 +182,7 @@ def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape:
 
 
 def _by_position(parameters: list[Parameter], asked: list[Parameter]) -> bool:
-    """Whether the parameters in `asked` come first, so that positions mean just them."""
+    """Returns whether the parameters in `asked` come first, so that positions mean just them."""
     return parameters[: len(asked)] == asked and all(p.kind is not Parameter.KEYWORD_ONLY for p in asked)
 
 
@@ -235,7 +235,7 @@ def _signature(function: Callable[..., Any], shape: Contract) -> inspect.Signatu
     """The signature that calls must fit.
 
     A wrapper's own parameters count, unless it passes ``*args`` or ``**kwargs`` on
-    (functools.wraps): then those of what it wraps. Under TRL's contract ``**kwargs`` gets
+    (functools.wraps): then those of the wrapped function. Under TRL's contract ``**kwargs`` gets
     everything, as from TRL.
     """
     try:
@@ -264,7 +264,7 @@ def _fixed(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def names_environments(function: Callable[..., Any], wants: Wants, shape: Contract) -> bool:
-    """Whether it takes live environments, which can't leave the process.
+    """Returns whether it takes live environments, which can't leave the process.
 
     Parameters of a wrapped function count too, and names read from ``**kwargs``.
     """

@@ -89,18 +89,20 @@ class FunctionSpec:
 
     @property
     def in_workers(self) -> bool:
-        """Whether workers call it: functions of the process lane, and code rewards, whose drivers
-        are such."""
+        """Returns whether workers call it: functions of the process lane, and code rewards, whose
+        drivers are such."""
         return self.lane in ("process", "code")
 
     @property
     def leaves_process(self) -> bool:
-        """Whether it, and the values of its calls, may have to be sent to other processes."""
+        """Returns whether it, and the values of its calls, may have to be sent to other
+        processes."""
         return self.in_workers or self.node is not None
 
     @property
     def plans(self) -> tuple[RequestPlan, ...]:
-        """Of the http lane: one for each kind of request that its calls make."""
+        """The plans of its requests, on the http lane: one for each kind of request that its calls
+        make."""
         members = getattr(self.compound, "members", None)
         if members is not None:
             return tuple(member.plan for member in members)
@@ -120,12 +122,12 @@ class FunctionSpec:
 
     @property
     def uses_tokens(self) -> bool:
-        """Whether its requests go to language models, whose use is counted in tokens."""
+        """Returns whether its requests go to language models, whose use is counted in tokens."""
         return any(plan.api not in ("score", "rewards", "sandbox") for plan in self.plans)
 
     @property
     def is_engine_made(self) -> bool:
-        """Whether it comes with its lane, and is no function of the user's."""
+        """Returns whether it comes with its lane, and is not a function of the user's."""
         return self.lane in ("http", "native", "code")
 
     @property
@@ -140,7 +142,7 @@ class FunctionSpec:
         return () if self.http is None else self.http.fields
 
     def recipe(self) -> dict[str, Any]:
-        """How a lane calls the function; plain values only."""
+        """Returns the recipe for calls on the function's lane; plain values only."""
         return {
             "name": self.name,
             "shape": self.shape,
@@ -155,17 +157,17 @@ class FunctionSpec:
     def concurrency(self) -> int | None:
         """Calls in flight at once on this rank; None where the lane decides.
 
-        A function without a limit of its own, on a lane whose calls wait for other machines, shares
-        what is usual with the functions of all ranks: they may call one server.
+        A function without a limit, on a lane whose calls wait for other machines, shares the usual
+        concurrency with the functions of all ranks: they may call one server.
         """
         return self.concurrency_of(world_size())
 
     def serve_all_ranks(self) -> None:
-        """From here on its calls in flight are those of all ranks; before an engine is started."""
+        """Counts the calls in flight of all ranks from here on; before an engine is started."""
         vars(self)["concurrency"] = self.concurrency_of(1)
 
     def concurrency_of(self, ranks: int) -> int | None:
-        """Calls in flight at once on one of so many ranks that share what is usual."""
+        """Calls in flight at once on one of `ranks` ranks that share the usual concurrency."""
         limit = self.policy.limit
         if isinstance(limit, DefaultLimit) or (limit is None and self.lane == "asyncio"):
             alone = None if limit is None else limit.concurrency
@@ -214,7 +216,7 @@ class FunctionSpec:
             memory_limit=policy.memory_limit,
             max_output=policy.max_output,
             env=given_to(policy.env),
-            # Of several requests each takes a permit, and none the call.
+            # Each of several requests takes a permit, and the call none.
             limit=None if compound is not None else native(policy.limit, self.lane),
             http=None
             if self.http is None or compound is not None
@@ -230,12 +232,13 @@ class FunctionSpec:
         )
 
     def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
-        """What its requests cost, if it makes any."""
+        """Returns the prices of its requests, if it makes any."""
         limit = self.policy.limit
         key = None if limit is None else limit.key
         return None if self.http is None else self.http.cost.tariff(self.name, key, dispatchers_cap)
 
     @property
     def _across(self) -> bool:
-        """Whether one call may hold samples of several batches; records would belong to none."""
+        """Returns whether one call may hold samples of several batches; records would belong to
+        none."""
         return not self.wants.records

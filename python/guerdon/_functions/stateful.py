@@ -12,16 +12,16 @@ class StatefulReward:
     """A reward with state: derive from it, define ``score``, put an *instance* into the
     dispatcher's list.
 
-    ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters say which
-    values it wants, it returns a number, None or a dict with ``"score"``, it may be async.
+    ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters name the
+    values of a call, it returns a number, None or a dict with ``"score"``, it may be async.
     Optionally define ``finish_group(self, scores, **columns)``: it gets one whole group of this
     reward's own scores, a ``list[float | None]`` of length G in order (None where the sample has no
     score), and the group's columns as lists of length G by the names of `guerdon.group_reward`; it
-    returns a ``list[float | None]`` of length G. A failed cell stays failed whatever it returns;
-    None makes an ok cell abstained.
+    returns a ``list[float | None]`` of length G. A failed cell stays failed, however it shapes the
+    group; None makes an ok cell abstained.
 
-    The instance is sent to the workers as it is: create what can't be pickled, or what is large, in
-    ``setup()``. ``reward(MyReward(), timeout=…)`` gives it options.
+    The instance is sent to the workers as it is: create large objects, and objects that can't be
+    pickled, in ``setup()``. ``reward(MyReward(), timeout=…)`` gives it options.
 
     Examples:
         >>> class Keyword(StatefulReward):

@@ -1,1 +1,1 @@
-"""What a run leaves behind and shows while it goes: journal, report, live state, dump, timeline."""
+"""Files and live views of a run: journal, report, live state, dump, timeline."""

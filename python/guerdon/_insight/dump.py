@@ -1,4 +1,4 @@
-"""What a dispatcher is doing now: every call in flight, its age, its worker, its Python stack.
+"""Snapshot of a dispatcher: every call in flight, its age, its worker, its Python stack.
 
 - Taking a dump takes no longer than its bound, changes nothing, and may be done from any thread and
   in a signal handler.
@@ -187,7 +187,7 @@ def _read(one: _Snapshot, supervisor: StackSource | None) -> tuple[str, list[Sta
 
 
 def _identity(one: _Snapshot) -> tuple[object, ...]:
-    """What is the same as long as the call goes on."""
+    """Returns a key that stays the same as long as the call runs."""
     return one.function, one.batch, tuple(one.spans), one.phase, one.attempt, one.thread, one.on_loop
 
 
@@ -212,7 +212,7 @@ def _call(
 
 
 def _place(node: str) -> str:
-    """What a node is called beside other places; an engine that ranks share says what it is."""
+    """Returns the name of a node beside other places; an engine that ranks share has its name."""
     return node if node.startswith("the engine ") else f"node {node}"
 
 
@@ -224,7 +224,7 @@ def _from_text(stack: str | None) -> list[StackFrame]:
 
 
 def _text(stack: list[StackFrame]) -> str:
-    """As a traceback shows it, with source lines where there are any."""
+    """Returns it in the form of a traceback, with the source lines that exist."""
     frames = [
         traceback.FrameSummary(file, line, name, line=None if _is_source(file) else "") for file, line, name in stack
     ]
@@ -232,7 +232,7 @@ def _text(stack: list[StackFrame]) -> str:
 
 
 def _is_source(file: str) -> bool:
-    """Whether lines of it may be looked up; cells of a notebook have them in memory."""
+    """Returns whether lines of it may be looked up; cells of a notebook have them in memory."""
     try:
         found = os.stat(file)
     except (OSError, ValueError):

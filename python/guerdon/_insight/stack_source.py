@@ -1,4 +1,4 @@
-"""Where the user's code stands in this process, as a dump asks the lanes for it."""
+"""Stacks of the user's code in this process, for a dump."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class StackSource(Protocol):
     """The lanes that run user code in this process. None of it waits or takes a lock."""
 
     def thread_name(self, function: int, number: int) -> str:
-        """What a thread of the thread lane is called."""
+        """Returns the name of a thread of the thread lane."""
 
     def loop_name(self, index: int) -> str:
-        """What an event loop is called."""
+        """Returns the name of an event loop."""
 
     def stack_of_thread(self, ident: int) -> list[StackFrame]:
         """The user's part of a thread's stack."""

@@ -1,5 +1,4 @@
-"""Where a dispatcher writes the timeline of its calls: the option, checked, and as the engine takes
-it."""
+"""The `trace` option: the option, checked, and as the engine takes it."""
 
 from __future__ import annotations
 
@@ -94,7 +93,7 @@ def _path(given: object) -> str:
 
 
 def checked(value: object) -> Trace | None:
-    """Where the timeline goes; a name alone is a `Trace` of it.
+    """Returns the checked timeline; a name alone is a `Trace` of it.
 
     Raises:
         RegistrationError: It is neither, or can't work.
@@ -129,7 +128,7 @@ def where(trace: Trace | None, engine: Engine) -> dict[str, str]:
 def for_engine(trace: Trace | None) -> tuple[str, int, float, str] | None:
     """File, bytes, shortest call and the process's name on the timeline.
 
-    With several ranks the file's name has the rank, as in ``run-r3.pftrace``.
+    If there are several ranks, the file's name has the rank, as in ``run-r3.pftrace``.
     """
     if trace is None:
         return None

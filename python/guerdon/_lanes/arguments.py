@@ -3,7 +3,7 @@
 Values are passed as they are; a call that gets lists gets its own, so that it may change them. A
 call of one value gets it straight from its column. Tuples are made of several, and not long before
 they are needed: thousands at once would keep the collector busy, and a loop from turning. An open
-batch lets go of the values of discarded calls: no user code sees what is left in their place.
+batch frees the values of discarded calls: no user code gets their substitute.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 # Argument tuples that are made at a time.
 _ROWS = 256
-# In a call on gathered samples, the number of a sample's slice stands above its index.
+# In a call on gathered samples, the number of a sample's slice is in the bits above its index.
 _SLICE = 1 << 32
 
 
 class Discarded(Exception):
-    """Ends a call that counts no more; nobody hears of it."""
+    """Ends a call that counts no more; it is not reported."""
 
 
 class FrameArguments:
@@ -39,7 +39,7 @@ class FrameArguments:
         self.frame = frame
         self.view = view = opened(frame.view)
         self.firsts = samples_of(view)
-        # What calls of one sample are called with; None: the calls are of several.
+        # Arguments of calls of one sample; None: the calls are of several.
         self.values: list[Any] | None = None
         self.are_rows = False
         if view.kind == "sample":
@@ -50,13 +50,13 @@ class FrameArguments:
             self._rest = iter(values)
 
     def more(self, values: list[Any], index: int) -> Any:
-        """What a call is called with that is not among its `values` yet."""
+        """Returns the arguments of a call that are not among its `values` yet."""
         values.extend(islice(self._rest, index + _ROWS - len(values)))
         return values[index]
 
 
 def opened(view: FrameView) -> View:
-    """What to look at in place of a frame's view: its values may have come as bytes."""
+    """Returns the values to read in place of a frame's view: its values may have come as bytes."""
     encoded = view.encoded
     if encoded is None:
         return view
@@ -71,7 +71,7 @@ def unreadable(view: View) -> BaseException | None:
 
 
 class _Refusing:
-    """In the place of values that can't be had: each call hears why."""
+    """Replaces values that can't be had: each call fails with the reason."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -92,7 +92,7 @@ def samples_of(view: View) -> Sequence[int]:
 
 
 def singles_of(view: View, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]:
-    """What calls of one sample each are called with: whether it is tuples, and the values."""
+    """Returns the arguments of calls of one sample each: whether it is tuples, and the values."""
     rows, columns = view.rows, view.columns
     if rows is not None:
         return True, _at(rows, samples)
@@ -106,7 +106,7 @@ def singles_of(view: View, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]
 def lists_of(view: View, first: int) -> list[Any]:
     """The arguments of the group or batch call that begins with sample `first`.
 
-    Of a discarded call they may be gone: ask whether it is open still before they are used.
+    The values of a discarded call may be gone: ask whether it is open still before they are used.
     """
     end = first + view.size
     return [value if constant else value[first:end] for constant, value in view.columns]

@@ -1,4 +1,4 @@
-"""What a call gave, as the engine takes it."""
+"""Results of a call for the engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from guerdon._worker.invoke.reasons import REASON_LIMIT, has_type, reason_of, tr
 from guerdon._worker.invoke.returned_values import InvalidValue, to_cells
 from guerdon._worker.invoke.tracebacks import traceback_of
 
-# As asyncio says it of a future, a task or a lock.
+# The message of asyncio for a future, a task or a lock.
 _OTHER_LOOP = re.compile(r"(attached to a|bound to a) different (event )?loop")
 _SHARE_LOOP = (
     "a client or lock that this function uses belongs to the event loop of another one: give all functions that use "
@@ -37,7 +37,8 @@ def failed(call: Call, error: BaseException) -> Failed:
 
 
 def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:
-    """Of a call on `count` samples: statuses, values, what is wrong with those that are none.
+    """Returns for a call on `count` samples: statuses, values, and the errors of samples without
+    one.
 
     Raises:
         InvalidValue: It is not a list of `count` elements.

@@ -19,7 +19,7 @@ __all__ = ["EncodedView"]
 
 
 class EncodedView:
-    """What a `FrameView` is whose values are bytes.
+    """The counterpart of a `FrameView` with encoded values.
 
     Attributes:
         error: What unpickling a constant raised: no call can be made then.

@@ -60,6 +60,6 @@ class LaneThread(threading.Thread):
 
 
 def is_lane_thread(lanes: Lanes) -> bool:
-    """Whether this is a thread of these lanes, which can't wait for its own end."""
+    """Returns whether this is a thread of these lanes, which can't wait for its own end."""
     current = threading.current_thread()
     return isinstance(current, LaneThread) and current.lanes is lanes

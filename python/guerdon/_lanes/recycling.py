@@ -16,8 +16,8 @@ class Recycle:
     """Bounds on the life of a worker: one that reaches any of them is replaced, between two calls
     and without a gap.
 
-    A remedy for code that leaks memory or grows slower with time. What stands in a worker's modules
-    is lost with it, and ``setup()`` runs again in the next. The worker of an undecorated function,
+    A remedy for code that leaks memory or grows slower with time. State in a worker's modules is
+    lost with it, and ``setup()`` runs again in the next. The worker of an undecorated function,
     which keeps that function's state, and the forks of ``isolation="call"`` are not recycled.
 
     Args:
@@ -41,7 +41,7 @@ class Recycle:
     def __post_init__(self) -> None:
         if self.calls is None and self.age is None and self.rss is None:
             raise RegistrationError("Recycle() bounds nothing. Give calls=, age= (seconds) or rss= (bytes).")
-        # What was given, whatever the types say.
+        # The given value, of any type.
         calls: object = self.calls
         age: object = self.age
         if calls is not None and (isinstance(calls, bool) or not isinstance(calls, int) or not 1 <= calls < 1 << 63):

@@ -1,8 +1,8 @@
 """The stack of user code in this process: on a thread, or in a coroutine that waits.
 
 Frames are read, never kept: what is returned holds on to nothing of a call. Only the user's part is
-given, without what lies below our loops and without our own frames. Nothing waits, takes a lock or
-runs user code: it may be done in a signal handler.
+returned, without the frames below our loops and without ours. Nothing waits, takes a lock or runs
+user code: it may be done in a signal handler.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _inwards(awaited: Any) -> Iterator[StackFrame]:
 
 
 def _users(places: Iterable[StackFrame]) -> list[StackFrame]:
-    """What lies above our innermost frame that calls the user's code."""
+    """Returns the frames above our innermost frame that calls the user's code."""
     stack = list(places)
     while stack and stack[-1][0].startswith(_OURS):
         stack.pop()

@@ -95,7 +95,7 @@ _TROUBLE: Final = {
 
 
 class ThreadSupervisor:
-    """Starts threads and loops for an engine, and knows where their calls stand.
+    """Starts threads and loops for an engine, and locates their calls.
 
     Args:
         lanes: The engine's.
@@ -116,11 +116,12 @@ class ThreadSupervisor:
         self._on_stall = on_stall
         self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane in ("thread", "asyncio")}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
-        # By index and generation. Written by the supervisor's thread, read by whoever takes a dump.
+        # Loops by index and generation. Written by the supervisor's thread, read by whoever takes a
+        # dump.
         self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def start(self) -> None:
-        """Runs it on a thread of its own, which ends with the lanes."""
+        """Runs it on a separate thread, which ends with the lanes."""
         thread = threading.Thread(target=self.run, name="guerdon supervisor", daemon=True)
         vars(thread)["tell"] = self._tell
         thread.start()
@@ -235,7 +236,7 @@ class ThreadSupervisor:
 
     def _warn_of_abandoned(self, function: int, count: int) -> None:
         spec = self._specs[function]
-        # What runs on the engine and is no reward function says itself what it is, and what to do.
+        # Calls of the engine that are not reward functions have their own name and advice.
         what, advice = getattr(spec.target, "left_behind", None) or (f"reward function {spec.name!r}", _KILLED)
         warn(
             f"{what} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be killed: this one was abandoned "

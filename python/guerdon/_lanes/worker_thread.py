@@ -1,9 +1,9 @@
 """One thread of the thread lane: asks for frames and runs their calls.
 
 The loop is Python and calls Rust only for an instant at a time: the interpreter can end the thread
-inside user code at any moment. No exception of user code ends the thread, whatever it is. One that
-comes from outside, or for want of memory, ends it with the call in hand; another thread takes its
-place. Between frames the thread holds on to nothing of a batch.
+inside user code at any moment. Exceptions of user code never end the thread. An exception from
+outside, or for lack of memory, ends it with its running call; another thread takes its place.
+Between frames the thread holds on to nothing of a batch.
 """
 
 from __future__ import annotations

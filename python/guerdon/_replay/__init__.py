@@ -4,7 +4,7 @@
 - `needs`, `scoring`: what functions ask for; their calls.
 - `rows`, `output`: what is written.
 - `compare`, `diff`: the arithmetic, and its sums over chunks.
-- `run`, `result`: one replay, and what it found.
+- `run`, `result`: one replay, and its result.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def replay(
     """Score the rollouts of a journal again, and compare.
 
     The groups are put together as they were, so that functions of groups and batches,
-    ``finish_group``, panels and weights work. What a function needs must be in the journal: the
-    texts (``Journal(texts=True)``) or the columns that it names.
+    ``finish_group``, panels and weights work. The columns that a function needs must be in the
+    journal: the texts (``Journal(texts=True)``) or the columns that it names.
 
     Args:
         journal: The folder, or one of its parts. It is only read, but for streams of killed runs in

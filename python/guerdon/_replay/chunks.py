@@ -1,7 +1,7 @@
 """The second pass over a journal: its samples in chunks of whole groups, ready to be scored.
 
 - A chunk holds samples of one writer and one group size, in the order of batch and sample.
-- Groups that lack samples come in chunks of their own, whose `whole` is False.
+- Groups that lack samples come in separate chunks, whose `whole` is False.
 - Memory holds the batches that are open at once, and one chunk.
 """
 
@@ -101,7 +101,7 @@ class Chunk:
 
     @cached_property
     def cells(self) -> dict[str, Cells]:
-        """By function of the journal; those without a row here are left out."""
+        """Returns the cells by function of the journal; those without a row here are left out."""
         found: dict[str, Cells] = {}
         rows = self.table.num_rows
         codes = _codes(self.table, "function", self._survey.functions)
@@ -135,12 +135,12 @@ class Chunk:
         return np.isin(self._part_of_row[self.first_rows], summed)
 
     def has(self, name: str) -> bool:
-        """Whether there is the text column `name`."""
+        """Returns whether there is the text column `name`."""
         return any(name in self._kinds(part) for part in self._parts)
 
     def values(self, name: str) -> list[Any]:
-        """What the functions got of the column `name`, one value a sample; None where the journal
-        has none."""
+        """Returns the values of the column `name` that the functions got, one a sample; None where
+        the journal has none."""
         column = self.table[text_column(name)]
         places = self._first_filled(column)
         texts = column.take(import_arrow().array(places)).to_pylist()
@@ -150,15 +150,16 @@ class Chunk:
         return [self._decoded(name, text, part) for text, part in zip(texts, parts, strict=True)]
 
     def value(self, name: str, sample: int) -> Any:
-        """What the functions got of the column `name` for the sample at this place."""
+        """Returns the value of the column `name` that the functions got for the sample at this
+        place."""
         rows = range(int(self._starts[sample]), int(self._starts[sample + 1]))
         column = self.table[text_column(name)]
         row = next((row for row in rows if column[row].is_valid), rows[0])
         return self._decoded(name, column[row].as_py(), int(self._part_of_row[row]))
 
     def texts(self, name: str) -> tuple[list[str | None], str]:
-        """The text column `name` as it stands in the journal, one text a sample, and its kind; one
-        that has both kinds is JSON."""
+        """Returns the text column `name` of the journal, one text a sample, and its kind; one that
+        has both kinds is JSON."""
         column = self.table[text_column(name)]
         places = self._first_filled(column)
         texts: list[str | None] = column.take(import_arrow().array(places)).to_pylist()
@@ -205,7 +206,7 @@ class Chunk:
             ) from None
 
     def _first_filled(self, values: Any) -> NDArray[np.int64]:
-        """Of each sample the first row whose value is not null; any without one."""
+        """Returns for each sample the first row whose value is not null; any without one."""
         places = np.arange(len(values))
         filled = np.where(values.is_valid().to_numpy(), places, len(values))
         first = np.minimum.reduceat(filled, self._starts[:-1]) if len(values) else filled
@@ -318,7 +319,7 @@ def _by_sample(table: Any) -> tuple[Any, NDArray[np.int64]]:
 
 
 def _whole(chunk: Chunk, size: int) -> NDArray[np.bool_]:
-    """Of each sample whether its group has all of its samples, in their places."""
+    """Returns for each sample whether its group has all of its samples, in their places."""
     right = chunk.group == chunk.sample // size
     keys = np.stack([chunk.batch.astype(np.int64), chunk.group])
     changes = np.any(keys[:, 1:] != keys[:, :-1], axis=0)

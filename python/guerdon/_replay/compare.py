@@ -1,6 +1,6 @@
 """The arithmetic of a diff: plain NumPy on the rewards of samples before and now.
 
-- A reward is a float32, NaN where there is none; `kinds` says what it is instead.
+- A reward is a float32, NaN if there is none; `kinds` has the reason.
 - Two cells are equal if they hold the same number, or neither holds one for the same kind of
   reason.
 - Everything adds up over chunks: the sums of a journal's chunks are those of the journal in one.
@@ -28,7 +28,8 @@ _FAILED: Final = 2
 
 
 def kinds(reward: NDArray[np.float32], status: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Of each cell: `NUMBER`, or why it holds none: failed, or abstained and skipped alike."""
+    """Returns for each cell: `NUMBER`, or why it holds none: failed, or abstained and skipped
+    alike."""
     failed = (status >= Status.TIMEOUT) & (status <= Status.CANCELLED)
     return np.where(~np.isnan(reward), NUMBER, np.where(failed, _FAILED, _NONE)).astype(np.uint8)
 
@@ -49,7 +50,7 @@ def moved(
 
 @dataclass
 class Agreement:
-    """Of one function, or of the total, how far the cells of then and now agree.
+    """Agreement of the cells then and now, for one function or for the total.
 
     Attributes:
         compared: Cells that both have.
@@ -127,7 +128,7 @@ class Agreement:
 
     @property
     def means(self) -> tuple[float | None, float | None]:
-        """Of the cells that hold numbers then and now: the mean then, and now."""
+        """Returns the means of the cells that hold numbers then and now: the mean then, and now."""
         return (self._mean_x, self._mean_y) if self._n else (None, None)
 
     @property
@@ -138,7 +139,7 @@ class Agreement:
 
 @dataclass
 class RankChange:
-    """How the order within groups changed.
+    """Change of the order within groups.
 
     Attributes:
         groups: Whole groups of at least two samples.
@@ -166,7 +167,7 @@ class RankChange:
 
 @dataclass
 class AdvantageChange:
-    """How the advantages of GRPO changed, of the samples of whole groups.
+    """Change of GRPO's advantages, for samples of whole groups.
 
     Attributes:
         scale: ``"group"``: divided by the group's standard deviation + 1e-4; ``"none"``: not.
@@ -201,7 +202,7 @@ class AdvantageChange:
 
 def average_ranks(values: NDArray[np.float32]) -> NDArray[np.float64]:
     """``[P, G]``: the rank of each value in its group, 1 for the largest; equal values share the
-    mean of their ranks; NaN where there is no value."""
+    mean of their ranks; The rank of a cell without a value is NaN."""
     above = (values[:, None, :] > values[:, :, None]).sum(axis=2)
     same = (values[:, None, :] == values[:, :, None]).sum(axis=2)
     return np.where(np.isnan(values), np.nan, 1 + above + (same - 1) / 2)

@@ -1,9 +1,9 @@
 """The diff of a journal and what its rollouts score now, added up chunk by chunk.
 
 - The total of a sample is that of all functions of the journal and of the replay: one that was not
-  replayed keeps what it had. Weights are those given now, else the journal's.
+  replayed keeps its former score. Weights are those given now, else the journal's.
 - Ranks and advantages are of whole groups.
-- Of what moved it keeps the farthest few of each function.
+- The samples of each function that moved farthest are kept.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Diff:
         self._weights = weights
         self._incomplete = incomplete
         self._most = most_moved
-        # By function and whether both sides hold a number: distance, order of coming, what is
-        # shown.
+        # Examples by function and whether both sides hold a number: distance, order of arrival,
+        # excerpt.
         self._moved: dict[tuple[str, bool], list[tuple[float, int, dict[str, Any]]]] = {}
         self._counter = 0
 
@@ -121,7 +121,7 @@ class Diff:
             comparison = self.functions.setdefault(name, Comparison.new(self.tolerance))
             old = old_cells.get(name) or Cells.empty(len(chunk))
             apart = comparison.agreement.add(old.reward, side.reward, old.status, side.status)
-            # Where it was not called again, it has what it had.
+            # A sample that was not called again keeps its score.
             merged = np.where(side.status == ABSENT, old.reward, side.reward)
             if chunk.whole:
                 whole = np.repeat(old.there.reshape(-1, chunk.size).all(axis=1), chunk.size)
@@ -210,7 +210,8 @@ def _entry(name: str, chunk: Chunk, old: Cells, side: Outcomes, sample: int) -> 
 
 
 def excerpt(chunk: Chunk, name: str, sample: int) -> str | None:
-    """The beginning of a text; None where the journal, or what is read of it, has none."""
+    """The beginning of a text; The excerpt is None if the journal, or the part that is read, has
+    none."""
     if f"{name}" not in chunk.table.schema.names or not chunk.has(name):
         return None
     value = chunk.value(name, sample)

@@ -1,4 +1,4 @@
-"""What functions ask for, and what a journal has of it: decided before any call."""
+"""Columns that functions need, and those that a journal has: decided before any call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_RESERVED: Final = {
 
 @dataclass
 class Needs:
-    """What is read and passed to the functions.
+    """Columns that are read and passed to the functions.
 
     Attributes:
         completions: Whether some function gets them.
@@ -52,7 +52,7 @@ class Needs:
 
 
 def needs(specs: Sequence[FunctionSpec], survey: Survey) -> Needs:
-    """What these functions get from the journal.
+    """Returns the columns that these functions get from the journal.
 
     Raises:
         DataError: It lacks something that a function can't do without; the message names all.

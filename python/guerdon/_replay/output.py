@@ -1,6 +1,6 @@
 """OUT: the folder into which a replay writes its rows, as a journal of its own.
 
-- Parts are named after the journal's: same run, rank and process, numbers of their own.
+- Parts are named after the journal's: same run, rank and process, different numbers.
 - The part being written is an Arrow stream whose lock its writer holds. It becomes Parquet at the
   end or, where the replay was killed, in the hands of whoever reads the folder next.
 """

@@ -1,4 +1,4 @@
-"""What a replay found, as plain values: the same for Python, the JSON of the command, its table."""
+"""Result of a replay as plain values: the same for Python, the JSON of the command, its table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_REASONS: Final = 5
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a journal's rollouts score now, compared with what they scored.
+    """Scores of a journal's rollouts now, compared with the recorded ones.
 
     Attributes:
         journal: Its path.
@@ -71,7 +71,7 @@ class ReplayResult:
 
 
 def result_of(run: ReplayRun) -> ReplayResult:
-    """What a replay that ended found."""
+    """Returns the result of a replay that ended."""
     functions = {}
     for name, counts in run.counts.items():
         comparison = run.diff.functions.get(name)

@@ -48,7 +48,7 @@ _InFlight = deque[tuple[Submitted, Mapping[str, "NDArray[np.bool_]"]]]
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What a replay is asked for; see `guerdon.replay`."""
+    """Request for a replay; see `guerdon.replay`."""
 
     functions: Collection[str] | None = None
     failed_only: bool = False
@@ -65,7 +65,7 @@ class ReplayPlan:
 
 @dataclass
 class FunctionCounts:
-    """What became of one function's calls in this replay.
+    """Counts of one function's calls in this replay.
 
     Attributes:
         status: Cells by status, indexed by `Status`.
@@ -171,7 +171,7 @@ class ReplayRun:
         return [message for message in messages if message]
 
     def notes(self) -> list[str]:
-        """What a reader of the results should know, a sentence each."""
+        """Returns notes for readers of the results, a sentence each."""
         notes = [*(f"{note}." for note in self.parts.notes), *self.needs.notes]
         if self.incomplete_groups:
             names = [name for name in self.scorer.names if self.counts[name].left_out]
@@ -234,7 +234,7 @@ class ReplayRun:
                 self.incomplete.append({"run": run, "rank": rank, "batch": batch, "group": group, "samples": samples})
 
     def _wanted(self, chunk: Chunk) -> dict[str, NDArray[np.bool_]]:
-        """Of each function, the samples that it is to score."""
+        """Returns for each function the samples that it must score."""
         wanted = {}
         for name in self.scorer.names:
             if not chunk.whole and self.scorer.takes_groups(name):

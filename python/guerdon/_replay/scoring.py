@@ -1,4 +1,5 @@
-"""Chunks through the functions: which cells are scored, by which dispatcher, and what came out.
+"""Chunks through the functions: the cells that are scored, the dispatcher that scores them, and the
+results.
 
 - A function of groups or batches is called on whole ones, or not at all.
 - No dispatcher here has the journal, trace or server of the one that was given: scoring leaves no
@@ -125,17 +126,17 @@ class Scorer:
 
     @property
     def specs(self) -> list[FunctionSpec]:
-        """Of the functions that score, and of those that they wait for."""
+        """Returns the specs of the functions that score, and of those that they wait for."""
         called = self._with_sources(self.names)
         return [self._specs[name] for name in called]
 
     @property
     def takes_batches(self) -> bool:
-        """Whether a function sees whole batches."""
+        """Returns whether a function sees whole batches."""
         return any(spec.shape == "batch" for spec in self.specs)
 
     def takes_groups(self, name: str) -> bool:
-        """Whether the function sees whole groups or batches."""
+        """Returns whether the function sees whole groups or batches."""
         return any(
             spec.shape != "sample" or spec.finish is not None
             for spec in map(self._specs.__getitem__, self._with_sources([name]))

@@ -29,7 +29,7 @@ BatchKey = tuple[str, str, int, int]
 
 @dataclass
 class Survey:
-    """What a journal holds of the rows that count.
+    """Contents of a journal's rows that count.
 
     Attributes:
         kinds: Of each part, the text columns that hold anything in it: ``"text"`` or ``"json"`` by
@@ -61,7 +61,7 @@ class Survey:
         return max(version.total() for version in self.versions.values())
 
     def available(self) -> dict[str, list[Part]]:
-        """By the name of each text column, the parts that have it."""
+        """Returns by the name of each text column the parts that have it."""
         names: dict[str, list[Part]] = {}
         for part, kinds in zip(self.parts, self.kinds, strict=True):
             for name in kinds:

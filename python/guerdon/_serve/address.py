@@ -1,4 +1,4 @@
-"""Where the server listens: on loopback unless told otherwise, and nowhere else without a token."""
+"""Address of the server: on loopback by default, and on other addresses only with a token."""
 
 from __future__ import annotations
 

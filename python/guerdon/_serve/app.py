@@ -43,7 +43,7 @@ def make_app(
         Route("/health", health.health()),
         Route("/ready", health.ready(dispatcher, drain)),
         Route("/metrics", health.metrics(dispatcher, counters)),
-        # What NeMo-Gym's agents ask before a rollout: there is nothing to prepare.
+        # Route for NeMo-Gym's agents before a rollout: there is nothing to prepare.
         Route("/seed_session", _nothing, methods=["POST"]),
     ]
     for protocol in PROTOCOLS:

@@ -23,14 +23,14 @@ from guerdon._serve.tokens import is_known
 OPEN_PATHS: Final = frozenset(("/health", "/ready"))
 
 HAS_TOKEN: Final = "guerdon.has_token"
-"""Of a scope: whether its request brings a token, or none is asked for."""
+"""Returns for a scope: whether its request brings a token, or none is asked for."""
 
 _PREFIX: Final = "/t/"
 _SCHEME: Final = b"bearer "
 
 
 class TokenAuth:
-    """An ASGI application that passes on what may come in.
+    """An ASGI application that passes on authorized requests.
 
     Args:
         app: The application behind it.
@@ -75,7 +75,7 @@ def _is_from_elsewhere(scope: Scope) -> bool:
 
 
 def _take_from_path(scope: Scope) -> bytes:
-    """The token of a path ``/t/<token>/rest``, which becomes ``/rest``; empty if there is none."""
+    """The token of a path ``/t/<token>/rest``, which becomes ``/rest``; empty without one."""
     path: str = scope["path"]
     if not path.startswith(_PREFIX):
         return b""

@@ -18,7 +18,7 @@ from guerdon._serve.drain import Drain, stopping
 from guerdon._serve.errors import ClientGoneError, RequestError
 from guerdon._serve.permits import Bytes
 
-# Of a length that is only declared: a client that sends nothing keeps others out of no more.
+# Applies to a declared length: a client that sends nothing keeps others out of no more.
 _TAKEN_AT_ONCE: Final = 1 << 20
 
 

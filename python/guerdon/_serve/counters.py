@@ -1,4 +1,4 @@
-"""What the server counts of itself, as metrics beside those of the engine."""
+"""Counters of the server itself, as metrics beside those of the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHER: Final = "other"
 
 
 class Counters:
-    """Of one server; all of it on one event loop."""
+    """The counters of one server; all of it on one event loop."""
 
     def __init__(self, permits: Permits) -> None:
         self._permits = permits

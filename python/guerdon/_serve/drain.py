@@ -14,7 +14,7 @@ from guerdon._serve.errors import RequestError
 
 
 class Drain:
-    """Where the server is on its way; all of it on one event loop.
+    """State of the server's shutdown; all of it on one event loop.
 
     Attributes:
         starting: It takes no requests yet.
@@ -33,7 +33,7 @@ class Drain:
         self.draining = True
 
     def expire(self) -> None:
-        """Ends what is in flight."""
+        """Ends the requests in flight."""
         self.draining = self.expired = True
         for work in list(self._work):
             work.cancel()
@@ -54,5 +54,5 @@ class Drain:
 
 
 def stopping() -> RequestError:
-    """What a request gets that the server's end leaves without an answer."""
+    """Returns the answer to a request that the server's end leaves unscored."""
     return RequestError(503, "this server is shutting down: ask another one.", retry_after=1.0)

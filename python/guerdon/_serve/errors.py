@@ -1,4 +1,4 @@
-"""Why a request is not answered with rewards, and why there is no server."""
+"""Reasons why a request is not answered with rewards, and why there is no server."""
 
 from __future__ import annotations
 

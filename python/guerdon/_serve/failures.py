@@ -12,7 +12,7 @@ _BETWEEN_S: Final = 1.0
 
 
 class RequestFailureLog:
-    """Of one server; all of it on one event loop."""
+    """The failures of one server; all of it on one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -41,7 +41,7 @@ def text(fields: Mapping[str, Any], name: str) -> str:
 def text_or_messages(value: object, name: str) -> object:
     """A text, or a list of messages, each an object with a role and a content that has a text.
 
-    Else the text of a message that can't be read would be scored as an empty one.
+    Otherwise the text of a message that can't be read would be scored as an empty one.
 
     Raises:
         RequestError: 400, it is neither.

@@ -1,4 +1,4 @@
-"""Whether the server is alive, whether it takes requests, and its metrics."""
+"""Health, readiness and metrics of the server."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from typing import Any, Final, NoReturn
 from guerdon._serve.errors import RequestError
 
 MOST_VALUES: Final = 4 << 20
-"""Of one body: what they take as objects of Python is bounded, and so is the time to make them."""
+"""Bounds of one body: what they take as objects of Python is bounded, and so is the time to make
+them."""
 _BYTES_A_VALUE: Final = 64
 
 
@@ -33,7 +34,7 @@ def read_json(body: bytes | bytearray) -> dict[str, Any]:
         raise RequestError(400, "the body is nested too deeply.") from None
     except _Refused as error:
         raise RequestError(400, str(error)) from None
-    except ValueError as error:  # also of bytes that are no text
+    except ValueError as error:  # also for bytes that are not text
         raise RequestError(400, f"the body is no JSON: {error}.") from None
     if not isinstance(found, dict):
         raise RequestError(400, f"expected a JSON object, not a {_KINDS.get(type(found), 'value')}.")

@@ -1,7 +1,7 @@
 """Keeps long computing off the event loop, so that others are answered meanwhile.
 
-- What belongs to a big request runs on a thread, one request's part at a time.
-- What a cancelled caller no longer takes is handed to `drop`.
+- Work for a big request runs on a thread, one request's part at a time.
+- Results that a cancelled caller no longer takes go to `drop`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BIG: Final = 256 << 10  # bytes: some milliseconds of JSON
 
 
 def is_big(size: int) -> bool:
-    """Whether the body of a request has so many bytes that its work leaves the event loop."""
+    """Returns whether the body of a request is so large that its work leaves the event loop."""
     return size > _BIG
 
 
@@ -35,7 +35,7 @@ class Offload:
         return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
 
     async def run_owned(self, make: Callable[[], T], drop: Callable[[T], object]) -> T:
-        """What `make` makes on the thread; it goes to `drop` if the caller is cancelled."""
+        """Runs `make` on the thread; it goes to `drop` if the caller is cancelled."""
         future = self._thread.submit(make)
         try:
             return await asyncio.wrap_future(future)

@@ -1,6 +1,6 @@
-"""How much is taken in at once: samples, and bytes of bodies.
+"""Bounds of the work taken in at once: samples, and bytes of bodies.
 
-- What is taken is given back exactly once, by leaving the `with`.
+- A permit is given back exactly once, by leaving the `with`.
 - A request of many samples that is refused has room kept for it until it comes again.
 - `Retry-After` is how long the samples ahead take at the pace of the last ones, 1 to 30 s.
 
@@ -47,12 +47,12 @@ class Permits:
         self._pace = 0.0  # samples a second
         self._since = clock()
         self._ended = 0
-        # A refused request of several samples has room kept for it: so many, from and until when.
+        # A refused request of several samples has room kept for it: the number, and its time span.
         self._kept = 0
         self._kept_from = self._kept_until = self._since
 
     def take_samples(self, count: int) -> Samples:
-        """Permits for so many samples.
+        """Takes permits for `count` samples.
 
         Raises:
             RequestError: There are more than there can ever be (413), or at present (429).
@@ -86,7 +86,7 @@ class Permits:
             self._kept_until = now + self.retry_after(count) + _LATE_S
 
     def retry_after(self, count: int) -> float:
-        """Seconds until there may be room for so many samples."""
+        """Seconds until there may be room for `count` samples."""
         self._measure()
         ahead = self.samples + count - self._max_samples
         return min(max(ahead / self._pace if self._pace else _SOONEST_S, _SOONEST_S), _LATEST_S)
@@ -142,7 +142,8 @@ class Bytes:
         self._count += count
 
     def keep(self, count: int) -> None:
-        """Holds so many instead of what it holds; they are there already, so none are refused."""
+        """Holds `count` permits instead of the present number; they are there already, so none are
+        refused."""
         self._owner.bytes += count - self._count
         self._count = count
 

@@ -1,4 +1,4 @@
-"""What is sent back: JSON, and refusals, which may come before the request has been read."""
+"""Responses of the server: JSON, and refusals, which may come before the request has been read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from guerdon._serve.errors import RequestError
 
-# A client that is told no while it sends is read for a while: else the operating system may drop
-# the answer together with what was not read.
+# A client that is told no while it sends is read for a while: otherwise the operating system may
+# drop the answer together with the unread bytes.
 _LINGER: Final = (2.0, 64 << 20)  # seconds, bytes
 # What the operating system takes at once, as a rule.
 _IN_FLIGHT_BYTES: Final = 64 << 10
@@ -68,7 +68,7 @@ async def _send(response: Response, send: Send, *, close: bool, more: bool = Fal
 
 
 async def _read_rest(receive: Receive, seconds: float, most: int) -> bool:
-    """Reads what comes of a body; whether that was its end."""
+    """Reads the rest of a body; whether that was its end."""
     deadline = asyncio.get_running_loop().time() + seconds
     while most > 0:
         left = deadline - asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
 """The samples of a request, and what becomes of them.
 
 - A sample that is asked for alone is scored with others that come together; a request with several
-  is a batch of its own, so that its groups are whole.
+  is a separate batch, so that its groups are complete.
 - An outcome without a reward has the status that says why: nothing is made up.
 """
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 RESERVED = frozenset(("environment", "environments", "trainer_state", *BATCH_OPTIONS, *RECORDERS))
 """Names that can't be columns of a request: they are objects of the trainer's process."""
 
-# What calls of a text's methods, and slices of it, raise on a list.
+# Errors of a text's methods, and of slices of it, on a list.
 _TOOK_FOR_TEXT: Final = re.compile(r"(AttributeError|TypeError)\b.*\blist\b")
 _SHORT_OF: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a request asks for.
+    """Samples and options of one request.
 
     Attributes:
         completions: One a sample.
@@ -61,7 +61,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a sample: of one function, or of all together.
+    """Outcome of a sample: of one function, or of all together.
 
     Attributes:
         reward: None where there is none.
@@ -75,7 +75,7 @@ class Outcome:
 
 
 async def score(dispatcher: Dispatcher, request: Request, offload: Offload | None = None) -> list[Outcome]:
-    """The outcome of each sample; a big request is submitted by `offload`, as a batch of its own.
+    """The outcome of each sample; a big request is submitted by `offload`, as a separate batch.
 
     Raises:
         RequestError: The samples can't be scored (400), or the server ends or is short of
@@ -94,7 +94,7 @@ async def score(dispatcher: Dispatcher, request: Request, offload: Offload | Non
     except GuerdonError as error:
         raise RequestError(500, str(error)) from None
     except OSError as error:
-        # The engine's own have no number; their text says what it lacks.
+        # The engine's own have no number; their text names the missing resource.
         if error.errno not in _SHORT_OF and not any(f"os error {number}" in str(error) for number in _SHORT_OF):
             raise
         raise RequestError(

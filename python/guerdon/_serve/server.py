@@ -1,11 +1,11 @@
-"""Runs the server until it is told to end.
+"""Runs the server until a signal ends it.
 
 - It is ready once its functions can run; where they can't, it ends.
 - SIGTERM or SIGINT: it stops accepting, requests in flight finish or have `drain_timeout`; then it
   ends, and that is a success.
 - A second signal ends it at once.
-- Connections are uvicorn's, which closes idle ones. Against clients that are slow on purpose a
-  proxy stands in front (docs/serve.md).
+- Connections are uvicorn's, which closes idle ones. A proxy in front protects it from clients that
+  are slow on purpose (docs/serve.md).
 """
 
 from __future__ import annotations

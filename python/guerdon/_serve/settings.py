@@ -1,4 +1,4 @@
-"""What the command line says of the server, checked."""
+"""Settings of the server from the command line, checked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOST_BODY_BYTES: Final = 64 << 20
-"""Of one request."""
+"""Bound of one request."""
 MOST_BODIES_BYTES: Final = 1 << 30
-"""Of the bodies of all requests together that are read or scored."""
+"""Bound of the bodies of all requests together that are read or scored."""
 MOST_SAMPLES: Final = 16384
 BODY_TIMEOUT_S: Final = 60.0
 DRAIN_TIMEOUT_S: Final = 30.0
@@ -21,7 +21,7 @@ BACKLOG: Final = 4096
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How requests are served.
+    """Settings for serving requests.
 
     Attributes:
         tokens: Any of them lets a request in; none: no token is asked for.

@@ -1,5 +1,5 @@
-"""The check of the functions before a server is ready: one that answers each sample with an error
-is quick, so that clients with several servers would send it most of theirs.
+"""The check of the functions before a server is ready: a server that answers each sample with an
+error is quick, so that clients with several servers would send it most of theirs.
 
 It is ended with the server.
 """

@@ -13,7 +13,7 @@ from guerdon._serve.errors import ServerOptionError
 
 VARIABLE: Final = "GUERDON_SERVE_TOKEN"
 
-# What can stand in a path and in a header as it is.
+# Characters that can be in a path and in a header unchanged.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+=-]{16,512}")
 _LONGEST_FILE: Final = 64 << 10
 
@@ -49,7 +49,7 @@ def read_tokens(path: str | None, environ: Mapping[str, str] = os.environ) -> tu
 
 
 def is_known(given: bytes, tokens: Sequence[bytes]) -> bool:
-    """Whether it is one of them, in a time that tells nothing about them."""
+    """Returns whether it is one of them, in a time that tells nothing about them."""
     found = False
     for token in tokens:  # all of them, whichever fits
         found |= hmac.compare_digest(given, token)

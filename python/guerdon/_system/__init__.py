@@ -1,1 +1,1 @@
-"""What the package needs of the system around it: ranks, cores, environment, units, paths."""
+"""Access to the surrounding system: ranks, cores, environment, units, paths."""

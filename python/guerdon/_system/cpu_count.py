@@ -1,8 +1,8 @@
-"""How many cores this process may use, and how many workers that makes.
+"""Number of cores that this process may use, and number of workers that follows from it.
 
 Libraries bind threads to cores: an OpenMP runtime binds the thread that imports torch to one core
-if ``OMP_PROC_BIND`` or ``KMP_AFFINITY`` says so, and what that thread starts inherits it. So the
-cores of a process are not those of the thread that asks.
+if ``OMP_PROC_BIND`` or ``KMP_AFFINITY`` says so, and what that thread starts inherits it. Therefore
+the cores of a process are not those of the calling thread.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def allowed_cores() -> frozenset[int]:
 
 @contextlib.contextmanager
 def on_cores(cores: frozenset[int]) -> Iterator[None]:
-    """What the calling thread starts within may use these cores."""
+    """Lets processes and threads that the calling thread starts within use these cores."""
     own = own_cores()
     if not cores or cores == own:
         yield
@@ -85,7 +85,7 @@ def warn_if_bound(cores: frozenset[int]) -> None:
 
 
 def default_workers() -> int:
-    """Workers of a dispatcher that was not told: this process's share of the cores, at least one.
+    """Default number of a dispatcher's workers: this process's share of the cores, at least one.
     Cores that the launcher has bound this rank to are not divided again; a quota of CPU time is,
     since the ranks of a container share it."""
     ranks = ranks_on_host()
@@ -113,7 +113,7 @@ def host_workers() -> int:
 
 def host_cores() -> tuple[int, ...]:
     """The cores that the ranks of this host may use together, by number: those of their launcher,
-    or this process's own where that can't be told."""
+    or this process's own if these are unknown."""
     if not hasattr(os, "sched_getaffinity"):
         return ()
     own = allowed_cores()

@@ -1,8 +1,8 @@
-"""How many training processes the launcher started, on this host and in all, and which cores it
-gave to each.
+"""Number of training processes that the launcher started, on this host and in all, and the cores of
+each.
 
-A launcher tells its processes by environment variables. Where one launcher starts another, the
-inner one counts: torchrun's and DeepSpeed's variables come before MPI's, those before Slurm's.
+A launcher tells its processes by environment variables. If one launcher starts another, the inner
+one counts: torchrun's and DeepSpeed's variables come before MPI's, those before Slurm's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-# (the variable, another one that the launcher sets too: so that a name as common as LOCAL_SIZE
-# is believed only from the launcher it stands for)
+# (the variable, another one that the launcher sets too: so that a name as common as LOCAL_SIZE is
+# believed only from its launcher)
 _ON_HOST = (
     ("LOCAL_WORLD_SIZE", None),  # torchrun, accelerate, Ray Train
     ("LOCAL_SIZE", "LOCAL_RANK"),  # DeepSpeed
@@ -51,7 +51,7 @@ _RANK_VARIABLES = (
     "PALS_LOCAL_RANKID",
     "SLURM_LOCALID",
 )
-# Which launch of a job it is: the same for all ranks of one, whichever launcher set it.
+# Identity of a job's launch: the same for all ranks of one, whichever launcher set it.
 _OF_ONE_LAUNCH = (
     ("SLURM_STEP_ID", None),
     ("SLURM_STEPID", None),  # as older versions call it
@@ -61,7 +61,7 @@ _OF_ONE_LAUNCH = (
 )
 
 RANK_VARIABLES: Final = frozenset((*_RANK_VARIABLES, *(name for name, _ in _RANK_OF_ALL)))
-"""By which launchers tell a process its rank."""
+"""Variables by which launchers tell a process its rank."""
 
 
 def run_id(environ: Mapping[str, str] = os.environ) -> str:
@@ -94,7 +94,7 @@ def _ray_job() -> str:
 
 
 def has_launcher(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher started this process, as one of the ranks of its host."""
+    """Returns whether a launcher started this process, as one of the ranks of its host."""
     return any(name in environ for name in _RANK_VARIABLES)
 
 
@@ -112,8 +112,8 @@ def launch_id(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def launch_on_host(environ: Mapping[str, str] = os.environ) -> str:
-    """A name of this launch for its ranks on this host: `launch_id`, and the step or the launcher
-    where that is no more than Slurm's job, which may run several on a host at a time."""
+    """A name of this launch for its ranks on this host: `launch_id`, with the step or the launcher
+    if the id is only that of Slurm's job, which may run several on a host at a time."""
     known = launch_id(environ)
     if known != environ.get("SLURM_JOB_ID"):
         return known
@@ -171,8 +171,8 @@ def launchers_cores(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def launcher_affinity(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
-    """The cores that the ranks of this host may use together, by number: the launcher's; None where
-    there is none, or it doesn't know them."""
+    """The cores that the ranks of this host may use together, by number: the launcher's; None if
+    there is no launcher, or it doesn't have them."""
     if ranks_on_host(environ) == 1 or "SLURM_STEP_TASKS_PER_NODE" in environ:
         return None  # slurmstepd, the launcher there, is not bound to the cores of the job
     return _affinity(environ)
@@ -247,8 +247,8 @@ def _started(process: int) -> float:
 
 
 def _is_of_this_rank(process: int, environ: Mapping[str, str]) -> bool:
-    """Whether a process got the rank that this one has: a script between the launcher and us. One
-    whose environment can't be read belongs to somebody else: it is the launcher."""
+    """Returns whether a process got the rank that this one has: a script between the launcher and
+    us. One whose environment can't be read belongs to somebody else: it is the launcher."""
     try:
         with open(f"/proc/{process}/environ", "rb") as file:
             its = dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0"))

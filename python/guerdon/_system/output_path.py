@@ -1,4 +1,4 @@
-"""What speaks against writing under a name: asked before any work is done for it."""
+"""Reasons against writing under a name: asked before any work is done for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = (
 def why_no_file(name: str | os.PathLike[str]) -> str | None:
     """Why this can't be the name of a file that is written; None: nothing speaks against it.
 
-    A link stands for what it leads to.
+    A link counts as its target.
     """
     try:
         path = os.path.realpath(name)
@@ -51,7 +51,7 @@ def why_no_folder(name: str | os.PathLike[str]) -> str | None:
 
 
 def _kind(path: str) -> str | None:
-    """What is there; None: nothing."""
+    """Returns the kind of an existing file; None: nothing."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):

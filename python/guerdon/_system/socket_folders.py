@@ -1,6 +1,6 @@
-"""Where sockets of this host's processes meet: in a folder that only this user can enter.
+"""Folders for sockets of this host's processes: in a folder that only this user can enter.
 
-What processes that were killed left there is removed by the next one that looks.
+Sockets of killed processes are removed by the next process that looks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class NoFolderError(Exception):
 
 
 def folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where sockets may be, the first choice first: in the user's runtime folder, or in one of the
-    user's own below the folder for temporary files; none where nothing can be written."""
+    """Returns the possible folders, the first choice first: in the user's runtime folder, or in one
+    of the user's own below the folder for temporary files; none where nothing can be written."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     found = [Path(runtime, "guerdon")] if os.path.isabs(runtime) else []
     with contextlib.suppress(FileNotFoundError):  # a container of which all is read-only
@@ -57,7 +57,7 @@ def socket_path(name: str, remove_stale: Callable[[Path], None], environ: Mappin
 
 
 def is_served(path: Path) -> bool:
-    """Whether somebody listens on a socket, though perhaps without answering."""
+    """Returns whether somebody listens on a socket, though perhaps without answering."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:

@@ -31,10 +31,10 @@ _TEXT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([kmgt]?i?b)", re.IGNOREC
 
 
 def number(value: object) -> float:
-    """`value` as a float, for a look at whether it lies in a range.
+    """Returns `value` as a float, to check that it is in a range.
 
-    What is no number, as True and False are none, is NaN and so in no range; an integer that no
-    float can hold is infinite, so that it is refused like inf.
+    Values that are not numbers, True and False among them, are NaN and so in no range; an integer
+    that no float can hold is infinite, so that it is refused like inf.
 
     Examples:
         >>> number(3), number(True), number(10**400)
@@ -51,8 +51,8 @@ def number(value: object) -> float:
 
 
 def integer(value: object) -> int | None:
-    """`value` as an int, NumPy's integers too; None for what is no integer, as True and False are
-    none.
+    """`value` as an int, NumPy's integers too; None for values that are not integers, as True and
+    False are not.
 
     Examples:
         >>> integer(3), integer(3.0), integer(True)

@@ -21,9 +21,9 @@ def warn(
 ) -> None:
     """Warn as if `message` came from that line; a filter that raises makes it a line on stderr.
 
-    Without a line it names the one of the user's that runs on the main thread, as a rule that which
-    waits for rewards. Who serves an engine elsewhere hears it instead, on the threads of that
-    engine.
+    Without a line it names the user's line that runs on the main thread, usually the one that waits
+    for rewards. In an engine that serves others elsewhere, the warning goes to the handler of that
+    engine's threads.
     """
     tell = getattr(threading.current_thread(), "tell", None)
     if tell is not None:
@@ -37,13 +37,12 @@ def warn(
         print(f"guerdon: {error}", file=sys.stderr)  # noqa: T201 - an exception here would reach nobody
 
 
-# Of Python, and of this package with what is installed beside it.
+# Folders of Python, and of this package with the ones installed beside it.
 _NOT_THE_USERS: Final = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 
 def _users_line() -> tuple[str, int]:
-    """The innermost line of the main thread that is in no library; of no file where there is
-    none."""
+    """The innermost line of the main thread that is in no library; of no file if there is none."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         file = frame.f_code.co_filename

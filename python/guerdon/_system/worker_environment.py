@@ -39,7 +39,7 @@ SECRETS: Final = (
 )
 """Shell patterns of the names of variables that workers don't get, in any case of letters."""
 
-NO_SECRETS: Final = ("*_CA_BUNDLE",)  # AWS_CA_BUNDLE: where certificates lie
+NO_SECRETS: Final = ("*_CA_BUNDLE",)  # AWS_CA_BUNDLE: place of certificates
 """Patterns of names that workers get all the same."""
 
 DEFAULTS: Final = {
@@ -61,7 +61,7 @@ _NO_SECRET: Final = re.compile("|".join(translate(pattern) for pattern in NO_SEC
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name is hidden from workers by default."""
+    """Returns whether a variable of this name is hidden from workers by default."""
     name = name.upper()
     return _SECRET.match(name) is not None and _NO_SECRET.match(name) is None
 

@@ -1,4 +1,4 @@
-"""The worker program: runs reward functions in processes of their own. Imports nothing of guerdon.
+"""The worker program: runs reward functions in separate processes. Imports nothing of guerdon.
 
 - `_zygote` starts the `zygote`, which never runs user code. It forks the `loader`, which loads the
   functions (`loaded_functions`) and forks workers (`forking`), as `zygote_requests` ask.

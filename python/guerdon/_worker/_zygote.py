@@ -1,9 +1,9 @@
 """Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, control socket as
-stdin. With ``measure`` or ``load`` instead of the pid it is an entry of `measure`, with ``check``
-or ``setup`` one of `check`.
+stdin. If ``measure`` or ``load`` replaces the pid, it is an entry of `measure`, for ``check`` or
+``setup`` one of `check`.
 
 - The folder of this script never stays on ``sys.path``: user imports must not find our modules.
-- The modules beside this one are loaded as a package of their own: no process of the lane imports
+- The modules beside this one are loaded as a separate package: no process of the lane imports
   guerdon unless a function does.
 """
 

@@ -1,4 +1,4 @@
-"""Whether the functions can run on this machine, before any call: a process like a worker loads
+"""Checks that the functions can run on this machine, before any call: a process like a worker loads
 them one after another, runs `setup()` and `close()`, and writes a line of JSON for each.
 
 It ends as `measure` does: nothing that user code started outlives it.

@@ -2,7 +2,7 @@
 
 - columns-1  A value whose unpickling runs code is unpickled for its own call alone, when that call
   is made: it fails, times out or ends the process in the name of this call, and of no other.
-- What many samples share is decoded at once: texts, blocks of plain values, constants.
+- Values that many samples share are decoded at once: texts, blocks of plain values, constants.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Values:
         self.rows = sum(piece.rows for piece in self._pieces)
 
     def decode(self) -> None:
-        """Makes the columns, without what is to be unpickled for one call alone.
+        """Makes the columns, without the values that are unpickled for one call alone.
 
         Raises:
             Exception: What unpickling a constant raised.
@@ -162,7 +162,7 @@ class Values:
                     self.columns[position].extend(column)
 
     def load(self, row: int) -> None:
-        """Unpickles what is still pickled of a sample.
+        """Unpickles the pickled values of a sample.
 
         Raises:
             UnreadableValueError: That raised.
@@ -262,7 +262,7 @@ class Values:
 
 
 def import_all(modules: Iterable[str]) -> None:
-    """Imports modules. What one raises, it raises again where a value needs it."""
+    """Imports modules. A module that fails to import fails again where a value needs it."""
     for name in modules:
         try:
             importlib.import_module(name)

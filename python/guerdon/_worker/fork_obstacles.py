@@ -1,10 +1,10 @@
-"""What stands against forking this process once it has loaded the functions.
+"""Obstacles to forking this process once it has loaded the functions.
 
 - A fork has the thread that forked, and the locks of all others as they were: it may hang at once.
 - The state of an accelerator's driver does not survive a fork: "Cannot re-initialize CUDA in forked
   subprocess". A driver in use is seen by the device files that are open.
-- NVML, which only asks for a device, opens the control files alone and is no obstacle; CUDA always
-  opens the one for unified memory.
+- NVML, which only asks for a device, opens the control files alone and is not an obstacle; CUDA
+  always opens the one for unified memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ForkObstacles(NamedTuple):
         return " and ".join(found)
 
     def warning(self) -> str:
-        """What it means, and what to do about it."""
+        """Returns the consequence, and the remedy."""
         advice = "import or start what makes them in the function or in setup()" if self.threads else ""
         if self.devices:
             advice += "; " if advice else ""
@@ -46,7 +46,7 @@ class ForkObstacles(NamedTuple):
 
 
 def find() -> ForkObstacles:
-    """What stands against a fork of this process now."""
+    """Returns the present obstacles to a fork of this process."""
     return ForkObstacles(_threads(), _devices())
 
 

@@ -2,11 +2,11 @@
 
 - A child leads its own process group before its pid is reported, so that a kill of the group finds
   it.
-- A child has none of its parent's descriptors but those it was given, and never returns into its
-  parent's loop, whatever it raises.
+- A child gets only the descriptors passed to it, and never returns into its parent's loop, even if
+  it raises.
 - Forks draw different random numbers: NumPy's and torch's generators are reseeded, if loaded.
-- What is the same in all children is done before the first fork (`prepare`): a fork is paid for by
-  every page that it writes to, if only a reference count.
+- Work that is the same in all children is done before the first fork (`prepare`): a fork is paid
+  for by every page that it writes to, if only a reference count.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .wire import SupervisorSocket
 from .worker import Worker
 from .zygote_requests import LOAD_FIRST, ControlSocket, ForkRequest, close_all
 
-# What user code did with SIGCHLD at import: not for this process, but for its workers. Written by
-# `prepare`.
+# The user code's handler of SIGCHLD at import: not for this process, but for its workers. Written
+# by `prepare`.
 _child_handler: Any = None
 
 

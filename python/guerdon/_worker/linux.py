@@ -13,7 +13,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 # Linux has not enforced this limit since 2.4; each process inherits it, through exec too.
 _RLIMIT_LOCKS = 10
-# Least oom_score_adj, a thousandth of the memory each. With less than 1000 for workers a trainer
+# Least oom_score_adj, a thousandth of the memory each. If workers had less than 1000, a trainer
 # that holds most of the memory would still be chosen before them.
 WORKER_OOM = 1000
 LOADER_OOM = 500
@@ -61,7 +61,7 @@ def prefer_to_die(score: int) -> None:
 
 
 def yield_to_trainer() -> None:
-    """Gives the trainer's threads the larger share of a core that both want."""
+    """Gives the trainer's threads the larger share of a core that both need."""
     os.nice(_WORKER_NICE)
 
 
@@ -83,8 +83,8 @@ def exit_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
 
 
 def reset_signals() -> None:
-    """No signal is held back, and none is ignored but what Python ignores itself: a process that is
-    started has from its parent what it ignored and held back."""
+    """No signal is held back, and none is ignored but what Python ignores itself: a started process
+    inherits ignored and blocked signals from its parent."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -112,7 +112,7 @@ def children() -> list[int]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a child is a zombie; it stays one."""
+    """Returns whether a child is a zombie; it stays one."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -120,7 +120,7 @@ def has_ended(pid: int) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process, of whatever parent, is a zombie or not there."""
+    """Returns whether a process, of whatever parent, is a zombie or not there."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in b"ZX"
@@ -129,7 +129,7 @@ def is_gone(pid: int) -> bool:
 
 
 def reap(pid: int) -> int:
-    """The wait status of a child that ended; -1 if it is no child or still runs."""
+    """The wait status of a child that ended; -1 if it is not a child or still runs."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
     except (ChildProcessError, OverflowError):

@@ -26,7 +26,7 @@ Buffer = bytes | mmap.mmap
 _MAINS = ("__main__", "__mp_main__")
 
 
-# Whether a function is being loaded: guerdon asks, where the user's module imports it.
+# True while a function is being loaded: guerdon asks, where the user's module imports it.
 under_way = False
 
 
@@ -58,7 +58,7 @@ class LoadedFunctions:
         self._loaded: dict[int, Call | LoadFailure] = {}
 
     def indexes(self) -> list[int]:
-        """Of the functions of the process lane."""
+        """Returns the indexes of the process lane's functions."""
         return [index for index, entry in enumerate(self._entries) if entry is not None]
 
     def load_all(self) -> None:

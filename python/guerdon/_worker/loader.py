@@ -1,6 +1,6 @@
 """The loader: loads the functions once, then forks workers that have them.
 
-It forks only if nothing stands against it after loading (`fork_obstacles`); else it says so, the
+It forks only if there are no obstacles after loading (`fork_obstacles`); else it says so, the
 engine makes it a worker itself, and the zygote forks workers that load the functions themselves.
 """
 
@@ -82,7 +82,7 @@ def _preload(request: ForkRequest) -> int:
 
 
 def _goes_well(modules: list[str], patience: float) -> bool:
-    """Whether a child that imports modules lives on and could fork."""
+    """Returns whether a child that imports modules lives on and could fork."""
     flush_output()
     parent = os.getpid()
     pid = os.fork()

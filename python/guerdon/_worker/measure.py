@@ -1,5 +1,5 @@
-"""What loading the functions costs, for ``guerdon info FILE``: a process like the loader loads them
-one after another and writes a line of JSON for each.
+"""Measures the cost of loading the functions, for ``guerdon info FILE``: a process like the loader
+loads them one after another and writes a line of JSON for each.
 
 - It runs in the workers' environment, and calls no function.
 - A module that several functions share counts for the first of them.
@@ -24,8 +24,8 @@ from .zygote import Zygote
 
 
 def main(entry: str) -> None:
-    """Runs that entry of ``_zygote.py`` in a process of its own, which leaves nothing behind;
-    SIGTERM ends it, and so does the end of who asked for it (its pid is the second argument)."""
+    """Runs that entry of ``_zygote.py`` in a separate process, which leaves nothing behind; SIGTERM
+    ends it, and so does the end of who asked for it (its pid is the second argument)."""
     signal.signal(signal.SIGTERM, lambda *_: _end())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be ignored where the command runs
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -99,12 +99,12 @@ def _measure(functions: LoadedFunctions, results: Any) -> None:
 
 
 def _added(after: tuple[str, ...], before: tuple[str, ...]) -> list[str]:
-    """What is in `after` more often than in `before`."""
+    """Returns the entries that `after` has more often than `before`."""
     return sorted((Counter(after) - Counter(before)).elements())
 
 
 def _forked_bytes() -> int:
-    """Memory of its own that a fork of this process has when it is ready."""
+    """Returns the private memory of a fork of this process when it is ready."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

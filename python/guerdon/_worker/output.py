@@ -4,7 +4,7 @@
   function that follows itself needs none, and no system call.
 - It is written only to the engine's pipe, never to a file that user code opened under the same
   number: a pipe behind a number this high (`linux.to_high_descriptor`) is ours.
-- What was printed before the first function's turn was sent already.
+- Output from before the first function's turn was sent already.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OutputMarkers:
             pass
         self._function = function
         try:
-            fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ)  # fails if it is no pipe
+            fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ)  # fails if it is not a pipe
             os.write(self._fd, b"\0guerdon:%d\n" % function)
         except OSError:  # no pipe, no reader, or user code made it non-blocking and filled it
             return False

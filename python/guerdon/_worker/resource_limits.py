@@ -1,4 +1,4 @@
-"""What a function may use of its worker (memory), and see of the trainer's environment.
+"""Limits of a function's memory, and its view of the trainer's environment.
 
 - The memory limit is RLIMIT_DATA, the soft limit on private memory: the kernel refuses more, in C
   code too, and descendants inherit it. Reserved address space and shared memory don't count.
@@ -16,7 +16,7 @@ from typing import Any
 
 from .invoke.reasons import has_type
 
-# Messages of failed allocations that are no MemoryError: of torch, C++, the system.
+# Messages of failed allocations that are not MemoryErrors: of torch, C++, the system.
 _NO_MEMORY_TEXTS = ("allocate memory", "bad_alloc", "out of memory", "can't start new thread")
 _UNITS = ((1 << 30, "GiB"), (10**9, "GB"), (1 << 20, "MiB"), (10**6, "MB"), (1 << 10, "KiB"), (10**3, "kB"))
 # Memory is not measured again within this time.
@@ -34,7 +34,8 @@ class ResourceLimits:
         self._hidden = hidden
         # User code may replace os.environ by another object; this one is the process's environment.
         self._environ = os.environ
-        # The current function, the variables of each, and what they replaced in os.environ.
+        # The current function, the variables of each, and the values that they replaced in
+        # os.environ.
         self._current = -1
         self._environments: dict[int, dict[str, str]] = {}
         self._replaced: dict[str, str | None] = {}
@@ -95,7 +96,7 @@ class ResourceLimits:
             self._set(None)
 
     def explain(self, error: BaseException) -> str:
-        """What to add to the reason of an error that a limit caused.
+        """Returns the advice that the reason of an error gets if a limit caused it.
 
         If that is the memory limit, it is lifted and the worker must retire.
         """
@@ -120,7 +121,8 @@ class ResourceLimits:
 
 
 def missing_variable(error: BaseException, hidden: frozenset[str]) -> str:
-    """What to do about ``os.environ[name]`` if workers don't get the variable; else nothing."""
+    """Returns the advice about ``os.environ[name]`` if workers don't get the variable; else
+    nothing."""
     try:
         name = error.args[0] if isinstance(error, KeyError) and error.args else None
         if type(name) is not str or name not in hidden:

@@ -2,7 +2,7 @@
 ``process/src/shared_page.rs``.
 
 - The worker writes its page, which it seals against all others, the supervisor `TAKEN`, `FIRE` and
-  `COUNTED`, in a page of its own: no word has two writers. User code finds no descriptor of them.
+  `COUNTED`, in another page: no word has two writers. User code finds no descriptor of them.
 - The start stamp of a call is written before its claim: a reader of the claim sees the stamp.
 - Frames use two halves in turn: the supervisor has collected one before it is written again.
 """
@@ -77,7 +77,7 @@ class SharedPage:
         self._halves = (FrameResults(view, _HEAD), FrameResults(view, _HEAD + _HALF))
 
     def results_of(self, frame: int) -> FrameResults:
-        """Where the results of a frame go."""
+        """Returns the place for the results of a frame."""
         return self._halves[frame & 1]
 
     def release(self) -> None:

@@ -43,7 +43,7 @@ def disable_if_taken(words: memoryview) -> None:
 
 
 def _free_signal() -> int:
-    """A real-time signal with its default action, 0 if there is none.
+    """Returns a real-time signal with its default action, 0 if there is none.
 
     Read from /proc: C libraries take signals without Python knowing.
     """

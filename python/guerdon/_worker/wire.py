@@ -20,11 +20,11 @@ from .shared_page import CALLS
 # Kinds of calls.
 SAMPLE, GROUP, BATCH, FINISH = range(4)
 
-# To the worker: length of the body, frame, function, kind, message, calls.
+# Head of messages to the worker: length of the body, frame, function, kind, message, calls.
 _TO_WORKER = struct.Struct("<QQHBBI")
 RUN, CLOSE, ENVIRONMENT = 1, 2, 3
 
-# To the supervisor: length of the body, message, flags, call (or count), frame.
+# Head of messages to the supervisor: length of the body, message, flags, call (or count), frame.
 _TO_SUPERVISOR = struct.Struct("<IBBHQ")
 READY, DONE, FAIL, CELLS, RECORD, SETUP_FAILED, BEGUN, USED = range(1, 9)
 RETIRE = 1  # flag of DONE: the worker ends after this frame

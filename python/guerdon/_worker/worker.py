@@ -32,7 +32,7 @@ from .shared_page import COUNTED, DECODING, DONE, IMPORTING, LOADING, PROGRESS, 
 from .timeout_signal import CallInterrupted, TimeoutSignal
 from .wire import Frame, SupervisorSocket
 
-# The longest wait for the supervisor to count what was printed before the call.
+# The longest wait for the supervisor to count the output before the call.
 _COUNTING_S = 1.0
 
 
@@ -215,7 +215,7 @@ class Worker:
         return self._lists(frame, call, bound, values)
 
     def _samples(self, frame: Frame, call: Call, bound: Callable[..., Any], values: Values) -> int:
-        """The loop of per-sample calls: no system call, and a message only if the result is no
+        """The loop of per-sample calls: no system call, and a message only if the result is not a
         float."""
         # All in locals: this loop is the lane's overhead per call.
         words, commands, clock, fid = self._words, self._commands, time.monotonic_ns, frame.id
@@ -253,7 +253,8 @@ class Worker:
         return index
 
     def _other_result(self, frame: Frame, call: Call, index: int, raw: Any) -> tuple[int, float]:
-        """State and value of a result that is no float, or of a function that records."""
+        """Returns state and value of a result that is not a float, or of a function that
+        records."""
         status, value, fields = to_cell(self._awaiter.result(call, raw))
         if fields is not None:
             call.add_fields(fields)

@@ -3,7 +3,7 @@
 - It ends, with every descendant, when the engine closes its socket or its process is gone: a fork
   of the user's program may keep the socket open, so both are watched.
 - It is the subreaper: what a worker leaves behind becomes its child when the worker ends, and is
-  killed then. What importing a module left behind is killed at the end.
+  killed then. Processes that the import of a module left behind are killed at the end.
 - Workers and loaders are reaped on request of the engine only, so that a pid is not reused before a
   kill. Orphans are reaped when they end.
 """
@@ -32,7 +32,7 @@ class Zygote:
         self._forked: set[int] = set()
         # The loaders. Their workers become children of this process when they end.
         self._loaders: set[int] = set()
-        # Shared with the loaders: whether one has warned of what stands against forks.
+        # Shared with the loaders: whether one has warned of obstacles to forks.
         self._reported = mmap.mmap(-1, 1)
         # Marks of workers that ended, as long as there is anything that carries them.
         self._ended: set[int] = set()

@@ -20,8 +20,8 @@ LOADER = 2  # [control socket]: fork the loader, or another of a loader; reply: 
 # [socket, page, output, stack]: fork a worker; value is its mark (`linux.mark_descendants`); reply:
 # pid, or -errno
 WORKER = 3
-# value is the pid of a child that ended; reply: its wait status, or -1 if it is no child; extra is
-# the pid
+# value is the pid of a child that ended; reply: its wait status, or -1 if it is not a child; extra
+# is the pid
 REAP = 4
 BECOME = 5  # like WORKER, but without a fork: the process itself becomes the worker; reply: its pid
 END = 6  # kill all descendants and end; no reply
@@ -30,10 +30,10 @@ KNOW = 9  # value is the pid of a loader that another one forked; no reply
 # [memfd with names of modules, one a line]: import them before the next fork; value is how many ms
 # a try may take; reply: extra as in LOADED, 1 too if they were left alone
 PRELOAD = 10
-ORPHANS = 8  # value is the mark of a worker that ended: kill what it left behind; no reply
+ORPHANS = 8  # value is an ended worker's mark: kill the processes that it left behind; no reply
 
-# Flag of WORKER: load all functions before reporting ready. Without it they are loaded already, or
-# each at its first call.
+# Flag of WORKER: load all functions before reporting ready. If it is missing, they are loaded
+# already, or each at its first call.
 LOAD_FIRST = 1
 # Flag of PRELOAD: import the modules in a child first, and leave them alone if that goes wrong.
 TRY_FIRST = 1

@@ -1,4 +1,4 @@
-"""What workers print while a command runs, kept from the terminal: its beginning is shown at the
+"""Output of workers while a command runs, kept from the terminal: its beginning is shown at the
 end, with escapes for what would act on the terminal.
 
 The descriptor is replaced, as workers' output does not go through `sys.stderr`.
@@ -49,7 +49,8 @@ def captured_stderr() -> Iterator[TextIO]:
 
 
 def _is_descriptor(stream: TextIO) -> bool:
-    """Whether it writes to descriptor 2, rather than to what replaced it in this process."""
+    """Returns whether it writes to descriptor 2, rather than to what replaced it in this
+    process."""
     try:
         return stream.fileno() == 2
     except (OSError, ValueError):

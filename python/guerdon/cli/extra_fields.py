@@ -1,5 +1,5 @@
-"""What functions recorded beside their rewards, for result rows (``--extra``) and the summary:
-extra fields of dict results, ``log_extra``, the reasons of code rewards and judges."""
+"""Recorded fields for result rows (``--extra``) and the summary: extra fields of dict results,
+``log_extra``, the reasons of code rewards and judges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WIDTH: Final = 100
 
 
 def extra_of(result: RewardBatch) -> list[dict[str, dict[str, Any]]]:
-    """One dict a sample: by function, what it recorded of that sample, by field."""
+    """One dict a sample: by function, its records of that sample, by field."""
     samples = len(result)
     found: list[dict[str, dict[str, Any]]] = [{} for _ in range(samples)]
     for name, recorded in zip(result.functions, result._recorded, strict=True):
@@ -43,8 +43,8 @@ def extra_of(result: RewardBatch) -> list[dict[str, dict[str, Any]]]:
 
 
 def extra_text(extra: dict[str, dict[str, Any]]) -> str:
-    """As JSON, which has no NaN and no infinity: those are null. It can be encoded, whatever halves
-    of surrogate pairs are in it."""
+    """Returns it as JSON, which has no NaN and no infinity: those are null. It can be encoded,
+    whatever halves of surrogate pairs are in it."""
     text = json.dumps(_plain(extra), ensure_ascii=False, default=str)
     return text if text.isascii() or _is_whole(text) else json.dumps(_plain(extra), default=str)
 

@@ -1,9 +1,9 @@
-"""Which field of the rows is which column of the reward functions.
+"""Maps fields of the rows to columns of the reward functions.
 
 - A column that a function names must be in every row or, with a default, in none: else a reward
   would depend on where a chunk begins.
 - Functions with ``**row`` get every field, None where a row lacks it.
-- ``--map column=field`` renames: the field is no column under its own name then.
+- ``--map column=field`` renames: the field is then not a column under its own name.
 - A field is found by its exact name, else as a path (``reward_model.ground_truth``).
 """
 
@@ -22,11 +22,11 @@ from guerdon.profile.input_rows import InputFile, InputRow, json_type
 __all__ = ["ABSENT", "FieldMapping", "FieldOptions", "find", "listed", "map_fields", "suggestion"]
 
 ABSENT: Final[Any] = object()
-"""What `find` finds where there is no such field."""
+"""Result of `find` for a missing field."""
 _ARGUMENTS: Final = frozenset({"prompts", "completions", "num_generations"})
 """Argument names of `Dispatcher.submit`, which no column can have."""
 _RESERVED: Final = frozenset({"prompt", "completion", "environment", "environments", "trainer_state", *RECORDERS})
-"""Names with another meaning for every function; fields of these names are no columns."""
+"""Names with another meaning for every function; fields of these names are not columns."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FieldOptions:
 
     @property
     def taken(self) -> set[str]:
-        """Fields that are no columns under their own names."""
+        """Returns the fields that are not columns under their own names."""
         return {self.completion, self.prompt or "prompt", *self.columns.values()}
 
 

@@ -17,7 +17,7 @@ from guerdon.profile.exit_codes import SUCCESS
 
 __all__ = ["add_to", "facts", "run"]
 
-# Without what `pip` reads behind a name.
+# Names without the parts for `pip` behind them.
 _EXTRAS: Final = {extra: tuple(re.split(r"[^\w-]", one)[0] for one in packages) for extra, packages in EXTRAS.items()}
 _PACKAGES: Final = tuple(dict.fromkeys(("numpy", "cloudpickle", "transformers", *chain(*_EXTRAS.values()))))
 
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def facts() -> dict[str, Any]:
-    """Effective settings and versions, plain values. Nothing is imported to learn a version."""
+    """Effective settings and versions, plain values. Versions are read without any import."""
     from guerdon import __version__
     from guerdon._functions.policy import LISTS_TIMEOUT, SAMPLE_TIMEOUT
     from guerdon._system import worker_environment
@@ -92,7 +92,8 @@ def facts() -> dict[str, Any]:
 
 
 def _code_isolation() -> dict[str, str | None]:
-    """What holds programs of code rewards on this machine, or why nothing does."""
+    """Returns the isolation of code rewards' programs on this machine, or the reason why there is
+    none."""
     from guerdon.errors import RegistrationError
     from guerdon.rewards.code.zygote.fence import FenceSpec
     from guerdon.rewards.code.zygote.isolation import probe
@@ -104,7 +105,8 @@ def _code_isolation() -> dict[str, str | None]:
 
 
 def _state_sockets() -> dict[str, str | None]:
-    """The folder in which dispatchers that run are found by `guerdon top`, or why there is none."""
+    """Returns the folder in which `guerdon top` finds running dispatchers, or the reason why there
+    is none."""
     from guerdon._insight.monitor.sockets import NoSocketError, new_socket
 
     try:

@@ -2,8 +2,8 @@
 should they run?
 
 - Functions run in workers with timeouts and limits: one that hangs or crashes is a finding.
-- What a judge's checks cost is said before the first request.
-- After Ctrl-C, or when time is up, what is known so far is printed.
+- The cost of a judge's checks is printed before the first request.
+- After Ctrl-C, or when time is up, the results so far are printed.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _finish(found: Profile, options: argparse.Namespace, show: Any) -> int:
 
 
 def _table() -> Any:
-    """What prints a profile; needs rich."""
+    """Returns the printer of a profile; needs rich."""
     try:
         from guerdon.cli.profile_table import show
     except ImportError:

@@ -1,6 +1,6 @@
 """A profile as one page: no script, no network, light and dark, readable on a phone.
 
-Whatever users wrote is escaped, and what can't be seen is shown by a sign, as in a report.
+Texts of users are escaped, and invisible characters are shown by a sign, as in a report.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ProfileProgress:
         self._plain = not (stream.encoding or "").lower().startswith("utf")
 
     def show(self, plan: Work) -> None:
-        """What comes next."""
+        """Shows the next piece of work."""
         if self._shown:
             share = plan.done / max(1, plan.total)
             what = printable(f"{plan.function}: {plan.what}")
@@ -41,7 +41,7 @@ class ProfileProgress:
             self._stream.flush()
 
     def announce(self, plan: JudgePlan) -> None:
-        """What a judge will be asked; said on a pipe too."""
+        """Announces the requests to a judge; also on a pipe."""
         self.clear()
         print(f"guerdon: {plan}", file=self._stream, flush=True)
 

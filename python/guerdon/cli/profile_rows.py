@@ -1,7 +1,7 @@
 """DATA of ``guerdon profile``: rows with the functions' columns, with or without completions.
 
-- Completions are used where every row has one; where none has, references stand in for them.
-- Of a long file, whole groups are taken from all of it, as many as wished.
+- Completions are used where every row has one; if none has, references replace them.
+- For a long file, whole groups are taken from all of it, as many as wished.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a profile says in words, the same in the table and on the page."""
+"""Sentences of a profile, the same in the table and on the page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def share(value: float | None) -> str:
 
 
 def counts(function: FunctionProfile) -> str:
-    """How many findings it has."""
+    """Returns the number of its findings, in words."""
     numbers = [(sum(f.severity == kind for f in function.findings), kind) for kind in ("error", "warning")]
     parts = [f"{number} {kind}{'s' if number > 1 else ''}" for number, kind in numbers if number]
     return ", ".join(parts) or ("clean" if function.checks or function.seconds else "not checked")
@@ -67,7 +67,7 @@ def paste(function: FunctionProfile) -> str | None:
 
 
 def facts(function: FunctionProfile) -> dict[str, str]:
-    """What its calls took, by name."""
+    """Returns the measured figures of its calls, by name."""
     times, found = function.times, function.measurement
     shown: dict[str, str] = {}
     if times is not None:
@@ -80,7 +80,7 @@ def facts(function: FunctionProfile) -> dict[str, str]:
 
 
 def judge_lines(function: FunctionProfile) -> list[str]:
-    """What is known of a judge."""
+    """Returns the lines about a judge."""
     judge = function.judge
     if not judge:
         return []
@@ -105,7 +105,7 @@ def judge_lines(function: FunctionProfile) -> list[str]:
 
 
 def _shift(shift: dict[str, Any]) -> str:
-    """How another form of the same answers is scored, and whether that says anything."""
+    """Returns a sentence on the scores of another form of the same answers."""
     if not shift["up"] and not shift["down"]:
         return "no row's score changes"
     rows = f"{shift['up']} of {shift['rows']} rows up and {shift['down']} down"
@@ -132,7 +132,7 @@ def step_lines(step: Step) -> list[str]:
 
 
 def cut_short(found: Profile) -> list[str]:
-    """What was left out, and why."""
+    """Returns the parts that were left out, and why."""
     lines = []
     if found.cut_short:
         lines.append(f"Cut short by {'Ctrl-C' if found.cut_short == 'interrupted' else found.cut_short}.")

@@ -61,7 +61,8 @@ class ProgressBar:
 
 
 def fitting(line: str, stream: TextIO) -> str:
-    """What of the line fits into the terminal of `stream`: its end, where the figures are."""
+    """Returns the part of the line that fits into the terminal of `stream`: its end, where the
+    figures are."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):

@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_journal(journal: str, rewards: str) -> None:
-    """Refuses what is no journal, before the rewards run any code.
+    """Refuses a path that is not a journal, before the rewards run any code.
 
     Raises:
         GuerdonError: There is none, or it has no parts.

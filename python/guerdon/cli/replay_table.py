@@ -53,7 +53,7 @@ def print_diff(found: ReplayResult, stream: TextIO) -> None:
 
 
 def summary(found: ReplayResult, output: str | None) -> str:
-    """What was done, what failed, and what to know: for stderr."""
+    """Returns the counts of scored and failed samples, and the notes: for stderr."""
     lines = []
     for name, function in found.functions.items():
         states = ", ".join(f"{count} {label}" for label, count in function["status"].items())

@@ -78,7 +78,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the journal, write the page and print what stands out.
+    """Reads the journal, writes the page and prints the findings.
 
     Raises:
         UsageError: The journal can't be read.

@@ -2,7 +2,7 @@
 
 - A row is ``{"index", "rewards": {name: value or null}, "status": {name: "ok"}}``; ``--keep`` adds
   ``"row"``, the input line, byte for byte if input and output are both JSONL; ``--extra`` adds
-  ``"extra"``, by function what it recorded, as a text of JSON in Parquet.
+  ``"extra"``, the records by function, as a JSON text in Parquet.
 - A reward is written with the fewest digits that give the same float32; NaN is null.
 - Each chunk is flushed, and `close` completes the file whatever happened before.
 """
@@ -61,7 +61,7 @@ def refuse_overwriting(out: str | None, failures: str | None, data: str, rewards
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    # Of `os.path`: a name that no file can have is no other file either.
+    # Of `os.path`: a name that no file can have names no other file either.
     if os.path.exists(one) and os.path.exists(other):
         return one.is_file() and one.samefile(other)  # devices such as /dev/null may be shared
     return os.path.realpath(one) == os.path.realpath(other)

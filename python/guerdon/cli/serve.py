@@ -1,6 +1,6 @@
 """``guerdon serve REWARDS``: the functions behind an HTTP server.
 
-- It listens on loopback unless told otherwise, and nowhere else without a token.
+- It listens on loopback by default, and on other addresses only with a token.
 - SIGTERM and Ctrl-C drain it: exit code 0. A second signal ends it at once.
 """
 

@@ -1,8 +1,8 @@
-"""Standard streams that any command can write to, whatever it was started with.
+"""Standard streams that any command can write to, also if it was started without them.
 
 - One that is closed (``>&-``) leads nowhere: else the first file that is opened would have its
   descriptor, and get what workers print.
-- What the encoding of stdout lacks is written as an escape.
+- Characters that stdout's encoding lacks are written as escapes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["make_usable"]
 
 
 def make_usable() -> None:
-    """Opens what is closed, for this process and those that it starts."""
+    """Opens the closed ones, for this process and its children."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)

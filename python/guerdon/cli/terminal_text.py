@@ -1,5 +1,5 @@
-"""Text that users, models and files wrote, made safe for a terminal: nothing in it can move the
-cursor, change a colour or turn the direction of what stands beside it."""
+"""Text that users, models and files wrote, made safe for a terminal: its characters can't move the
+cursor, change a colour or turn the direction of their neighbours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HIDDEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""`text` with an escape such as ``\x1b`` for each character that is no picture or space.
+    r"""Returns `text` with an escape such as ``\x1b`` for each character that is not printable.
 
     Args:
         keep: Characters that stay all the same, such as line breaks.

@@ -17,7 +17,7 @@ _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """A signal in here raises `SystemExit` with 128 and its number; a second one ends the process
-    at once. What ignores or handles one already goes on doing so."""
+    at once. Signals that are ignored or handled already stay so."""
     main = threading.current_thread() is threading.main_thread()
     taken = [number for number in _ENDS if main and signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:

@@ -1,6 +1,6 @@
 """The dispatcher: a list of reward functions, and the engine that runs them.
 
-- What can't work is refused when the dispatcher is made.
+- Options that can't work are refused when the dispatcher is made.
 - Nothing starts before the first use; everything ends with `close`, with the dispatcher itself
   (reference counts alone: nothing that it holds refers to it), or at exit.
 - It pickles and is copied as its configuration, a subclass with the attributes that it added.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from guerdon._lanes.recycling import Recycle
     from guerdon._lanes.remote.factory import ClusterOption
 
-# What `Dispatcher.__init__` makes; all other attributes are a subclass's own.
+# Attributes of `Dispatcher.__init__`; all other attributes are a subclass's own.
 _STATE = frozenset(
     (
         "_builder",
@@ -222,18 +222,17 @@ class Dispatcher(ScoringMethods):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What the dispatcher was given beside the functions, checked; None where it was left to
-        the default.
+        """The dispatcher's checked options; None where it was left to the default.
 
-        Of ``worker_env`` the names alone, in a tuple: the values may be secrets.
+        It has only the names of ``worker_env``, in a tuple: the values may be secrets.
         """
         env = self._options["worker_env"]
         return MappingProxyType({**self._options, "worker_env": None if env is None else tuple(env)})
 
     @property
     def reward_funcs(self) -> list[Any]:
-        """What a trainer takes as its ``reward_funcs``: a column per function, reward models as
-        they are.
+        """Entries for a trainer's ``reward_funcs``: a column per function, reward models as they
+        are.
 
         Each column is a callable with a unique ``__name__`` that obeys TRL's batch contract. The
         first one called with a batch starts all functions on it; the others only collect.
@@ -259,12 +258,11 @@ class Dispatcher(ScoringMethods):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, and takes no batch any more."""
+        """Returns whether it was closed, and takes no batch any more."""
         return self._engine.closed
 
     def replace(self, **options: Any) -> Dispatcher:
-        """A dispatcher of the same functions with some options changed; it has an engine of its
-        own.
+        """A dispatcher of the same functions with some options changed; it has a separate engine.
 
         Raises:
             RegistrationError: As for a new dispatcher.
@@ -287,8 +285,8 @@ class Dispatcher(ScoringMethods):
         """Counters of the engine since its start (worker restarts, kills, abandoned threads,
         requests that failed over or were hedged, …); empty before the first use.
 
-        With functions that are pure or have a ``cache=`` folder, ``"cache"`` holds of each, by
-        name, how many samples needed no call: ``"shared"`` got the outcome of an identical call,
+        If functions are pure or have a ``cache=`` folder, ``"cache"`` has for each, by name, the
+        number of samples that needed no call: ``"shared"`` got the outcome of an identical call,
         ``"hits"`` were found in the folder, ``"misses"`` looked up in vain; ``"cache_bytes"`` is
         what outcomes take in the folders, ``"cache_dropped"`` counts those that the disk did not
         take (docs/options.md).
@@ -297,16 +295,16 @@ class Dispatcher(ScoringMethods):
         are served (with ``metrics_port=``), ``"trace_file"`` the timeline (with ``trace=``), or
         each why not.
 
-        With a journal ``"journal_rows"`` and ``"journal_bytes"`` are on disk; ``"journal_dropped"``
-        counts rows that the disk did not take or that came too fast for it.
+        If there is a journal, ``"journal_rows"`` and ``"journal_bytes"`` are on disk;
+        ``"journal_dropped"`` counts rows that the disk did not take or that came too fast for it.
 
-        With judges or reward services ``"usage"`` holds what each of them used so far, by name, as
-        `RewardBatch.usage` does for one batch.
+        If there are judges or reward services, ``"usage"`` has the usage of each so far, by name,
+        as `RewardBatch.usage` does for one batch.
 
-        With a cluster ``"nodes"`` holds of each node, by name: its ``"state"`` (``"connecting"``,
-        ``"ready"``, ``"draining"`` or ``"lost"``), its ``"slots"`` (workers), the ``"calls"`` that
-        it has in hand or in its queue, how many it ``"ended"``, the ``"reason"`` why it was lost,
-        and what its workers did: ``"worker_restarts"``, ``"kills"``.
+        If there is a cluster, ``"nodes"`` has for each node, by name: its ``"state"``
+        (``"connecting"``, ``"ready"``, ``"draining"`` or ``"lost"``), its ``"slots"`` (workers),
+        the ``"calls"`` that it has in hand or in its queue, how many it ``"ended"``, the
+        ``"reason"`` why it was lost, and what its workers did: ``"worker_restarts"``, ``"kills"``.
         """
         engine = self._engine.started
         if engine is None:
@@ -316,7 +314,7 @@ class Dispatcher(ScoringMethods):
         return {**engine.stats(), **self._engine.served(), **by_name}
 
     def dump(self, timeout: float = 1.0) -> Dump:
-        """What is in flight now, with its age, its worker and its Python stack:
+        """Returns the calls in flight now, each with its age, its worker and its Python stack:
         ``print(dispatcher.dump())``.
 
         It disturbs nothing and may be called from any thread, in a signal handler too, while a
@@ -366,8 +364,8 @@ class Dispatcher(ScoringMethods):
         return [] if engine is None else engine.worker_pids()
 
     def _serve_ranks(self, ranks: int) -> bool:
-        """From its start on the engine has what so many ranks of this host would have together;
-        False if it was started before."""
+        """From its start on the engine has the workers and limits of `ranks` ranks of this host
+        together; False if it was started before."""
         # A shared engine and nodes have the workers of all ranks anyway.
         served = self._engine.serve_ranks(ranks if self._options["cluster"] is None else 1)
         if served is not None and self._options["cluster"] is None:
@@ -375,7 +373,7 @@ class Dispatcher(ScoringMethods):
         return served is not None
 
     def _journal(self, weights: tuple[float, ...]) -> tuple[JournalPlan | None, KeptColumns | None]:
-        """What the engine is told of the journal, and which columns it keeps."""
+        """Returns the journal's settings for the engine, and the columns that it keeps."""
         journal = self._options["journal"]
         if journal is None:
             return None, None
@@ -396,7 +394,7 @@ class Dispatcher(ScoringMethods):
         return _restore, (type(self), self._items, self._options, self._own_state())
 
     def _own_state(self) -> dict[str, Any]:
-        """What a subclass added."""
+        """Returns attributes that a subclass added."""
         return {name: value for name, value in vars(self).items() if name not in _STATE}
 
     # A stock trainer that was given the dispatcher itself asks for its name, before anything is

@@ -16,7 +16,7 @@ __all__ = ["checked_cluster", "with_limits", "workers_and_cluster"]
 
 
 def checked_cluster(value: object) -> ClusterOption | None:
-    """Where calls run; None = in this process's workers."""
+    """Returns the checked place of the calls; None = in this process's workers."""
     if value is None:
         return None
     from guerdon._lanes.remote import factory

@@ -1,6 +1,7 @@
-"""How batches and single samples come to a dispatcher: `guerdon.Dispatcher` inherits these methods.
+"""Methods that give batches and single samples to a dispatcher: `guerdon.Dispatcher` inherits these
+methods.
 
-- What a batch lacks is refused before any call.
+- Incomplete batches are refused before any call.
 - An exception in the caller's thread (Ctrl-C) leaves no batch under way that nobody can reach.
 """
 
@@ -208,10 +209,10 @@ class ScoringMethods:
     ) -> SampleResult:
         """Score one sample, from any event loop; calls that come together are scored together.
 
-        What is called in the same turn of a loop runs in few batches, of at most 256 samples each:
-        for callers that have one sample at a time, thousands of them at once. Each call returns
-        when its own sample is complete. Functions of TRL's batch contract run once on each such
-        batch, so they are right for this only if their rows are independent.
+        Calls in the same turn of a loop are scored in few batches, of at most 256 samples each: for
+        callers that have one sample at a time, thousands of them at once. Each call returns when
+        its own sample is complete. Functions of TRL's batch contract run once on each such batch,
+        so they are right for this only if their rows are independent.
 
         Args:
             completion: A text or a list of messages.

@@ -1,4 +1,4 @@
-"""What `Dispatcher.stats` holds beside the engine's counters: nodes, caches and usage, by name."""
+"""Figures in `Dispatcher.stats` beside the engine's counters: nodes, caches and usage, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainers and other libraries that Guerdon works with, each with an extra of its own.
+"""Trainers and other libraries that Guerdon works with, each with an extra.
 
 Importing an integration imports nothing of its library.
 """

@@ -1,10 +1,11 @@
-"""What frameworks that score one sample a call have in common, over `Dispatcher.ascore_one`.
+"""Shared parts of adapters for frameworks that score one sample a call, over
+`Dispatcher.ascore_one`.
 
-- A sample without a reward is None here; each framework's module says what it becomes there.
+- A sample without a reward is None here; each framework's module has its form there.
 - The first one is warned of, since frameworks log exceptions or swallow them; too many failures of
   a function raise, as they do in a batch.
-- Synchronous callers, on any threads, wait for one event loop on a thread of its own, so that what
-  they ask for together is scored together.
+- Synchronous callers, on any threads, wait for one event loop on a separate thread, so that their
+  simultaneous samples are scored together.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class FrameworkSample:
     columns: Mapping[Any, object] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
-        """As `Dispatcher.ascore_one` takes them."""
+        """Returns the arguments for `Dispatcher.ascore_one`."""
         given = {name: value for name, value in self.columns.items() if isinstance(name, str) and name not in _RESERVED}
         return {
             **given,
@@ -96,7 +97,7 @@ class SampleRewards:
         self._error_reported = False
 
     async def reward(self, sample: FrameworkSample) -> float | None:
-        """The weighted sum of the functions' rewards; None where there is none.
+        """The weighted sum of the functions' rewards; The reward is None if there is none.
 
         Raises:
             DataError: The sample can't be scored: a function asks for a column that is not there.
@@ -122,7 +123,7 @@ class SampleRewards:
         return self._thread.run(coroutine)
 
     def failure(self, what: str = "a sample has no reward") -> RewardFailureError:
-        """What a framework gets that takes an exception for "no reward"."""
+        """Returns the exception for a framework that takes one for "no reward"."""
         return RewardFailureError(
             f"{what}: a reward function failed on it, or all abstained or were skipped (see the first warning)."
         )
@@ -154,7 +155,7 @@ class SampleRewards:
 
 
 class EventLoopThread:
-    """An event loop on a thread of its own: started by the first use, ended with this object."""
+    """An event loop on a separate thread: started by the first use, ended with this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -229,7 +230,7 @@ def checked_failure_value(value: object) -> float:
 
 
 def check_lengths(framework: str, **lists: Sized) -> None:
-    """Whether lists of one call belong together.
+    """Returns whether lists of one call belong together.
 
     Raises:
         DataError: Their lengths differ.

@@ -23,7 +23,7 @@ __all__ = ["async_reward_function", "reward_function"]
 def reward_function(
     dispatcher: Dispatcher, *, failure_value: float | None = None, eos_token: str | None = None
 ) -> Callable[..., float]:
-    """What AReaL's workflows take as ``reward_fn``.
+    """Returns a ``reward_fn`` for AReaL's workflows.
 
     Columns are the fields of the data, and ``prompt_ids``, beside ``prompt``, ``completion`` and
     ``completion_ids``. It pickles: each of AReaL's reward processes has one engine.
@@ -59,7 +59,7 @@ def async_reward_function(
 
 
 class _PooledReward:
-    """Pickled once: AReaL pickles it with every call, and each process keeps what it made of it."""
+    """Pickled once: AReaL pickles it with every call, and each process keeps its unpickled copy."""
 
     def __init__(self, dispatcher: Dispatcher, failure_value: float | None, eos_token: str | None) -> None:
         self._value = None if failure_value is None else checked_failure_value(failure_value)
@@ -94,7 +94,7 @@ class _PooledReward:
 
 
 _restored: dict[tuple[int, str], _PooledReward] = {}
-"""What this process made of pickles; a child that was forked has none of its parent's."""
+"""Objects that this process unpickled; a child that was forked has none of its parent's."""
 
 
 def _restore(key: str, pickled: bytes) -> _PooledReward:

@@ -1,7 +1,7 @@
 """Judges whether a function fails too often where batches are single groups or responses.
 
 The failures of each function are counted over its last samples, across batches, by the rule of
-`guerdon._batch.failure_rate`. With ``on_failure="raise"`` the first failure raises.
+`guerdon._batch.failure_rate`. If ``on_failure="raise"``, the first failure raises.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ __all__ = ["reward_function"]
 
 
 def reward_function(dispatcher: Dispatcher, *, failure_value: float) -> Callable[..., Awaitable[Any]]:
-    """What miles calls as its custom reward; see `guerdon.integrations.slime.reward_function`.
+    """Returns a custom reward for miles; see `guerdon.integrations.slime.reward_function`.
 
     Raises:
         RegistrationError: A function works on whole groups, or `failure_value` is no finite number.

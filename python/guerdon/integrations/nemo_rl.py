@@ -21,7 +21,7 @@ __all__ = ["EnvironmentReturn", "reward_function"]
 
 
 class EnvironmentReturn(NamedTuple):
-    """What a step gives back: NeMo-RL's own fields, in its order.
+    """Return value of a step: NeMo-RL's own fields, in its order.
 
     Attributes:
         observations: One message a sample.
@@ -43,8 +43,8 @@ class EnvironmentReturn(NamedTuple):
 def reward_function(
     dispatcher: Dispatcher, *, failure_value: float, observation: str = ""
 ) -> Callable[..., EnvironmentReturn]:
-    """What an environment's ``step`` calls: make it in the ``__init__`` of a Ray actor that derives
-    from ``EnvironmentInterface``.
+    """Returns a function for an environment's ``step``: make it in the ``__init__`` of a Ray actor
+    that derives from ``EnvironmentInterface``.
 
     Columns are the fields of each sample's metadata (``ground_truth``), and ``metadata`` itself,
     beside ``prompt`` and ``completion``: the messages up to the first of the assistant's, and from

@@ -2,7 +2,7 @@
 and a server for ``--reward.remote_url http://host:port/get_reward``.
 
 OpenRLHF trains on a number from every sample: a sample without a reward ends its run when the batch
-is made. So the value of one on which a function failed has to be chosen.
+is made. Therefore the value of a sample on which a function failed has to be chosen.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["reward_function", "serve"]
 _Texts: TypeAlias = "Sequence[str | None] | None"
 
 MOST_BYTES = 64 << 20
-"""Of a request to the server."""
+"""Fields of a request to the server."""
 
 
 def reward_function(
     dispatcher: Dispatcher, *, failure_value: float, eos_token: str | None = None
 ) -> Callable[..., dict[str, Any]]:
-    """What OpenRLHF calls as ``reward_func``; calls from its threads are scored together.
+    """Returns a ``reward_func`` for OpenRLHF; calls from its threads are scored together.
 
     Columns are ``label`` and ``query`` (prompt and response as one text, with special tokens),
     beside ``prompt`` and ``completion``: what follows the prompt in the query.
@@ -105,7 +105,7 @@ async def serve(
         try:
             queries, prompts, labels = _lists_of(await request.json())
             check_lengths("OpenRLHF", query=queries, prompts=prompts, labels=labels)
-        except (ValueError, DataError) as error:  # ValueError: it is no JSON
+        except (ValueError, DataError) as error:  # ValueError: it is not JSON
             return web.json_response({"error": str(error)}, status=400)
         numbers = await rewards.get(queries, prompts, labels)
         return web.json_response({"rewards": numbers, "scores": numbers, "extra_logs": {}})
@@ -125,7 +125,7 @@ async def serve(
 
 
 def _lists_of(data: Any) -> tuple[list[str], list[str | None], list[Any]]:
-    """What a request has; None for each prompt or label where it has none.
+    """Returns the lists of a request; None for each prompt or label where it has none.
 
     Raises:
         DataError: It has something else.
@@ -165,7 +165,7 @@ class _Rewards:
         return [self._value if reward is None else reward for reward in rewards]
 
     def _completion(self, query: str, prompt: str | None) -> str:
-        # Behind the prompt, before which a tokenizer may have put a token of its own.
+        # The text behind the prompt, before which a tokenizer may have put a token.
         before, found, completion = query.partition(prompt or "") if prompt else ("", "", query)
         if prompt and not found:
             completion = before

@@ -1,8 +1,8 @@
 """OpenTelemetry: a dispatcher's metrics and evaluation events, by the program's own providers.
 
 - Metrics are read from the engine when the provider's reader collects, never pushed.
-- Nothing here configures OpenTelemetry. What fails in an exporter is the exporter's affair; what
-  fails here is warned of once, and no score depends on it.
+- Nothing here configures OpenTelemetry. Errors in an exporter stay with the exporter; what fails
+  here is warned of once, and no score depends on it.
 
 Needs ``pip install 'opentelemetry-api>=1.35'``.
 """
@@ -48,10 +48,10 @@ _FRESH_S: Final = 0.05
 
 
 class Instrumentation:
-    """What `instrument` has set up; `close` ends the events.
+    """Handle on the instruments that `instrument` registered; `close` ends the events.
 
-    A meter provider has no way to forget an instrument: of a dispatcher that is closed or gone,
-    metrics are no longer observed.
+    A meter provider has no way to forget an instrument: the metrics of a dispatcher that is closed
+    or gone are no longer observed.
     """
 
     def __init__(self, dispatcher: Dispatcher, events: Events, logger_provider: LoggerProvider | None) -> None:
@@ -153,7 +153,8 @@ def _observer(made: Instrumentation, name: str) -> Callable[[CallbackOptions], I
 
 
 def _name(name: str) -> str:
-    """As OpenTelemetry has it: without what its exporters for Prometheus add themselves."""
+    """Returns the name by OpenTelemetry's rules: without what its exporters for Prometheus add
+    themselves."""
     name = name.removeprefix("guerdon_").removesuffix("_total")
     for suffix in _UNITS:
         name = name.removesuffix(suffix)

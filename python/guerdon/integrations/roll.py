@@ -20,7 +20,7 @@ _FLOAT16_MAX = 65504.0
 
 
 def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: float) -> Callable[[Any], Any]:
-    """What a reward worker's ``compute_rewards`` calls.
+    """Returns a function for a reward worker's ``compute_rewards``.
 
     Columns are the fields of ``data.non_tensor_batch`` (``ground_truth``, ``tag``, …), beside
     ``prompt``, ``completion`` and ``completion_ids``, decoded without special tokens.

@@ -16,8 +16,8 @@ __all__ = ["reward_function"]
 
 
 def reward_function(dispatcher: Dispatcher, *, failure_value: float) -> type[Any]:
-    """What ``skyrl_gym.register(id="guerdon", entry_point=…)`` takes: the class of an environment
-    that is done after one step. A subclass may override ``step`` for more turns.
+    """Returns an entry point for ``skyrl_gym.register(id="guerdon", entry_point=…)``: the class of
+    an environment that is done after one step. A subclass may override ``step`` for more turns.
 
     Columns are the fields of the data's extras and of their ``reward_spec`` (``ground_truth``),
     beside ``prompt`` and ``completion``. SkyRL calls ``step`` in its threads

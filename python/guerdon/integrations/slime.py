@@ -1,7 +1,7 @@
 """slime's custom reward, ``async rm(args, sample)``, by ``--custom-rm-path my_rewards.rm``.
 
-slime trains on a number from every sample, but leaves out of the loss what has ``remove_sample``:
-a sample without a reward gets both. It calls with a list where it scores whole groups
+slime trains on a number from every sample, but leaves samples with ``remove_sample`` out of the
+loss: a sample without a reward gets both. It calls with a list where it scores whole groups
 (``--group-rm``) or several samples of one prompt.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["reward_function"]
 def reward_function(
     dispatcher: Dispatcher, *, failure_value: float, framework: str = "slime"
 ) -> Callable[..., Awaitable[Any]]:
-    """What slime calls as its custom reward.
+    """Returns a custom reward for slime.
 
     Columns are ``label``, ``metadata`` and each field of ``metadata``, beside ``prompt``,
     ``completion`` and ``completion_ids``.

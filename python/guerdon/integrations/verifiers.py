@@ -18,7 +18,7 @@ __all__ = ["reward_function", "rubric_function"]
 def reward_function(
     dispatcher: Dispatcher, *, failure_value: float | None = None, name: str = "guerdon"
 ) -> Callable[..., Awaitable[float]]:
-    """What a v1 task calls as a reward: ``score = vf.reward(reward_function(dispatcher))`` in the
+    """Returns a reward for a v1 task: ``score = vf.reward(reward_function(dispatcher))`` in the
     task's class, or ``rewards = {"score": {"fn": "my_rewards:score"}}`` in its configuration.
 
     Columns are the fields of the task's data, and ``trace_info``, the trace's ``info``. The
@@ -44,7 +44,8 @@ def reward_function(
 def rubric_function(
     dispatcher: Dispatcher, *, failure_value: float, name: str = "guerdon"
 ) -> Callable[..., Awaitable[float]]:
-    """What a `Rubric` calls: ``Rubric(funcs=[rubric_function(dispatcher, failure_value=0.0)])``.
+    """Returns a reward for a `Rubric`: ``Rubric(funcs=[rubric_function(dispatcher,
+    failure_value=0.0)])``.
 
     Columns are ``answer``, ``info``, ``task``, each field of ``info``, and the fields of the
     dataset's row, beside ``prompt`` and ``completion``.
@@ -91,8 +92,8 @@ def rubric_function(
 
 
 class _TaskReward:
-    """No function, so that an attribute of a class is not bound; verifiers marks it with attributes
-    of its own."""
+    """No function, so that an attribute of a class is not bound; verifiers marks it with
+    attributes."""
 
     def __init__(self, scorer: SampleRewards, value: float | None, name: str) -> None:
         self._scorer = scorer
@@ -110,7 +111,7 @@ class _TaskReward:
 
 def _read(task: Any, trace: Any) -> FrameworkSample:
     messages = [_message(message) for message in trace.messages]
-    # What the model said, not the assistant's messages of an example in the prompt.
+    # The model's text, not the assistant's messages of an example in the prompt.
     own = {id(message) for message in trace.assistant_messages}
     first = next((n for n, message in enumerate(trace.messages) if id(message) in own), len(messages))
     fields = {name: getattr(task, name) for name in type(task).model_fields}

@@ -1,4 +1,4 @@
-"""Which lane and timeout a function should have, and why; the line to paste.
+"""Advice on a function's lane and timeout, with reasons; the line to paste.
 
 - A function that hung, crashed or took too much memory belongs into a worker, which can be killed.
 - A timeout leaves room above the slowest call that ended, and is a round number, or the function's
@@ -29,7 +29,7 @@ _ROOM_OF_P99: Final = 10.0
 
 @dataclass(frozen=True)
 class Advice:
-    """What to choose.
+    """Recommended options.
 
     Attributes:
         lane: Where it should run.
@@ -47,7 +47,7 @@ class Advice:
 
 
 def advise(spec: FunctionSpec, found: Measurement, p99: float | None, *, independent: bool = True) -> Advice:
-    """What to choose for a function.
+    """Returns the recommended options of a function.
 
     Args:
         p99: Of its run times, seconds.

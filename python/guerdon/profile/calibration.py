@@ -1,4 +1,5 @@
-"""How a function scores right and wrong answers on these rows: the scale that probes are read on.
+"""Scale of a function's scores for right and wrong answers on these rows: the scale that probes are
+read on.
 
 - Each row's scale is its own: from what a wrong answer in the best form gets to what the right one
   gets there. A gain of 0 is as good as wrong, of 1 as good as right, whatever the range.
@@ -106,12 +107,12 @@ class Calibration:
 
     @property
     def tells(self) -> bool:
-        """Whether scores depend on the reference at all."""
+        """Returns whether scores depend on the reference at all."""
         return bool(self.usable)
 
     def gain(self, row: int, score: Score) -> float | None:
-        """Where a score lies between the row's wrong (0) and right (1) answer; None without a
-        number or a scale."""
+        """Returns the position of a score between the row's wrong (0) and right (1) answer; None
+        without a number or a scale."""
         right, wrong = self.right[row].value, self.wrong[row].value
         if not score.ok or score.value is None or right is None:
             return None
@@ -164,8 +165,8 @@ class Calibration:
 
     @cached_property
     def variant(self) -> Variant:
-        """How to call the function where each sample is to be scored by itself: one row at a time
-        if that gives the scores that a whole batch gives."""
+        """Returns the variant that scores each sample by itself: one row at a time if that gives
+        the scores that a whole batch gives."""
         if not self.subject.batch:
             return "call"
         samples = material(self.subject, MOST_ROWS // 2, calibration=self)
@@ -185,7 +186,8 @@ class Calibration:
         return subject.score(grouped, group=3)[::3]
 
     def _asked(self) -> bool:
-        """Whether the function names the column of answers or, taking any column, uses it."""
+        """Returns whether the function names the column of answers or, taking any column, uses
+        it."""
         wants, column = self.subject.spec.wants, self.column
         if column is None or column in wants.named:
             return column is not None
@@ -195,7 +197,7 @@ class Calibration:
         return code_mentions(getattr(target, "score", target), column) or self._uses()
 
     def _uses(self) -> bool:
-        """Whether another row's reference changes a score."""
+        """Returns whether another row's reference changes a score."""
         assert self.column is not None
         own, swapped = [], []
         for place in list(self.answers)[:SWAPPED]:
@@ -358,7 +360,7 @@ def spread(rows: Sequence[int], most: int) -> list[int]:
 
 
 def above(right: Score, wrong: Score, noise: float = 0.0) -> bool:
-    """Whether the first is a number that the second does not reach, by more than noise."""
+    """Returns whether the first is a number that the second does not reach, by more than noise."""
     if not right.ok or right.value is None:
         return False
     if not wrong.ok or wrong.value is None:

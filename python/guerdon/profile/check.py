@@ -1,4 +1,4 @@
-"""What a check is: an id, the question that it asks, and a function of a subject."""
+"""A check: an id, the question that it asks, and a function of a subject."""
 
 from __future__ import annotations
 

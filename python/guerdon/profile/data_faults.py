@@ -1,4 +1,4 @@
-"""What keeps a reward that comes with Guerdon from being checked: rows that it can't read, and
+"""Rows that keep a reward that comes with Guerdon from being checked: rows that it can't read, and
 packages that are not there.
 
 Checks of such a function would describe these faults, as if they were the function's.

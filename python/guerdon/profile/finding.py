@@ -1,4 +1,4 @@
-"""What a check found: `Finding`, with the rows that show it.
+"""Result of a check: `Finding`, with the rows that show it.
 
 A finding can be read without its check: the message says what happens and what to do, each example
 names a row, an excerpt of the completion and the values.
@@ -53,7 +53,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found of one function.
+    """Result of one check of one function.
 
     Attributes:
         check: Id of the check, ``"order"`` or ``"probe:empty"``.

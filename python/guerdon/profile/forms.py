@@ -49,7 +49,7 @@ class Form:
 
     @property
     def reasons(self) -> bool:
-        """Whether it has a part for reasoning."""
+        """Returns whether it has a part for reasoning."""
         return "<think>" in self.template or "<reasoning>" in self.template
 
     @property

@@ -1,4 +1,4 @@
-"""What a profile found, of one function and of all, and as JSON has it."""
+"""Profiles of one function and of all, and their JSON."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Step:
 
 @dataclass
 class Profile:
-    """What is known of some reward functions.
+    """Profile of some reward functions.
 
     Attributes:
         rows: Rows that they were run on.
@@ -189,7 +189,7 @@ class Profile:
         return all(finding.severity == "info" for _, finding in self.findings())
 
     def root_causes(self) -> list[RootCause]:
-        """What is wrong with the functions, one entry per root cause, the worst first."""
+        """The faults of the functions, one entry per root cause, the worst first."""
         found = [each for name, mine in self.functions.items() for each in root_causes(name, mine.sorted_findings())]
         return sorted(found, key=lambda each: _ORDER[each.severity])
 

@@ -2,8 +2,8 @@
 them.
 
 - Every row is read and checked before anything is scored.
-- Memory holds the rows of one chunk, never the file. What can be read only once (stdin, a pipe) is
-  copied to a temporary file first.
+- Memory holds the rows of one chunk, never the file. Inputs that can be read only once (stdin, a
+  pipe) are copied to a temporary file first.
 - A message about a row names the file and the line (Parquet: the row, from 0).
 - Text stays as it is, lone surrogates included; all values of CSV are texts.
 """
@@ -61,7 +61,7 @@ class InputFile(Protocol):
         """
 
     def where(self, place: int) -> str:
-        """What messages call the row at `place`."""
+        """Returns the name of the row at `place` in messages."""
 
     def close(self) -> None: ...
 

@@ -73,7 +73,7 @@ class JudgeBatches:
         return result
 
     def _is_silent(self, *, waits: bool) -> bool:
-        """Whether requests failed and none was ever answered; while some wait, an endpoint
+        """Returns whether requests failed and none was ever answered; while some wait, an endpoint
         whose breaker is closed may still answer."""
         leader = self._unit[0]
         found = [

@@ -1,5 +1,5 @@
-"""What a judge does that it should not: another score for the same request, more for longer texts,
-more for the place in which it sees one.
+"""Faults of a judge: another score for the same request, more for longer texts, more for the place
+in which it sees one.
 
 - A bias is reported when a sign test excludes chance and it is at least 5 % of the range.
 - Each row is its own control: only forms of one answer are compared, never answers.
@@ -39,7 +39,7 @@ Scored = Callable[[SampleRows], Any]
 
 @dataclass
 class JudgeFacts:
-    """What was found of one column of a judge.
+    """Facts about one column of a judge.
 
     Attributes:
         findings: Biases and failures.

@@ -1,4 +1,4 @@
-"""Which requests a judge's checks make, how many, and what they may cost: known before the first.
+"""Requests of a judge's checks, their number, and their highest cost: known before the first.
 
 - Sample judges are asked three times about each row as it is, once about a longer and once about a
   wordier form; comparisons seven times about each pair.
@@ -26,7 +26,7 @@ _ANSWER_TOKENS: Final = 256
 
 @dataclass(frozen=True)
 class JudgePlan:
-    """What checking one judge takes.
+    """Requests that the check of one judge makes.
 
     Attributes:
         rows: Rows, or pairs of completions.
@@ -48,7 +48,7 @@ class JudgePlan:
 
 
 def is_judge(spec: FunctionSpec) -> bool:
-    """Whether a model is asked; reward services are no judges."""
+    """Returns whether a model is asked; reward services are no judges."""
     made = getattr(spec.item, "_made", None)
     return spec.lane == "http" and (made is None or getattr(made[0], "__name__", "") != "http_reward")
 

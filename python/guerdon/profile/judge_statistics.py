@@ -1,4 +1,4 @@
-"""Whether a judge's scores differ between two forms of the same answers, beyond chance."""
+"""Tests if a judge's scores differ between two forms of the same answers, beyond chance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_SHARE: Final = 0.05
 
 @dataclass(frozen=True)
 class Shift:
-    """What another form of the same answers does to their scores.
+    """Effect of another form of the same answers on their scores.
 
     Attributes:
         mean: Mean difference of the scores, other form minus own.
@@ -37,7 +37,7 @@ class Shift:
 
     @property
     def clear(self) -> bool:
-        """Whether it is beyond chance, and large enough to matter."""
+        """Returns whether it is beyond chance, and large enough to matter."""
         return self.p < CHANCE and abs(self.share) >= _LEAST_SHARE
 
     def to_dict(self) -> dict[str, float]:
@@ -68,7 +68,7 @@ def shift_of(own: Sequence[float], other: Sequence[float]) -> Shift:
 
 
 def sign_test(up: int, down: int) -> float:
-    """How likely a split at least as uneven is where both sides are equally likely."""
+    """Returns the probability of a split at least as uneven if both sides are equally likely."""
     tosses = up + down
     if tosses == 0:
         return 1.0

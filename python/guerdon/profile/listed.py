@@ -8,7 +8,7 @@ __all__ = ["Listed"]
 
 
 class Listed:
-    """What `Dispatcher` takes as a decorated function."""
+    """A decorated function that `Dispatcher` takes."""
 
     __guerdon_decorated__ = True
 

@@ -138,7 +138,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether no other module, loaded or on the path, has the file's name."""
+    """Returns whether no other module, loaded or on the path, has the file's name."""
     stem = path.stem
     if path.suffix != ".py" or not stem.isidentifier() or stem in sys.stdlib_module_names:
         return False
@@ -152,7 +152,8 @@ def _is_free(path: Path) -> bool:
 def _import_or_explain(imported: Callable[[], ModuleType], place: str) -> ModuleType:
     """The module; an error in it becomes a `UsageError` with its traceback.
 
-    What it prints goes to stderr, as it is no result, and streams that it replaces are put back.
+    Output of the import goes to stderr, as it is not a result, and streams that it replaces are put
+    back.
     """
     streams = sys.stdout, sys.stderr
     sys.stdout = sys.stderr
@@ -212,7 +213,7 @@ def _is_reward(value: object) -> bool:
 
 
 def _could_score(value: object) -> bool:
-    """Whether a value is worth suggesting for a misspelt name: no helper from guerdon."""
+    """Returns whether a value is worth suggesting for a misspelt name: no helper from guerdon."""
     if isinstance(value, Dispatcher) or _is_reward(value):
         return True
     return (

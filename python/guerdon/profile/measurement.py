@@ -1,4 +1,4 @@
-"""What one reward function takes: time by length of the completion, CPU, the interpreter's lock,
+"""Costs of one reward function: time by length of the completion, CPU, the interpreter's lock,
 memory; and on which rows it hangs, crashes or fails.
 
 - Every call runs in a worker with a timeout, a memory limit and a limit on what it prints, whatever
@@ -54,7 +54,7 @@ _NO_MEMORY: Final = re.compile(r" \(memory_limit of [^()]+\)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Budget:
-    """What a function may take while it is measured.
+    """Bounds of a function's measurement.
 
     Attributes:
         timeout: Seconds of one call; a function's own goes first where it is shorter.
@@ -90,19 +90,19 @@ class RowFailure:
 
     @property
     def is_flood(self) -> bool:
-        """Whether it printed more than it may: the engine's own words, to which what a function
-        raises never is, as it begins with the exception's type."""
+        """Returns whether it printed more than it may: the engine's own words, to which what a
+        function raises never is, as it begins with the exception's type."""
         return _FLOOD.match(self.reason) is not None
 
     @property
     def lacks_memory(self) -> bool:
-        """Whether it got no memory: a MemoryError, or what the engine says of its limit."""
+        """Returns whether it got no memory: a MemoryError, or what the engine says of its limit."""
         return exception_of(self.reason) == "MemoryError" or _NO_MEMORY.search(self.reason) is not None
 
 
 @dataclass
 class Measurement:
-    """What was found; times in seconds, sizes in bytes.
+    """Measured costs; times in seconds, sizes in bytes.
 
     Attributes:
         calls: What one call scores: ``"sample"``, ``"group"`` or ``"batch"``.

@@ -1,4 +1,4 @@
-"""What a measurement shows that should not be: hangs, crashes, errors, floods, growth.
+"""Faults that a measurement shows: hangs, crashes, errors, floods, growth.
 
 Rows are named as in the data, from 0.
 """
@@ -26,7 +26,7 @@ _TWICE: Final = {"hang": "hang", "crash": "crash", "fails": "exception"}
 
 
 def measurement_findings(spec: FunctionSpec, found: Measurement, rows: SampleRows) -> Iterator[Finding]:
-    """What the calls of one function showed."""
+    """Yields the findings of one function's calls."""
     yield from _failures(found, rows)
     yield from _long(found)
     if spec.is_async and found.cpu_s is not None and found.seconds and spec.lane == "asyncio":

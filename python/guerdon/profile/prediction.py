@@ -6,7 +6,7 @@
   the interpreter's lock, than there is.
 - A judge's request takes longer the more of them are in flight: a line through two levels that were
   measured.
-- What lies beyond the measurement is named in `StepPrediction.beyond`.
+- Values beyond the measurement are named in `StepPrediction.beyond`.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _load(function: FunctionTimes, prompts: int, generations: int, workers: int,
 
 
 def _slower(function: FunctionTimes, at_once: int) -> float:
-    """How much longer a request takes with so many in flight than with the larger measured
-    number."""
+    """Returns the factor by which a request takes longer at this concurrency than at the larger
+    measured one."""
     levels = sorted(function.levels)
     if len(levels) < 2 or levels[-1][1] <= 0:
         return 1.0
@@ -157,7 +157,7 @@ def _locks(function: FunctionTimes) -> float:
 
 
 def _beyond(function: FunctionTimes, load: _Load) -> list[str]:
-    """What the times of a function are extrapolated over."""
+    """Returns the quantities over which the times of a function are extrapolated."""
     found = []
     at_once = min(load.slots, load.calls)
     if function.lane == "http":
@@ -230,8 +230,8 @@ def times_for(function: FunctionProfile) -> FunctionTimes:
 
 
 def _failed(function: FunctionProfile, timeout: float | None) -> list[float]:
-    """What the calls that failed would take in training: their measured time, but of a hang the
-    function's own timeout, or this one, and its own grace, in each attempt."""
+    """Returns the expected times in training of the calls that failed: their measured time, but of
+    a hang the function's own timeout, or this one, and its own grace, in each attempt."""
     found, policy = function.measurement, function.spec.policy
     if found is None:
         return []

@@ -96,7 +96,7 @@ def _strict_rows(calibration: Calibration, rows: list[int]) -> set[int]:
 
 
 def _reasons(calibration: Calibration) -> bool:
-    """Whether completions have a part for reasoning: the form has, or the rows' own."""
+    """Returns whether completions have a part for reasoning: the form has, or the rows' own."""
     if calibration.form is not None and calibration.form.reasons:
         return True
     return any("<think>" in text_of(case.completion) for case in calibration.subject.samples()[:ROWS])

@@ -37,7 +37,7 @@ __all__ = ["Work", "profile"]
 
 TIME_LIMIT_S: Final = 300.0
 MOST_COMPLETIONS: Final = 1_000_000
-"""Of a step whose time is predicted."""
+"""Bound of a step whose time is predicted."""
 MOST_GENERATIONS: Final = 10_000
 """The same, of a prompt."""
 _MEASURING: Final = 0.4
@@ -46,7 +46,7 @@ _LEAST_MEASURING_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Work:
-    """What a profile does next, for whoever shows its progress."""
+    """Next step of a profile, for a progress display."""
 
     function: str
     what: str
@@ -186,7 +186,7 @@ class _Profiling:
             self._unchecked(self.found.functions[unit[0].name])
 
     def _unchecked(self, mine: FunctionProfile) -> None:
-        """What nobody had the time to check is not clean."""
+        """A check without time is not clean."""
         missing = [check.id for check in self.checks if check.id not in mine.checks]
         if missing and mine.cut_short is not None:
             mine.findings.append(

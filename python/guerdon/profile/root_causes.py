@@ -1,4 +1,4 @@
-"""What is wrong with a function, one entry per root cause: `root_causes`.
+"""Faults of a function, one entry per root cause: `root_causes`.
 
 - Probes that are paid for one reason make one entry: a function that looks for the answer anywhere
   in the text is paid for a dozen of them.

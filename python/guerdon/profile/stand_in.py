@@ -137,7 +137,7 @@ class StandIn:
         return list(await asyncio.gather(*map(one, calls)))
 
     def _changes(self, lists: Mapping[str, Any]) -> bool:
-        """Whether the function changes the values that it is given."""
+        """Returns whether the function changes the values that it is given."""
         before = copy.deepcopy(dict(lists))
         self._value(lists)
         return any(not _equal(value, before[name]) for name, value in lists.items())

@@ -62,8 +62,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Score:
-    """What became of one sample: its reward as a trainer gets it (float32), or why there is
-    none."""
+    """Outcome of one sample: its reward as a trainer gets it (float32), or why there is none."""
 
     value: float | None
     status: Status
@@ -72,12 +71,12 @@ class Score:
 
     @property
     def ok(self) -> bool:
-        """Whether there is a number."""
+        """Returns whether there is a number."""
         return self.status is Status.OK
 
     @property
     def ran(self) -> bool:
-        """Whether the function was asked at all."""
+        """Returns whether the function was asked at all."""
         return self.status not in (Status.CANCELLED, Status.SKIPPED)
 
     @property
@@ -168,12 +167,12 @@ class Subject:
 
     @property
     def batch(self) -> bool:
-        """Whether one call scores a whole batch (TRL's contract)."""
+        """Returns whether one call scores a whole batch (TRL's contract)."""
         return self.spec.shape == "batch"
 
     @property
     def grouped(self) -> bool:
-        """Whether a score depends on the other samples of its group, by contract."""
+        """Returns whether a score depends on the other samples of its group, by contract."""
         return self.spec.shape == "group" or self.spec.finish is not None
 
     @cached_property
@@ -190,7 +189,7 @@ class Subject:
 
     @cached_property
     def conversational(self) -> bool:
-        """Whether completions are lists of messages."""
+        """Returns whether completions are lists of messages."""
         first = next((row["completion"] for row in self.rows if row.get("completion") is not None), None)
         return isinstance(self.rows[0].get("prompt") if first is None else first, (list, tuple))
 

@@ -1,4 +1,4 @@
-"""What comes of a batch: `RewardBatch`, its groups, samples, failures and the status of a call."""
+"""Results of a batch: `RewardBatch`, its groups, samples, failures and the status of a call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What functions recorded while they ran: extra columns, metrics, extra fields of dict results.
+"""Records of functions: extra columns, metrics, extra fields of dict results.
 
 - A function that sees the whole batch recorded whole columns: they stay as they are.
-- What was recorded call by call becomes one column of one value per sample, in sample order, None
-  where a call recorded nothing.
+- Records of single calls become one column of one value per sample, in sample order, None where a
+  call recorded nothing.
 - Metrics are numbers, in sample order; other values are left out.
 """
 

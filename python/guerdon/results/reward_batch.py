@@ -236,9 +236,9 @@ class RewardBatch:
     def to_pandas(self) -> pandas.DataFrame:
         """One row a cell, in the order of samples, then functions; needs pandas.
 
-        Columns: ``sample``, ``group``, ``function``, ``reward`` (NaN where there is none),
-        ``status`` (its label), ``reason`` (None unless it failed), ``attempts``, ``queue_s``,
-        ``run_s`` (seconds).
+        Columns: ``sample``, ``group``, ``function``, ``reward`` (NaN if there is none), ``status``
+        (its label), ``reason`` (None unless it failed), ``attempts``, ``queue_s``, ``run_s``
+        (seconds).
 
         Raises:
             ImportError: pandas is not installed.
@@ -290,7 +290,7 @@ class RewardBatch:
 
     @cached_property
     def usage(self) -> dict[str, dict[str, float]]:
-        """What judges and reward services used on this batch, by function: ``requests``,
+        """Usage of judges and reward services on this batch, by function: ``requests``,
         ``unknown``, ``prompt_tokens``, ``cached_tokens``, ``completion_tokens``,
         ``reasoning_tokens`` and ``cost``.
 
@@ -341,7 +341,7 @@ class RewardBatch:
 
     @cached_property
     def _recorded(self) -> list[Recorded]:
-        """What each function recorded, in the order of the functions."""
+        """Returns the records of each function, in the order of the functions."""
         prompts, generations, _ = self.rewards.shape
         return [
             decode(

@@ -1,4 +1,4 @@
-"""What became of a cell."""
+"""Statuses of a cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Status"]
 
 
 class Status(IntEnum):
-    """Outcome of one (sample, function) cell, as it stands in ``RewardBatch.status`` (uint8).
+    """Outcome of one (sample, function) cell, as in ``RewardBatch.status`` (uint8).
 
     The numbers are shared with the engine and the workers and never change.
 
@@ -24,7 +24,7 @@ class Status(IntEnum):
     TIMEOUT = 2
     """The last attempt, the deadline or the batch's budget ran out."""
     ERROR = 3
-    """The function raised, or returned what is not a reward; or its setup failed."""
+    """The function raised, or returned a value that is not a reward; or its setup failed."""
     CRASHED = 4
     """The worker died under this sample, and again when it was tried alone."""
     CANCELLED = 5
@@ -34,7 +34,7 @@ class Status(IntEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the cell failed: anything but ok, abstained and skipped."""
+        """Returns whether the cell failed: anything but ok, abstained and skipped."""
         return Status.TIMEOUT <= self <= Status.CANCELLED
 
     @property

@@ -1,4 +1,4 @@
-"""What a sample's cells add up to; arrays are ``[..., F]``, results ``[...]``."""
+"""Sums of a sample's cells; arrays are ``[..., F]``, results ``[...]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from guerdon.results.status import Status
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# What TRL adds to the standard deviation that it divides by: trl/trainer/grpo_trainer.py,
+# Constant that TRL adds to the standard deviation that it divides by: trl/trainer/grpo_trainer.py,
 # `advantages / (std_rewards + 1e-4)`.
 EPSILON: Final = 1e-4
 _LARGEST: Final = float(np.finfo(np.float32).max)
@@ -38,7 +38,7 @@ def total(
     A sum beyond float32 is the largest float32 of its sign: an infinite one would leave its whole
     group without an advantage.
     """
-    # To the bit what TRL sums, in float32; what overflows there is summed again, in float64.
+    # Equals TRL's sum to the bit, in float32; what overflows there is summed again, in float64.
     with np.errstate(over="ignore", invalid="ignore"):
         summed = np.asarray(np.nansum(rewards * weights, axis=-1, dtype=np.float32))
     beyond = ~np.isfinite(summed)
@@ -66,7 +66,7 @@ def advantages(total: NDArray[np.float32], scale: str) -> NDArray[np.float32]:
 
 
 def _mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of each row's numbers, ``[rows, 1]``; NaN where there is none."""
+    """Mean of each row's numbers, ``[rows, 1]``; The mean of a row without numbers is NaN."""
     counts = (~np.isnan(rows)).sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.nansum(rows, axis=1, keepdims=True) / counts)

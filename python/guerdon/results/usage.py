@@ -1,11 +1,11 @@
-"""What judges and reward services used, as results and statistics show it."""
+"""Usage of judges and reward services, as results and statistics show it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-# In the order in which they are shown; the engine counts all of them.
+# Entries in the order in which they are shown; the engine counts all of them.
 NAMES = (
     "requests",
     "unknown",
@@ -18,7 +18,8 @@ NAMES = (
 
 
 def usage_text(used: Mapping[str, float]) -> str:
-    """What requests used: ``"9 requests: 80,211 prompt + 4,096 completion tokens, cost 0.04"``."""
+    """Returns the usage of requests as text: ``"9 requests: 80,211 prompt + 4,096 completion
+    tokens, cost 0.04"``."""
     parts = [f"{int(used['prompt_tokens']):,} prompt + {int(used['completion_tokens']):,} completion tokens"]
     for key, what in (("cached_tokens", "cached"), ("reasoning_tokens", "of reasoning")):
         if used[key]:
@@ -37,7 +38,8 @@ def add_usage(one: dict[str, float], other: Mapping[str, float]) -> None:
 
 
 def usage_of(counted: Mapping[str, float] | None, priced: bool) -> dict[str, float]:
-    """What the engine `counted` for a function: counts as ints, the cost NaN without a price."""
+    """Returns the usage that the engine `counted` for a function: counts as ints, the cost NaN
+    without a price."""
     shown: dict[str, float] = {name: int(counted[name]) if counted else 0 for name in NAMES[:-1]}
     shown["cost"] = math.nan if not priced else counted["cost"] if counted else 0.0
     return shown

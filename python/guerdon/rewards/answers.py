@@ -93,10 +93,10 @@ def squad_em(column: str = "answer", *, tag: str | None = None, **options: Unpac
     """1.0 where the completion is a reference but for case, ASCII punctuation, English articles and
     white space, else 0.0.
 
-    Formula: ``float(n(completion) == n(reference))``, ``n`` as for `squad_f1`.
-    Source: SQuAD's ``evaluate-v2.0.py``, ``compute_exact``; verl 0.9, ``em_check`` of
-    ``verl.utils.reward_score.search_r1_like_qa_em``. With ``tag="answer"`` it is that module's
-    ``compute_score``, without its penalty for more than ten tags.
+    Formula: ``float(n(completion) == n(reference))``, ``n`` as for `squad_f1`. Source: SQuAD's
+    ``evaluate-v2.0.py``, ``compute_exact``; verl 0.9, ``em_check`` of
+    ``verl.utils.reward_score.search_r1_like_qa_em``. If ``tag="answer"`` is given, it is that
+    module's ``compute_score``, without its penalty for more than ten tags.
 
     Args:
         column: As for `exact_match`, like ``tag`` and ``options``.

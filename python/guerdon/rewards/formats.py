@@ -41,7 +41,7 @@ def think_format(**options: Unpack[KernelOptions]) -> NativeReward:
 
 
 def tag_count(tags: Sequence[str] = TAGS, **options: Unpack[KernelOptions]) -> NativeReward:
-    """The share of some texts that stand in the completion exactly once.
+    """The share of some texts that occur in the completion exactly once.
 
     Formula: ``sum(completion.count(tag) == 1 for tag in tags) / len(tags)``.
     Source: open-r1 0.1, ``tag_count_reward`` of ``open_r1.rewards``, whose four tags are the

@@ -25,7 +25,7 @@ def ifeval(
     undecided: Literal["abstain", "leave_out"] = "leave_out",
     **options: Unpack[KernelOptions],
 ) -> NativeReward:
-    """Whether a completion follows its IFEval instructions.
+    """Returns whether a completion follows its IFEval instructions.
 
     Formula: ``score="all"``: 1.0 if it follows all, else 0.0; ``"share"``: followed / all.
     Source: lm-eval 0.4.13, ``test_instruction_following_strict`` and ``…_loose`` of

@@ -76,10 +76,10 @@ def cosine_length(
     one.
 
     Formula: ``low + (high - low) / 2 · (1 + cos(length / max_len · pi))``, the length in
-    characters. For a right completion ``low`` and ``high`` are ``min_value_correct`` and
-    ``max_value_correct``; for a wrong one ``max_value_wrong`` and ``min_value_wrong``.
-    Source: open-r1 0.1, ``get_cosine_scaled_reward`` of ``open_r1.rewards``, with ``clamp=False``;
-    TRL 1.16, ``trl.rewards.get_cosine_scaled_reward``, which clamps, but counts tokens. There what
+    characters. Applied to a right completion, ``low`` and ``high`` are ``min_value_correct`` and
+    ``max_value_correct``; for a wrong one ``max_value_wrong`` and ``min_value_wrong``. Source:
+    open-r1 0.1, ``get_cosine_scaled_reward`` of ``open_r1.rewards``, with ``clamp=False``; TRL
+    1.16, ``trl.rewards.get_cosine_scaled_reward``, which clamps, but counts tokens. There what
     math-verify takes for equal is right.
 
     Args:

@@ -20,7 +20,7 @@ __all__ = ["math_equal", "math_reward"]
 def math_equal(
     gold: str, answer: str, *, strict: bool = False, notation: Literal["math-verify", "lenient"] = "math-verify"
 ) -> bool:
-    r"""Whether an answer is the gold one.
+    r"""Returns whether an answer is the gold one.
 
     Numbers, fractions, percents, single letters and equal LaTeX are decided in about a microsecond;
     what isn't certain goes to math-verify, in a worker that ends after 30 s: such a pair counts as

@@ -167,7 +167,7 @@ def build(
     options: Mapping[str, Any],
     **kernel: Any,
 ) -> NativeReward:
-    """The reward function that `made_by` makes of what it was given.
+    """Returns the reward function that `made_by` makes of its options.
 
     Args:
         given: Its arguments, by name, those of `options` among them.
@@ -211,7 +211,7 @@ def _named(given: Mapping[str, Any], plan: KernelPlan) -> dict[str, str]:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether there is no half of a surrogate pair in it."""
+    """Returns whether it has no half of a surrogate pair."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 

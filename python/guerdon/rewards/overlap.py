@@ -1,4 +1,4 @@
-"""How much of a reference a completion has: ROUGE-L, BLEU, edit distance."""
+"""Similarity of a completion to a reference: ROUGE-L, BLEU, edit distance."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def rouge_l(
 
     Formula: with ``L`` the length of the longest common subsequence of words, ``P = L / words of
     the completion``, ``R = L / words of the reference`` and ``F = 2PR / (P + R)``. Words are runs
-    of ``[a-z0-9]`` after ``str.lower()``; there is no stemmer. With several references, that with
-    the greatest ``F`` counts, the first of those.
-    Source: rouge-score 0.1.2, ``RougeScorer(["rougeL"]).score_multi``, to the bit.
+    of ``[a-z0-9]`` after ``str.lower()``; it has no stemmer. If there are several references, the
+    one with the greatest ``F`` counts, the first of those. Source: rouge-score 0.1.2,
+    ``RougeScorer(["rougeL"]).score_multi``, to the bit.
 
     Args:
         column: As for `guerdon.rewards.exact_match`, like ``options``.
@@ -86,9 +86,9 @@ def edit_distance(column: str = "answer", *, tag: str | None = None, **options: 
     """Similarity by edit distance, from 0 to 1: 1.0 for equal texts.
 
     Formula: ``1 - d / max(len(completion), len(reference))``, where ``d`` is the fewest characters
-    to insert, delete and replace (Levenshtein); 1.0 for two empty texts. With several references,
-    the greatest.
-    Source: rapidfuzz 3.14, ``distance.Levenshtein.normalized_similarity``, to the bit.
+    to insert, delete and replace (Levenshtein); 1.0 for two empty texts. If there are several
+    references, the greatest counts. Source: rapidfuzz 3.14,
+    ``distance.Levenshtein.normalized_similarity``, to the bit.
 
     Args:
         column: As for `guerdon.rewards.exact_match`, like ``tag`` and ``options``.

@@ -30,7 +30,7 @@ def given_column(name: str, column: str, data: Data) -> list[object] | Single:
 
 
 def missing_column(spec: FunctionSpec, column: str, data: Data) -> DataError:
-    """What to raise for a column that a batch lacks."""
+    """Returns the error for a column that a batch lacks."""
     call = None if spec.factory is None else spec.factory.to_name(column, data.dataset)
     return DataError(
         f"reward function {spec.name!r} asks for the column {column!r}, which this batch doesn't have. "

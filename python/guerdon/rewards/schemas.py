@@ -29,7 +29,7 @@ _KEPT: Final = 256
 
 
 class SchemaReward(WorkerReward):
-    """Whether a completion is JSON that a schema takes: made by `guerdon.rewards.json_schema`.
+    """Checks that a completion is JSON that fits a schema: made by `guerdon.rewards.json_schema`.
 
     It is callable as TRL calls reward functions, ``(prompts, completions, **columns)``, and then
     gives a list with 1.0, 0.0 or None for each completion.
@@ -116,8 +116,8 @@ def _checked(schema: object, formats: bool) -> str:
 
 
 class SchemaSample:
-    """What a worker calls, with a completion's text and, without a schema for all, that of its
-    column."""
+    """The callable of a worker: it takes a completion's text and, without a schema for all, that of
+    its column."""
 
     def __init__(self, column: str | None, schema: str | None, tag: str | None, formats: bool) -> None:
         self._given = column, schema, tag, formats
@@ -180,7 +180,7 @@ def _validator(schema: str, formats: bool) -> Any:
 
 
 def _loads(text: str) -> object:
-    """What JSON says, by its standard.
+    """Parses JSON strictly by its standard.
 
     Raises:
         ValueError: It is not JSON.

@@ -44,7 +44,7 @@ class WorkerReward:
         least_timeout: float = 0.0,
         missing: Callable[[], str | None] = nothing_missing,
     ) -> None:
-        """Checks what it was made from.
+        """Checks its options.
 
         Args:
             made: The factory, and its own arguments by name.
@@ -93,7 +93,7 @@ class WorkerReward:
 
     @property
     def __guerdon_target__(self) -> Callable[..., float | None]:
-        """What a worker runs in place of this object."""
+        """The callable that a worker runs in place of this object."""
         return self._sample
 
     @property

@@ -1,5 +1,5 @@
-"""Tests for reward functions: assertions for one's own pytest files, hypothesis strategies for what
-they are given, and a pytest plugin (`guerdon.testing.plugin`) that runs the checks of `guerdon
+"""Tests for reward functions: assertions for one's own pytest files, hypothesis strategies for
+their inputs, and a pytest plugin (`guerdon.testing.plugin`) that runs the checks of `guerdon
 profile` on the functions named in pytest's configuration.
 
 >>> from guerdon import reward

@@ -55,7 +55,7 @@ def assert_deterministic(function: object, rows: Sequence[Row], *, timeout: floa
 def assert_row_independent(function: object, rows: Sequence[Row], *, timeout: float | None = None) -> None:
     """A sample's score depends on its own row alone: not on order, batch or calls side by side.
 
-    Of a function of groups, whole groups change their places.
+    For a function of groups, whole groups change their places.
 
     Args:
         function: As for `assert_deterministic`.
@@ -81,7 +81,7 @@ def assert_bounded(
     high: float = math.inf,
     timeout: float | None = None,
 ) -> None:
-    """Every score lies in a range, and every call ends: on the rows' completions, right and wrong
+    """Every score is in a range, and every call ends: on the rows' completions, right and wrong
     answers, and all probes.
 
     Args:

@@ -1,5 +1,5 @@
 """The pytest plugin: each check of `guerdon profile` is a test of each function that pytest's
-configuration names. Without ``guerdon_rewards`` there it does nothing and imports nothing.
+configuration names. It does nothing and imports nothing if there is no ``guerdon_rewards`` there.
 
 ::
 
@@ -70,7 +70,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A file that is collected for its rewards alone is no module of tests."""
+    """A file that is collected for its rewards alone is not a module of tests."""
     if not parent.config.getini(REWARDS) or module_path not in _files(parent.config):
         return None
     patterns = parent.config.getini("python_files")

@@ -1,7 +1,7 @@
 //! `Agent`: the lanes of this process, run by drivers elsewhere.
 //!
-//! As an `Engine`, it belongs to the process that made it: in a forked child every use raises, and
-//! dropping it touches nothing.
+//! Like an `Engine`, it belongs to the process that made it: in a forked child every use raises,
+//! and dropping it touches nothing.
 
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -73,7 +73,7 @@ impl Drop for PyAgent {
     }
 }
 
-/// What the lanes count.
+/// Returns the counters of the lanes.
 fn stats(process: &EngineProcess, threads: &ThreadLane) -> AgentStats {
     let counts = process.get().map(|lane| lane.stats()).unwrap_or_default();
     AgentStats {
@@ -147,7 +147,7 @@ impl PyAgent {
         Ok(Self { pid: std::process::id(), runtime, parts: ManuallyDrop::new(parts) })
     }
 
-    /// What the lanes' Python threads hold on to.
+    /// Returns the objects that the lanes' Python threads hold on to.
     #[getter]
     fn lanes(&self) -> PyResult<Lanes> {
         let AgentParts { supervisor, threads, loops, released, stacks, .. } = self.parts()?;

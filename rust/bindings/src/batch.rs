@@ -4,7 +4,7 @@
 //!   end, and its locks may be held by threads that the child lacks. There, waiting and cancelling
 //!   raise.
 //! - It holds a descriptor to wait for its end by, one more once somebody has waited for a group,
-//!   and one more with `max_pending`. What is kept of it for its result (`apart`) holds none.
+//!   and one more with `max_pending`. The parts kept for its result (`apart`) hold none.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -37,11 +37,11 @@ pub struct PyBatch {
     batch: Arc<Batch>,
     /// Weak: a result that someone keeps must not keep the engine.
     scheduler: Weak<Scheduler>,
-    /// Of a batch that streamed: its values.
+    /// Values of a batch that streamed: its values.
     open_values: Option<Arc<OpenBatchValues>>,
     /// Values that calls on lanes' threads were the last to hold.
     released: Arc<ReleasedValues>,
-    /// Not in what is kept for a result.
+    /// Absent in the parts kept for a result.
     end: Option<Arc<Wake>>,
     runtime: Handle,
 }
@@ -66,8 +66,8 @@ impl PyBatch {
         self.end.as_deref().ok_or_else(|| PyRuntimeError::new_err("nobody waits for a result"))
     }
 
-    /// What tells of groups. The batch keeps it while this object waits, so that its number stays
-    /// good.
+    /// Returns the wake-up for completed groups. The batch keeps it while this object waits, so
+    /// that its number stays good.
     fn news(&self) -> PyResult<Arc<Wake>> {
         self.end()?;
         self.batch.news().map_err(|error| {
@@ -362,7 +362,7 @@ impl Drop for PyBatch {
     }
 }
 
-/// As `ValueError` what the caller can mend, as `RuntimeError` that it is too late.
+/// Returns a `ValueError` if the caller can correct it, a `RuntimeError` if it is too late.
 fn refused(why: AddError) -> PyErr {
     match why {
         AddError::Ended(_) => PyRuntimeError::new_err(why.to_string()),

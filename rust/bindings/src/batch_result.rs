@@ -1,5 +1,5 @@
-//! What Python reads of a batch's outcomes: arrays, each made in one go, and what samples and
-//! functions reported.
+//! Outcomes of a batch for Python: arrays, each made in one go, and what samples and functions
+//! reported.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::gil;
 use crate::location;
 use crate::reports;
 
-/// So many cells are read with the interpreter's lock held: to give it away and take it back costs
-/// more, the most where lane threads want it.
+/// Number of cells that are read with the interpreter's lock held: releasing it and taking it again
+/// costs more, the most if lane threads wait for it.
 const FEW_CELLS: usize = 256;
 
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
@@ -125,15 +125,15 @@ impl BatchResult<'_> {
         py.detach(|| (0..batch.functions().len()).filter_map(reason).collect())
     }
 
-    /// The first sample of each call that recorded something, all of them if they were gathered,
-    /// and what it recorded.
+    /// Returns the first sample of each call that recorded values, all of them if they were
+    /// gathered, and its records.
     pub fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<RecordOf<'py>>> {
         self.check_function(function)?;
         let records = self.0.records_of(function);
         Ok(records.into_iter().map(|record| (record.first, record.gathered, PyBytes::new(py, &record.json))).collect())
     }
 
-    /// What a function used, by name; None where it reported nothing.
+    /// Returns the usage of a function, by name; None where it reported nothing.
     pub fn usage(&self, function: usize) -> PyResult<Option<BTreeMap<&'static str, f64>>> {
         self.check_function(function)?;
         Ok(self.0.usage_of(function).map(reports::usage))

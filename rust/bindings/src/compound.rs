@@ -42,9 +42,9 @@ impl RulesArg {
     }
 }
 
-/// How programs are judged: the rule for outputs, whether the share counts, seconds for all cases,
-/// for one and for the compiler, bytes of output, what stands before a program whose functions are
-/// called.
+/// Rules for judging programs: the rule for outputs, whether the share counts, seconds for all
+/// cases, for one and for the compiler, bytes of output, the source above a program whose functions
+/// are called.
 #[derive(FromPyObject)]
 struct CasesArg(String, bool, f64, Option<f64>, f64, usize, String);
 

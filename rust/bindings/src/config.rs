@@ -27,18 +27,18 @@ pub struct FunctionConfig {
     /// The lane as users see it: code rewards are functions of the process lane.
     pub lane_word: &'static str,
     pub function: Function,
-    /// Where its outcomes are kept.
+    /// Store of its outcomes.
     pub store: Option<Arc<OutcomeStore>>,
     pub resource_limits: ResourceLimits,
-    /// Which event loop runs it; functions with the same name share one.
+    /// Event loop that runs it; functions with the same name share one.
     pub event_loop: Option<String>,
-    /// How its calls become requests, on the http lane.
+    /// Requests of its calls, on the http lane.
     pub http: Option<HttpFunction>,
-    /// How its calls become several requests, there.
+    /// Several requests of each call, there.
     pub compound: Option<CompoundSpec>,
-    /// What scores, on the native lane.
+    /// Kernel that scores, on the native lane.
     pub kernel: Option<Arc<dyn Kernel>>,
-    /// Of the thread and asyncio lanes: nodes may run it, where the engine has some.
+    /// For the thread and asyncio lanes: nodes may run it, where the engine has some.
     pub anywhere: bool,
 }
 
@@ -175,7 +175,7 @@ impl FunctionConfig {
 struct RunIfArg(Vec<(usize, String, f32)>, Option<f32>);
 
 impl RunIfArg {
-    /// The gate, or the comparison that there is none of.
+    /// Returns the gate, or an error if the comparison does not exist.
     fn run_if(self) -> Result<Arc<RunIf>, String> {
         let condition = |(source, operator, bound): (usize, String, f32)| match Comparison::of(&operator) {
             Some(comparison) => Ok(Condition { source, comparison, bound }),

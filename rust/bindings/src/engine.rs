@@ -1,7 +1,7 @@
 //! `Engine`: the scheduler, the lanes and the workers of one dispatcher.
 //!
-//! - An engine belongs to the process that made it. In a forked child every use raises, and
-//!   dropping it touches nothing: its locks may be held by threads that the child lacks.
+//! - An engine belongs to the process that made it. In a forked child every use raises, and a drop
+//!   has no effect: its locks may be held by threads that the child lacks.
 //! - `close` may be called any number of times, from any thread; open batches end as cancelled.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ use crate::values::open_batch::{OpenBatchPayload, OpenBatchValues};
 use crate::values::whole_batch::WholeBatchPayload;
 use crate::watchdog::WatchdogOptions;
 
-/// Looking at the workers has a bound, whatever was asked for.
+/// Looking at the workers has a bound, even if the caller gave a longer one.
 const LONGEST_INSPECTION: Duration = Duration::from_secs(60);
 /// The longest that `close` waits for what a cache folder has still to write.
 const CACHE_CLOSE: Duration = Duration::from_secs(5);
@@ -53,9 +53,9 @@ type MetricSample = (String, Vec<(&'static str, String)>, f64);
 pub struct Engine {
     pid: u32,
     runtime: Handle,
-    /// Which lane's form the values of each function have, and whether its calls take one sample.
+    /// Lane whose form the values of each function have, and whether a call takes one sample.
     functions: Vec<(LaneKind, bool)>,
-    /// Whether identical calls of each function are made once.
+    /// Functions whose identical calls are made once.
     pure: Vec<bool>,
     /// Not dropped in a forked child.
     parts: ManuallyDrop<Parts>,
@@ -92,7 +92,7 @@ impl Drop for Engine {
             // SAFETY: `parts` is not used after this: `self` is being dropped.
             let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
             let recorder = parts.recorder;
-            // What is still running ends in the background: dropping must not wait.
+            // Work that still runs ends in the background: dropping must not wait.
             let scheduler = parts.scheduler;
             let journal = parts.journal;
             self.runtime.spawn(async move {
@@ -150,7 +150,7 @@ impl Engine {
         })
     }
 
-    /// What the lanes' Python threads hold on to.
+    /// Returns the objects that the lanes' Python threads hold on to.
     #[getter]
     fn lanes(&self) -> PyResult<Lanes> {
         let parts = self.parts()?;
@@ -243,7 +243,7 @@ impl Engine {
         self.closed.store(true, Ordering::Release);
         let scheduler = parts.scheduler.clone();
         let timeout = in_time(timeout.max(0.0));
-        // A task of its own: what isn't ended in time, or before Ctrl-C, goes on ending in the
+        // A separate task: what isn't ended in time, or before Ctrl-C, goes on ending in the
         // background.
         let closing = async move { scheduler.close().await };
         let done = gil::finished(py, &self.runtime, timeout, closing);
@@ -258,7 +258,7 @@ impl Engine {
         Ok(done?.is_some())
     }
 
-    /// What went wrong with the journal while the engine was closed.
+    /// Returns the journal's failures while the engine was closed.
     fn journal_troubles(&self) -> PyResult<Vec<String>> {
         Ok(self.parts()?.journal.as_ref().map(EngineJournal::troubles).unwrap_or_default())
     }
@@ -281,7 +281,7 @@ impl Engine {
         Ok(counts.into_iter().map(|one| (one.shared, one.hits, one.misses)).collect())
     }
 
-    /// What each function used since the start, see `Batch.usage`.
+    /// Returns the usage of each function since the start, see `Batch.usage`.
     fn usage(&self) -> PyResult<Vec<BTreeMap<&'static str, f64>>> {
         Ok(self.parts()?.scheduler.usage().into_iter().map(reports::usage).collect())
     }
@@ -303,7 +303,7 @@ impl Engine {
         nodes::add(self.parts()?.remote.as_ref(), name)
     }
 
-    /// Gives a node no more calls, takes back what it has not begun, and lets it go.
+    /// Gives a node no more calls, takes back the frames that it has not begun, and releases it.
     fn drain_node(&self, name: &str) -> PyResult<()> {
         nodes::drain(self.parts()?.remote.as_ref(), name)
     }
@@ -340,7 +340,8 @@ impl Engine {
         Ok(gil::detached(py, move || scheduler.open_cells()))
     }
 
-    /// Where the metrics are served, or why they are not; both `None` where nobody asked for it.
+    /// Returns the address of the metrics, or the reason why they are not served; both `None` where
+    /// nobody asked for it.
     fn metrics_address(&self) -> PyResult<(Option<String>, Option<String>)> {
         let monitor = self.parts()?.monitor.as_ref();
         Ok(monitor.map(|one| (one.address(), one.metrics_problem.clone())).unwrap_or_default())
@@ -359,13 +360,13 @@ impl Engine {
         Ok(gil::detached(py, || monitor.map(|monitor| monitor.text(open_metrics)).unwrap_or_default()))
     }
 
-    /// The socket of the live state, or why there is none.
+    /// Returns the socket of the live state, or the reason why there is none.
     fn state_socket(&self) -> PyResult<(Option<String>, Option<String>)> {
         let monitor = self.parts()?.monitor.as_ref();
         Ok(monitor.map(|one| (one.socket(), one.socket_problem.clone())).unwrap_or_default())
     }
 
-    /// The file of its timeline, or why there is none.
+    /// Returns the file of its timeline, or the reason why there is none.
     fn trace_file(&self) -> PyResult<(Option<String>, Option<String>)> {
         let parts = self.parts()?;
         Ok((parts.recorder.as_ref().map(|one| one.path().display().to_string()), parts.trace_problem.clone()))

@@ -1,8 +1,8 @@
 //! The parts of an engine, and their start: what runs its calls, what records and what shows them.
 //!
 //! - Every part is there, and every warning has its way to Python, before the first call.
-//! - What records or shows the engine is no reason not to score: where it can't start, the engine
-//!   goes without it and says why. A journal is: its rows were asked for.
+//! - A failure to record or show the engine does not keep it from scoring: where it can't start,
+//!   the engine goes without it and says why. A journal is: its rows were asked for.
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::trace::{self, TraceArg};
 use crate::values::released::ReleasedValues;
 use crate::watchdog::{self, WatchdogOptions};
 
-/// What an engine may have beside its lanes.
+/// Optional parts of an engine beside its lanes.
 pub struct EngineOptions<'a> {
     pub monitor: Option<&'a MonitorConfig>,
     pub journal: Option<&'a PyJournalConfig>,
@@ -49,23 +49,23 @@ pub struct EngineOptions<'a> {
 pub struct Parts {
     pub scheduler: Arc<Scheduler>,
     pub process: EngineProcess,
-    /// Where calls run on nodes.
+    /// Lane for calls on nodes.
     pub remote: Option<Arc<RemoteLane>>,
     pub supervisor: Arc<SupervisorQueue>,
     pub threads: Arc<ThreadLane>,
     pub loops: Arc<AsyncioLane>,
     pub http: Arc<HttpLane>,
     pub released: Arc<ReleasedValues>,
-    /// Where the live state asks for stacks of this process's calls.
+    /// Reader of stacks of this process's calls, for the live state.
     pub stacks: Arc<StackReader>,
     /// The cache folders of its functions.
     pub stores: Vec<Arc<OutcomeStore>>,
     pub journal: Option<EngineJournal>,
-    /// What shows the engine while it runs.
+    /// Monitor of the running engine.
     pub monitor: Option<Monitor>,
-    /// Of its timeline.
+    /// Recorder of its timeline.
     pub recorder: Option<Arc<Recorder>>,
-    /// Why there is no timeline where there should be one.
+    /// Reason why the timeline is missing.
     pub trace_problem: Option<String>,
 }
 
@@ -154,7 +154,7 @@ impl Parts {
         Ok(parts)
     }
 
-    /// What the monitor shows.
+    /// Returns the parts that the monitor shows.
     pub fn shown(&self) -> Shown<'_> {
         let Self { scheduler, supervisor, stacks, process, http, stores, .. } = self;
         let remote = self.remote.as_ref();
@@ -169,7 +169,7 @@ impl Parts {
         Ok(recorder)
     }
 
-    /// What endpoints and cache folders have to say reaches Python, and the timeline.
+    /// Passes warnings of endpoints and cache folders on to Python, and to the timeline.
     fn pass_warnings_on(&self, functions: &[&FunctionConfig]) {
         let clock = self.scheduler.clock();
         let warn = || {
@@ -207,7 +207,8 @@ impl Parts {
     }
 }
 
-/// As many kernels run at a time as workers, but not more than there are cores.
+/// Returns the number of kernels that run at a time: as many as workers, but not more than there
+/// are cores.
 fn native_threads(workers: usize) -> usize {
     workers.min(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }

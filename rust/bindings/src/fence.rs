@@ -62,7 +62,7 @@ impl PyFence {
         Ok(Self(ManuallyDrop::new(Fence::prepare(rules, unshare, make_fixed).map_err(exception)?)))
     }
 
-    /// Whether this process has to fork, and its child to go on.
+    /// Returns whether this process has to fork, and its child to go on.
     fn needs_fork(&self) -> bool {
         self.0.needs_fork()
     }
@@ -71,7 +71,7 @@ impl PyFence {
         self.0.finish().map_err(exception)
     }
 
-    /// Name, whether it holds, and what there is to say about that, of each layer.
+    /// Returns the name of each layer, whether it holds, and a remark.
     fn layers(&self) -> Vec<(&'static str, bool, String)> {
         let layers = self.0.layers().iter();
         layers

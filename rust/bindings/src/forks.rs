@@ -1,4 +1,4 @@
-//! What a fork of the process needs done: the child closes its copies of sockets that the parent
+//! Work to do at a fork of the process: the child closes its copies of sockets that the parent
 //! serves. Python calls these before and after each fork.
 
 use guerdon_telemetry::metrics::open_sockets;
@@ -9,7 +9,7 @@ use crate::gil;
 /// Before a fork, on the thread that forks: no socket of a server is opened or closed meanwhile.
 #[pyfunction]
 pub fn hold_sockets(py: Python<'_>) {
-    // Whoever has them may be another thread that forks, and wait for the GIL.
+    // The locks may belong to another thread that forks, and waits for the GIL.
     gil::detached(py, open_sockets::hold);
 }
 

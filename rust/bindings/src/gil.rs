@@ -21,10 +21,10 @@ use tokio::runtime::Handle;
 /// caught does not interrupt `poll`.
 const SIGNAL_NET: Duration = Duration::from_secs(1);
 
-/// How long work of ours keeps a signal waiting.
+/// Longest time that our work delays a signal.
 const SIGNALS_AFTER: Duration = Duration::from_millis(50);
 
-/// How many values are looked at in one go: a few milliseconds, if their memory is cold.
+/// Number of values that are read in one go: a few milliseconds, if their memory is cold.
 pub const PIECE: usize = 1 << 16;
 
 /// Lets other threads have the GIL, if they wait for it.
@@ -98,7 +98,7 @@ pub fn finished<T: Send + 'static>(
 ) -> PyResult<Option<T>> {
     let (sender, receiver) = channel();
     let Ok(wake) = Wake::new().map(Arc::new) else {
-        // Without a descriptor to wait by, signals wait too.
+        // Signals wait too if there is no descriptor to wait by.
         let working = runtime.spawn(work);
         return Ok(detached(py, || {
             runtime.block_on(async move { tokio::time::timeout(timeout, working).await.ok().and_then(Result::ok) })

@@ -30,7 +30,7 @@ impl Ends for LinkEnd {
     }
 }
 
-/// What Python and the task that carries share.
+/// State that Python and the carrying task share.
 struct Shared {
     /// -1 once it is closed. Written by the task.
     socket: AtomicI32,
@@ -40,16 +40,16 @@ struct Shared {
 
 /// The socket of the task; it has left `Shared` before it is closed.
 struct Connection {
-    // In this order.
-    entered: Entered,
+    // Fields are dropped in this order.
+    entered: SocketEntry,
     socket: UnixStream,
     /// Closed with it, which tells who reads from the other end of this pipe.
     _ended: Option<OwnedFd>,
 }
 
-struct Entered(Arc<Shared>);
+struct SocketEntry(Arc<Shared>);
 
-impl Drop for Entered {
+impl Drop for SocketEntry {
     fn drop(&mut self) {
         self.0.socket.store(-1, Ordering::Release);
         *self.0.ended.lock() = true;
@@ -84,8 +84,8 @@ impl Carrier {
         })
     }
 
-    /// In a forked child: closes its copy of the socket, so that the other process sees the parent
-    /// end.
+    /// Runs in a forked child: closes its copy of the socket, so that the other process sees the
+    /// parent end.
     fn close_inherited(&self) {
         let socket = self.shared.socket.swap(-1, Ordering::AcqRel);
         if self.pid != std::process::id() && socket >= 0 {
@@ -125,8 +125,8 @@ pub fn carry(
         changed: Condvar::new(),
     });
     let connection =
-        Connection { entered: Entered(shared.clone()), socket: UnixStream::from_std(socket)?, _ended: ended };
-    // Where processes can't be watched, only the socket tells of its end.
+        Connection { entered: SocketEntry(shared.clone()), socket: UnixStream::from_std(socket)?, _ended: ended };
+    // If processes can't be watched, only the socket tells of its end.
     let peer = match handle {
         Some(handle) => Peer::of(handle).ok(),
         None => Peer::open(process).ok(),
@@ -144,7 +144,7 @@ async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Peer>, 
         CarryEnd::Closed => {}
         CarryEnd::Lost(how) => link.lost(&how, false),
         CarryEnd::Silent => {
-            // It would go on with what is tried again elsewhere.
+            // It would go on with frames that are tried again elsewhere.
             if let Some(peer) = &peer {
                 peer.kill();
             }

@@ -27,7 +27,7 @@ enum PieceArg {
 }
 
 impl PieceArg {
-    /// How many tokens the answer may have, where this piece says so. Within a text of the prompt
+    /// Returns the bound of the answer's tokens, if this piece has one. Within a text of the prompt
     /// the quotation marks would be escaped.
     fn longest_answer(&self) -> Option<u32> {
         let Self::Raw(json) = self else { return None };
@@ -54,8 +54,8 @@ impl PieceArg {
     }
 }
 
-/// One function of the http lane. The package has checked what it can; what only the engine can
-/// tell raises `ValueError` here.
+/// One function of the http lane. The package has checked the rest; what only the engine can tell
+/// raises `ValueError` here.
 #[pyclass(frozen, module = "guerdon._native", name = "HttpConfig")]
 pub struct HttpConfig {
     pub function: HttpFunction,
@@ -124,11 +124,11 @@ impl HttpConfig {
     }
 }
 
-/// What to do where descriptors are missing.
+/// Advice for missing file descriptors.
 pub const ALLOW_MORE: &str =
     "allow more (ulimit -n 65536 in the shell that starts it), or lower Limit(concurrency=) of its judges";
 
-/// The lane of these functions, if this process may open as many connections as they want.
+/// Returns the lane of these functions, if this process may open as many connections as they need.
 pub fn lane(
     runtime: &Handle,
     clock: Clock,

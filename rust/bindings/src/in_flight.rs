@@ -1,4 +1,4 @@
-//! What the lanes have in flight, for `Dispatcher.dump()`.
+//! Calls in flight on the lanes, for `Dispatcher.dump()`.
 //!
 //! Nothing here waits with the GIL held, and looking at the lanes of this process does not wait at
 //! all: it may be done in a signal handler, between any two instructions of Python.
@@ -122,7 +122,7 @@ pub fn elsewhere(
 ) -> PyResult<Vec<PyInFlight>> {
     let scheduler = scheduler.clone();
     let looking = runtime.spawn_blocking(move || lane::in_flight_elsewhere(scheduler.lanes(), within));
-    // The lanes keep to their time; the rest is for what it takes to say so.
+    // The lanes keep to their time; the rest is for the message itself.
     let seen =
         gil::finished(py, runtime, within + Duration::from_secs(1), async { looking.await.unwrap_or_default() })?;
     Ok(seen.unwrap_or_default().into_iter().flat_map(by_batch).collect())

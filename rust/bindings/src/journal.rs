@@ -18,8 +18,8 @@ use crate::location;
 use crate::values::journal_texts::JournalTexts;
 use crate::values::released::ReleasedValues;
 
-/// The longest that `close` waits for a journal's last part. What is not done then is on disk all
-/// the same, for the next reader to finish.
+/// The longest that `close` waits for a journal's last part. Rows that are not finished then are on
+/// disk all the same, for the next reader to finish.
 const CLOSE: Duration = Duration::from_secs(10);
 /// The longest that it waits for values that the journal is reading.
 const CLOSE_TEXTS: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ impl PyJournalConfig {
 }
 
 impl PyJournalConfig {
-    /// For an engine with this clock.
+    /// Returns the configuration for an engine with this clock.
     fn with_clock(&self, clock: Clock) -> JournalConfig {
         JournalConfig {
             folder: self.folder.clone(),
@@ -76,7 +76,7 @@ impl PyJournalConfig {
     }
 }
 
-/// What went wrong once nobody serves the engine's requests.
+/// Failures after nobody serves the engine's requests.
 #[derive(Default)]
 struct LateTroubles {
     /// Written by `close`.
@@ -130,12 +130,12 @@ impl EngineJournal {
         self.texts.forbid(CLOSE_TEXTS);
     }
 
-    /// What went wrong while it was closed.
+    /// Returns the failures while it was closed.
     pub fn troubles(&self) -> Vec<String> {
         std::mem::take(&mut *self.late.reasons.lock())
     }
 
-    /// What is written, to be counted.
+    /// Returns the journal, to be counted.
     pub const fn journal(&self) -> &Arc<Journal> {
         &self.journal
     }

@@ -1,6 +1,6 @@
-//! Which lane runs a function, and what that says of the values of its calls.
+//! Lane of a function, and the form of its calls' values that follows from it.
 
-/// Which lane runs a function.
+/// Lane of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneKind {
     Thread,
@@ -17,7 +17,7 @@ impl LaneKind {
         self as usize
     }
 
-    /// As Python calls it.
+    /// Returns Python's name for it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Thread => "thread",
@@ -28,7 +28,7 @@ impl LaneKind {
         }
     }
 
-    /// Whether the values of its calls are taken as bytes, for no Python of this process.
+    /// Returns whether the values of its calls are taken as bytes, for no Python of this process.
     pub const fn takes_bytes(self) -> bool {
         matches!(self, Self::Http | Self::Native | Self::Process)
     }

@@ -1,4 +1,4 @@
-//! The lanes of this process, as one that stands in for nodes when none is left.
+//! The lanes of this process, in the place of nodes when none is left.
 //!
 //! The thread and asyncio lanes are the engine's own, which attaches and closes them itself; the
 //! process lane is made for this, where functions need it.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::InFlight;
-use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::thread_lane::ThreadLane;
 
@@ -19,7 +19,7 @@ use crate::lane_kind::LaneKind;
 
 /// See the module.
 pub struct LocalLanes {
-    /// Of each function.
+    /// Lane of each function.
     pub kinds: Vec<LaneKind>,
     pub threads: Arc<ThreadLane>,
     pub loops: Arc<AsyncioLane>,
@@ -78,7 +78,7 @@ impl Lane for LocalLanes {
         self.process.as_ref().map(|process| process.counters()).unwrap_or_default()
     }
 
-    fn close(&self) -> Closing {
-        self.process.as_ref().map_or_else(|| Box::pin(ready(())) as Closing, |process| process.close())
+    fn close(&self) -> CloseFuture {
+        self.process.as_ref().map_or_else(|| Box::pin(ready(())) as CloseFuture, |process| process.close())
     }
 }

@@ -1,7 +1,7 @@
-//! Where a call that ran out of time was last seen: the innermost frame of its stack that means
+//! Last known location of a call that ran out of time: the innermost frame of its stack that means
 //! something to the author of the function. Frames of Python's own library are passed over unless
 //! there is nothing else; only the last traceback of a text counts, since those before it are
-//! causes of the exception; any text is read, and what is shown of it is bounded.
+//! causes of the exception; any text can be read, and the shown part is bounded.
 
 use std::fmt::Write;
 
@@ -52,8 +52,8 @@ fn parse(line: &str) -> Option<TracebackLine<'_>> {
     number.bytes().all(|byte| byte.is_ascii_digit()).then_some(TracebackLine { file, line: number, name })
 }
 
-/// Whether a file is of Python's own library, as it is installed everywhere: `…/lib/python3.11/…`,
-/// but not what was installed into that.
+/// Returns whether a file is of Python's own library: `…/lib/python3.11/…`, but not an installed
+/// package.
 fn is_library(file: &str) -> bool {
     let below_lib = ["/lib/python3.", "/lib64/python3."].iter().any(|folder| file.contains(folder));
     file.starts_with("<frozen ") || (below_lib && !file.contains("-packages/"))
@@ -85,7 +85,7 @@ guerdon.Expired: the call has used up its timeout
     }
 
     #[test]
-    fn what_came_before_does_not_count() {
+    fn earlier_lines_do_not_count() {
         let text = "Traceback (most recent call last):
   File \"/u/a.py\", line 1, in first
 ValueError: x

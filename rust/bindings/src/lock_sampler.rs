@@ -1,4 +1,4 @@
-//! How much of a function's run holds the interpreter's lock, measured from a second thread.
+//! Share of a function's run that holds the interpreter's lock, measured from a second thread.
 //!
 //! - The thread sleeps for random times without the lock and looks how long it then waits to get it
 //!   back; only looks between `enter` and `leave` count.
@@ -26,7 +26,7 @@ struct Looks {
 /// Looks whether the interpreter's lock is free, at random times.
 #[pyclass(frozen, name = "LockSampler", module = "guerdon._native")]
 pub struct LockSampler {
-    /// Whether the function runs. Written by its thread, read by the one that looks.
+    /// True while the function runs. Written by its thread, read by the one that looks.
     inside: AtomicBool,
     stopped: AtomicBool,
     /// Written by the thread that looks, taken by the function's.
@@ -40,7 +40,7 @@ impl LockSampler {
         LockSampler { inside: AtomicBool::new(false), stopped: AtomicBool::new(false), looks: Mutex::default() }
     }
 
-    /// Looks until `stop`, `interval` seconds apart on average: for a thread of its own.
+    /// Looks until `stop`, `interval` seconds apart on average: it needs a separate thread.
     fn run(&self, py: Python<'_>, interval: f64) {
         let mut place = 0.0_f64;
         while !self.stopped.load(Ordering::Acquire) {

@@ -1,6 +1,6 @@
 //! The engine's own log, for those who work on it: where `GUERDON_LOG` says so, `tracing`'s events
-//! go to stderr or to the file `GUERDON_LOG_FILE` names. Without it nothing is set up, and an event
-//! costs a comparison.
+//! go to stderr or to the file `GUERDON_LOG_FILE` names. If it is unset nothing is set up, and an
+//! event costs a comparison.
 //!
 //! - Only what this engine reports is logged, whatever the filter says: libraries below it might
 //!   print headers, and so keys. Its own events have names and numbers, never texts.
@@ -45,7 +45,7 @@ pub fn start() {
     let _ = tracing_subscriber::registry().with(layer.with_filter(targets)).try_init();
 }
 
-/// What the filter lets through: of ours alone.
+/// Returns the targets that the filter lets through: only for our modules.
 fn targets(filter: &str) -> Option<Targets> {
     let given: Targets = filter.parse().ok()?;
     let all = given.default_level().map(|level| (OURS.to_owned(), level));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn invalid_filters_are_refused() {
         assert_eq!(shown("guerdon_http=loud"), None);
         assert_eq!(shown("=="), None);
     }

@@ -4,7 +4,8 @@ use guerdon_native::kernels::math::{Decision, Question, decide};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
-/// Whether an answer is the gold one: True, False, "no gold", or None where math-verify must say.
+/// Returns whether an answer is the gold one: True, False, "no gold", or None where math-verify
+/// must say.
 ///
 /// `reward`: as TRL's `accuracy_reward` reads both; else as math-verify does by default. `strict`:
 /// not where math-verify is lax.

@@ -33,7 +33,7 @@ use crate::gil;
 use crate::process::{EngineProcess, WeakProcess};
 use crate::stacks::StackReader;
 
-/// What the package says of a monitor.
+/// Settings of the package for a monitor.
 #[pyclass(frozen, module = "guerdon._native", name = "MonitorConfig")]
 #[derive(Clone)]
 pub struct MonitorConfig {
@@ -43,13 +43,14 @@ pub struct MonitorConfig {
     program: String,
     socket: Option<PathBuf>,
     address: Option<SocketAddr>,
-    /// Of each function's member that sends requests: its name, the function, its place in it, and
-    /// what was added to its addresses.
+    /// Endpoints of each function's member that sends requests: its name, the function, its place
+    /// in it, and the path added to its addresses.
     fleets: Vec<(String, usize, usize, String)>,
-    /// Of each function: whether it sends requests, whether these use tokens, and whether they have
-    /// a price.
+    /// Facts about each function: whether it sends requests, whether these use tokens, and whether
+    /// they have a price.
     judges: Vec<(bool, bool, bool)>,
-    /// Of each code reward: its name, the level that holds, the layers that do, and the others.
+    /// Facts about each code reward: its name, the level that holds, the layers that do, and the
+    /// others.
     isolations: Vec<(String, String, String, String)>,
 }
 
@@ -121,7 +122,7 @@ impl Shown<'_> {
     }
 }
 
-/// What is known of a function from its configuration.
+/// Facts about a function from its configuration.
 struct Known {
     name: String,
     lane: &'static str,
@@ -220,7 +221,7 @@ impl EngineView {
         }
     }
 
-    /// With the engine's parts, if it is still there.
+    /// Calls `look` with the engine's parts, if it still exists.
     fn with<T>(&self, look: impl FnOnce(&Shown<'_>) -> T) -> Option<T> {
         let process = self.process.upgrade();
         let (scheduler, supervisor) = (self.scheduler.upgrade()?, self.supervisor.upgrade()?);
@@ -287,7 +288,7 @@ fn idle_worker(pid: i32) -> Worker {
     Worker { pid, rss_bytes, function: None, sample: None, seconds: None }
 }
 
-/// What counts, and what shows it.
+/// Counters, and the server that shows them.
 pub struct Monitor {
     server: Server,
     identity: Identity,
@@ -341,7 +342,7 @@ impl Monitor {
         };
         let listen = Listen { socket: config.socket.clone(), address: config.address };
         let view = Arc::new(view);
-        // It waits for a thread that forks, which may want the GIL.
+        // It waits for a thread that forks, which may need the GIL.
         let (server, problems) =
             gil::detached(py, || Server::start(runtime, &listen, identity.clone(), view.clone(), tallies.clone()));
         let text = |problem: Option<std::io::Error>| problem.map(|error| error.to_string());

@@ -11,7 +11,7 @@ use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::{ThreadLane, most_threads};
 use guerdon_process::{Printer, ProcessConfig, standard_error};
-use guerdon_remote::{Link, NodeSnapshot, Pace, RemoteConfig, RemoteLane, RunsOn, Taken};
+use guerdon_remote::{Link, NodeSnapshot, OutgoingBytes, Pace, RemoteConfig, RemoteLane, RunsOn};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -51,12 +51,12 @@ impl PyLink {
             let left = end.map(|end| end.saturating_duration_since(std::time::Instant::now()));
             let wait = left.unwrap_or(LONGEST_TAKE).min(LONGEST_TAKE);
             match gil::detached(py, || self.0.take(wait, pace)) {
-                Taken::Message(message) => return Ok(Some(message)),
-                Taken::Closed(reason) => {
+                OutgoingBytes::Message(message) => return Ok(Some(message)),
+                OutgoingBytes::Closed(reason) => {
                     return Err(PyConnectionError::new_err(reason.unwrap_or_else(|| "the link is closed".to_owned())));
                 }
-                Taken::Empty if left.is_some_and(|left| left <= wait) => return Ok(None),
-                Taken::Empty => py.check_signals()?,
+                OutgoingBytes::Empty if left.is_some_and(|left| left <= wait) => return Ok(None),
+                OutgoingBytes::Empty => py.check_signals()?,
             }
         }
     }
@@ -64,8 +64,8 @@ impl PyLink {
 
 #[pymethods]
 impl PyLink {
-    /// What to send next: waits up to `timeout` seconds; None: nothing yet. What does not hurry
-    /// waits up to `linger` seconds for more, until there are `enough` bytes. Raises
+    /// Returns the bytes to send next: waits up to `timeout` seconds; None: nothing yet. Bytes that
+    /// do not hurry wait up to `linger` seconds for more, until there are `enough`. Raises
     /// ConnectionError when there will be nothing any more.
     #[pyo3(signature = (timeout, *, linger = 0.0, enough = 0))]
     fn take<'py>(
@@ -113,13 +113,13 @@ impl PyLink {
         gil::detached(py, || self.0.lost(reason, innocent));
     }
 
-    /// Whether the engine is done with it, or it is lost.
+    /// Returns whether the engine is done with it, or it is lost.
     #[getter]
     fn closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Who is at the other end.
+    /// Returns the name of the other end.
     #[getter]
     fn name(&self) -> String {
         self.0.name().to_string()
@@ -140,7 +140,7 @@ pub struct PyNodeSnapshot {
     stats: BTreeMap<&'static str, u64>,
 }
 
-/// What runs calls here when no node is left.
+/// Lanes that run calls here when no node is left.
 pub struct Here<'a> {
     pub threads: &'a Arc<ThreadLane>,
     pub loops: &'a Arc<AsyncioLane>,
@@ -187,7 +187,7 @@ pub fn lane(
     config.silence = Duration::try_from_secs_f64(silence).unwrap_or(Duration::MAX);
     let requests = supervisor.clone();
     config.warn = Arc::new(move |why| {
-        requests.push(SupervisorRequest::Trouble { source: Source::Node, place: String::new(), why })
+        requests.push(SupervisorRequest::Trouble { source: Source::Node, place: String::new(), why });
     });
     let printer = {
         let _inside = runtime.enter();

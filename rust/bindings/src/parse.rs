@@ -60,7 +60,7 @@ pub fn json_path(text: &str) -> PyResult<JsonPath> {
     JsonPath::parse(text).ok_or_else(|| PyValueError::new_err(format!("{text:?} is not a path to a field")))
 }
 
-/// The score in an answer, None where it abstains; `ValueError` says why there is none.
+/// The score in an answer, None where it abstains; A `ValueError` has the reason if there is none.
 #[pyfunction]
 #[pyo3(signature = (parse, text, *, cut = false, reasoning = None))]
 pub fn read_score(parse: ParseArg, text: &str, cut: bool, reasoning: Option<&str>) -> PyResult<Option<f64>> {

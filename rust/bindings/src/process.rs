@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::config::FunctionConfig;
 
-/// Where the lane stands once it is there: an engine without functions for workers has no zygote
+/// The process lane once it has started: an engine without functions for workers has no zygote
 /// either.
 #[derive(Clone, Default)]
 pub struct EngineProcess(Arc<OnceLock<Arc<ProcessLane>>>);
@@ -45,13 +45,13 @@ impl EngineProcess {
 }
 
 impl WeakProcess {
-    /// What is there; nothing once the engine is gone.
+    /// Returns the lane if it has started; nothing once the engine is gone.
     pub fn upgrade(&self) -> EngineProcess {
         EngineProcess(self.0.upgrade().unwrap_or_default())
     }
 }
 
-/// What Python says of the workers.
+/// Settings of Python for the workers.
 pub struct WorkerArgs {
     pub workers: usize,
     pub python: String,

@@ -1,4 +1,4 @@
-//! What calls reported, as Python sees it.
+//! Records of calls for Python.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Stacks of this process's calls for who looks at the live state: the thread supervisor reads
 //! them, as Python's part of a stack can be read by Python alone.
 //!
-//! - Who asks holds no GIL and waits for a bounded time; a supervisor that can't run costs that
-//!   time.
+//! - The asking thread holds no GIL and waits for a bounded time; a supervisor that can't run costs
+//!   that time.
 //! - An answer that comes too late reaches nobody, and a question that nobody waits for any more is
 //!   not answered.
 //! - A stack is given with the call that it belongs to: not if the call ended meanwhile.
@@ -31,12 +31,12 @@ const NOTHING: &str = "none of the user's code is on it";
 #[derive(Default)]
 pub struct StackReader {
     asked: AtomicU64,
-    /// Who waits, by the number of the question. Written by who asks.
+    /// Waiting threads, by the number of their question. Written by who asks.
     waiting: Mutex<HashMap<u64, SyncSender<Vec<String>>>>,
 }
 
 impl StackReader {
-    /// Whether somebody still waits for this answer.
+    /// Returns whether somebody still waits for this answer.
     pub fn is_awaited(&self, number: u64) -> bool {
         self.waiting.lock().contains_key(&number)
     }

@@ -23,7 +23,7 @@ impl SpendingCap {
     }
 }
 
-/// What a function's requests cost, how much they may, and whether answers are kept.
+/// Prices of a function's requests, the spending cap, and whether answers are kept.
 #[pyclass(frozen, module = "guerdon._native", name = "Tariff")]
 pub struct PyTariff {
     pub tariff: Tariff,

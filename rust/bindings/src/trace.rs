@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use crate::config::FunctionConfig;
 use crate::gil;
 
-/// File, bytes, seconds of the shortest call that is told by itself, and the process's name.
+/// File, bytes, seconds of the shortest call with its own slice, and the process's name.
 pub type TraceArg = (PathBuf, u64, f64, String);
 
 /// What runs in this process.
@@ -42,7 +42,7 @@ fn open_calls(scheduler: &Scheduler) -> Vec<OpenCall> {
     lane::in_flight(scheduler.lanes(), now_ns).into_iter().map(open).collect()
 }
 
-/// Makes the file of an engine's timeline. What is in the way is no reason not to score.
+/// Makes the file of an engine's timeline. An obstacle does not keep the engine from scoring.
 pub fn recorder(
     (path, bytes, shortest, process): TraceArg,
     functions: &[&FunctionConfig],
@@ -69,7 +69,7 @@ pub fn start(recorder: &Arc<Recorder>, scheduler: &Arc<Scheduler>, supervisor: A
     Ok(())
 }
 
-/// Tells a timeline of what is to be warned of about an endpoint.
+/// Draws a warning about an endpoint on a timeline.
 pub fn endpoint_warning(recorder: &Recorder, clock: Clock, function: usize, warning: LimitWarning, why: &str) {
     let what = match warning {
         LimitWarning::BreakerOpen => Moment::BreakerOpened,
@@ -83,7 +83,7 @@ pub fn endpoint_warning(recorder: &Recorder, clock: Clock, function: usize, warn
 /// One function of a trace: calls, failed, retries, running, seconds in all and of the longest.
 type FunctionRow = (u64, u64, u64, u64, f64, f64);
 
-/// What a timeline holds.
+/// Contents of a timeline.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
 pub struct TraceSummary {
     processes: Vec<String>,

@@ -1,9 +1,8 @@
-//! What the watchdog does about a stall: the thread supervisor takes a dump and warns. Where Python
+//! Reactions of the watchdog to a stall: the thread supervisor takes a dump and warns. If Python
 //! does not answer, the report is written here, to stderr and to the file.
 //!
 //! - Nothing here takes the GIL or waits on a thread of the runtime.
-//! - What the lanes have in hand is shown by names and numbers, never by what the calls are made
-//!   of.
+//! - Calls on the lanes are shown by names and numbers, never by their contents.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -18,9 +17,9 @@ use guerdon_core::scheduler::Scheduler;
 use guerdon_inprocess::supervisor::SupervisorQueue;
 use tokio::runtime::Handle;
 
-/// How long Python may take to answer before it counts as stuck.
+/// Longest time that Python may take to answer before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long workers may take to say where they stand.
+/// Longest time that workers may take to report their position.
 const LOOK: Duration = Duration::from_secs(1);
 /// Threads of this process that are listed.
 const MOST_THREADS: usize = 32;
@@ -31,8 +30,8 @@ pub struct WatchdogOptions {
     pub file: Option<PathBuf>,
 }
 
-/// What a report looks at; it keeps nothing alive.
-struct Watched {
+/// Parts that a report reads; it keeps nothing alive.
+struct WatchdogSources {
     names: Vec<String>,
     scheduler: Weak<Scheduler>,
 }
@@ -45,7 +44,7 @@ pub fn start(
     names: Vec<String>,
     options: WatchdogOptions,
 ) {
-    let watched = Arc::new(Watched { names, scheduler: Arc::downgrade(scheduler) });
+    let watched = Arc::new(WatchdogSources { names, scheduler: Arc::downgrade(scheduler) });
     let (runtime, supervisor) = (runtime.clone(), Arc::downgrade(supervisor));
     let WatchdogOptions { after, file } = options;
     let patience = PATIENCE.min(after);
@@ -74,7 +73,7 @@ fn report(text: &str, file: Option<&PathBuf>) {
     }
 }
 
-impl Watched {
+impl WatchdogSources {
     fn text(&self, stalled: Duration, patience: Duration) -> String {
         let mut text = format!(
             "guerdon: watchdog: no call has ended for {} s, and Python in process {} did not answer for {} s: C code that \
@@ -108,12 +107,13 @@ impl Watched {
         let samples = if count == 1 { format!("sample {first}") } else { format!("{count} samples from {first}") };
         let age = Duration::from_nanos(call.age_ns).as_secs_f64();
         let phase = call.phase.word();
-        // A String takes whatever is written.
+        // Writing to a String can't fail.
         let _ = writeln!(text, "{name:?} on {samples} of batch {}: {phase} for {age:.1} s in {place}", call.batch);
     }
 }
 
-/// What the system knows of the threads: one that runs or waits in no lock is the one to look at.
+/// Appends the system's view of the threads: one that runs or waits in no lock is the one to look
+/// at.
 fn threads_of_this_process(text: &mut String) {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
     text.push_str("Threads of this process, as the system sees them:\n");

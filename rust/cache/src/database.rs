@@ -1,6 +1,6 @@
 //! The database in the folder: one table from keys to entries, and when each was last used.
 //!
-//! - A write is one transaction: a process that is killed in it leaves what was there before.
+//! - A write is one transaction: a process that is killed in it leaves the former contents.
 //! - A file of another version, or of another program, is left as it is.
 
 use std::fs::DirBuilder;
@@ -16,16 +16,16 @@ use crate::file_system;
 pub(crate) const FILE: &str = "outcomes.sqlite";
 /// "GuOC": says whose file it is.
 const APPLICATION: i64 = 0x4775_4F43;
-/// Of the table and of what is in it.
+/// Version of the table and of its contents.
 const VERSION: i64 = 1;
 /// The log beside the database, as a share of the folder and at most.
 const LOG_SHARE: u64 = 4;
 const LOG_BYTES: u64 = 8 << 20;
 /// About what an entry takes beside its contents, its places in the indexes included.
 const ENTRY_BYTES: u64 = 160;
-/// How many entries go at a time.
+/// Number of entries that are removed at a time.
 const FEW: i64 = 64;
-/// How long a write waits for those of other processes.
+/// Longest time that a write waits for those of other processes.
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 /// A read never waits for writes; for the repair after a kill at most so long.
 const READ_PATIENCE: Duration = Duration::from_millis(500);
@@ -52,9 +52,9 @@ pub(crate) fn describe(error: &rusqlite::Error) -> String {
 }
 
 impl Database {
-    /// Opens the folder's database to write it, and makes it where there is none.
+    /// Opens the folder's database for writing, and makes it if it does not exist.
     pub(crate) fn create(folder: &Path, bytes: u64) -> Result<Self, String> {
-        // It holds what judges said, which is no other user's business.
+        // It holds the texts of judges, which other users must not read.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| error.to_string())?;
         if let Some(kind) = file_system::network(folder) {

@@ -1,5 +1,5 @@
-//! An outcome as bytes: a checksum over its key and the rest, its value, what it recorded and its
-//! named values. What does not check is no outcome.
+//! An outcome as bytes: a checksum over its key and the rest, its value, its records and its named
+//! values. Bytes that fail the check are not an outcome.
 
 use guerdon_core::outcome_cache::{KeptOutcome, OutcomeKey};
 use guerdon_core::report::{Extra, NamedExtra};
@@ -26,7 +26,7 @@ pub(crate) fn encode(key: &OutcomeKey, outcome: &KeptOutcome) -> Vec<u8> {
     bytes
 }
 
-/// The outcome that these bytes hold; `None` if they are not what was kept under this key.
+/// The outcome that these bytes hold; `None` if they are not the bytes kept under this key.
 pub(crate) fn decode(key: &OutcomeKey, bytes: &[u8]) -> Option<KeptOutcome> {
     let (sum, rest) = bytes.split_at_checked(CHECKSUM)?;
     if sum != checksum(key, rest) {
@@ -105,12 +105,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(key: [u8; 32], outcome in outcomes()) {
+        fn written_values_are_read_back(key: [u8; 32], outcome in outcomes()) {
             prop_assert_eq!(decode(&key, &encode(&key, &outcome)), Some(outcome));
         }
 
         #[test]
-        fn what_was_changed_is_no_outcome(key: [u8; 32], outcome in outcomes(), at: prop::sample::Index, bit in 0..8u8, cut: bool) {
+        fn changed_entries_are_not_outcomes(key: [u8; 32], outcome in outcomes(), at: prop::sample::Index, bit in 0..8u8, cut: bool) {
             let mut bytes = encode(&key, &outcome);
             let at = at.index(bytes.len());
             if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
@@ -118,7 +118,7 @@ mod tests {
         }
 
         #[test]
-        fn what_another_call_gave_is_no_outcome(key: [u8; 32], other: [u8; 32], outcome in outcomes()) {
+        fn entry_of_another_call_is_not_an_outcome(key: [u8; 32], other: [u8; 32], outcome in outcomes()) {
             prop_assume!(key != other);
             prop_assert_eq!(decode(&other, &encode(&key, &outcome)), None);
         }

@@ -1,4 +1,4 @@
-//! Whether a folder is on a disk of this machine: SQLite's locks do not hold between machines.
+//! Tells if a folder is on a disk of this machine: SQLite's locks do not hold between machines.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) fn network(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// By the numbers of Linux.
+/// Names those that Linux numbers.
 #[cfg(target_os = "linux")]
 const fn named(kind: i64) -> Option<&'static str> {
     Some(match kind & 0xFFFF_FFFF {

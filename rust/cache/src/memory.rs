@@ -1,4 +1,4 @@
-//! Outcomes in memory, in front of the disk: bounded, what was not used goes first.
+//! Outcomes in memory, in front of the disk: bounded, the entries not used for longest go first.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -8,9 +8,9 @@ use guerdon_core::report::Extra;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// At most so many bytes, the folder's size if that is less.
+/// Most bytes in memory, the folder's size if that is less.
 const MOST: u64 = 64 << 20;
-/// What an entry takes beside its contents.
+/// Memory of an entry beside its contents.
 const ENTRY: u64 = 128;
 
 /// An outcome, and when its entry on disk was last marked as used. Written by whoever finds it.

@@ -15,17 +15,17 @@ use rusqlite::ErrorCode;
 
 use crate::database::{Database, describe};
 use crate::entry;
+use crate::folder_failure::FolderFailure;
 use crate::last_use::now_ms;
 use crate::memory::Memory;
-use crate::trouble::Trouble;
 use crate::writer::Writer;
 
-/// An entry that is used is marked so in the folder once in so many milliseconds.
+/// Milliseconds after which a used entry is marked so in the folder again.
 const MARK_MS: i64 = 60_000;
 /// Connections that wait to read.
 const READERS: usize = 4;
 
-/// Of a store since it was opened.
+/// Counts of a store since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bytes that outcomes take in the folder, of all processes.
@@ -42,14 +42,14 @@ pub struct OutcomeStore {
     writer: Option<Writer>,
     /// Connections that nobody reads with. Written by readers.
     readers: Mutex<Vec<Database>>,
-    trouble: Arc<Trouble>,
+    trouble: Arc<FolderFailure>,
 }
 
 impl OutcomeStore {
-    /// Opens a folder, which is made if there is none, and keeps it within so many bytes.
+    /// Opens a folder, which is made if it does not exist, and keeps it within `bytes` bytes.
     #[must_use]
     pub fn open(folder: &Path, bytes: u64) -> Self {
-        let trouble = Arc::new(Trouble::default());
+        let trouble = Arc::new(FolderFailure::default());
         let writer = match Database::create(folder, bytes) {
             Ok(database) => {
                 let writer = Writer::start(database, trouble.clone());
@@ -66,7 +66,7 @@ impl OutcomeStore {
         Self { folder: folder.to_owned(), memory: Memory::new(bytes), writer, readers: Mutex::default(), trouble }
     }
 
-    /// Calls `listener` with what is wrong with the folder: at once, later, or never; once.
+    /// Calls `listener` with the failure of the folder: at once, later, or never; once.
     pub fn on_trouble(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         self.trouble.listen(Box::new(listener));
     }
@@ -82,14 +82,14 @@ impl OutcomeStore {
         &self.folder
     }
 
-    /// Writes what waits, for so long at most. Nothing is kept on disk afterwards.
+    /// Writes the waiting entries, for at most `within`. Nothing is kept on disk afterwards.
     pub fn close(&self, within: Duration) {
         if let Some(writer) = &self.writer {
             writer.close(within);
         }
     }
 
-    /// What reading gives; `None` where the folder is not used, or is busy.
+    /// Returns the value that `read` gives; `None` where the folder is not used, or is busy.
     fn with_reader<T>(&self, read: impl FnOnce(&mut Database) -> rusqlite::Result<T>) -> Option<T> {
         if self.writer.is_none() || self.trouble.is_over() {
             return None;

@@ -1,7 +1,7 @@
 //! The thread that writes to the folder: whoever has something to keep puts it into a queue.
 //!
 //! - The queue is bounded; what finds no room in it is left out and counted.
-//! - What waits is written together. The thread ends with the last one who can add to the queue.
+//! - Waiting jobs are written together. The thread ends with the last sender of the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use rusqlite::ErrorCode;
 
 use crate::database::{Database, describe};
 use crate::entry;
+use crate::folder_failure::FolderFailure;
 use crate::last_use::now_ms;
 use crate::memory::weight;
-use crate::trouble::Trouble;
 
 /// The most entries that wait, and their bytes.
 const WAITING: usize = 8192;
@@ -24,9 +24,9 @@ const WAITING_BYTES: u64 = 64 << 20;
 /// The most entries of one transaction, and their bytes.
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: u64 = 256 << 10;
-/// How long the first of them waits for more.
+/// Time that the first of them waits for more.
 const SOON: Duration = Duration::from_millis(20);
-/// For how long nothing is written after the disk was full.
+/// Time without writes after the disk was full.
 const PAUSE: Duration = Duration::from_secs(30);
 
 enum Job {
@@ -34,7 +34,7 @@ enum Job {
     Used(OutcomeKey),
 }
 
-/// Where jobs go in.
+/// Sending end of the job queue.
 pub(crate) struct Writer {
     /// `None` once it was closed.
     jobs: Mutex<Option<SyncSender<Job>>>,
@@ -53,7 +53,7 @@ pub(crate) struct WriteCounts {
 
 impl Writer {
     /// Starts the thread; `None` where there can be none.
-    pub(crate) fn start(database: Database, trouble: Arc<Trouble>) -> Option<Self> {
+    pub(crate) fn start(database: Database, trouble: Arc<FolderFailure>) -> Option<Self> {
         let (jobs, queue) = sync_channel(WAITING);
         let (running, ended) = sync_channel(0);
         let counts = Arc::new(WriteCounts::default());
@@ -90,7 +90,7 @@ impl Writer {
         self.counts.dropped.load(Ordering::Relaxed)
     }
 
-    /// Has what waits written, for so long at most.
+    /// Has the waiting entries written, for at most `within`.
     pub(crate) fn close(&self, within: Duration) {
         self.jobs.lock().take();
         let _ = self.ended.lock().recv_timeout(within);
@@ -101,7 +101,7 @@ struct Thread {
     database: Database,
     queue: Receiver<Job>,
     counts: Arc<WriteCounts>,
-    trouble: Arc<Trouble>,
+    trouble: Arc<FolderFailure>,
     paused_until: Option<Instant>,
 }
 

@@ -65,7 +65,7 @@ fn troubles(store: &OutcomeStore) -> Arc<Mutex<Vec<String>>> {
 }
 
 #[test]
-fn what_is_kept_is_found_at_once_and_later() {
+fn kept_entries_are_found_at_once_and_later() {
     let folder = Folder::new("later");
     let store = OutcomeStore::open(&folder.0, SIZE);
     store.keep(key(1), outcome(1, 20));

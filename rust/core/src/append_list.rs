@@ -21,7 +21,7 @@ impl<T> AppendList<T> {
         Self { first: first.max(1), begin: OnceLock::new(), rest: (0..PIECES).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Makes sure that there are at least `length` elements.
+    /// Makes elements up to a length of `length`.
     pub(crate) fn grow(&self, length: usize, make: impl Fn() -> T) {
         let mut start = 0;
         for piece in std::iter::once(&self.begin).chain(&self.rest) {

@@ -16,7 +16,7 @@ use crate::payload::SharedPayload;
 pub(crate) struct TakenCalls {
     pub batch: Arc<Batch>,
     pub calls: Vec<Call>,
-    /// Of other batches, that were gathered with them.
+    /// Calls of other batches, which were gathered with them.
     pub others: Vec<(Arc<Batch>, Vec<Call>)>,
     /// The frame is to run alone.
     pub alone: bool,
@@ -30,7 +30,7 @@ impl TakenCalls {
     }
 }
 
-/// Calls of one batch, as the scheduler knows them, and what they are made of.
+/// Calls of one batch, by the scheduler's indexes, and their values.
 pub struct BatchSlice {
     batch: Arc<Batch>,
     payload: Option<SharedPayload>,
@@ -73,8 +73,8 @@ impl BatchSlice {
         &self.batch
     }
 
-    /// What the batch's calls are made of. Only a batch that is done has none, and no call of it is
-    /// open then.
+    /// Returns the values for the batch's calls. Only a batch that is done has none, and no call of
+    /// it is open then.
     #[must_use]
     pub const fn payload(&self) -> Option<&SharedPayload> {
         self.payload.as_ref()
@@ -84,7 +84,7 @@ impl BatchSlice {
         self.batch.place(function, call.finish)
     }
 
-    /// Whether an outcome of a call would still count.
+    /// Returns whether an outcome of a call would still count.
     pub(crate) fn counts(&self, function: FunctionId, call: &Call) -> bool {
         let (grid, column) = self.grid(function, call);
         grid.is_open(call.first, column, call.attempt)
@@ -180,7 +180,7 @@ mod tests {
         let slices = BatchSlice::all(of(&ended, others), 0, CallKind::Gathered);
         let names = slices[0].payload().and_then(|payload| payload.names(0, false)).map(<[String]>::len);
         assert_eq!((slices.len(), slices[0].batch().id(), names), (1, 2, Some(1)));
-        // By itself it is a slice of nothing.
+        // By itself it is an empty slice.
         let slices = BatchSlice::all(of(&ended, Vec::new()), 0, CallKind::Gathered);
         assert!(slices.len() == 1 && slices[0].calls.is_empty());
     }

@@ -1,7 +1,7 @@
 //! Reads numbers and bytes off the front of a message, little-endian. Nothing is read past the end,
 //! whatever the bytes are: there it is `None`.
 
-/// What is left to read.
+/// The bytes left to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteReader<'a>(pub &'a [u8]);
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_not_read() {
+    fn missing_files_are_not_read() {
         let mut reader = ByteReader(&[1, 2, 0, 9, 9]);
         assert_eq!((reader.u8(), reader.u16()), (Some(1), Some(2)));
         assert_eq!((reader.u32(), reader.bytes(3)), (None, None), "and what is there stays");

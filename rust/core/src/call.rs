@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::function::{Function, Shape};
 use crate::outcome::{Note, Status};
 
-/// What a call covers, and for whom.
+/// Scope of a call, and its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// One sample.
@@ -21,7 +21,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// What a function's own calls cover.
+    /// Returns the scope of a function's own calls.
     pub(crate) const fn of(function: &Function) -> Self {
         match function.shape {
             Shape::Sample if function.gather.is_some() => Self::Gathered,
@@ -45,7 +45,7 @@ pub(crate) struct Call {
     pub deferred: u16,
     pub excused: u16,
     pub shared: u16,
-    /// Of a part of a call that failed: its number. Those with the same one go together, and
+    /// For a part of a call that failed: its number. Those with the same one go together, and
     /// nothing goes with them; 0: of none.
     pub part: u64,
 }
@@ -61,12 +61,12 @@ impl Call {
         Self { finish: true, ..Self::fresh(first) }
     }
 
-    /// Whether an earlier attempt has failed.
+    /// Returns whether an earlier attempt has failed.
     pub(crate) const fn has_failed(&self) -> bool {
         self.attempt > self.deferred.saturating_add(1)
     }
 
-    /// Whether it goes behind fresh calls where its function has a limit: it failed, or was
+    /// Returns whether it goes behind fresh calls where its function has a limit: it failed, or was
     /// deferred more than once. One that was deferred once goes first, for its answer tells whether
     /// the pause is over.
     pub(crate) const fn is_behind(&self) -> bool {
@@ -74,7 +74,7 @@ impl Call {
         self.attempt > 1 && !deferred_once && !self.finish && !self.suspect
     }
 
-    /// For the reason of its failure: attempts that used up no retry.
+    /// Returns the text for the reason of its failure: attempts that used up no retry.
     pub(crate) fn counted_apart(&self) -> String {
         let deferred = (self.deferred, "throttled and deferred");
         let excused = (self.excused, "excused by an open circuit breaker");
@@ -92,7 +92,7 @@ impl Call {
         others.into_iter().fold(self.attempt, u16::saturating_sub)
     }
 
-    /// Whether it may be gathered with whatever comes.
+    /// Returns whether it may be gathered with any other call.
     pub(crate) const fn is_plain(&self) -> bool {
         !self.finish && !self.suspect && self.part == 0
     }
@@ -122,15 +122,16 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether a cell with this status and reason was ended by its batch, group or total timeout or
-    /// by a cancellation, rather than by its call.
+    /// Returns whether a cell with this status and reason was ended by its batch, group or total
+    /// timeout or by a cancellation, rather than by its call.
     #[must_use]
     pub fn is_outside(status: Status, reason: &str) -> bool {
         let (cause, _) = reason.split_once(LAST_ERROR).unwrap_or((reason, ""));
         status == Status::Cancelled || (status == Status::Timeout && OUTSIDE.contains(&cause))
     }
 
-    /// Whether a group that is delivered for it loses its group calls, too: nobody waits for them.
+    /// Returns whether a group that is delivered for it loses its group calls, too: nobody waits
+    /// for them.
     pub(crate) const fn ends_group_calls(&self) -> bool {
         matches!(self, Self::GroupTimeout | Self::Cancelled(_))
     }
@@ -143,7 +144,8 @@ impl Cause {
         (status, Arc::new(Note { reason: format!("{}{LAST_ERROR}{error}", note.reason), traceback: None }))
     }
 
-    /// How the cells of such a call end: all of them share the note.
+    /// Returns the status and note with which the cells of such a call end: all of them share the
+    /// note.
     #[must_use]
     pub fn end(&self) -> (Status, Arc<Note>) {
         let note = |reason: &str| Arc::new(Note { reason: reason.to_owned(), traceback: None });

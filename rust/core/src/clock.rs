@@ -1,6 +1,5 @@
 //! The one clock of the engine: nanoseconds of `CLOCK_MONOTONIC`, so stamps that a worker process
-//! takes by itself can be compared. Under tokio's paused time it stands still, so tests take no
-//! time.
+//! takes by itself can be compared. Under tokio's paused time it stops, so tests take no time.
 
 use std::time::Duration;
 

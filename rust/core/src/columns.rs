@@ -15,8 +15,8 @@
 //
 // - 1 ASCII, 2 Latin-1: `rows × u64` end of each text, counted from the first text; then the texts,
 //   one byte a character. One position.
-// - 3 mixed text: `rows × u8` kind, `rows × u64` end, then the texts, each as it lies in its Python
-//   string. One position.
+// - 3 mixed text: `rows × u8` kind, `rows × u64` end, then the texts, each in the form of its
+//   Python string. One position.
 // - 4 pickled: `u32 blocks`; per block `u64 length of the pickle, u32 n, n × u32 index, pickle`.
 //   The pickle is a list with one list per position, of which the indices choose, in order of the
 //   rows. A block of one row is unpickled in the call on it; a block of several holds plain values

@@ -2,8 +2,8 @@
 //! mutex.
 //!
 //! - parking_lot has a list of all waiting threads, which a forked child would walk when it starts
-//!   threads of its own: of the parent's threads nothing is left there. Here the kernel has it.
-//! - What is changed under the mutex before a notification is seen by whoever waited.
+//!   threads: of the parent's threads nothing is left there. Here the kernel has it.
+//! - A change made under the mutex before a notification is visible to the woken thread.
 
 use std::sync::{Condvar as SystemCondvar, Mutex as SystemMutex, PoisonError};
 use std::time::Instant;
@@ -54,7 +54,8 @@ impl Condvar {
     }
 
     pub fn notify_one(&self) {
-        // Under the lock, so that who waits from now on is not woken in the place of another.
+        // Under the lock, so that a thread that waits from now on is not woken in the place of
+        // another.
         let mut notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
         *notified += 1;
         self.changed.notify_one();
@@ -151,7 +152,7 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_millis(20));
         // A time that is past: no wait.
         assert!(!condvar.wait_until(&mut guard, start));
-        // What was notified before the wait is not seen by it.
+        // A notification from before the wait does not end it.
         condvar.notify_all();
         assert!(!condvar.wait_until(&mut guard, Instant::now() + Duration::from_millis(20)));
         drop(guard);

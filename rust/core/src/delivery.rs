@@ -1,40 +1,40 @@
 //! When the groups of a batch are delivered, and the count of finished samples that a quorum needs.
 //!
 //! A sample is finished when each function has completed its cell of it (of a function with
-//! `finish_group`, the score). The call that completes the last sample of a quorum is told so, once
-//! a group, and can read all of its samples.
+//! `finish_group`, the score). The call that completes the last sample of a quorum is notified,
+//! once a group, and can read all of its samples.
 
 use std::ops::Range;
 
 use crate::append_list::AppendList;
 use crate::sync::{AtomicU32, Ordering};
 
-/// What delivers a group before its last cell is complete, whichever comes first. The default:
-/// nothing.
+/// Conditions under which a group is delivered before its last cell is complete, whichever comes
+/// first. The default: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// So many finished samples; the calls of the others are cancelled.
+    /// Number of finished samples; the calls of the others are cancelled.
     pub group_quorum: Option<usize>,
-    /// So many nanoseconds since its first sample came; calls that have not ended by then time out.
+    /// Nanoseconds since its first sample came; calls that have not ended by then time out.
     pub group_timeout_ns: Option<u64>,
-    /// Whoever submitted it may give groups up, one by one.
+    /// True if the submitter may give groups up, one by one.
     pub cancellable: bool,
 }
 
 impl Delivery {
-    /// Once so many samples of a group are finished.
+    /// Delivers a group once `samples` samples of it are finished.
     #[must_use]
     pub const fn quorum(samples: usize) -> Self {
         Self { group_quorum: Some(samples), group_timeout_ns: None, cancellable: false }
     }
 
-    /// So many nanoseconds after the first sample of a group.
+    /// Delivers a group `ns` nanoseconds after its first sample.
     #[must_use]
     pub const fn timeout_ns(ns: u64) -> Self {
         Self { group_quorum: None, group_timeout_ns: Some(ns), cancellable: false }
     }
 
-    /// Whether a group can be delivered before all of its calls have ended.
+    /// Returns whether a group can be delivered before all of its calls have ended.
     pub(crate) const fn can_be_early(self) -> bool {
         self.group_quorum.is_some() || self.group_timeout_ns.is_some() || self.cancellable
     }

@@ -1,9 +1,9 @@
-//! Which functions wait for which others, and which cells of a batch for which others.
+//! Dependencies between functions, and between the cells of a batch.
 //!
 //! - A condition compares the number that the result shows for its source; where it shows none (a
 //!   failure, an abstention, a skipped source without `otherwise`) it does not hold. All must hold.
-//! - A cell is decided once: by the writer of the last outcome that it waits for, who has seen all
-//!   of them. In a batch that streams it waits for its sample's values too.
+//! - A cell is decided once: by the writer of the last outcome that it waits for, to whom all of
+//!   them are visible. If the batch streams, it waits for its sample's values too.
 
 use crate::append_list::AppendList;
 use crate::function::{Function, FunctionId, Shape};
@@ -64,7 +64,7 @@ const FIRST_SAMPLES: usize = 64;
 
 /// The cells of one gated function.
 struct Column {
-    /// How much a cell waits for, from the start.
+    /// Number of outcomes that a cell waits for, from the start.
     waits_for: u32,
     /// Per sample, what its cell still waits for. Written by whoever brings one of it.
     open: AppendList<AtomicU32>,

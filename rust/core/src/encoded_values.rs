@@ -2,7 +2,7 @@
 //! again.
 //!
 //! The bytes are not trusted: none make anything here panic, read past an end, or hold more than a
-//! few times their own size. What is not well formed is refused when it comes.
+//! few times their own size. Malformed values are refused when they arrive.
 
 use crate::byte_reader::ByteReader;
 use crate::columns::{ASCII, CONSTANT, ColumnsWriter, LATIN1, MIXED, MODULES, PICKLED, PIECES};
@@ -66,13 +66,13 @@ impl<'a> EncodedValues<'a> {
         Some(Self { rows, width, parts })
     }
 
-    /// Writes the values of these rows, in this order; rows that there are not are left out.
+    /// Writes the values of these rows, in this order; missing rows are left out.
     pub fn encode(&self, rows: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>) {
         let rows: Vec<usize> = rows.iter().map(|row| *row as usize).filter(|row| *row < self.rows).collect();
         self.write(&rows, sent, out);
     }
 
-    /// Whether some values are the same for all rows.
+    /// Returns whether some values are the same for all rows.
     #[must_use]
     pub fn has_constants(&self) -> bool {
         self.parts.iter().any(|(_, part)| match part {
@@ -120,7 +120,7 @@ impl<'a> EncodedValues<'a> {
     }
 }
 
-/// The piece that a row stands in, and its number there.
+/// Returns the piece of a row, and its number there.
 fn place(pieces: &[EncodedValues<'_>], mut row: usize) -> (usize, usize) {
     for (number, piece) in pieces.iter().enumerate() {
         if row < piece.rows {
@@ -134,7 +134,7 @@ fn place(pieces: &[EncodedValues<'_>], mut row: usize) -> (usize, usize) {
 /// The body of a column of texts.
 fn texts<'a>(body: &mut ByteReader<'a>, tag: u8, rows: usize) -> Option<Part<'a>> {
     let kinds = if tag == MIXED { Some(body.bytes(rows)?) } else { None };
-    // Looked at before anything is made for so many rows.
+    // Checked before memory is taken for this many rows.
     let mut ends = ByteReader(body.bytes(rows.checked_mul(8)?)?);
     let (mut texts, mut start) = (Vec::with_capacity(rows), 0);
     for row in 0..rows {

@@ -1,4 +1,4 @@
-//! What the engine knows of one reward function.
+//! Definition of a reward function for the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::outcome_cache::CachePolicy;
 /// The index of a function among the dispatcher's.
 pub type FunctionId = usize;
 
-/// What one call of a function covers.
+/// Samples of one call of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One sample.
@@ -20,7 +20,7 @@ pub enum Shape {
     Batch,
 }
 
-/// What a failed cell holds in the result.
+/// Value of a failed cell in the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnFailure {
     /// NaN, and the status that says why. `raise` is this to the engine; the package raises.
@@ -31,14 +31,14 @@ pub enum OnFailure {
     Value(f32),
 }
 
-/// How a function's samples are put together into calls (`scheduler::gather`).
+/// Rule by which a function's samples are gathered into calls (`scheduler::gather`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gather {
     /// The most samples in one call, at least 1.
     pub max_size: usize,
-    /// How long a call of fewer waits for more.
+    /// Longest time that an incomplete call waits for more samples.
     pub max_wait: Duration,
-    /// Whether samples of several batches may be in one call, where the payloads allow it too.
+    /// True if samples of several batches may be in one call, where the payloads allow it too.
     pub across: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Gather {
 pub struct Policy {
     /// Bounds one attempt, from the start of user code. Held by the lane.
     pub timeout: Duration,
-    /// How long a call that was told to stop may take before its worker is killed.
+    /// Time that a call has to stop before its worker is killed.
     pub grace: Duration,
     /// Bounds `setup()`.
     pub setup_timeout: Duration,
@@ -57,12 +57,12 @@ pub struct Policy {
     pub retries: u16,
     /// Calls at a time; `None` leaves it to the lane.
     pub concurrency: Option<usize>,
-    /// What its calls must ask before they are handed out.
+    /// Limit that its calls must pass before they are handed out.
     pub limit: Option<Limit>,
     pub on_failure: OnFailure,
 }
 
-/// How a source's number is compared with the bound.
+/// Comparison of a source's number with the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Less,
@@ -74,7 +74,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// The comparison that this operator of Python stands for.
+    /// Returns the comparison of this Python operator.
     #[must_use]
     pub fn of(operator: &str) -> Option<Self> {
         Some(match operator {
@@ -89,7 +89,7 @@ impl Comparison {
     }
 }
 
-/// What one other function must have given for the same sample.
+/// Condition on another function's outcome for the same sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
     pub source: FunctionId,
@@ -98,7 +98,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether the number that the source's cell shows allows the call; NaN, no number, never does.
+    /// Returns whether the number that the source's cell shows allows the call; NaN, no number,
+    /// never does.
     #[must_use]
     #[expect(clippy::float_cmp, reason = "`==` means equal, as in Python")]
     pub fn holds(self, shown: f32) -> bool {
@@ -119,7 +120,7 @@ impl Condition {
 pub struct RunIf {
     /// Each about another function; all must hold.
     pub conditions: Box<[Condition]>,
-    /// What a skipped cell shows; NaN for nothing.
+    /// Value of a skipped cell; NaN for nothing.
     pub otherwise: f32,
 }
 
@@ -128,30 +129,31 @@ pub struct RunIf {
 pub struct Function {
     pub name: Arc<str>,
     pub shape: Shape,
-    /// Of a function of samples that takes many in one call.
+    /// Present for a function of samples that takes many in one call.
     pub gather: Option<Gather>,
-    /// Whether the scores of a group go through the function's `finish_group` once they are all
+    /// True if the scores of a group go through the function's `finish_group` once they are all
     /// there.
     pub finish: bool,
     /// When it is called at all, if that depends on other functions.
     pub run_if: Option<Arc<RunIf>>,
-    /// Whether identical calls, in flight at the same time, are made once: only for functions that
+    /// True if identical calls, in flight at the same time, are made once: only for functions that
     /// take one sample and have no `finish`.
     pub pure: bool,
-    /// Where its outcomes are kept for later: only of a pure function.
+    /// Store of its outcomes: only of a pure function.
     pub cache: Option<CachePolicy>,
-    /// Whether it has one worker of its own, so that module state behaves as in the trainer's
+    /// True if it has a worker for itself, so that module state behaves as in the trainer's
     /// process.
     pub pinned: bool,
-    /// Whether each call gets a fresh worker (`isolation="call"`).
+    /// True if each call gets a fresh worker (`isolation="call"`).
     pub isolated: bool,
-    /// Which of the engine's lanes runs it.
+    /// Index of the engine's lane that runs it.
     pub lane: usize,
     pub policy: Policy,
 }
 
 impl Function {
-    /// How many samples one call covers in a batch of `samples` in groups of `group_size`.
+    /// Returns the number of samples that one call covers in a batch of `samples` in groups of
+    /// `group_size`.
     #[must_use]
     pub const fn span(&self, samples: usize, group_size: usize) -> usize {
         match self.shape {

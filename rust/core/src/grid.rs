@@ -1,7 +1,8 @@
 //! The grid: one cell per (sample, function), filled exactly once, and one countdown per group.
 //!
 //! - A cell goes from open to its outcome once; a second writer finds no claim to write with.
-//! - A group is announced once, by the writer that fills its last cell, who has seen all its cells.
+//! - A group is announced once, by the writer that fills its last cell, to whom all its cells are
+//!   visible.
 //! - The cells of one call are claimed together, by its first cell.
 //! - A claim belongs to one attempt: after `reopen`, claims for the former attempt find nothing.
 
@@ -11,8 +12,8 @@ use crate::append_list::AppendList;
 use crate::outcome::{Outcome, Status, Times};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Phase of a cell, in the low bits of its state word; the number of the attempt (1, 2, …) stands
-/// above.
+/// Phase of a cell, in the low bits of its state word; the number of the attempt (1, 2, …) is in
+/// the bits above.
 const OPEN: u32 = 0;
 const CLAIMED: u32 = 1;
 const COMPLETE: u32 = 2;
@@ -87,15 +88,15 @@ impl Grid {
         grid
     }
 
-    /// Makes sure that there are at least so many groups. Their cells are seen by whoever learns of
-    /// them after this.
+    /// Makes groups up to a number of `groups`. Their cells are visible to every thread that sees
+    /// the new number.
     pub fn grow(&self, groups: usize) {
         let cells_of_group = u32::try_from(self.group_size * self.functions).unwrap_or(u32::MAX);
         self.slots.grow(groups * self.group_size * self.functions, Slot::open);
         self.open.grow(groups, || AtomicU32::new(cells_of_group));
     }
 
-    /// How many cells of the first so many groups are complete.
+    /// Returns the number of complete cells among the first `groups` groups.
     pub fn filled(&self, groups: usize) -> u64 {
         let cells_of_group = u32::try_from(self.group_size * self.functions).unwrap_or(u32::MAX);
         let open = (0..groups).filter_map(|group| self.open.get(group));
@@ -129,14 +130,14 @@ impl Grid {
         None
     }
 
-    /// Whether this attempt of the call that begins at this cell may still complete it.
+    /// Returns whether this attempt of the call that begins at this cell may still complete it.
     pub fn is_open(&self, first: usize, function: usize, attempt: u16) -> bool {
         let open = word(attempt, OPEN);
         self.slot(first, function).is_some_and(|slot| slot.state.load(Ordering::Acquire) == open)
     }
 
-    /// What a completed cell holds, and its number of attempts; `None` for a cell that is not
-    /// completed.
+    /// Returns the outcome of a completed cell, and its number of attempts; `None` for a cell that
+    /// is not completed.
     pub fn read(&self, sample: usize, function: usize) -> Option<(Outcome, u16)> {
         let slot = self.slot(sample, function)?;
         let state = slot.state.load(Ordering::Acquire);
@@ -175,7 +176,7 @@ impl Claim<'_> {
         self.attempt
     }
 
-    /// Of a call that is not made.
+    /// Returns the times of a call that is not made.
     pub const fn unattempted(mut self) -> Self {
         self.attempt = 0;
         self

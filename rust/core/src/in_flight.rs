@@ -1,5 +1,5 @@
-//! Snapshots of the calls in flight, for `dump()`, the live state, the watchdog and timelines. What
-//! they show may have ended meanwhile; nothing is decided by them.
+//! Snapshots of the calls in flight, for `dump()`, the live state, the watchdog and timelines. The
+//! calls shown may have ended meanwhile; nothing is decided by them.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::frame::Frame;
 use crate::function::FunctionId;
 
-/// How far a call is that a lane has in hand.
+/// Progress of a call that a lane has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The function runs.
@@ -22,7 +22,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As `guerdon.InFlight` calls it.
+    /// Returns the name in `guerdon.InFlight`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl Stack {
     }
 }
 
-/// A call in hand, or what has to come before the calls of a frame.
+/// A running call, or the work that has to come before the calls of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlightCall {
     pub function: FunctionId,
@@ -121,7 +121,7 @@ pub struct InFlightCall {
     pub batch: u64,
     /// The samples of the call, or all those that wait for the phase to end.
     pub samples: Vec<Range<usize>>,
-    /// Of a call on gathered samples: those of other batches, each with its number.
+    /// Samples of a call on gathered samples: those of other batches, each with its number.
     pub others: Vec<(u64, Vec<Range<usize>>)>,
     pub phase: Phase,
     /// Number of this attempt, from 1.
@@ -136,7 +136,7 @@ impl InFlightCall {
         Self::of(frame, &[call], Phase::Call, frame.attempt(call), age_ns)
     }
 
-    /// What the calls of a frame that have not ended wait for.
+    /// Returns the waiting reason for the calls of a frame that have not ended.
     #[must_use]
     pub fn before(frame: &Frame, phase: Phase, age_ns: u64) -> Self {
         let waiting: Vec<usize> = (0..frame.len()).filter(|call| frame.is_pending(*call)).collect();

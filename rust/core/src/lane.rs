@@ -19,32 +19,33 @@ use crate::function::FunctionId;
 use crate::in_flight::InFlight;
 use crate::tracer::Tracer;
 
-/// What `Lane::close` returns: done when nothing of the lane is left.
-pub type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Return value of `Lane::close`: done when nothing of the lane is left.
+pub type CloseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How the calls of a frame run.
+/// Order in which the calls of a frame run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallsRun {
     /// One after the other: a frame has as many as take a short time together.
     InTurn,
     /// Side by side, in a lane that takes by itself no more than it can start: a frame has as many
-    /// as `Lane::frame_calls` says, whatever they are expected to take.
+    /// as `Lane::frame_calls` says, however long they are expected to take.
     Concurrent,
-    /// Side by side, so many of a function at a time, in a lane that takes whatever it gets. The
-    /// scheduler then gives it what it runs and what it starts next: what waits in a lane is out of
-    /// the scheduler's order.
+    /// Side by side, at most this many of a function at a time, in a lane that takes all frames.
+    /// The scheduler then gives it the running calls and those that start next: what waits in a
+    /// lane is out of the scheduler's order.
     AtMost(usize),
 }
 
-/// Where calls run.
+/// A place in which calls run.
 pub trait Lane: Send + Sync + 'static {
     /// Called once, before the first frame.
     fn attach(&self, waker: LaneWaker);
 
-    /// How many frames it would take now for this function.
+    /// Returns the number of frames that the lane would take now for this function.
     fn room(&self, function: FunctionId) -> usize;
 
-    /// How many frames can make progress at a time, over all functions that share a pool.
+    /// Returns the number of frames that can make progress at a time, over all functions that share
+    /// a pool.
     fn parallelism(&self, function: FunctionId) -> usize;
 
     /// Functions with the same pool of one lane share places: they take turns, and go through a
@@ -54,25 +55,26 @@ pub trait Lane: Send + Sync + 'static {
     /// The most calls in one frame.
     fn frame_calls(&self, function: FunctionId) -> usize;
 
-    /// How the calls of a frame run.
+    /// Order in which the calls of a frame run.
     fn calls_run(&self, _function: FunctionId) -> CallsRun {
         CallsRun::InTurn
     }
 
     /// Why calls of a function are to fail now, though its limit might let them go later: those
-    /// that wait for their turn are told at once. Asked of functions with a limit alone.
+    /// that wait for their turn are refused at once. Asked of functions with a limit alone.
     fn refuses(&self, _function: FunctionId) -> Option<String> {
         None
     }
 
-    /// Whether all calls that the lane has of a function wait on purpose: for a limit, for a
-    /// circuit breaker, or because a server asked to wait.
+    /// Returns whether all calls that the lane has of a function wait on purpose: for a limit, for
+    /// a circuit breaker, or because a server asked to wait.
     fn waits_on_purpose(&self, _function: FunctionId) -> bool {
         false
     }
 
-    /// Whether calls end on threads that others wait for, such as those that hold an interpreter's
-    /// lock: there the scheduler hands out one frame at most, the rest on a thread of the runtime.
+    /// Returns whether calls end on threads that others wait for, such as those that hold an
+    /// interpreter's lock: there the scheduler hands out one frame at most, the rest on a thread of
+    /// the runtime.
     fn shares_threads(&self) -> bool {
         false
     }
@@ -85,7 +87,7 @@ pub trait Lane: Send + Sync + 'static {
     /// Takes a frame over.
     fn run(&self, frame: Frame);
 
-    /// Completes what has ended. Called with no lock held.
+    /// Completes the ended calls. Called with no lock held.
     fn complete_ended(&self) {}
 
     /// The calls that it has in hand in this process. Does not wait.
@@ -103,7 +105,7 @@ pub trait Lane: Send + Sync + 'static {
     }
 
     /// Ends all work and everything the lane made.
-    fn close(&self) -> Closing;
+    fn close(&self) -> CloseFuture;
 }
 
 /// How much later than asked for an answer may come that says that there is none.
@@ -146,7 +148,7 @@ impl LaneWaker {
         Self { owner: Arc::downgrade(owner), brief }
     }
 
-    /// Who is told what happens, if anybody.
+    /// Returns the tracer of the engine, if it has one.
     #[must_use]
     pub fn tracer(&self) -> Option<Arc<dyn Tracer>> {
         self.owner.upgrade()?.tracer().cloned()

@@ -1,7 +1,7 @@
 //! A file of numbers that processes of a host share, used under a lock.
 //!
 //! - The lock is the kernel's, ends with its process, and is held for microseconds.
-//! - A file that was removed is made anew. What was not written as a whole is told by its checksum.
+//! - A file that was removed is made anew. An incomplete write is detected by its checksum.
 //! - Folder and file are private to this user; links are not followed.
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// How often a lock that is taken is tried before its user is told to ask again.
+/// Number of tries for a lock that is taken, before its user has to ask again.
 const LOCK_TRIES: u32 = 40;
 
 /// See the module.
@@ -32,13 +32,13 @@ impl LockedFile {
         &self.path
     }
 
-    /// Whether it was used.
+    /// Returns whether it was used.
     pub(crate) const fn is_open(&self) -> bool {
         self.file.is_some()
     }
 
-    /// The file, for `unlock`; `None` if another process has it just now. With `check` it is made
-    /// anew if it was removed.
+    /// The file, for `unlock`; `None` if another process has it just now. If `check` is set, it is
+    /// made again after a removal.
     pub(crate) fn lock(&mut self, check: bool) -> io::Result<Option<File>> {
         let exists = |file: &File| !check || file.metadata().is_ok_and(|found| found.nlink() > 0);
         let file = match self.file.take().filter(exists) {
@@ -83,7 +83,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// As many numbers as there are, up to `count`.
+/// Returns the present numbers, up to `count`.
 pub(crate) fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * 8];
     let mut filled = 0;

@@ -1,9 +1,10 @@
-//! Which calls were in hand when something that they shared with others was lost: a node, or the
-//! process that forks workers.
+//! Calls that were in flight when a resource shared with others was lost: a node, or the process
+//! that forks workers.
 //!
 //! - The loss does not tell which of the calls did it, and blames none. The first makes a call a
-//!   suspect, at the cost of an attempt that `retries` does not count. By how often that happened
-//!   (`losses`) the lane gives it something of its own, and only the loss of that is its end.
+//!   suspect, at the cost of an attempt that `retries` does not count. By the number of its losses
+//!   (`losses`) the lane gives it a loader or zygote for itself, and only the loss of that is its
+//!   end.
 //! - The death of a worker tells: a call has crashed when two of its workers have died.
 //! - A call on several samples is tried again in two parts, until the sample is alone.
 
@@ -20,46 +21,46 @@ use crate::function::FunctionId;
 /// A call: its batch, its function, whether it shapes scores, and the first sample.
 type LedgerKey = (u64, FunctionId, bool, usize);
 
-/// From so many calls on it is looked through as it grows.
+/// Number of calls from which on it is searched as it grows.
 const TIDY_FROM: usize = 256;
 
 struct Losses<N> {
     batch: Weak<Batch>,
-    /// Where it was, in the order of what happened there.
+    /// Places of the call, in the order of the losses there.
     places: Vec<N>,
-    /// Of these were lost.
+    /// Number of these that were lost.
     lost: usize,
-    /// At these it waited, as far as was heard.
+    /// Number of these at which it waited, by the last report.
     waited: usize,
-    /// Workers of its own that died.
+    /// Number of its own workers that died.
     deaths: usize,
 }
 
-/// What a call was doing where something was lost.
+/// Progress of a call at a place that was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LossProgress {
     /// It had that to itself.
     Apart,
     /// It may have been in hand.
     Next,
     /// It was in a frame that had begun.
     Behind,
-    /// Its frame had not begun, as far as was heard.
+    /// Its frame had not begun, by the last report.
     Waited,
 }
 
-/// What becomes of a call after a loss, or the death of its worker.
+/// Consequence of a loss, or of a worker's death, for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Charge<N> {
     /// It goes back as it is.
     GoesBack,
-    /// The attempt has failed; the first time it gets another. Where it was before.
+    /// The attempt has failed; the first time it gets another. Its earlier places.
     Failed(Vec<N>),
-    /// It did it. Where it was before.
+    /// It did it. Its earlier places.
     Guilty(Vec<N>),
 }
 
-/// See the module. `N` names what is lost.
+/// See the module. `N` names a lost resource.
 pub struct LossLedger<N> {
     /// Written by whoever sees a loss.
     calls: Mutex<BTreeMap<LedgerKey, Losses<N>>>,
@@ -71,7 +72,7 @@ impl<N> Default for LossLedger<N> {
     }
 }
 
-/// Whether a call is on several samples that can be tried apart.
+/// Returns whether a call is on several samples that can be tried apart.
 fn is_divisible(frame: &Frame, call: usize) -> bool {
     frame.kind() == CallKind::Gathered && frame.size(call) > 1
 }
@@ -85,8 +86,9 @@ fn keys(frame: &Frame, call: usize) -> impl Iterator<Item = (&Arc<Batch>, Ledger
     })
 }
 
-/// Forgets what is of batches that are done. What is returned is to be dropped once the lock has
-/// been let go: everyone else may have dropped a batch meanwhile, and it may hold Python objects.
+/// Forgets the losses of batches that are done. The returned batches are to be dropped once the
+/// lock has been released: everyone else may have dropped a batch meanwhile, and it may hold Python
+/// objects.
 #[must_use]
 fn tidy<N>(calls: &mut BTreeMap<LedgerKey, Losses<N>>) -> Vec<Arc<Batch>> {
     let mut seen = Vec::new();
@@ -113,10 +115,10 @@ impl<N: Clone + PartialEq> Losses<N> {
 }
 
 impl<N: Clone + PartialEq> LossLedger<N> {
-    /// Changes what is known of a call.
+    /// Changes the entry of a call.
     fn change<T>(&self, (batch, key): (&Arc<Batch>, LedgerKey), change: impl FnOnce(&mut Losses<N>) -> T) -> T {
         let mut calls = self.calls.lock();
-        // Where workers die, but nothing else is lost.
+        // Workers die without any other loss.
         let grown = calls.len() >= TIDY_FROM && calls.len().is_power_of_two() && !calls.contains_key(&key);
         let seen = if grown { tidy(&mut calls) } else { Vec::new() };
         let changed = change(calls.entry(key).or_insert_with(|| Losses::new(Arc::downgrade(batch))));
@@ -126,9 +128,9 @@ impl<N: Clone + PartialEq> LossLedger<N> {
     }
 
     /// A call was where something was lost.
-    pub fn lost(&self, frame: &Frame, call: usize, place: &N, standing: Standing) -> Charge<N> {
+    pub fn lost(&self, frame: &Frame, call: usize, place: &N, standing: LossProgress) -> Charge<N> {
         if is_divisible(frame, call) {
-            if standing == Standing::Waited {
+            if standing == LossProgress::Waited {
                 return Charge::GoesBack;
             }
             for sample in keys(frame, call) {
@@ -141,18 +143,18 @@ impl<N: Clone + PartialEq> LossLedger<N> {
         }
         let Some(one) = keys(frame, call).next() else { return Charge::GoesBack };
         self.change(one, |losses| {
-            losses.waited += usize::from(standing == Standing::Waited);
-            if standing == Standing::Waited && losses.waited == 1 {
+            losses.waited += usize::from(standing == LossProgress::Waited);
+            if standing == LossProgress::Waited && losses.waited == 1 {
                 return Charge::GoesBack;
             }
             let before = losses.add(place);
             losses.lost += 1;
             match standing {
-                Standing::Apart => Charge::Guilty(before),
+                LossProgress::Apart => Charge::Guilty(before),
                 _ if frame.is_suspect() => Charge::GoesBack,
-                Standing::Next => Charge::Failed(before),
-                Standing::Behind | Standing::Waited if losses.lost > 1 => Charge::Failed(before),
-                Standing::Behind | Standing::Waited => Charge::GoesBack,
+                LossProgress::Next => Charge::Failed(before),
+                LossProgress::Behind | LossProgress::Waited if losses.lost > 1 => Charge::Failed(before),
+                LossProgress::Behind | LossProgress::Waited => Charge::GoesBack,
             }
         })
     }
@@ -171,13 +173,13 @@ impl<N: Clone + PartialEq> LossLedger<N> {
         })
     }
 
-    /// How often something was lost under the first call of a frame, if that is a suspect.
+    /// Returns the number of losses under the first call of a frame, if that is a suspect.
     pub fn losses(&self, frame: &Frame) -> usize {
         let Some((_, key)) = keys(frame, 0).next().filter(|_| frame.is_suspect()) else { return 0 };
         self.calls.lock().get(&key).map_or(0, |losses| losses.lost)
     }
 
-    /// Whether a call was here when something went wrong.
+    /// Returns whether a call was here when something went wrong.
     pub fn was_at(&self, frame: &Frame, place: &N) -> bool {
         let calls = self.calls.lock();
         !calls.is_empty()
@@ -187,7 +189,7 @@ impl<N: Clone + PartialEq> LossLedger<N> {
                 .any(|losses| losses.places.contains(place))
     }
 
-    /// Forgets what is of batches that are done.
+    /// Forgets the losses of batches that are done.
     pub fn tidy(&self) {
         let seen = tidy(&mut self.calls.lock());
         drop(seen);
@@ -196,7 +198,7 @@ impl<N: Clone + PartialEq> LossLedger<N> {
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
-    //! What is done with a batch as its losses are forgotten.
+    //! Drops a batch as its losses are forgotten.
     #![expect(clippy::unwrap_used, reason = "a batch that can't be made fails its test")]
 
     use super::*;

@@ -1,4 +1,4 @@
-//! Who looks at outcomes as groups complete: journals and metrics.
+//! Observers of outcomes as groups complete: journals and metrics.
 //!
 //! - Each group is reported once, when all of its cells have outcomes, and before its batch hands
 //!   it out: what the calls were made of is still there.

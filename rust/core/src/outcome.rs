@@ -1,4 +1,4 @@
-//! What became of one cell: its status, value and times; and what a lane reports of one attempt.
+//! Outcome of one cell: its status, value and times; and what a lane reports of one attempt.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ pub enum Status {
     Abstained = 1,
     /// A timeout ran out.
     Timeout = 2,
-    /// An exception, or a value that is no reward.
+    /// An exception, or a value that is not a reward.
     Error = 3,
     /// The worker died under the call, twice.
     Crashed = 4,
     /// Cancelled by the user, or by the engine's end.
     Cancelled = 5,
-    /// Its gate was closed: there was no call.
+    /// Its gate was closed: the call was not made.
     Skipped = 6,
 }
 
 impl Status {
-    /// Whether the cell is one that `failures()` lists and `max_failure_rate` counts.
+    /// Returns whether the cell is one that `failures()` lists and `max_failure_rate` counts.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         !matches!(self, Self::Ok | Self::Abstained | Self::Skipped)
     }
 
-    /// Whether the function was called and gave an answer, if only `None`.
+    /// Returns whether the function was called and gave an answer, if only `None`.
     #[must_use]
     pub const fn is_answer(self) -> bool {
         matches!(self, Self::Ok | Self::Abstained)
@@ -56,20 +56,20 @@ impl Status {
 pub struct Times {
     /// The clock when user code started.
     pub started_ns: u64,
-    /// How long it ran.
+    /// Duration of the run.
     pub run_ns: u64,
 }
 
-/// What a function gave for one cell, as a lane reports it.
+/// Value of a function for one cell, as a lane reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A number; whether it is one that a float32 holds is checked once, in the core.
     Value(f64),
     /// `None`.
     Abstained,
-    /// Something that is no reward; the reason says what.
+    /// A value that is not a reward; the reason says what.
     Invalid(String),
-    /// What another engine made of the sample: a status without a number, and why.
+    /// Result of another engine for the sample: a status without a number, and why.
     Reported(Box<(Status, String)>),
 }
 
@@ -111,20 +111,20 @@ impl FailureKind {
     }
 }
 
-/// What the other side of a call said, where there is one: a server, mostly.
+/// Answer of the other side of a call, if there is one: a server, mostly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A status as in HTTP; 429 says "too many requests", however it was said.
+    /// A status as in HTTP; 429 means "too many requests", in whichever form it came.
     Status(u16),
-    /// There was no connection.
+    /// The connection failed.
     Unreachable,
     /// The connection broke before there was one.
     Broken,
 }
 
 impl Answer {
-    /// As it crosses from Python and from workers: a status, 0 for no connection, 1 for one that
-    /// broke.
+    /// Reads the number that crosses from Python and from workers: a status, 0 for no connection, 1
+    /// for one that broke.
     #[must_use]
     pub const fn from_u16(number: u16) -> Self {
         match number {
@@ -150,9 +150,9 @@ impl Answer {
 /// The stack of a function's code, as text that the core passes on and never reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Traceback {
-    /// Of an exception, or of what ended the call.
+    /// Text of an exception, or of the event that ended the call.
     Raised(String),
-    /// Where the code was last seen when its time was up.
+    /// Location in the code that the call had when its time was up.
     LastSeen(String),
 }
 
@@ -164,8 +164,7 @@ impl Traceback {
     }
 }
 
-/// A failed attempt, as a lane reports it. Whether there is another attempt is the scheduler's to
-/// say.
+/// A failed attempt, as a lane reports it. The scheduler decides on another attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub kind: FailureKind,
@@ -175,9 +174,9 @@ pub struct Failure {
     pub traceback: Option<Traceback>,
     /// False where another attempt cannot help, such as for a value of the wrong type.
     pub retryable: bool,
-    /// How long the other side asked to wait before the next attempt.
+    /// Time that the other side asked to wait before the next attempt.
     pub retry_after: Option<Duration>,
-    /// What the other side said, if the lane knows.
+    /// Answer of the other side, if the lane has it.
     pub answer: Option<Answer>,
 }
 

@@ -1,5 +1,4 @@
-//! Outcomes that are kept for later batches, runs and processes. Where they are kept is another
-//! crate's business.
+//! Outcomes that are kept for later batches, runs and processes. Another crate stores them.
 //!
 //! - A failure is never kept, and an outcome is found only under the key of the same call of the
 //!   same version of its function.
@@ -10,15 +9,15 @@ use std::sync::Arc;
 
 use crate::report::NamedExtra;
 
-/// What identifies a call: a hash of its function's version and of its values.
+/// Identity of a call: a hash of its function's version and of its values.
 pub type OutcomeKey = [u8; 32];
 
-/// What a call gave.
+/// Kept result of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptOutcome {
     /// `None`: it abstained.
     pub value: Option<f64>,
-    /// What it recorded, as JSON.
+    /// Its record, as JSON.
     pub record: Option<Vec<u8>>,
     /// The named values that it reported.
     pub extra: Vec<NamedExtra>,
@@ -26,14 +25,14 @@ pub struct KeptOutcome {
 
 /// A store of outcomes. Never panics.
 pub trait OutcomeCache: Send + Sync {
-    /// What is known of these calls, one each. May wait for a disk.
+    /// Returns the kept outcomes of these calls, one each. May wait for a disk.
     fn find(&self, keys: &[OutcomeKey]) -> Vec<Option<Arc<KeptOutcome>>>;
 
     /// Keeps an outcome if there is room. Found from now on by this process; never waits.
     fn keep(&self, key: OutcomeKey, outcome: Arc<KeptOutcome>);
 }
 
-/// Where the outcomes of one function are kept.
+/// Store for the outcomes of one function.
 #[derive(Clone)]
 pub struct CachePolicy {
     pub store: Arc<dyn OutcomeCache>,

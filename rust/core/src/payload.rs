@@ -1,8 +1,8 @@
-//! What the calls of a batch are made of. The core passes it to the lanes and never looks inside.
+//! Values for the calls of a batch. The core passes it to the lanes and never looks inside.
 //!
-//! payload-1  Whoever lets a payload go last, a late frame on a lane's thread say, does not drop
-//! it: that may run user code. It goes to `PayloadRelease`, whose listener takes it to a thread
-//! where it may run.
+//! payload-1  The last holder of a payload, a late frame on a lane's thread say, does not drop it:
+//! that may run user code. It goes to `PayloadRelease`, whose listener takes it to a thread where
+//! it may run.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -29,7 +29,8 @@ pub trait Payload: Send + Sync + 'static {
     fn bytes(&self, function: FunctionId, sample: u32) -> usize;
 
     /// The text of a sample in one column of a function's calls, for lanes that put texts into
-    /// requests; `None` where there is none. In such calls a column's name says what its texts are.
+    /// requests; `None` if there is none. In such calls a column's name tells the kind of its
+    /// texts.
     fn text(&self, _function: FunctionId, _column: usize, _sample: u32) -> Option<RawText<'_>> {
         None
     }
@@ -40,26 +41,26 @@ pub trait Payload: Send + Sync + 'static {
         None
     }
 
-    /// What calls of these samples are made of, for as long as a frame of them lives: of a payload
-    /// that lets go of samples whose cells have their outcomes. `None`: the payload itself.
+    /// Holds the values for calls on these samples for as long as a frame of them lives: for a
+    /// payload that drops samples whose cells have their outcomes. `None`: the payload itself.
     fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Box<dyn Payload>> {
         None
     }
 
     /// Writes what tells a function's call on this sample from its others: calls with the same
-    /// bytes have the same values. False where that can't be told.
+    /// bytes have the same values. False if that is unknown.
     fn identity(&self, _function: FunctionId, _sample: u32, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// Whether samples may stand in one call of a function with those of other payloads that say so
-    /// too and have the same names for it: every value of such a call is that of one sample, none
-    /// that of the batch.
+    /// Returns whether samples may be in one call of a function with those of other payloads that
+    /// return true and have the same names for it: every value of such a call is that of one
+    /// sample, none that of the batch.
     fn mixes(&self, _function: FunctionId) -> bool {
         false
     }
 
-    /// For lanes of the same crate as the payload, which take the values as they are.
+    /// For lanes of the same crate as the payload, which take the values unchanged.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -101,13 +102,13 @@ impl SharedPayload {
         Self(Arc::new(Released { payload: Some(payload), release: release.clone() }))
     }
 
-    /// How many batches and frames share it.
+    /// Returns the number of batches and frames that share it.
     #[must_use]
     pub fn owners(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
-    /// What calls of these samples are made of, for as long as a frame of them lives.
+    /// Holds the values for calls on these samples for as long as a frame of them lives.
     pub(crate) fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Self {
         match self.deref().hold(function, finish, samples) {
             Some(part) => Self::new(part, &self.0.release),
@@ -124,7 +125,7 @@ impl Deref for SharedPayload {
     }
 }
 
-/// In the place of a payload that is being dropped: nobody sees it.
+/// Replaces a payload that is being dropped: nobody sees it.
 struct Gone;
 
 impl Payload for Gone {

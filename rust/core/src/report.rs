@@ -1,4 +1,4 @@
-//! What a call reports beside its cells: what it used, and named values of its samples.
+//! Report of a call beside its cells: what it used, and named values of its samples.
 //!
 //! - Usage is counted as it is reported, whatever becomes of the call: failed attempts, hedges that
 //!   lost and answers without a score cost as much as others.
@@ -8,11 +8,11 @@
 use std::borrow::Cow;
 use std::ops::AddAssign;
 
-/// What requests used.
+/// Usage of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     pub requests: u64,
-    /// Of them those whose answer never came, or did not say: what they used is not known.
+    /// Number of those without an answer, or without usage in it: what they used is not known.
     pub unknown: u64,
     /// All tokens of prompts, the cached ones too.
     pub prompt_tokens: u64,
@@ -20,7 +20,7 @@ pub struct Usage {
     /// All tokens of answers, those of reasoning too.
     pub completion_tokens: u64,
     pub reasoning_tokens: u64,
-    /// By the function's price; 0 without one.
+    /// Cost by the function's price; 0 without one.
     pub cost: f64,
 }
 
@@ -106,7 +106,7 @@ impl<T: Into<Self>> From<Vec<T>> for Extra {
 /// A name and its value.
 pub type NamedExtra = (Cow<'static, str>, Extra);
 
-/// What an attempt reports.
+/// Report of an attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub usage: Usage,

@@ -7,18 +7,18 @@ use std::collections::VecDeque;
 pub struct SentConstants {
     /// Oldest first.
     recent: VecDeque<u64>,
-    /// How many the reader keeps.
+    /// Number of constants that the reader keeps.
     most: usize,
 }
 
 impl SentConstants {
-    /// Of a reader that keeps so many; `python/guerdon/_worker/columns.py` does.
+    /// For a reader that keeps `most` of them; `python/guerdon/_worker/columns.py` does.
     #[must_use]
     pub const fn kept(most: usize) -> Self {
         Self { recent: VecDeque::new(), most }
     }
 
-    /// Of a reader that keeps none.
+    /// For a reader that keeps none.
     #[must_use]
     pub const fn none() -> Self {
         Self::kept(0)
@@ -29,7 +29,7 @@ impl SentConstants {
         self.recent.clear();
     }
 
-    /// Whether the reader has a constant; from now on it does.
+    /// Returns whether the reader has a constant; from now on it does.
     pub(crate) fn note(&mut self, number: u64) -> bool {
         let at = self.recent.iter().position(|known| *known == number);
         at.and_then(|at| self.recent.remove(at));

@@ -4,22 +4,22 @@
 //!   a debugger, a frozen container) nothing is a stall.
 //! - A stall is reported at `after`, and again each time that it has become twice as long; one that
 //!   ends is forgotten.
-//! - With nothing in flight, or calls that wait on purpose alone, no time passes.
+//! - If nothing is in flight, or only calls that wait on purpose, no time passes.
 
 use std::time::Duration;
 
 use crate::clock::nanos;
 
-/// How often the detector is looked at within `after`.
+/// Number of checks by the detector within `after`.
 const LOOKS: u32 = 16;
 /// The pause between two looks, whatever `after` is.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// What an engine does at a moment.
+/// Activity of an engine at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// Whether lanes have calls that run: those that wait for a limit or an open circuit breaker
+    /// True if lanes have calls that run: those that wait for a limit or an open circuit breaker
     /// don't.
     pub running: bool,
     /// Different whenever a call or an attempt has ended meanwhile.
@@ -31,7 +31,7 @@ pub struct Activity {
 pub struct StallDetector {
     after_ns: u64,
     tick_ns: u64,
-    /// The last look: when, and what had ended.
+    /// The last look: the time, and the number of ended calls.
     last: Option<(u64, (u64, u64))>,
     stalled_ns: u64,
     /// The stall is reported when it is so long.
@@ -61,7 +61,7 @@ impl StallDetector {
         if !seen.running {
             return None;
         }
-        // What is far beyond the pause was spent stopped.
+        // Time far beyond the pause was spent stopped.
         self.stalled_ns += now_ns.saturating_sub(last_ns).min(2 * self.tick_ns);
         if self.stalled_ns < self.next_ns {
             return None;
@@ -77,7 +77,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A detector of 120 s, looked at each 5 s by a day that says what runs and what has ended.
+    /// A detector of 120 s, which checks every 5 s the running and the ended calls of a day.
     struct Day {
         detector: StallDetector,
         now_ns: u64,

@@ -1,5 +1,5 @@
-//! Tasks of the runtime that all calls depend on: one that panics is started again, so that nothing
-//! waits for ever for what it does.
+//! Tasks of the runtime that all calls depend on: one that panics is started again, so that no
+//! caller waits for ever for its work.
 
 use std::future::Future;
 use std::time::Duration;

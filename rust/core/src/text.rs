@@ -1,6 +1,6 @@
 //! Texts as payloads hold them: the bytes of a Python string, never transcoded.
 
-/// How the characters of a text lie in memory.
+/// Form of a text's characters in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TextKind {
@@ -15,7 +15,7 @@ pub enum TextKind {
     Utf32 = 4,
 }
 
-/// A text as it lies in its Python string.
+/// A text in the form of its Python string.
 #[derive(Clone, Copy, Debug)]
 pub struct RawText<'a> {
     pub kind: TextKind,

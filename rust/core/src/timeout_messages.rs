@@ -1,11 +1,11 @@
-//! The messages of calls that ran out of their own time, the same on every lane. `call::Cause` has
+//! The messages of calls that ran out of their time, the same on every lane. `call::Cause` has
 //! those of timeouts from outside.
 
 use std::time::Duration;
 
 use crate::outcome::{Failure, FailureKind, Traceback};
 
-/// Of a call, for `Failure::reason`; a lane may add what it knows, after a semicolon.
+/// Returns the message for a call's `Failure::reason`; a lane may add details, after a semicolon.
 #[must_use]
 pub fn no_answer(timeout: Duration) -> String {
     format!("no answer within the timeout of {} s", timeout.as_secs_f64())
@@ -17,7 +17,7 @@ pub fn no_connection(timeout: Duration) -> String {
     format!("can't connect within the timeout of {} s", timeout.as_secs_f64())
 }
 
-/// Of a function's `setup()`.
+/// Returns the message for a function's `setup()`.
 #[must_use]
 pub fn no_setup(setup_timeout: Duration) -> String {
     format!("setup() did not end within the setup_timeout of {} s", setup_timeout.as_secs_f64())

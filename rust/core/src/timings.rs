@@ -1,5 +1,5 @@
-//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls. Of
-//! gathered samples each waited for itself: queue times are theirs, run times those of the calls.
+//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls. Each
+//! gathered sample waited by itself: queue times are theirs, run times those of the calls.
 
 use crate::batch::Batch;
 use crate::function::FunctionId;

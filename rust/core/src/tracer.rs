@@ -1,17 +1,16 @@
-//! What a timeline of the engine is told. Who draws it is another crate's business.
+//! Events of a timeline of the engine. Another crate draws it.
 //!
 //! - A tracer never blocks, never takes the GIL and never panics: what it has no room for it drops
 //!   and counts.
-//! - Without one, a frame costs one look at whether there is one, and a call that is completed with
-//!   others nothing.
-//! - Calls are told when they end, with their start: a span is never half there.
+//! - Without one, a frame costs one check for it, and a call that is completed with others nothing.
+//! - Calls are reported when they end, with their start: a span is never half there.
 
 use std::sync::Arc;
 
 use crate::function::FunctionId;
 use crate::outcome::Status;
 
-/// Where a call runs.
+/// Place of a running call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Executor {
     /// The lane does not tell, or the call is several requests.
@@ -28,7 +27,7 @@ pub enum Executor {
 }
 
 impl Executor {
-    /// Whether its calls run one after the other.
+    /// Returns whether its calls run one after the other.
     #[must_use]
     pub const fn is_in_turn(&self) -> bool {
         matches!(self, Self::Worker(_) | Self::Thread(_))
@@ -61,8 +60,7 @@ impl CallSpan {
     }
 }
 
-/// Calls of one frame, which ran one after the other, or so short a time that each for itself is
-/// not told.
+/// Calls of one frame, which ran one after the other, or too shortly for separate reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameSpan {
     pub frame: u64,
@@ -73,12 +71,12 @@ pub struct FrameSpan {
     pub ran: usize,
     pub given_back: usize,
     pub ready_ns: u64,
-    /// From the start of the first call to the end of the last.
+    /// Start of the first call; the end is that of the last.
     pub started_ns: u64,
     pub ended_ns: u64,
     /// When the last of its calls started.
     pub last_start_ns: u64,
-    /// Those of its calls that are told one by one.
+    /// Its calls that are reported one by one.
     pub calls: Vec<CallSpan>,
 }
 
@@ -104,7 +102,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// As timelines call it.
+    /// Returns the name in timelines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -120,7 +118,7 @@ impl Moment {
     }
 }
 
-/// What a tracer is told.
+/// Event for a tracer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceEvent {
     BatchSubmitted {
@@ -170,7 +168,7 @@ pub enum TraceEvent {
 
 /// Takes what happens.
 pub trait Tracer: Send + Sync {
-    /// Calls that ran for less are told one by one only if they failed or were tried again.
+    /// Calls that ran for less are reported one by one only if they failed or were tried again.
     fn shortest_ns(&self) -> u64;
 
     fn record(&self, event: TraceEvent);

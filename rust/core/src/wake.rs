@@ -42,8 +42,7 @@ impl Wake {
     }
 }
 
-/// What to say where there is no descriptor for something: what failed, and what to do if there are
-/// too many.
+/// Returns the message for a missing descriptor: what failed, and what to do if there are too many.
 #[must_use]
 pub fn no_descriptor(what: &str, error: &io::Error) -> String {
     let too_many = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);

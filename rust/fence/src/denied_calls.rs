@@ -1,11 +1,11 @@
 //! The system calls that a fenced process is refused, by family: data, and no decisions.
 //!
-//! A list of what is denied, since what a Python module with C code calls can't be listed. Calls
+//! A list of denied calls, since the calls of a Python module with C code can't be listed. Calls
 //! that are newer than this list are refused in `signal_filter`, by their number.
 
 use libc::c_long;
 
-/// Sockets that reach another process. `socketpair` has rules of its own in `filter`.
+/// Sockets that reach another process. `socketpair` has separate rules in `filter`.
 const SOCKETS: &[c_long] =
     &[libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
 
@@ -64,7 +64,7 @@ const KERNEL: &[c_long] = &[
     libc::SYS_request_key,
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
-    // Of these the machine, or all processes of a user, have a fixed number.
+    // The machine, or all processes of a user, have a fixed number of these.
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
     libc::SYS_io_setup,
@@ -122,7 +122,7 @@ const SHARED_MEMORY: &[c_long] = &[
     libc::SYS_memfd_secret,
 ];
 
-/// Who the process is, and how soon it runs.
+/// Identity of the process, and its priority.
 const IDENTITY: &[c_long] = &[
     libc::SYS_setuid,
     libc::SYS_setgid,
@@ -143,7 +143,7 @@ const IDENTITY: &[c_long] = &[
     libc::SYS_ioprio_set,
 ];
 
-/// What only x86-64 has of the families above.
+/// Calls of the families above that only x86-64 has.
 #[cfg(target_arch = "x86_64")]
 const OF_THE_MACHINE: &[c_long] = &[
     libc::SYS_iopl,
@@ -156,10 +156,11 @@ const OF_THE_MACHINE: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OF_THE_MACHINE: &[c_long] = &[];
 
-/// What neither a child nor the process that forks it calls: refused to that, and so to each child.
+/// Calls that neither a child nor the process that forks it makes: refused to that, and so to each
+/// child.
 const TO_ALL: &[&[c_long]] = &[SOCKETS, KERNEL, SHARED_MEMORY, OF_THE_MACHINE];
 
-/// What only the process that forks may call.
+/// Calls that only the forking process may make.
 const TO_CHILDREN: &[&[c_long]] = &[OTHER_PROCESSES, SESSIONS, NAMESPACES_AND_MOUNTS, IDENTITY];
 
 /// Refused to all whatever their arguments.
@@ -175,8 +176,8 @@ pub(crate) fn to_children() -> impl Iterator<Item = c_long> {
 /// `fchmodat2`, whose number is the same on every machine; libc names it on some only.
 const FCHMODAT2: c_long = 452;
 
-/// What Landlock does not refuse to the owner of a file, wherever the file is; for children that
-/// own files of others. `truncate` is among them on kernels older than 6.2.
+/// Calls that Landlock does not refuse to the owner of a file, wherever the file is; for children
+/// that own files of others. `truncate` is among them on kernels older than 6.2.
 pub(crate) const OF_AN_OWNER: &[c_long] = &[
     libc::SYS_truncate,
     libc::SYS_fchmod,
@@ -200,7 +201,7 @@ pub(crate) const OF_AN_OWNER_ONCE: &[c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) const OF_AN_OWNER_ONCE: &[c_long] = &[];
 
-/// Start a process without flags that say what is shared.
+/// Calls that start a process without flags for the shared parts.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
@@ -232,8 +233,8 @@ pub(crate) const SOCKET_PROGRAMS: &[u32] = &[
 /// `getsockopt`: a descriptor of the process at the other end.
 pub(crate) const PEER_DESCRIPTOR: u32 = 77; // SO_PEERPIDFD
 
-/// `prctl`: filters of its own, outliving the process that forked it, being traced by another,
-/// moving its own memory map, adopting processes, keeping others from the core that it runs on.
+/// `prctl`: adding filters, outliving the process that forked it, being traced by another, moving
+/// its memory map, adopting processes, keeping others from the core that it runs on.
 pub(crate) const PRCTL_OPTIONS: &[u32] = &[
     libc::PR_SET_SECCOMP as u32,
     libc::PR_SET_PDEATHSIG as u32,
@@ -246,7 +247,7 @@ pub(crate) const PRCTL_OPTIONS: &[u32] = &[
 
 /// `fcntl`: signals of a descriptor to another process; leases, for which whoever opens a file
 /// waits, and notices of changes in folders, for both of which it is enough to read them; the size
-/// of pipes, of which a user has so many pages.
+/// of pipes, for which a user has a fixed number of pages.
 pub(crate) const FCNTL_COMMANDS: &[u32] = &[
     libc::F_SETOWN as u32,
     15, // F_SETOWN_EX

@@ -15,7 +15,7 @@ use seccompiler::BpfProgram;
 
 use crate::error::FenceError;
 use crate::files::Files;
-use crate::filter::{self, Allowed};
+use crate::filter::{self, AllowedCalls};
 use crate::identity::FreeUser;
 use crate::layer::{Layer, Layers, refused};
 use crate::namespaces::{self, ProcessNames, Unshare};
@@ -59,19 +59,19 @@ pub struct Fence {
 
 /// The filters of children.
 struct Programs {
-    /// Of one that may start processes, as far as its kind may.
+    /// Filter of one that may start processes, as far as its kind may.
     own: BpfProgram,
     alone: BpfProgram,
 }
 
 impl Fence {
-    /// Compiles and opens what children need, and enters name spaces where that is allowed. To be
+    /// Compiles and opens what children need, and enters name spaces where that is allowed. Must be
     /// called on the only thread of a process that does nothing but fork.
     ///
-    /// Where `needs_fork` is true afterwards, the process forks, and its child goes on with
-    /// `finish`; the parent only waits.
+    /// If `needs_fork` is true afterwards, the process forks, and its child goes on with `finish`;
+    /// the parent only waits.
     pub fn prepare(rules: Rules, unshare: Unshare, make_fixed: MakeFixed) -> Result<Self, FenceError> {
-        // Whatever the caller's was: what is made here is for children, of another user perhaps.
+        // The caller's may be any: what is made here is for children, of another user perhaps.
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let mut layers = Layers::default();
         let files = Files::open(&rules);
@@ -145,7 +145,7 @@ impl Fence {
         }
     }
 
-    /// Whether a fork must follow, see `prepare`.
+    /// Returns whether a fork must follow, see `prepare`.
     pub fn needs_fork(&self) -> bool {
         self.in_user_namespace
     }
@@ -153,7 +153,7 @@ impl Fence {
     /// The rest of `prepare`, in the process that is to fork children.
     pub fn finish(&mut self) -> Result<(), FenceError> {
         self.parent = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok();
-        // What children with processes of their own leave behind is this process' to reap.
+        // Orphans of children with processes of their own are reaped by this process.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let proc = self.proc.take();
         if let Some(proc) = &proc {
@@ -185,7 +185,7 @@ impl Fence {
         }
         let own_files_only = self.user.is_some() || self.fixed_files;
         let Rules { processes, execute, .. } = self.rules;
-        let program = |processes| filter::of_a_child(Allowed { processes, execute, own_files_only });
+        let program = |processes| filter::of_a_child(AllowedCalls { processes, execute, own_files_only });
         self.programs = Some(Programs { own: program(processes)?, alone: program(false)? });
         seccompiler::apply_filter(&filter::of_the_family()?)?;
         self.layers.held(Layer::Seccomp, "");
@@ -234,11 +234,11 @@ impl Fence {
         self.layers.held(Layer::User, self.free_user.id.to_string());
     }
 
-    /// As whom the tasks of children are counted, where those of others are too.
+    /// Returns the user that the tasks of children count for, if it has other tasks too.
     fn shared_user(&self) -> Option<u32> {
         match self.user.or(self.counted_as) {
             Some(user) => (!self.free_user.alone).then_some(user),
-            // To the rest of the machine it is the same user, in a name space too.
+            // For the rest of the machine it is the same user, in a name space too.
             None if self.in_user_namespace && tasks::are_counted_by_namespace() => None,
             None => Some(rustix::process::getuid().as_raw()),
         }
@@ -265,7 +265,7 @@ impl Fence {
         }
     }
 
-    /// Which layers hold. The same for all children.
+    /// Returns the layers that hold. The same for all children.
     pub fn layers(&self) -> &Layers {
         &self.layers
     }
@@ -285,29 +285,29 @@ impl Fence {
         Ok(())
     }
 
-    /// Whether the kernel counts tasks of others as those of children.
+    /// Returns whether the kernel counts tasks of others as those of children.
     pub fn shares_tasks(&self) -> bool {
         self.tasks.are_shared()
     }
 
-    /// Lets children have so many tasks more, which are those of others that are not seen here.
+    /// Lets children have `unseen` tasks more, which are those of others that are not visible here.
     pub fn leave_room_for_tasks(&mut self, unseen: u64) {
         self.tasks.leave_room(unseen);
     }
 
-    /// To be called before each fork of a child, on the thread that forks.
+    /// Must be called before each fork of a child, on the thread that forks.
     pub fn before_fork(&mut self) -> io::Result<()> {
         self.tasks.count();
         self.folder.as_ref().map_or(Ok(()), OwnFolder::open_up)?;
         self.names.as_ref().map_or(Ok(()), ProcessNames::begin)
     }
 
-    /// To be called after each fork in the parent, also where it failed.
+    /// Must be called after each fork in the parent, also if it failed.
     pub fn after_fork(&self) -> io::Result<()> {
         self.names.as_ref().map_or(Ok(()), ProcessNames::end)
     }
 
-    /// In the child, before anything of the program: puts up all fences. The descriptors in `keep`
+    /// Runs in the child, before any of the program: puts up all fences. The descriptors in `keep`
     /// (sorted) stay open; those of `self` are gone, so that it must be forgotten, never dropped. A
     /// child that is `alone` may start no process, though others of its kind may.
     pub fn enter(&self, keep: &[RawFd], alone: bool, close_others: CloseOthers) -> Result<(), FenceError> {
@@ -373,8 +373,8 @@ fn first_to_be_killed(rules: &Rules, layers: &mut Layers) {
     }
 }
 
-/// Whether any user may read `path`; the folders above it don't count where a private root has them
-/// made anew.
+/// Returns whether any user may read `path`; the folders above it don't count where a private root
+/// has them made anew.
 fn open_to_all(path: &Path, private_root: bool) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let may = |path: &Path, bits: u32| fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits == bits);

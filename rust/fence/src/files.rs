@@ -2,7 +2,7 @@
 //! sockets beyond itself.
 //!
 //! - The ruleset is made once, and anew for each new own folder; a child only takes it.
-//! - What a newer kernel can also refuse is refused there, and left to seccomp elsewhere.
+//! - Acts that only a newer kernel can refuse are refused there, and left to seccomp elsewhere.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::rules::Rules;
 /// The newest interface whose rights the rules below were chosen with.
 const NEWEST: ABI = ABI::V7;
 
-/// The paths of the rules, open, and what was made of them.
+/// The paths of the rules, open, and the rulesets made of them.
 pub(crate) struct Files {
     paths: Vec<(PathFd, BitFlags<AccessFs>)>,
     execute: bool,
@@ -56,7 +56,8 @@ impl Files {
         self.ruleset.as_ref().ok_or_else(|| io::Error::other("no ruleset was made"))?.try_clone()
     }
 
-    /// What Landlock can refuse on this kernel, in words, or why it can refuse nothing.
+    /// Returns the acts that Landlock can refuse on this kernel, in words, or the reason why it can
+    /// refuse none.
     pub(crate) fn supported() -> Result<String, String> {
         required()
             .handle_access(AccessFs::from_all(ABI::V1))
@@ -83,7 +84,7 @@ fn empty() -> Result<RulesetCreated, RulesetError> {
         .create()
 }
 
-/// A ruleset that fails where the kernel lacks what it is asked for.
+/// Returns a ruleset that fails if the kernel lacks a part of it.
 fn required() -> Ruleset {
     Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
 }

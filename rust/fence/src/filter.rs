@@ -15,12 +15,12 @@ use seccompiler::{
 
 use crate::denied_calls as denied;
 
-/// Which parts of the list a child of a kind is spared.
+/// Parts of the list that a child of a kind may call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Allowed {
+pub(crate) struct AllowedCalls {
     pub processes: bool,
     pub execute: bool,
-    /// Whether no file that a child can name and does not own by right is its user's.
+    /// True if no file that a child can name and does not own by right is its user's.
     pub own_files_only: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn of_the_family() -> Result<BpfProgram, BackendError> {
 }
 
 /// The program of a child, beside that.
-pub(crate) fn of_a_child(allowed: Allowed) -> Result<BpfProgram, BackendError> {
+pub(crate) fn of_a_child(allowed: AllowedCalls) -> Result<BpfProgram, BackendError> {
     let mut calls: Calls = denied::to_children().map(|call| (call, Vec::new())).collect();
     calls.insert(denied::FILTERS, Vec::new());
     if !allowed.execute {
@@ -106,7 +106,7 @@ fn pairs(calls: &mut Calls) -> Result<(), BackendError> {
 }
 
 /// Denies `call` where its argument number `index` compares so with `value`. All such arguments are
-/// 32 bits wide in the kernel, which ignores what stands above them.
+/// 32 bits wide in the kernel, which ignores the bits above them.
 fn deny(calls: &mut Calls, call: c_long, index: u8, op: Op, value: u32) -> Result<(), BackendError> {
     let condition = SeccompCondition::new(index, Width::Dword, op, value.into())?;
     calls.entry(call).or_default().push(SeccompRule::new(vec![condition])?);
@@ -128,7 +128,7 @@ mod tests {
         for (processes, execute, own_files_only) in
             [(false, false, false), (true, true, false), (true, true, true), (false, true, true)]
         {
-            let child = of_a_child(Allowed { processes, execute, own_files_only }).unwrap();
+            let child = of_a_child(AllowedCalls { processes, execute, own_files_only }).unwrap();
             let family = of_the_family().unwrap();
             assert!(child.len() < 1024 && family.len() < 1024, "{} and {}", child.len(), family.len());
         }

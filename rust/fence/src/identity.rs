@@ -1,4 +1,4 @@
-//! Who a child is: another user where this process may choose one, and no capabilities.
+//! Identity of a child: another user where this process may choose one, and no capabilities.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -16,14 +16,14 @@ const FIRST: u32 = 0x7000_0000;
 /// that count processes apart and users together.
 const PROCESSES: u32 = 1 << 22;
 const CHANCES: u32 = 1 << 4;
-/// Such ids again, fewer, where only small ones exist: in the user name space of a container.
+/// First of a smaller set of ids, if only small ones exist: in the user name space of a container.
 const FIRST_SMALL: u32 = 60578;
 const SMALL: u32 = 606;
 
 /// A user for the children of this process.
 pub(crate) struct FreeUser {
     pub id: u32,
-    /// Whether no children of another process have it.
+    /// True if no children of another process have it.
     pub alone: bool,
     /// A name that only one process can have, for as long as it has this user.
     _name: Option<UnixDatagram>,
@@ -57,7 +57,7 @@ impl FreeUser {
     }
 }
 
-/// Whether a map of ids (first here, first outside, how many) holds this one.
+/// Returns whether a map of ids (first here, first outside, how many) holds this one.
 fn holds(map: &str, id: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|number| number.parse::<u32>().ok());
@@ -66,13 +66,13 @@ fn holds(map: &str, id: u32) -> bool {
     })
 }
 
-/// Whether this process may take another user for its children.
+/// Returns whether this process may take another user for its children.
 pub(crate) fn may_change() -> bool {
     rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID))
 }
 
-/// Whether this process may make name spaces without a user name space.
+/// Returns whether this process may make name spaces without a user name space.
 pub(crate) fn may_administer() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
@@ -101,7 +101,7 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    //! Which ids exist where.
+    //! Ids that exist in each place.
 
     use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-/// One way of keeping a process from what it must not do.
+/// One way of keeping a process from forbidden acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// Landlock: files, TCP ports, signals and abstract sockets.
@@ -14,7 +14,7 @@ pub enum Layer {
     Seccomp,
     /// Limits of resources.
     Limits,
-    /// A user of its own.
+    /// A separate user.
     User,
     /// No capabilities.
     Capabilities,
@@ -60,7 +60,7 @@ impl Layer {
     }
 }
 
-/// Which layers hold, and why the others don't.
+/// Layers that hold, and the reasons why others don't.
 #[derive(Clone, Debug, Default)]
 pub struct Layers(BTreeMap<Layer, Result<String, String>>);
 
@@ -83,7 +83,7 @@ impl Layers {
     }
 }
 
-/// What a refused system call means, for the reason of a missing layer.
+/// Returns the meaning of a refused system call, for the reason of a missing layer.
 pub(crate) fn refused(call: &str, error: io::Error) -> String {
     format!("{call}: {error}")
 }

@@ -1,8 +1,8 @@
 //! Fences around a process that runs code nobody vouches for: what it may read, call, use up and
-//! see. Knows no Python; what forks and what is run inside is the caller's.
+//! see. Knows no Python; forks, and the programs inside, are the caller's.
 //!
-//! - What is dear is done once, by `Fence::prepare`, in the process that forks; a child pays system
-//!   calls only.
+//! - Expensive steps are done once, by `Fence::prepare`, in the process that forks; a child pays
+//!   system calls only.
 //! - `Fence::enter` either puts up each fence that `Fence::layers` names, or fails.
 //! - Nothing here needs root. A layer that the machine refuses is left out, with the reason.
 

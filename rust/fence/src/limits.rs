@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::rules::Rules;
 
-/// At first at most; usually machines give 8 MiB, and each thread reserves as much. Programs with a
-/// deep recursion raise it.
+/// Initial upper bound; usually machines give 8 MiB, and each thread reserves as much. Programs
+/// with a deep recursion raise it.
 const STACK: u64 = 64 << 20;
 
 /// Sets all limits of this process. `tasks` counts all threads of its user, where these are known
@@ -49,7 +49,7 @@ fn lower(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?)
 }
 
-/// What the process that forks has of each kind, which the limits come on top of. Read through a
+/// Memory of each kind that the forking process has; the limits are added to it. Read through a
 /// descriptor: a child may have no `/proc`, and has what its parent has.
 pub(crate) struct Memory {
     sizes: File,
@@ -58,14 +58,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Of this process, whatever name space of processes it is in; `proc` is the folder, `page` the
-    /// size of a page.
+    /// Opens those of this process, in any name space of processes; `proc` is the folder, `page`
+    /// the size of a page.
     pub(crate) fn open(proc: &OwnedFd, page: u64) -> io::Result<Self> {
         let file = openat(proc, "self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { sizes: file.into(), page })
     }
 
-    /// All of it, and what is private and writable.
+    /// Returns all of it, and the private writable part.
     fn read(&self) -> io::Result<(u64, u64)> {
         let mut text = [0; 256];
         let read = self.sizes.read_at(&mut text, 0)?;

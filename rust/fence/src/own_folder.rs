@@ -1,8 +1,7 @@
 //! The folder that a program may write to: in memory, with a limit on bytes and on files.
 //!
 //! Made by the process that forks, in its own mount name space: no other process sees it, and it is
-//! gone with that process. Children that follow one another may share it, a compiler and what it
-//! built.
+//! gone with that process. Successive children may share it, a compiler and its product.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -14,7 +13,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::rules::Rules;
 
-/// Where it is, in the private root.
+/// Its place in the private root.
 pub(crate) const PATH: &str = "/own";
 const MODE: u32 = 0o700;
 
@@ -22,17 +21,17 @@ pub(crate) struct OwnFolder {
     options: CString,
     flags: MountFlags,
     path: PathBuf,
-    /// As it was mounted.
+    /// State when it was mounted.
     fresh: State,
 }
 
-/// What a program can change of the folder itself. The time of its last change tells nearly all,
-/// but a clock ticks seldom enough for a whole program between two ticks.
+/// Things that a program can change about the folder itself. The time of its last change tells
+/// nearly all, but a clock ticks seldom enough for a whole program between two ticks.
 #[derive(Debug, PartialEq)]
 struct State {
     mode: u32,
     owner: (u32, u32),
-    /// Of access, writing and change, in seconds and nanoseconds.
+    /// Times of access, writing and change, in seconds and nanoseconds.
     times: [(i64, i64); 3],
     /// The names of its extended attributes, access lists among them.
     attributes: Vec<u8>,
@@ -69,7 +68,7 @@ impl OwnFolder {
             rules.folder_files.max(1) + 1, // the folder itself counts
         );
         let options = CString::new(options).map_err(io::Error::other)?;
-        // Without times of access: to be looked at is no change.
+        // Mounted without times of access: reading it is not a change.
         let mut flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
         if !rules.execute {
             flags |= MountFlags::NOEXEC;
@@ -91,8 +90,7 @@ impl OwnFolder {
         Ok(())
     }
 
-    /// As it was mounted again, and whether that took a new one. Where nothing was done to it, this
-    /// only looks.
+    /// Returns whether it was mounted again as a new one. An untouched folder is only read.
     pub(crate) fn clear(&mut self) -> io::Result<bool> {
         let unchanged = State::of(&self.path).is_ok_and(|state| state == self.fresh);
         if unchanged && fs::read_dir(&self.path).is_ok_and(|mut names| names.next().is_none()) {
@@ -111,7 +109,7 @@ fn mount(path: &Path, flags: MountFlags, options: &CStr) -> io::Result<State> {
 
 #[cfg(test)]
 mod tests {
-    //! What counts as a change of a folder; nothing is mounted.
+    //! Changes of a folder that count; nothing is mounted.
 
     use super::*;
 

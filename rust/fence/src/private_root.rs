@@ -1,7 +1,7 @@
 //! A root that holds the readable paths and nothing else, in memory.
 //!
-//! - What is not there can't be opened, on kernels without Landlock too; folders above a readable
-//!   path are open to every user here, whatever their modes outside.
+//! - A missing file can't be opened, on kernels without Landlock too; folders above a readable path
+//!   are open to every user here, whatever their modes outside.
 //! - Everything is made in the new tree before anything of the old is bound into it, so that
 //!   nothing is ever written to the old.
 
@@ -13,19 +13,19 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
-/// Where the new root is built: a folder that every machine has.
+/// Folder in which the new root is built: a folder that every machine has.
 const BASE: &str = "/tmp";
 /// The old root in the new one, until it is gone.
 const OLD: &str = "old";
-/// Where programs look for their input as a file, and where it is in their folder, if it is there.
+/// File that programs read as their input; in their folder it has another name, if it is there.
 const STDIN: &str = "/dev/stdin";
 const INPUT: &str = ".stdin";
-/// Where the C library keeps semaphores, which locks of `multiprocessing` are, among threads too.
+/// Folder of the C library's semaphores, which locks of `multiprocessing` are, among threads too.
 const SHARED: &str = "/dev/shm";
 /// Symbolic links that are followed before a path counts as a loop.
 const LINKS: usize = 40;
 
-/// What the new tree consists of.
+/// Parts of the new tree.
 #[derive(Debug, Default)]
 struct Plan {
     /// Paths without symbolic links, and whether each is a folder.
@@ -37,8 +37,8 @@ struct Plan {
 /// read.
 pub type MakeFixed = fn(&Path) -> io::Result<()>;
 
-/// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Whether nothing
-/// in it can be changed.
+/// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Enters the new
+/// root, in which nothing can be changed if that is asked for.
 pub(crate) fn enter<'a>(
     paths: impl Iterator<Item = &'a Path>,
     folder: &Path,
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// What lies in a bound folder comes with it.
+    /// Paths inside of a bound folder come with it.
     fn drop_nested(&mut self) {
         let folders: BTreeSet<PathBuf> =
             self.bound.iter().filter(|(_, folder)| **folder).map(|(path, _)| path.clone()).collect();
@@ -129,7 +129,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether all of it can only be read.
+    /// Returns whether all of it can only be read.
     fn bind(&self, old: &Path, make_fixed: MakeFixed) -> io::Result<bool> {
         let mut fixed = true;
         for path in self.bound.keys() {
@@ -158,7 +158,7 @@ fn names(path: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    //! What is planned for paths; nothing is mounted.
+    //! Returns the plan for paths; nothing is mounted.
 
     use super::*;
 

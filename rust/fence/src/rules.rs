@@ -1,4 +1,4 @@
-//! What one kind of child may do, as its maker says it.
+//! Permissions of one kind of child, as its maker gives them.
 
 use std::path::PathBuf;
 
@@ -11,24 +11,24 @@ pub struct Rules {
     /// passed over.
     pub readable: Vec<PathBuf>,
     /// Files and folders among these that other users must be able to read for children to have a
-    /// user of their own.
+    /// separate user.
     pub libraries: Vec<PathBuf>,
     /// Devices and files that may be read and written.
     pub writable: Vec<PathBuf>,
     /// Private memory beyond what the process that forks has.
     pub memory: u64,
     pub cpu_seconds: u64,
-    /// Of any one file, and so of what is written to a file as output.
+    /// Largest size of a file, and so of output that is written to one.
     pub file_size: u64,
     pub open_files: u64,
     /// Threads, and processes where they are allowed.
     pub tasks: u64,
-    /// Of the folder of its own; none where 0.
+    /// Largest size of its folder; none where 0.
     pub folder_size: u64,
     pub folder_files: u64,
-    /// Whether other processes may be started.
+    /// True if other processes may be started.
     pub processes: bool,
-    /// Whether another program may be run in the place of this one.
+    /// True if another program may be run in the place of this one.
     pub execute: bool,
     /// Layers that are left out, for tests of what the others hold.
     pub without: Vec<Layer>,

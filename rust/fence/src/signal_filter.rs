@@ -1,5 +1,5 @@
-//! How the seccomp program of a child begins: signals to itself alone, and calls that don't exist
-//! for it.
+//! Beginning of a child's seccomp program: signals to itself alone, and calls that don't exist for
+//! it.
 //!
 //! Separate from `filter` since it names the child's process id, and since its absent calls fail
 //! with "not implemented", upon which the C library takes the older call (`clone` for `clone3`).
@@ -39,14 +39,14 @@ const OWN_MACHINE: u32 = 0xc000_00f3;
 const TO_A_PROCESS: [c_long; 4] =
     [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
 
-/// Signals to a thread of any process, or to whatever a descriptor stands for.
+/// Signals to a thread of any process, or to the process of a descriptor.
 const TO_ANYTHING: [c_long; 2] = [libc::SYS_tkill, libc::SYS_pidfd_send_signal];
 
 /// They hide their flags behind a pointer, so that no filter sees them.
 const GONE: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
 /// The program of the process `pid`, which goes on with `rest`. `kill(0)`, its own group, is let
-/// through: the group holds nothing but what it started.
+/// through: the group holds only processes that it started.
 pub(crate) fn of_process(pid: u32, rest: &[sock_filter]) -> Vec<sock_filter> {
     let mut program = vec![
         load(MACHINE),
@@ -97,7 +97,7 @@ mod tests {
 
     const REST: u32 = 0x1234;
 
-    /// What the program of process 7 gives; `REST` where it goes on with the rest.
+    /// Returns the verdict of process 7's program; `REST` where it goes on with the rest.
     fn run(call: c_long, argument: u32) -> u32 {
         run_on(OWN_MACHINE, call, argument)
     }

@@ -1,6 +1,6 @@
-//! How many tasks a child's user may have: its own, and what the kernel counts beside them.
+//! Number of tasks that a child's user may have: its own, and what the kernel counts beside them.
 //!
-//! - The kernel counts by user. Where only children have theirs, nothing is beside them.
+//! - The kernel counts by user. If only children have the user, no other task counts beside them.
 //! - Elsewhere the threads that this process sees are counted now and then. There may be more: on
 //!   the same machine in other containers, whose user has the same number.
 
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Dir, Mode, OFlags, openat, statat};
 
-/// The process that forks, and what waits for it, count where the user is the same.
+/// The forking process, and the one that waits for it, count if the user is the same.
 const FAMILY: u64 = 4;
-/// Of a count: a look at all processes takes longer than a fork.
+/// Age of a count: a look at all processes takes longer than a fork.
 const AGE: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -38,7 +38,7 @@ impl Tasks {
         self.shared.is_some()
     }
 
-    /// Leaves room for so many more that are not seen here.
+    /// Leaves room for `unseen` more that are not visible here.
     pub(crate) fn leave_room(&mut self, unseen: u64) {
         self.unseen = unseen;
     }
@@ -52,15 +52,15 @@ impl Tasks {
         }
     }
 
-    /// Of a child that may have `own` itself.
+    /// Returns the limit of a child that may have `own` itself.
     pub(crate) fn limit(&self, own: u64) -> u64 {
         let seen = self.counted.map_or(0, |(_, tasks)| tasks);
         own.saturating_add(FAMILY).saturating_add(seen).saturating_add(self.unseen)
     }
 }
 
-/// Whether the kernel counts the tasks of a user name space apart from the user's others: since
-/// Linux 5.14.
+/// Returns whether the kernel counts the tasks of a user name space apart from the user's others:
+/// since Linux 5.14.
 pub(crate) fn are_counted_by_namespace() -> bool {
     let name = rustix::system::uname();
     counts_by_namespace(&name.release().to_string_lossy())
@@ -98,7 +98,7 @@ fn threads_of(proc: &OwnedFd, user: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! What is counted here, and what a limit is made of.
+    //! Tasks counted here, and the limits made of them.
 
     use super::*;
 

@@ -2,8 +2,9 @@
 //!
 //! - A request that was answered enough ends there: its connection is closed, or its stream reset,
 //!   so that the server writes no more.
-//! - What is certain is the parser's to say: no later text can change it (`ScoreParser::decided`).
-//! - A stream that ends before the server said why is an error, not a shorter answer.
+//! - The parser decides when a score is certain: no later text can change it
+//!   (`ScoreParser::decided`).
+//! - A stream that ends without the server's reason is an error, not a shorter answer.
 
 use guerdon_core::outcome::Cell;
 use http_body_util::BodyExt;
@@ -16,7 +17,7 @@ use crate::quote::quoted;
 /// A text is looked at again when it has grown by this part.
 const LOOKS: usize = 32;
 
-/// What came of a stream so far.
+/// The part of a stream read so far.
 pub struct AnswerStream {
     api: Api,
     pub answer: JudgeAnswer,
@@ -25,7 +26,7 @@ pub struct AnswerStream {
     /// Bytes in all.
     pub received: usize,
     ended: bool,
-    /// How long its text is at the next look for a score: all of it is read each time, so that of a
+    /// Length of its text at the next look for a score: all of it is read each time, so that of a
     /// long one not each piece is worth a look.
     next_look: usize,
 }
@@ -34,13 +35,13 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Why a stream was not read on.
 pub enum StreamEnd {
-    /// The server said that this is all.
+    /// The server has sent all.
     Whole,
     /// The score is certain.
     Decided(Cell),
     /// It broke off, with the error if there is one.
     Broken(Option<hyper::Error>),
-    /// It is no such answer, or too long.
+    /// It is not such an answer, or too long.
     Wrong(String),
 }
 
@@ -69,7 +70,7 @@ impl AnswerStream {
         self.decided(parser).map(StreamEnd::Decided)
     }
 
-    /// What the end of the body means.
+    /// Returns the meaning of the body's end.
     fn end(&mut self) -> StreamEnd {
         let last = std::mem::take(&mut self.line);
         if let Err(why) = self.event(&last) {
@@ -84,7 +85,7 @@ impl AnswerStream {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
         let mut rest = bytes;
-        // What follows the end is not of this answer.
+        // Bytes behind the end are not part of this answer.
         while !self.ended
             && let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'))
         {
@@ -127,7 +128,7 @@ impl AnswerStream {
         parser.decided(AnswerText { text, reasoning: self.answer.reasoning.as_deref(), cut: true })
     }
 
-    /// For the reason of one that broke off.
+    /// Returns the beginning for the reason of one that broke off.
     pub fn beginning(&self) -> String {
         quoted(self.answer.text.as_deref().unwrap_or_default())
     }
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use crate::parse::Which;
 
-    /// What a stream says, taken in pieces of so many bytes.
+    /// Reads a stream in pieces of `bytes` bytes.
     fn taken(api: Api, lines: &[&str], bytes: usize) -> (AnswerStream, StreamEnd) {
         let mut stream = AnswerStream::new(api);
         for piece in lines.join("\r\n\r\n").as_bytes().chunks(bytes) {

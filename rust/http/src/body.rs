@@ -1,6 +1,6 @@
 //! The body of a request: JSON with the texts of the samples in it.
 //!
-//! - A text is escaped as JSON wants it, whatever its layout in Python: the server decodes what the
+//! - A text is escaped by JSON's rules, in any layout of Python: the server decodes what the
 //!   function would have got.
 //! - Making a body takes no lock and allocates only the body, once. A long one is not made at all:
 //!   `long_body` writes it in pieces while it is sent.
@@ -14,11 +14,11 @@ use crate::escape::{escape, plain_some};
 pub enum Piece {
     /// JSON as it is.
     Raw(Vec<u8>),
-    /// A sample's text in this column, escaped, without quotation marks: it stands within a string.
+    /// A sample's text in this column, escaped, without quotation marks: it is within a string.
     Text(usize),
-    /// A sample's value in this column, as JSON: a string, or what is JSON already.
+    /// A sample's value in this column, as JSON: a string, or JSON already.
     Value(usize),
-    /// Where the messages of a repair stand; nothing where none is needed.
+    /// Place of a repair's messages; nothing where none is needed.
     Repair,
     /// All samples of the request, with `pieces` for each and commas between them.
     Each(Vec<Piece>),
@@ -35,14 +35,14 @@ pub struct Text<'a> {
 /// The name that a payload gives to columns of JSON.
 pub const JSON: &str = "json";
 
-/// How the bodies of a function's requests are made.
+/// Template for the bodies of a function's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyTemplate {
     pub pieces: Vec<Piece>,
 }
 
 impl BodyTemplate {
-    /// Whether an answer that can't be read is sent back with the next attempt.
+    /// Returns whether an answer that can't be read is sent back with the next attempt.
     #[must_use]
     pub fn takes_repair(&self) -> bool {
         self.pieces.contains(&Piece::Repair)
@@ -137,7 +137,7 @@ pub mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// A text as Python would lay it out.
+    /// Returns a text in Python's layout.
     pub fn laid_out(text: &str) -> (TextKind, Vec<u8>) {
         let highest = text.chars().map(u32::from).max().unwrap_or(0);
         let points = text.chars().map(u32::from);

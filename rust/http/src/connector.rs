@@ -31,7 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTS: usize = 64;
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Why there is no connection.
+/// Reason why there is no connection.
 #[derive(Debug)]
 pub enum ConnectError {
     /// After this time.
@@ -39,7 +39,7 @@ pub enum ConnectError {
     Failed(BoxError),
 }
 
-/// Why there is no response.
+/// Reason why there is no response.
 #[derive(Debug)]
 pub enum TransportError {
     Connect(ConnectError),
@@ -52,7 +52,7 @@ pub struct Connected {
     pub http2: bool,
 }
 
-/// A byte stream, whatever it goes through.
+/// A byte stream, on any transport.
 pub trait Io: Read + Write + Send + Unpin {}
 
 impl<T: Read + Write + Send + Unpin> Io for T {}
@@ -78,7 +78,7 @@ fn proxies() -> Matcher {
 enum Route {
     Direct(HttpsConnector<Tcp>),
     Tunnel(Box<HttpsConnector<Tunnel<HttpsConnector<Tcp>>>>),
-    /// Without TLS to the server: the proxy forwards the requests.
+    /// A connection without TLS to the server: the proxy forwards the requests.
     ForwardProxy(HttpsConnector<Tcp>, Box<Intercept>),
 }
 
@@ -89,12 +89,12 @@ impl fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// For the server at `uri`; the environment's proxies are looked up once, here.
+    /// Makes one for the server at `uri`; the environment's proxies are looked up once, here.
     pub fn new(uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
         Self::with_proxies(uri, http2, tls, &proxies())
     }
 
-    /// For one address of the server at `uri`, whatever proxies there are.
+    /// Makes one for one address of the server at `uri`, without proxies.
     pub fn at(address: IpAddr, uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
         let secure = uri.scheme_str() == Some("https");
         let plain = tls::config(secure, tls)?;
@@ -103,7 +103,7 @@ impl Connector {
         Ok(Self { uri: uri.clone(), route, proxy: None, permits: Semaphore::new(CONNECTS) })
     }
 
-    /// Whether the environment has a proxy for it.
+    /// Returns whether the environment has a proxy for it.
     pub fn has_proxy(uri: &Uri) -> bool {
         proxies().intercept(uri).is_some()
     }
@@ -118,7 +118,7 @@ impl Connector {
         let secure = uri.scheme_str() == Some("https");
         let of_server = tls::config(secure, tls)?;
         let to_server = if http2 && secure { tls::with_http2(of_server) } else { of_server };
-        // What proves to the server who asks is not the proxy's business.
+        // The client's certificate is for the server, not for the proxy.
         let to_proxy = || tls::config(scheme.as_deref() == Some("https"), &Tls { client: None, ..tls.clone() });
         let route = match proxy {
             None => Route::Direct(over(to_server)),
@@ -139,7 +139,7 @@ impl Connector {
         self.proxy.as_deref()
     }
 
-    /// Whether a proxy forwards the requests, and its `Proxy-Authorization`.
+    /// Returns whether a proxy forwards the requests, and its `Proxy-Authorization`.
     pub fn forward_proxy(&self) -> Option<Option<&HeaderValue>> {
         match &self.route {
             Route::ForwardProxy(_, proxy) => Some(proxy.basic_auth()),

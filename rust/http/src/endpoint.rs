@@ -21,7 +21,7 @@ use crate::redaction::Redactor;
 use crate::request_body::{RequestBody, SentBody};
 use crate::tls::{self, ClientCertificate, Tls};
 
-/// What servers' logs show of us.
+/// Our name in servers' logs.
 const USER_AGENT_VALUE: &str = concat!("guerdon/", env!("CARGO_PKG_VERSION"));
 
 /// An API key.
@@ -41,7 +41,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a request is addressed to.
+/// Address of a request.
 pub(crate) enum Target<'a> {
     Server,
     /// A forwarding proxy, with its `Proxy-Authorization`.
@@ -198,7 +198,7 @@ impl Endpoint {
         APIS.iter().any(|api| path.ends_with(api)) && !path.split('/').any(is_version)
     }
 
-    /// Whether both are the same place.
+    /// Returns whether both are the same place.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.uri == other.uri && self.address == other.address
     }
@@ -210,8 +210,8 @@ impl Endpoint {
         self
     }
 
-    /// The same with a certificate of ours, PEM; `only_these` trusts no authorities but those
-    /// given. The files are checked here.
+    /// Returns the same with a client certificate, PEM; `only_these` trusts no authorities but
+    /// those given. The files are checked here.
     pub fn with_tls(mut self, only_these: bool, client: Option<(Vec<u8>, Vec<u8>)>) -> Result<Self, EndpointError> {
         let client = client.map(|(chain, key)| ClientCertificate { chain, key });
         self.tls = Tls { only_these, client, ..self.tls };
@@ -227,7 +227,7 @@ impl Endpoint {
         self.address.map_or_else(|| host.clone(), |address| format!("{host} ({address})"))
     }
 
-    /// Whether this address is the one in its URL, which then need not be shown twice.
+    /// Returns whether this address is the one in its URL, which then need not be shown twice.
     pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port_or_known_default().is_some_and(|port| format!("{host}:{port}") == address.to_string())
@@ -252,7 +252,7 @@ impl Endpoint {
         &self.tls
     }
 
-    /// Whether both can use the same connections.
+    /// Returns whether both can use the same connections.
     #[must_use]
     pub(crate) fn shares_pool(&self, other: &Self) -> bool {
         self.url.origin() == other.url.origin()
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint() {
+    fn invalid_addresses_are_not_endpoints() {
         let error = |url: &str| endpoint(url, &[], None).unwrap_err().to_string();
         assert!(error("localhost:8000").contains("is not an address"));
         assert!(error("ftp://x").contains("is not an address"));

@@ -1,6 +1,6 @@
 //! Why an endpoint can't be used at all: found before anything is sent.
 
-/// What makes an endpoint unusable.
+/// Reason that makes an endpoint unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     #[error("{0:?} is not an address: expected one like http://localhost:8000/v1")]

@@ -1,4 +1,4 @@
-//! Texts as JSON wants them, from whatever layout they have in Python.
+//! Escapes texts by JSON's rules, from any layout that they have in Python.
 //!
 //! - A lone surrogate, which UTF-8 can't hold, goes as a `\ud83d` escape.
 //! - A text can be written in pieces: each begins with the unit in which the last one ended.
@@ -8,7 +8,7 @@ use guerdon_core::text::{RawText, TextKind};
 /// The most bytes that one unit becomes.
 const LONGEST_UNIT: usize = 6;
 
-/// Bytes of a unit: a character as it lies in memory.
+/// Bytes of a unit: a character in memory.
 const fn width(kind: TextKind) -> usize {
     match kind {
         TextKind::Ascii | TextKind::Latin1 => 1,

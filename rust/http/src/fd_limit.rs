@@ -1,9 +1,9 @@
-//! Checks that this process may open as many connections as its functions want, and raises its soft
-//! limit on open files as far as they need.
+//! Checks that this process may open the connections that its functions need, and raises its soft
+//! limit on open files as far as necessary.
 //!
-//! - At the start too few is an error: "too many open files" in mid-batch would fail samples for no
-//!   fault of theirs.
-//! - Where endpoints come at run time it is checked again, and reported once: requests wait for
+//! - At the start a shortage is an error: "too many open files" in mid-batch would fail samples
+//!   without their fault.
+//! - Endpoints that come at run time are checked again, and reported once: requests wait for
 //!   connections that others leave.
 
 use std::sync::OnceLock;
@@ -39,7 +39,7 @@ pub struct Descriptors {
 struct Needs {
     /// Connections that may be open at a time, as things are.
     connections: usize,
-    /// The most that there was a check for; None before the first.
+    /// Largest number that was checked; None before the first.
     checked: Option<usize>,
     /// Files that were open before there was any connection.
     others: usize,
@@ -47,18 +47,18 @@ struct Needs {
 }
 
 impl Descriptors {
-    /// For so many connections, unchecked.
+    /// Makes one for `connections` connections, unchecked.
     pub fn new(connections: usize) -> Self {
         let needs = Needs { connections, checked: None, others: 0, warned: false };
         Self { needs: Mutex::new(needs), listener: OnceLock::new() }
     }
 
-    /// How many connections may be open at a time.
+    /// Returns the number of connections that may be open at a time.
     pub fn connections(&self) -> usize {
         self.needs.lock().connections
     }
 
-    /// Checks what is needed from the start, before there is any connection.
+    /// Checks the need at the start, before there is any connection.
     pub fn check(&self) -> Result<(), TooFewDescriptors> {
         let mut needs = self.needs.lock();
         (needs.checked, needs.others) = (Some(needs.connections), open_files());
@@ -68,8 +68,7 @@ impl Descriptors {
         make_room(needs.connections, needs.others)
     }
 
-    /// Sets what is called where endpoints came for which there are too few. Only the first one
-    /// counts.
+    /// Sets the listener for a shortage caused by new endpoints. Only the first one counts.
     pub fn on_shortage(&self, listener: impl Fn(&TooFewDescriptors) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
     }
@@ -81,7 +80,7 @@ impl Descriptors {
             needs.connections = (needs.connections + now).saturating_sub(before);
             let Some(checked) = needs.checked.filter(|checked| needs.connections > *checked) else { return };
             needs.checked = Some(needs.connections);
-            // Some of what is open now are connections: at most those that there was room for.
+            // Some of the files open now are connections: at most those that had room.
             let others = needs.others.max(open_files().saturating_sub(checked));
             let Err(shortage) = make_room(needs.connections, others) else { return };
             if std::mem::replace(&mut needs.warned, true) {
@@ -95,13 +94,13 @@ impl Descriptors {
     }
 }
 
-/// Raises the soft limit towards the hard one, if so many connections need it.
+/// Raises the soft limit towards the hard one, if `connections` connections need it.
 fn make_room(connections: usize, others: usize) -> Result<(), TooFewDescriptors> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let needed = connections.saturating_add(others).saturating_add(SPARE) as u64;
     let wanted = maximum.map_or(needed, |most| needed.min(most));
     if current.is_some_and(|limit| limit < wanted) {
-        // What it could not be raised to is missing below.
+        // The part to which it could not be raised is missing below.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
     let limit = getrlimit(Resource::Nofile).current;
@@ -135,7 +134,7 @@ mod tests {
     const TOO_MANY: usize = usize::MAX / 4;
 
     #[test]
-    fn what_comes_later_is_checked_again_and_reported_once() {
+    fn later_endpoints_are_checked_and_reported_once() {
         let (all, warnings) = (Descriptors::new(8), Arc::new(AtomicUsize::new(0)));
         let count = warnings.clone();
         all.on_shortage(move |shortage| {

@@ -1,4 +1,4 @@
-//! A function of the http lane: where its calls go, what is sent, how the response is read.
+//! A function of the http lane: its endpoints, its bodies, its response parser.
 
 use crate::body::BodyTemplate;
 use crate::endpoint::Endpoint;
@@ -6,7 +6,7 @@ use crate::fleet::FleetOptions;
 use crate::meter::Tariff;
 use crate::response::ResponseParser;
 
-/// How one function's calls become requests.
+/// Requests of one function's calls.
 #[derive(Clone, Debug)]
 pub struct HttpFunction {
     pub endpoint: Endpoint,

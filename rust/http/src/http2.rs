@@ -4,7 +4,8 @@
 //!   older than its lifetime gets no new ones.
 //! - A server that turns out not to speak HTTP/2 gets HTTP/1.1 from then on.
 //! - A request that the server did not process (a GOAWAY, a refused stream) or that finds its
-//!   connection closed before anything was sent is sent once more: that is no attempt.
+//!   connection closed before anything was sent is sent once more: that does not count as an
+//!   attempt.
 //! - A response that waits for a permit to be read takes no window from other streams.
 
 use std::error::Error;
@@ -33,9 +34,9 @@ pub const STREAMS: usize = 100;
 const STREAM_WINDOW: u32 = 128 << 10;
 /// The same for a whole connection: twice what its streams take.
 const CONNECTION_WINDOW: u32 = 2 * STREAMS as u32 * STREAM_WINDOW;
-/// How long a ping may stay without an answer: with `KEEPALIVE` less than a call's usual timeout.
+/// Time that a ping may stay without an answer: with `KEEPALIVE` less than a call's usual timeout.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a server's settings are waited for, which it sends first of all.
+/// Time that a server has to send its settings, which come first of all.
 const SETTINGS_PATIENCE: Duration = Duration::from_secs(1);
 
 type Http2Sender = http2::SendRequest<SentBody>;
@@ -44,10 +45,10 @@ type Http2Sender = http2::SendRequest<SentBody>;
 pub struct Http2Connections {
     /// Those that take requests. Written by requests.
     open: Mutex<Vec<Arc<Http2Connection>>>,
-    /// So many at most.
+    /// Largest number of connections.
     most: usize,
     lifetime: fn() -> Duration,
-    /// Without TLS nothing tells whether the server speaks HTTP/2: the option is trusted.
+    /// If there is no TLS, nothing tells whether the server speaks HTTP/2: the option is trusted.
     prior_knowledge: bool,
     /// The server has no HTTP/2. Written by the request that makes the first connection.
     unsupported: AtomicBool,
@@ -69,14 +70,14 @@ enum Http2State {
     Closed,
 }
 
-/// What became of a request.
-pub enum Sent {
+/// Result of a request.
+pub enum SendOutcome {
     Responded(Response<Incoming>, StreamGuard),
     /// The server has no HTTP/2; a connection that was made to find that out.
     NoHttp2(Option<Box<dyn Io>>),
 }
 
-/// What a request may be sent by.
+/// Connection for a request.
 enum Found {
     /// `used`: it was there before.
     Sender {
@@ -97,7 +98,7 @@ impl Drop for StreamGuard {
 }
 
 impl Http2Connections {
-    /// So many connections at most, each with a `lifetime`.
+    /// Makes one for at most `most` connections, each with a `lifetime`.
     pub fn new(most: usize, lifetime: fn() -> Duration, prior_knowledge: bool) -> Self {
         Self { open: Mutex::default(), most, lifetime, prior_knowledge, unsupported: AtomicBool::new(false) }
     }
@@ -197,16 +198,16 @@ impl Http2Connections {
         body: &RequestBody,
         connector: &Connector,
         progress: &Progress,
-    ) -> Result<Sent, TransportError> {
+    ) -> Result<SendOutcome, TransportError> {
         let (mut request, mut resent) = (endpoint.request(body, Target::Http2), false);
         loop {
             let (mut sender, used, guard) = match self.sender(connector).await? {
                 Found::Sender { sender, used, guard } => (sender, used, guard),
-                Found::NoHttp2(io) => return Ok(Sent::NoHttp2(io)),
+                Found::NoHttp2(io) => return Ok(SendOutcome::NoHttp2(io)),
             };
             progress.connected();
             let mut failed = match sender.try_send_request(request).await {
-                Ok(response) => return Ok(Sent::Responded(response, guard)),
+                Ok(response) => return Ok(SendOutcome::Responded(response, guard)),
                 Err(failed) => failed,
             };
             if !is_stream_error(failed.error()) {

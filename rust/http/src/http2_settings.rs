@@ -1,4 +1,4 @@
-//! What a server of HTTP/2 says at the beginning of a connection, and when it was heard last.
+//! Settings of an HTTP/2 server from the beginning of a connection, and the time of its last frame.
 //!
 //! hyper keeps both to itself. The first frame from a server is its SETTINGS (RFC 9113, 3.4); it is
 //! read as it passes, and all bytes go on unchanged.
@@ -24,18 +24,18 @@ const SETTING: usize = 6;
 /// A longer first frame is not waited for.
 const LONGEST: usize = 4096;
 
-/// What is known of the server at the other end of a connection.
+/// Facts about the server at the other end of a connection.
 pub struct Peer {
     start: Instant,
     /// Streams that it allows at a time. Written by `Http2Io`.
     streams: AtomicUsize,
-    /// Milliseconds from `start` to what it sent last. Written by `Http2Io`.
+    /// Milliseconds from `start` to its last bytes. Written by `Http2Io`.
     heard_ms: AtomicU64,
     settings_came: Notify,
 }
 
 impl Peer {
-    /// One that allows so many streams until it says otherwise.
+    /// Makes one that allows `streams` streams until its settings differ.
     pub fn new(streams: usize) -> Self {
         let (streams, heard_ms) = (AtomicUsize::new(streams), AtomicU64::new(0));
         Self { start: Instant::now(), streams, heard_ms, settings_came: Notify::new() }
@@ -45,7 +45,7 @@ impl Peer {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Whether it sent anything since then.
+    /// Returns whether it sent anything since then.
     pub fn heard_since(&self, since: Instant) -> bool {
         self.start + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed)) >= since
     }
@@ -67,7 +67,7 @@ impl Peer {
 pub struct Http2Io {
     inner: Box<dyn Io>,
     peer: Arc<Peer>,
-    /// What came of the first frame; `None` once it is known.
+    /// Result of the first frame; `None` once it is known.
     first: Option<Vec<u8>>,
 }
 

@@ -52,7 +52,7 @@ impl InFlightFrame {
         inner.frame.as_ref().map(|frame| (frame.batch().clone(), frame.first(call)))
     }
 
-    /// Whether the call still needs an outcome.
+    /// Returns whether the call still needs an outcome.
     pub fn is_open(&self, call: usize) -> bool {
         let inner = self.inner.lock();
         inner.frame.as_ref().is_some_and(|frame| frame.is_pending(call) && frame.is_open(call))
@@ -72,7 +72,7 @@ impl InFlightFrame {
         frame.samples_by_slice(call).map(|(share, sample)| (share, sample as u32)).collect()
     }
 
-    /// Which call it is, for the fleet.
+    /// Returns the identity of a call for the fleet.
     pub fn key(&self, call: usize, waiting: usize) -> RequestKey {
         let inner = self.inner.lock();
         let Some(frame) = inner.frame.as_ref() else { return RequestKey::default() };
@@ -99,7 +99,7 @@ impl InFlightFrame {
         drop(over);
     }
 
-    /// Takes what was used for a call, unless its frame is gone.
+    /// Takes the usage of a call, unless its frame is gone.
     pub fn report(&self, call: usize, report: Report) {
         if let Some(frame) = self.inner.lock().frame.as_mut() {
             frame.report(call, report);

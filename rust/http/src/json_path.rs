@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::raw_json::{each, field};
 
-/// Where one or more values stand in JSON: names and numbers with dots between them, `*` for each
-/// of a list, `-1` for its last.
+/// Path to one or more values in JSON: names and numbers with dots between them, `*` for each of a
+/// list, `-1` for its last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPath(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! What judges said, kept for `result.extra`: one value a field, or a list where a call asked more
+//! Answers of judges, kept for `result.extra`: one value a field, or a list where a call asked more
 //! than once, as votes and panels do.
 
 use guerdon_core::report::{Extra, Report};

@@ -8,7 +8,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::{InFlight, Location, Stack};
-use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use crate::request_queue::RequestQueue;
 
 /// Requests in flight of a function without a limit.
 pub const CONCURRENCY: usize = 256;
-/// How often the watchdog checks requests in flight.
+/// Interval at which the watchdog checks requests in flight.
 const TICK: Duration = Duration::from_millis(50);
 /// The lane always has room: the scheduler gives it no more than it can send.
 const ROOM: usize = 1 << 16;
@@ -36,10 +36,10 @@ pub struct HttpLane {
     clock: Clock,
     /// One for each function of this lane.
     queues: Vec<Option<Arc<RequestQueue>>>,
-    /// Of functions whose calls are several requests.
+    /// Queues of functions whose calls are several requests.
     compounds: CompoundQueues,
     pools: Arc<Pools>,
-    /// Whether the watchdog runs. Written by frames that arrive and by the watchdog.
+    /// True while the watchdog runs. Written by frames that arrive and by the watchdog.
     watchdog_runs: Arc<Mutex<bool>>,
     gone: Arc<Notify>,
 }
@@ -55,8 +55,8 @@ impl HttpLane {
         Self::with_compounds(runtime, clock, functions, specs, Vec::new())
     }
 
-    /// With functions whose calls are several requests; what leads no function is `None` in
-    /// `compounds`, and these are in `specs`.
+    /// Makes a lane with functions whose calls are several requests; what leads no function is
+    /// `None` in `compounds`, and these are in `specs`.
     pub fn with_compounds(
         runtime: &Handle,
         clock: Clock,
@@ -87,7 +87,7 @@ impl HttpLane {
         Ok(Self { runtime: runtime.clone(), clock, queues, compounds, pools, watchdog_runs, gone })
     }
 
-    /// How many connections may be open at a time.
+    /// Returns the number of connections that may be open at a time.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.pools.descriptors().connections()
@@ -98,14 +98,14 @@ impl HttpLane {
         self.pools.descriptors().check()
     }
 
-    /// Sets what is called where endpoints came at run time for which there are too few
-    /// descriptors: once. Only the first one counts.
+    /// Sets the listener for a shortage of descriptors by endpoints that came at run time: once.
+    /// Only the first one counts.
     pub fn on_descriptor_shortage(&self, listener: impl Fn(&TooFewDescriptors) + Send + Sync + 'static) {
         self.pools.descriptors().on_shortage(listener);
     }
 
-    /// Sets what is called when there is something to warn of about an endpoint that compound calls
-    /// use. Only the first one counts.
+    /// Sets the listener for warnings about an endpoint of compound calls. Only the first one
+    /// counts.
     pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
         self.compounds.on_limit_warning(listener);
     }
@@ -145,7 +145,7 @@ impl HttpLane {
         })
     }
 
-    /// How many calls of a function run at a time.
+    /// Returns the number of a function's calls that run at a time.
     fn width(&self, function: FunctionId) -> Option<usize> {
         let single = self.queues[function].as_ref().map(|queue| queue.limit);
         single.or_else(|| self.compounds.width(function))
@@ -217,7 +217,8 @@ impl Lane for HttpLane {
     }
 
     fn waits_on_purpose(&self, function: FunctionId) -> bool {
-        // What is not on its way to a server waits for a limit or for an endpoint that is up.
+        // A request that is not on its way to a server waits for a limit or for an endpoint that is
+        // up.
         !self.in_flight(0).iter().any(|one| one.call.function == function)
     }
 
@@ -244,7 +245,7 @@ impl Lane for HttpLane {
         vec![("failovers", failovers), ("hedges", hedges), ("hedges_won", hedges_won)]
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         let queues: Vec<Arc<RequestQueue>> = self.queues.iter().flatten().cloned().collect();
         for queue in &queues {
             queue.close();

@@ -14,7 +14,7 @@ use crate::escape::{escape_some, length, plain_some};
 /// Bytes that are written at a time.
 const CHUNK: usize = 16 << 10;
 
-/// Where the texts of a body come from; it keeps them.
+/// Source of a body's texts; it keeps them.
 pub trait TextSource: Send + Sync {
     /// The text of a column, of the sample in this place in the request.
     fn text(&self, column: usize, place: usize) -> Option<Text<'_>>;
@@ -28,7 +28,7 @@ pub struct LongBody {
     length: usize,
 }
 
-/// What is written without a choice: pieces of the template, by sample.
+/// A part that is written without a choice: pieces of the template, by sample.
 #[derive(Clone, Copy)]
 enum BodyPart {
     /// A piece of the template, or one within it.
@@ -38,9 +38,9 @@ enum BodyPart {
     Json(usize, usize),
 }
 
-/// How much of a body was written.
+/// Length of a body's written part.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Written {
+pub struct WrittenLength {
     part: usize,
     /// Units of the part.
     units: usize,
@@ -53,7 +53,7 @@ impl fmt::Debug for LongBody {
 }
 
 impl LongBody {
-    /// For so many samples; `None` if a text is not there.
+    /// Makes a body for these samples; `None` if a text is not there.
     pub fn new(template: Arc<BodyTemplate>, texts: Box<dyn TextSource>, samples: usize) -> Option<Self> {
         let mut parts = Vec::with_capacity(template.pieces.len());
         for (index, piece) in template.pieces.iter().enumerate() {
@@ -99,7 +99,7 @@ impl LongBody {
     }
 
     /// The next piece; `None` at the end.
-    pub fn next(&self, written: &mut Written) -> Option<Bytes> {
+    pub fn next(&self, written: &mut WrittenLength) -> Option<Bytes> {
         let mut out = Vec::with_capacity(CHUNK + 16);
         while out.len() < CHUNK {
             let Some(part) = self.parts.get(written.part) else { break };
@@ -123,7 +123,7 @@ impl LongBody {
             };
             match left {
                 Some(units) => written.units = units,
-                None => *written = Written { part: written.part + 1, units: 0 },
+                None => *written = WrittenLength { part: written.part + 1, units: 0 },
             }
         }
         (!out.is_empty()).then(|| out.into())
@@ -183,7 +183,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// In pieces or at once: the same bytes, and as many as were promised.
+        /// A body in pieces equals the one made at once: the same bytes, and as many as were
+        /// promised.
         #[test]
         fn a_body_in_pieces_is_the_body(
             texts in prop::collection::vec(("\\PC{0,40}|[\u{0}-\u{ff}]{0,40}|[ -~\n\"]{0,40}|\\p{any}{0,40}", 1_usize..3000), 1..4)
@@ -201,7 +202,7 @@ mod tests {
             };
             let body = LongBody::new(template(), Box::new(Columns(columns)), long.len()).unwrap();
             for _ in 0..2 {
-                let (mut written, mut sent) = (Written::default(), Vec::new());
+                let (mut written, mut sent) = (WrittenLength::default(), Vec::new());
                 while let Some(piece) = body.next(&mut written) {
                     prop_assert!(piece.len() <= CHUNK + 16 && !piece.is_empty());
                     sent.extend_from_slice(&piece);

@@ -1,8 +1,8 @@
-//! What the requests of a call use: counted one by one, whatever becomes of the call.
+//! Usage of a call's requests: counted one by one, whatever becomes of the call.
 //!
 //! - A request counts once it may have been sent; one whose answer never came, or does not say,
 //!   counts as unknown, also when it is dropped in mid-flight.
-//! - Answers that are no success cost nothing. Nothing is counted twice.
+//! - Answers other than successes cost nothing. Nothing is counted twice.
 //! - Under a cap each request asks first, and is refused once the cap is reached; what is unknown
 //!   counts there by estimate.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::report::{Report, Usage};
-use guerdon_core::spending::{Admitted, Cost, Price, Reserve, Spending};
+use guerdon_core::spending::{Admission, Cost, Price, Reserve, Spending};
 use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 
@@ -20,7 +20,7 @@ use crate::endpoint::Endpoint;
 use crate::kept_answers::KeptAnswers;
 use crate::progress::Progress;
 
-/// How soon to ask a cap again that could not say, at first and at last.
+/// Pause before a cap that could not answer is asked again, at first and at last.
 const ASK_AGAIN: Duration = Duration::from_millis(1);
 const ASK_AGAIN_LATE: Duration = Duration::from_millis(50);
 /// Headers that name a request: OpenAI's, which most servers have, and Anthropic's.
@@ -30,7 +30,7 @@ const BYTES_OF_A_TOKEN: f64 = 4.0;
 /// Tokens of an answer without a bound, for these.
 const LONG_ANSWER: f64 = 4096.0;
 
-/// What a function's requests cost, how much they may, and whether answers are kept.
+/// Prices of a function's requests, the spending cap, and whether answers are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Tariff {
     pub price: Option<Price>,
@@ -48,7 +48,7 @@ impl Tariff {
         self.caps.iter().find_map(|cap| cap.exhausted(clock.now_ns()))
     }
 
-    /// What a request of so many bytes may cost.
+    /// Returns the highest cost of a request of this size.
     #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
     fn reserve(&self, bytes: usize) -> Reserve {
         let output = self.longest_answer.map_or(LONG_ANSWER, f64::from);
@@ -61,13 +61,13 @@ impl Tariff {
 pub struct Meter<'a> {
     tariff: &'a Tariff,
     clock: Clock,
-    counted: Mutex<Counted>,
+    counted: Mutex<RequestCounts>,
 }
 
 #[derive(Default)]
-struct Counted {
+struct RequestCounts {
     usage: Usage,
-    /// As servers add them up, where they say.
+    /// The server's sum of them, if it has one.
     tokens: Option<f64>,
     answers: KeptAnswers,
     /// The messages that repair an answer that could not be read.
@@ -79,7 +79,7 @@ impl<'a> Meter<'a> {
         Self { tariff, clock, counted: Mutex::default() }
     }
 
-    /// Starts a request whose body has so many bytes; `Err` says why it may not go. Dropped before
+    /// Starts a request whose body has `bytes` bytes; `Err` says why it may not go. Dropped before
     /// it has `progress`ed to a connection, it is none.
     pub async fn begin<'b>(&'b self, bytes: usize, progress: &'b Progress) -> Result<MeteredRequest<'b>, String> {
         let mut request = MeteredRequest {
@@ -97,12 +97,12 @@ impl<'a> Meter<'a> {
             let mut pause = ASK_AGAIN;
             loop {
                 match cap.admit(self.clock.now_ns(), &reserve) {
-                    Admitted::Yes => break,
-                    Admitted::Refused(reason) => {
+                    Admission::Yes => break,
+                    Admission::Refused(reason) => {
                         request.unsent();
                         return Err(reason);
                     }
-                    Admitted::Busy => {
+                    Admission::Busy => {
                         tokio::time::sleep(pause).await;
                         pause = (2 * pause).min(ASK_AGAIN_LATE);
                     }
@@ -121,16 +121,16 @@ impl<'a> Meter<'a> {
 
     /// Takes over what another one counted.
     pub fn take_from(&self, other: &Meter<'_>) {
-        let Counted { usage, tokens, answers, repair: _ } = std::mem::take(&mut *other.counted.lock());
+        let RequestCounts { usage, tokens, answers, repair: _ } = std::mem::take(&mut *other.counted.lock());
         let mut counted = self.counted.lock();
         counted.usage += usage;
         counted.tokens = tokens.map(|tokens| counted.tokens.unwrap_or(0.0) + tokens).or(counted.tokens);
         counted.answers.append(answers);
     }
 
-    /// What was counted, to be reported once.
+    /// Returns the counts, to be reported once.
     pub fn report(&self) -> Report {
-        let Counted { usage, answers, .. } = std::mem::take(&mut *self.counted.lock());
+        let RequestCounts { usage, answers, .. } = std::mem::take(&mut *self.counted.lock());
         let mut report = Report { usage, ..Report::default() };
         answers.report(&mut report);
         report
@@ -151,14 +151,14 @@ impl<'a> Meter<'a> {
 pub struct MeteredRequest<'a> {
     meter: &'a Meter<'a>,
     progress: Option<&'a Progress>,
-    /// How many caps have admitted it.
+    /// Number of caps that have admitted it.
     caps: usize,
-    /// What it costs at most.
+    /// Its highest cost.
     most: f64,
     open: bool,
-    /// As the response's headers name it.
+    /// Id in the response's headers.
     id: Option<String>,
-    /// Where it goes, whose key no answer that is kept may show.
+    /// Its endpoint, whose key no answer that is kept may show.
     endpoint: Option<&'a Endpoint>,
 }
 
@@ -168,7 +168,7 @@ impl<'a> MeteredRequest<'a> {
         self.endpoint = Some(endpoint);
     }
 
-    /// Its answer can't be read: what the judge is to be told.
+    /// Its answer can't be read; keeps the messages to the judge.
     pub fn unreadable(&self, messages: Vec<u8>) {
         self.meter.counted.lock().repair = Some(messages);
     }
@@ -183,7 +183,7 @@ impl<'a> MeteredRequest<'a> {
         self.end(Usage { requests: 1, ..Usage::default() }, Cost::Free);
     }
 
-    /// It was answered, and used so much, if the server says.
+    /// Notes that it was answered, with its usage, if the server has one.
     #[expect(clippy::cast_precision_loss, reason = "tokens of a request")]
     pub fn answered(&mut self, tokens: Option<dialect::Usage>) {
         let Some(tokens) = tokens else { return self.unknown() };
@@ -209,7 +209,7 @@ impl<'a> MeteredRequest<'a> {
         }
     }
 
-    /// Keeps what a judge said, where that is wanted.
+    /// Keeps the judge's text, if that is wanted.
     pub fn keep(&mut self, mut answer: JudgeAnswer) {
         if self.meter.tariff.keep_answers {
             answer.request_id = answer.request_id.or(self.id.take());
@@ -323,7 +323,7 @@ mod tests {
         one.answered(tokens(1, 1));
         assert!(tariff.exhausted(Clock::start()).unwrap().contains("of 'f'"));
         let dispatcher = tariff.caps[1].admit(0, &Reserve::default());
-        assert_eq!(dispatcher, Admitted::Yes, "it has spent 6 of 10, with nothing in flight");
+        assert_eq!(dispatcher, Admission::Yes, "it has spent 6 of 10, with nothing in flight");
     }
 
     #[tokio::test]
@@ -336,7 +336,7 @@ mod tests {
         }
         let refused = meter.begin(0, &sent).await.map(|_| ()).unwrap_err();
         assert!(refused.contains("max_cost=10 of the dispatcher is reached"), "{refused}");
-        assert_eq!(tariff.caps[0].admit(0, &Reserve::default()), Admitted::Yes);
+        assert_eq!(tariff.caps[0].admit(0, &Reserve::default()), Admission::Yes);
         assert_eq!(meter.report().usage.requests, 3, "a request that is refused here was never made");
     }
 }

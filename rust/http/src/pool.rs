@@ -4,7 +4,8 @@
 //!   to its end, is closed; so is one that was idle for `IDLE`, or is older than its `lifetime`.
 //! - A request that finds its connection closed before anything was sent takes another: no attempt.
 //! - One that was idle for `RESEND_AFTER_IDLE` and closes within `RESEND_WITHIN` without a response
-//!   was closed for being idle: its request is sent once more on a new one, and is no attempt.
+//!   was closed for being idle: its request is sent once more on a new one, and does not count as
+//!   an attempt.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -21,20 +22,21 @@ use tokio::time::Instant;
 use crate::connector::{Connector, Io, TransportError};
 use crate::endpoint::{Endpoint, Target};
 use crate::endpoint_error::EndpointError;
-use crate::http2::{Http2Connections, STREAMS, Sent, StreamGuard};
+use crate::http2::{Http2Connections, STREAMS, SendOutcome, StreamGuard};
 use crate::progress::Progress;
 use crate::request_body::{RequestBody, SentBody};
 
-/// How long an idle connection is kept.
+/// Time that an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
 /// Less than any server waits before it closes an idle connection.
 const RESEND_AFTER_IDLE: Duration = Duration::from_secs(1);
-/// How soon such a connection ends: a request that ran longer may have been begun.
+/// Age up to which such a connection's end is repaired by sending again: a request that ran longer
+/// may have been begun.
 const RESEND_WITHIN: Duration = Duration::from_secs(1);
-/// How old a connection gets at least, and twice that at most: the next one may lead to another
-/// server behind the name. Not all at once, where all were made at once.
+/// Shortest lifetime of a connection, half of the longest: the next one may lead to another server
+/// behind the name. Not all at once, where all were made at once.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// How long a connection may stay busy after its response was read; it only does where the server
+/// Time that a connection may stay busy after its response was read; it only does where the server
 /// did not wait for all of the request.
 const DRAIN: Duration = Duration::from_millis(100);
 
@@ -45,7 +47,7 @@ type Http1Sender = http1::SendRequest<SentBody>;
 pub struct Pool {
     connector: Connector,
     idle: Arc<Mutex<Idle>>,
-    /// Where HTTP/2 is wanted.
+    /// Present if HTTP/2 is wanted.
     http2: Option<Http2Connections>,
     resend_after_idle: Duration,
 }
@@ -77,13 +79,13 @@ enum Kind<'a> {
     Http2(#[expect(dead_code, reason = "counts until it is dropped")] StreamGuard),
 }
 
-/// How many connections so many requests in flight need.
+/// Returns the number of connections that this many requests in flight need.
 pub const fn connections(endpoint: &Endpoint, requests: usize) -> usize {
     if endpoint.http2() { requests.div_ceil(STREAMS) } else { requests }
 }
 
 impl Pool {
-    /// The pool for so many requests in flight.
+    /// Makes the pool for `requests` requests in flight.
     pub fn new(endpoint: &Endpoint, requests: usize) -> Result<Self, EndpointError> {
         let (uri, http2, tls) = (endpoint.uri(), endpoint.http2(), endpoint.tls());
         let connector = match endpoint.address() {
@@ -111,11 +113,11 @@ impl Pool {
     ) -> Result<Exchange<'_>, TransportError> {
         if let Some(http2) = &self.http2 {
             match http2.send(endpoint, body, &self.connector, progress).await? {
-                Sent::Responded(response, counted) => {
+                SendOutcome::Responded(response, counted) => {
                     return Ok(Exchange { response, connection: Connection(Kind::Http2(counted)) });
                 }
-                Sent::NoHttp2(Some(io)) => release(&self.idle, handshake(io).await?),
-                Sent::NoHttp2(None) => {}
+                SendOutcome::NoHttp2(Some(io)) => release(&self.idle, handshake(io).await?),
+                SendOutcome::NoHttp2(None) => {}
             }
         }
         let form = || self.connector.forward_proxy().map_or(Target::Server, Target::Proxy);
@@ -256,7 +258,7 @@ async fn handshake(io: Box<dyn Io>) -> Result<Http1Connection, TransportError> {
     Ok(Http1Connection { sender, ends: Instant::now() + lifetime() })
 }
 
-/// How old a connection gets: `LIFETIME` to twice that.
+/// Returns the lifetime of a connection: `LIFETIME` to twice that.
 pub fn lifetime() -> Duration {
     LIFETIME.mul_f64(1.0 + fastrand::f64())
 }

@@ -1,4 +1,4 @@
-//! How far a request came: for the reason of one that timed out.
+//! Progress of a request: for the reason of one that timed out.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ impl Progress {
         self.0.store(NO_RESPONSE, Ordering::Relaxed);
     }
 
-    /// Its response has so many bytes so far, without the head.
+    /// Adds bytes of its response, without the head.
     pub fn received(&self, bytes: usize) {
         self.0.store(bytes, Ordering::Relaxed);
     }
@@ -34,7 +34,7 @@ impl Progress {
         self.0.load(Ordering::Relaxed) == NO_RESPONSE
     }
 
-    /// What a server has done so far, for a reason.
+    /// Returns the progress of a server for a reason.
     pub fn describe(&self, host: &str) -> String {
         match self.0.load(Ordering::Relaxed) {
             NO_CONNECTION => format!("{host} had not taken the connection"),

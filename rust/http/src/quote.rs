@@ -1,8 +1,8 @@
 //! Quotes what a server sent, for a reason: in quotation marks, and truncated where it is long.
 
-/// How much of it a reason shows, in bytes.
+/// Longest part of a text that a reason shows, in bytes.
 const LONGEST: usize = 300;
-/// What a text ends with in a reason that was cut.
+/// End of a text in a reason that was cut.
 const ELLIPSIS: &str = "\"…";
 
 /// A text for a reason.

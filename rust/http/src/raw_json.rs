@@ -1,4 +1,4 @@
-//! Pieces of JSON that are looked at once it is known what they are for.
+//! Pieces of JSON that are parsed once their use is known.
 //!
 //! They are slices of the body: what nobody asks for is neither copied nor built.
 
@@ -93,7 +93,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for First<T> {
 }
 
 /// Takes the values of a list one by one, so that a long list is never there as a whole; false if
-/// it is no list.
+/// it is not a list.
 pub fn each<'a>(given: &'a RawValue, take: impl FnMut(&'a RawValue)) -> bool {
     struct Each<F>(F);
 
@@ -157,7 +157,7 @@ pub fn each_as<'a, T: Deserialize<'a>>(given: Raw<'a>, mut take: impl FnMut(T)) 
     }
 }
 
-/// Adds a piece of text to what there is.
+/// Adds a piece of text.
 pub fn push(all: &mut Option<String>, piece: Option<String>) {
     if let Some(piece) = piece {
         match all {

@@ -19,7 +19,7 @@ const BESIDE: usize = PIECE;
 /// A key, as it is to be found.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// As it is, escaped, and in base64; empty without a key.
+    /// The key unchanged, escaped, and in base64; empty without a key.
     forms: Vec<String>,
     /// All pieces of `PIECE` bytes of these.
     pieces: HashSet<[u8; PIECE]>,
@@ -36,14 +36,14 @@ impl Redactor {
     pub fn of(key: &str) -> Self {
         let mut forms: Vec<String> = vec![key.to_owned(), key.escape_debug().to_string()];
         forms.dedup();
-        // Three bytes are four letters, so what stands before the key shifts it by up to two.
+        // Three bytes are four letters, so the bytes before the key shift it by up to two.
         forms.extend((0..3).filter(|_| !key.is_empty()).map(|shift| base64(key.as_bytes(), shift)));
         forms.retain(|form| !form.is_empty());
         let pieces = forms.iter().flat_map(|form| form.as_bytes().array_windows().copied()).collect();
         Self { forms, pieces }
     }
 
-    /// A text with `…` for what it holds of the key.
+    /// Returns the text with `…` for the parts that contain the key.
     pub fn redact(&self, text: &str) -> String {
         if self.forms.is_empty() {
             return text.to_owned();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mask_leaves_of_it() {
+    fn mask_keeps_the_unmasked_part() {
         let clean = |text: &str| Redactor::of(KEY).redact(text);
         assert_eq!(clean("Incorrect API key provided: sk-proj****wxyz."), "Incorrect API key provided: …****….");
         assert_eq!(clean("key sk-p...xyz, key sk-…yz"), "key …...…, key ……yz");

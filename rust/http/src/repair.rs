@@ -1,4 +1,4 @@
-//! What a judge is told after an answer that can't be read: its answer, then what was wrong.
+//! Messages to a judge after an answer that can't be read: its answer, then the fault.
 //!
 //! - One answer a call is kept, from one attempt to the next, and replaced by the next one.
 //! - None outlives its batch.
@@ -10,9 +10,9 @@ use std::sync::{Arc, Weak};
 
 use guerdon_core::batch::Batch;
 
-/// How much of an answer is sent back, in bytes: its end.
+/// Longest part of an answer that is sent back, in bytes: its end.
 const LONGEST_ANSWER: usize = 4 << 10;
-/// How much is kept for all calls of a function.
+/// Most bytes kept for all calls of a function.
 const MOST_BYTES: usize = 8 << 20;
 
 /// A call: its batch, and its sample there.
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn kept_entries_are_bounded() {
         let mut repairs = Repairs::default();
         for call in 0..10_000 {
             repairs.keep((1, call), vec![b'x'; 4000]);

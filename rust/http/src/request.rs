@@ -36,7 +36,7 @@ use crate::response::{ResponseParser, Scores, judged};
 const LONGEST_RESPONSE: usize = 16 << 20;
 /// Longer responses take a permit: scores and lists of them are shorter.
 const SHORT: usize = 64 << 10;
-/// How much of an error response is read, and for how long: more than a reason shows.
+/// Longest part of an error response that is read, with the time for it: more than a reason shows.
 const LONGEST_ERROR: usize = 8 << 10;
 const ERROR_WITHIN: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,7 @@ const ERROR_WITHIN: Duration = Duration::from_secs(1);
 pub struct ScoreRequest<'a> {
     /// Gives leave to send it a second time.
     pub second: &'a (dyn Fn() -> Option<HedgePermit> + Sync),
-    /// Where it was sent last, for dumps. Written by `send`.
+    /// Server of the last request, for dumps. Written by `send`.
     pub server: &'a Mutex<Arc<str>>,
     pub parser: &'a ResponseParser,
     pub body: RequestBody,
@@ -182,12 +182,12 @@ async fn exchange<'a>(
         connection.release().await;
     }
     match stopped {
-        Some(Stopped::Broken(error)) => Err(broken(&TransportError::Exchange(error))),
-        Some(Stopped::TooLong) if matches!(parser, ResponseParser::Sandbox) => {
+        Some(ReadStop::Broken(error)) => Err(broken(&TransportError::Exchange(error))),
+        Some(ReadStop::TooLong) if matches!(parser, ResponseParser::Sandbox) => {
             metered.answered(None);
             Ok(Scores { run: Some(SandboxRun::TOO_LONG), ..Scores::default() })
         }
-        Some(Stopped::TooLong) => Err(RequestError::invalid_response(
+        Some(ReadStop::TooLong) => Err(RequestError::invalid_response(
             endpoint,
             &format!("more than {LONGEST_RESPONSE} bytes, too long for a score"),
         )),
@@ -232,7 +232,7 @@ async fn exchange<'a>(
     }
 }
 
-/// Whether nothing but the end of the connection says where the body ends.
+/// Returns whether nothing but the end of the connection says where the body ends.
 fn ends_with_connection(version: Version, headers: &HeaderMap) -> bool {
     let says = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
     version < Version::HTTP_2 && !says
@@ -270,7 +270,7 @@ fn is_plain(coding: &HeaderValue) -> bool {
 }
 
 /// Why a response was not read to its end.
-enum Stopped {
+enum ReadStop {
     Broken(hyper::Error),
     TooLong,
 }
@@ -284,9 +284,9 @@ async fn read<'a>(
     progress: &Progress,
     long_responses: &'a Semaphore,
     permit: &mut Option<SemaphorePermit<'a>>,
-) -> Option<Stopped> {
+) -> Option<ReadStop> {
     if longest == LONGEST_RESPONSE && incoming.size_hint().lower() > longest as u64 {
-        return Some(Stopped::TooLong);
+        return Some(ReadStop::TooLong);
     }
     loop {
         match incoming.frame().await {
@@ -296,11 +296,11 @@ async fn read<'a>(
                 }
             }
             None => return None,
-            Some(Err(error)) => return Some(Stopped::Broken(error)),
+            Some(Err(error)) => return Some(ReadStop::Broken(error)),
         }
         progress.received(body.len());
         if body.len() > longest {
-            return Some(Stopped::TooLong);
+            return Some(ReadStop::TooLong);
         }
         if body.len() > SHORT && permit.is_none() {
             *permit = long_responses.acquire().await.ok(); // nobody closes it
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use crate::meter::Tariff;
 
-    /// A server whose answers are the score 1 after so many spaces as the request has bytes.
+    /// A server whose answers are the score 1 after as many spaces as the request has bytes.
     async fn server() -> Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());

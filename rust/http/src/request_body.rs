@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use crate::long_body::{LongBody, Written};
+use crate::long_body::{LongBody, WrittenLength};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl RequestBody {
 
     /// Once to send.
     pub fn sent(&self) -> SentBody {
-        SentBody { body: self.clone(), written: Written::default(), left: self.len() }
+        SentBody { body: self.clone(), written: WrittenLength::default(), left: self.len() }
     }
 }
 
@@ -47,7 +47,7 @@ impl From<Vec<u8>> for RequestBody {
 #[derive(Debug)]
 pub struct SentBody {
     body: RequestBody,
-    written: Written,
+    written: WrittenLength,
     left: usize,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! - A status that says "not this request" (400, 401, 403, 404, 422, …) is not retried; one that
 //!   says "not now" (408, 425, 429, 5xx) is, and so is every transport error.
-//! - A server that says that it is overloaded, by 529 or in words, throttles as with 429. A quota
-//!   that is used up is no throttling: nothing that waits for it would get through.
+//! - A server that says that it is overloaded, by 529 or in words, throttles as with 429. A used-up
+//!   quota does not count as throttling: nothing that waits for it would get through.
 //! - `retry-after-ms`, else `Retry-After` (seconds or a date by the server's own clock), is passed
 //!   on.
 //! - A reason shows a truncated part of the response, without the key (`redaction`).
@@ -24,11 +24,11 @@ use crate::quote::{quoted, truncated};
 /// No server means a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// What servers say of a quota that is used up, in small letters.
+/// Words of servers for a quota that is used up, in small letters.
 const QUOTA: [&str; 3] = ["insufficient_quota", "billing_hard_limit", "billing_not_active"];
-/// What servers say with 503 where they are up and have too much to do.
+/// Words of servers in a 503 if they are up and have too much to do.
 const OVERLOADED: [&str; 4] = ["overload", "too many requests", "rate limit", "at capacity"];
-/// What servers call errors in the body of a success, and the status that it stands for.
+/// Names of errors in the body of a success, and the status of each.
 const KINDS: [(&str, u16); 6] = [
     ("overloaded_error", 529),
     ("rate_limit_error", 429),
@@ -43,9 +43,9 @@ pub struct RequestError {
     pub reason: String,
     pub retryable: bool,
     pub retry_after: Option<Duration>,
-    /// What it says about the server, for limits.
+    /// Answer of the server, for limits.
     pub answer: Option<Answer>,
-    /// There was no connection: the server knows nothing of the request.
+    /// True if there was no connection: the server knows nothing of the request.
     pub unsent: bool,
 }
 
@@ -129,14 +129,14 @@ impl RequestError {
         Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(500)), unsent: false }
     }
 
-    /// As the scheduler takes it.
+    /// Returns the failure for the scheduler.
     pub fn into_failure(self) -> Failure {
         let Self { reason, retryable, retry_after, answer, .. } = self;
         Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
     }
 }
 
-/// What to do about an error of TLS that people make; its name alone says it to few.
+/// Returns the advice on a frequent error of TLS; its name alone says it to few.
 fn tls_hint(why: &str) -> &'static str {
     const HINTS: [(&str, &str); 3] = [
         (
@@ -178,7 +178,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
     truncated(&words.join(": "))
 }
 
-/// How long the server asked to wait.
+/// Returns the time that the server asked to wait.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let number = |text: &str, unit: f64| {
         let seconds = text.parse::<f64>().ok()? * unit;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn which_statuses_are_retried() {
+    fn statuses_are_retried_by_kind() {
         let retryable = |code: u16| {
             let status = StatusCode::from_u16(code).unwrap();
             RequestError::from_status(&endpoint(), status, &HeaderMap::new(), b"").retryable

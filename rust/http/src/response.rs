@@ -17,27 +17,27 @@ use crate::parse::{self, AnswerText, Method, ScoreParser};
 use crate::quote::quoted;
 use crate::repair;
 
-/// How a response is read.
+/// Reader of a response.
 #[derive(Clone, Debug)]
 pub enum ResponseParser {
     /// A judge's answer.
     Judge { api: Api, parser: ScoreParser },
-    /// A reward model's number, at the path; without one the only one that there is.
+    /// A reward model's number, at the path; without one the only one in the answer.
     Score { path: Option<JsonPath> },
     /// A reward service's numbers, at the path; without one in the usual fields.
     Rewards { path: Option<JsonPath> },
-    /// What became of a program in a sandbox, which is no score yet.
+    /// Results of a program in a sandbox, which are not a score yet.
     Sandbox,
 }
 
-/// What a response held.
+/// Scores of a response.
 #[derive(Debug, Default)]
 pub struct Scores {
     /// One a sample; of a rubric whose criteria were asked for, one a criterion.
     pub cells: Vec<Cell>,
-    /// Of such a rubric why, where the judge says; else empty.
+    /// Reasons for such a rubric, if the judge gives any; else empty.
     pub reasons: Vec<Option<String>>,
-    /// Of a sandbox: what became of the program; it has no cells.
+    /// Run of a sandbox: what became of the program; it has no cells.
     pub run: Option<SandboxRun>,
 }
 
@@ -49,8 +49,8 @@ struct Tokens<'a> {
 }
 
 impl ResponseParser {
-    /// The scores of `samples` samples; `Err` says what is wrong. What the answer cost is counted
-    /// in both cases.
+    /// The scores of `samples` samples; `Err` has the fault. The cost of the answer is counted in
+    /// both cases.
     pub fn read(&self, body: &[u8], samples: usize, request: &mut MeteredRequest<'_>) -> Result<Scores, String> {
         let cells = match self {
             Self::Judge { api, parser } => {
@@ -99,8 +99,8 @@ impl ResponseParser {
     }
 }
 
-/// The scores of a judge's whole answer, which was read from `body`. What the judge is to be told
-/// where it can't be read, and the answer, are kept for whoever wants them.
+/// The scores of a judge's whole answer, which was read from `body`. The message to the judge after
+/// an answer that can't be read, and the answer, are kept if they are needed.
 pub fn judged(
     parser: &ScoreParser,
     answer: JudgeAnswer,
@@ -158,7 +158,7 @@ fn json(body: &[u8]) -> Result<&RawValue, String> {
         .map_err(|error| format!("invalid JSON ({error}): {}", quoted(&String::from_utf8_lossy(body))))
 }
 
-/// The score that stands here.
+/// Returns the score at this place.
 fn cell(value: &RawValue) -> Result<Cell, String> {
     let text = value.get();
     if text.starts_with(['[', '{']) {
@@ -180,7 +180,7 @@ mod tests {
     use crate::meter::{Meter, Tariff};
     use crate::parse::LogProb;
 
-    /// What a response held, and the tokens that it took.
+    /// Returns the scores of a response, and the tokens that it took.
     fn read(parser: &ResponseParser, body: &[u8], samples: usize) -> (Result<Scores, String>, Option<f64>) {
         let tariff = Tariff::default();
         let meter = Meter::new(&tariff, Clock::start());

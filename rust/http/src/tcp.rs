@@ -28,7 +28,7 @@ use crate::dns::{DnsCache, rotated};
 pub const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Keep-alives without an answer after which the peer is gone.
 const PROBES: u32 = 3;
-/// How long something that was sent may stay without an acknowledgement, in milliseconds.
+/// Longest time that sent bytes may stay without an acknowledgement, in milliseconds.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT_MS: u32 = 30_000;
 /// Pause before the next address is tried as well.

@@ -1,9 +1,8 @@
 //! TLS of the http lane: rustls with ring, the system's authorities, and others that are given.
 //!
-//! - There is no way to leave certificates unchecked.
-//! - A machine without authorities of its own (a bare container) gets Mozilla's; one whose
-//!   `SSL_CERT_FILE` or `SSL_CERT_DIR` can't be used gets an error: that may be meant to trust
-//!   less.
+//! - Certificates are always checked.
+//! - A machine without authorities (a bare container) gets Mozilla's; one whose `SSL_CERT_FILE` or
+//!   `SSL_CERT_DIR` can't be used gets an error: that may be meant to trust less.
 //! - HTTP/2 is offered, never assumed: a server that lacks it gets HTTP/1.1.
 
 use std::fmt;
@@ -16,7 +15,7 @@ use rustls_native_certs::CertificateResult;
 
 use crate::endpoint_error::EndpointError;
 
-/// Which servers are trusted, and what proves to them who asks.
+/// Trusted servers, and the client's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Certificates of authorities, PEM.
@@ -26,7 +25,7 @@ pub struct Tls {
     pub client: Option<ClientCertificate>,
 }
 
-/// A certificate of ours and its key, both PEM.
+/// The client's certificate and its key, both PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     pub chain: Vec<u8>,
@@ -114,7 +113,7 @@ mod tests {
         assert!(of_ours.contains("client_cert= can't be used: there are none in PEM form"), "{of_ours}");
     }
 
-    /// A file that was to narrow what is trusted must not widen it to the public's authorities.
+    /// A file that narrows the trusted authorities must not, if broken, widen them to the public's.
     #[test]
     fn broken_settings_of_the_system_do_not_widen_trust() {
         let none = CertificateResult::default;

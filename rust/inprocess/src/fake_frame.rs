@@ -48,7 +48,7 @@ impl FakeFrame {
         self.notes().swept[call] = true;
     }
 
-    /// How each call ended; empty where it has not.
+    /// Returns the end of each call; empty where it has not.
     pub fn ends(&self) -> Vec<String> {
         self.notes().ends.clone()
     }

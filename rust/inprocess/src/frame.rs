@@ -1,4 +1,4 @@
-//! What the lanes ask of a frame, so that tests and models can run them on frames without a
+//! Interface of a frame to the lanes, so that tests and models can run them on frames without a
 //! scheduler.
 
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub trait CallFrame: Send + 'static {
     fn complete_ended(&mut self);
     fn observe(&mut self, run_ns: u64);
 
-    /// Where its calls run from now on, for timelines.
+    /// Sets the place of its calls from now on, for timelines.
     fn set_executor(&mut self, _place: impl FnOnce() -> Executor) {}
 
     /// Tells a timeline that this thread hangs in its call.
@@ -86,7 +86,7 @@ impl CallFrame for Frame {
     }
 }
 
-/// How long calls of a function, and its `setup()`, may take.
+/// Time limits of a function's calls, and of its `setup()`.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     pub call: Duration,

@@ -1,4 +1,4 @@
-//! What the lanes ask of Python: to start a thread or a loop, to warn. One Python thread, the
+//! Requests of the lanes to Python: to start a thread or a loop, to warn. One Python thread, the
 //! thread supervisor, takes the requests and does it.
 //!
 //! Each request is handed out once, in order. The supervisor ends when both lanes need it no more,

@@ -1,4 +1,4 @@
-//! The times that the lanes measure by. In a model they stand still: its executions must not
+//! The times that the lanes measure by. In a model they stay the same: its executions must not
 //! differ.
 
 #[cfg(not(feature = "loom"))]

@@ -1,22 +1,22 @@
-//! What a kernel takes, out of the texts of a batch.
+//! Inputs of a kernel, from the texts of a batch.
 
 use std::borrow::Cow;
 
 use crate::kernels::{Input, InputForm};
 use guerdon_core::text::{RawText, TextKind};
 
-/// What the texts of a column are.
+/// Kind of a column's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// Texts as they are.
     Text,
-    /// Made of a column's values: JSON, or token ids as one-byte characters, four an id. What
-    /// begins with `WRONG` says why the value is none of these.
+    /// Made of a column's values: JSON, or token ids as one-byte characters, four an id. A text
+    /// that begins with `WRONG` gives the reason why the value is none of these.
     Made,
 }
 
 impl InputKind {
-    /// By the name that a column has in a batch.
+    /// Returns the kind by a column's name in a batch.
     #[must_use]
     pub fn of(name: &str) -> Self {
         if name == "made" { Self::Made } else { Self::Text }
@@ -46,7 +46,7 @@ pub fn read_input(raw: RawText<'_>, kind: InputKind, form: InputForm) -> Input<'
 }
 
 /// The text, character by character. Half a surrogate pair, which Python's texts may have and ours
-/// not, becomes a private character of its own: texts are equal or different as they are there.
+/// not, becomes a separate private character: texts are equal or different as they are there.
 fn text(raw: RawText<'_>) -> Cow<'_, str> {
     match raw.kind {
         TextKind::Ascii => String::from_utf8_lossy(raw.bytes),
@@ -69,7 +69,7 @@ fn character(unit: u32) -> char {
 
 #[cfg(test)]
 mod tests {
-    //! Texts of each kind, token ids, and what is neither.
+    //! Texts of each kind, token ids, and values of neither.
 
     use super::*;
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_may_be_wrong() {
+    fn wrong_bodies_are_reported() {
         let units: Vec<u8> = "\u{fffe}no".encode_utf16().flat_map(u16::to_ne_bytes).collect();
         let read =
             |kind, form| format!("{:?}", read_input(RawText { kind: TextKind::Utf16, bytes: &units }, kind, form));

@@ -1,8 +1,8 @@
-//! Which frames run, on how many threads.
+//! Running frames, and the number of their threads.
 //!
 //! - A thread counts from before it is spawned until it finds no frame, however it ends: closing
 //!   waits for no thread that is not there.
-//! - While a frame runs or waits, a task looks after the lane: what takes long hands on what lies
+//! - While a frame runs or waits, a task looks after the lane: a long call hands on the calls
 //!   behind it, whether its kernel asks or not.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::kernels::Kernel;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::{InFlight, Location, Stack};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -39,7 +39,7 @@ pub struct NativeLane {
 }
 
 struct Shared {
-    /// Of each function that this lane runs.
+    /// Kernel of each function that this lane runs.
     kernels: Vec<Option<Arc<dyn Kernel>>>,
     threads: usize,
     queue: Mutex<Queue>,
@@ -54,12 +54,12 @@ struct Queue {
     running: Vec<Arc<RunningFrame>>,
     /// Threads that take frames.
     threads: usize,
-    /// Whether a task looks after the lane.
+    /// True if a task looks after the lane.
     watched: bool,
 }
 
 impl NativeLane {
-    /// `kernels` has one for each function of this lane; so many run at a time.
+    /// `kernels` has one for each function of this lane; `threads` of them run at a time.
     #[must_use]
     pub fn new(runtime: &Handle, kernels: Vec<Option<Arc<dyn Kernel>>>, threads: usize) -> Self {
         let (queue, closed, gone) = (Mutex::default(), AtomicBool::new(false), Notify::new());
@@ -115,7 +115,7 @@ impl Shared {
 /// A thread that takes frames.
 struct Thread {
     shared: Arc<Shared>,
-    /// Whether the queue counts it.
+    /// True if the queue counts it.
     counts: bool,
 }
 
@@ -137,7 +137,7 @@ impl Thread {
     fn next(&mut self) -> Option<(FunctionId, Arc<RunningFrame>)> {
         let mut queue = self.shared.queue.lock();
         let Some(frame) = queue.waiting.pop_front() else {
-            // Under the same lock: a frame that comes now gets a thread of its own.
+            // Under the same lock: a frame that comes now gets a separate thread.
             queue.threads -= 1;
             self.counts = false;
             return None;
@@ -204,7 +204,7 @@ impl Lane for NativeLane {
         calls.map(|call| InFlight { call, location: Location::Native, stack: stack() }).collect()
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         let shared = self.shared.clone();
         let waiting = {
             let mut queue = shared.queue.lock();

@@ -2,8 +2,8 @@
 //!
 //! - The kernel runs without the lock; it asks, now and then, whether it should go on.
 //! - A call that came back after its timeout timed out.
-//! - What lies behind a call that takes long goes back to the scheduler, for other threads, whether
-//!   the kernel asks or not.
+//! - Calls behind one that takes long go back to the scheduler, for other threads, whether the
+//!   kernel asks or not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::inputs::{InputKind, read_input};
 
-/// The age of a call at which what waits behind it goes back.
+/// Age of a call at which the calls behind it go back.
 const TAKE_BACK_NS: u64 = 20_000_000;
 
 struct State {
@@ -31,7 +31,7 @@ struct State {
 
 /// See the module.
 pub struct RunningFrame {
-    /// Written by the frame's thread; others look, and complete what has ended.
+    /// Written by the frame's thread; other threads complete the ended calls.
     state: Mutex<State>,
     clock: Clock,
 }
@@ -55,7 +55,7 @@ impl RunningFrame {
         }
     }
 
-    /// Completes what has ended; what waits behind a call that takes long goes back.
+    /// Completes the ended calls; what waits behind a call that takes long goes back.
     pub fn look_after(&self) {
         let mut state = self.state.lock();
         let current = state.current;
@@ -112,7 +112,7 @@ impl RunningFrame {
         Some((call, u32::try_from(frame.first(call)).ok()?))
     }
 
-    /// Whether the call in hand still counts.
+    /// Returns whether the call in hand still counts.
     fn is_open(&self, call: usize) -> bool {
         self.state.lock().frame.as_ref().is_some_and(|frame| frame.is_open(call))
     }

@@ -149,7 +149,7 @@ async fn each_sample_gets_its_own_score() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_number_says_why() {
+async fn other_numbers_give_the_reason() {
     let (scheduler, _lane) = engine(SECOND, 2);
     let found = outcomes(submit(&scheduler, &["1", "none", "wrong", "panic", "hang", "2"], None)).await;
     let statuses: Vec<Status> = found.iter().map(|one| one.0).collect();
@@ -162,7 +162,7 @@ async fn what_is_no_number_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_lies_behind_a_slow_call_goes_to_other_threads() {
+async fn calls_behind_a_slow_one_go_to_other_threads() {
     let (scheduler, lane) = engine(20 * SECOND, 2);
     let mut texts = vec!["hang"];
     texts.extend(["1"; 300]);
@@ -191,7 +191,7 @@ async fn a_batch_timeout_ends_the_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_lies_around_a_call_that_never_asks_is_done() {
+async fn calls_around_one_that_never_asks_are_done() {
     let heard = Arc::new(AtomicBool::new(false));
     let kernel = Scripted { heard: heard.clone(), ..Scripted::default() };
     let (scheduler, lane) = engine_on(&Handle::current(), kernel, 600 * SECOND, 2);

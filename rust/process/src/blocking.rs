@@ -1,4 +1,4 @@
-//! Work that waits, on a thread of its own: not on one that others need.
+//! Waiting work, on a separate thread: not on one that others need.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,14 +6,14 @@ use std::thread;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Runs it; what it gives comes on the channel, which is closed if it panics. Where no thread can
-/// be had, as the limit on processes is reached, it runs here.
+/// Runs it; what it gives comes on the channel, which is closed if it panics. If no thread can be
+/// started, as the limit on processes is reached, the work runs here.
 pub(super) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
     let (sender, receiver) = oneshot::channel();
     let task = move || {
         let _ = sender.send(work()); // nobody may wait for it
     };
-    // Shared: a thread that can't be started drops what it was given.
+    // Shared: a thread that can't be started drops its closure.
     let task = Arc::new(Mutex::new(Some(task)));
     let theirs = task.clone();
     let started = thread::Builder::new().name("guerdon-waits".to_owned()).spawn(move || {

@@ -1,8 +1,8 @@
 //! A worker process, seen from outside.
 //!
 //! It is signalled by its pidfd, and its group by number, which is safe while the zygote lives: the
-//! zygote reaps when it is told to, and until then the number is taken. Its end is seen by its
-//! pidfd, never by its socket, which a fork of its own may hold open.
+//! zygote reaps on request, and until then the number is taken. Its end shows at its pidfd, never
+//! at its socket, which its forks may hold open.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pidfd::Pidfd;
 use crate::shared_page::SharedPage;
 use crate::stack_file::StackFile;
 
-/// How long the end of a process may take once its socket is closed or it was killed.
+/// Time that a process has to end once its socket is closed or it was killed.
 pub(super) const DYING: Duration = Duration::from_millis(500);
 
 /// A number that all descendants of one worker carry, whatever session they are in.
@@ -26,13 +26,13 @@ pub(super) struct WorkerMark(pub u64);
 
 impl WorkerMark {
     pub(super) fn new() -> Self {
-        // It stands as a resource limit: high enough to limit nothing, and not "unlimited".
+        // The mark is a resource limit: high enough to limit nothing, and not "unlimited".
         Self(fastrand::u64(1 << 40..1 << 62))
     }
 }
 
-/// A worker just forked, and our ends of what it was given.
-pub(super) struct Forked {
+/// A worker just forked, and our ends of its descriptors.
+pub(super) struct ForkedWorker {
     pub child: Child,
     pub socket: UnixStream,
     pub output: Receiver,
@@ -42,10 +42,10 @@ pub(super) struct Forked {
 pub(super) struct Child {
     pub pid: Pid,
     pub pidfd: Pidfd,
-    /// By which the zygote finds what it started and left behind.
+    /// Mark by which the zygote finds processes that it left behind.
     pub mark: WorkerMark,
     pub page: SharedPage,
-    /// Where its stack is written when it is asked for.
+    /// File for its stack, written on request.
     pub stack: StackFile,
     /// The process that forked it.
     pub parent: Arc<Parent>,
@@ -66,7 +66,7 @@ impl Child {
     }
 }
 
-/// Whether the kernel says that a process is stopped, by a signal or a debugger.
+/// Returns whether the kernel says that a process is stopped, by a signal or a debugger.
 pub(super) fn is_stopped(pid: Pid) -> bool {
     let state = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok().and_then(|text| {
         let after = text.iter().rposition(|byte| *byte == b')')?; // its name may hold anything
@@ -75,7 +75,7 @@ pub(super) fn is_stopped(pid: Pid) -> bool {
     matches!(state, Some(b'T' | b't'))
 }
 
-/// A pid as another process told it: a child of a zygote is neither this process nor init.
+/// Reads a pid from another process: a child of a zygote is neither this process nor init.
 pub(super) fn pid_from_message(value: i64) -> io::Result<Pid> {
     if value < 0 {
         let errno = i32::try_from(-value).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How the process lane is set up.
+//! Configuration of the process lane.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::recycle::Recycle;
 use crate::resource_limits::ResourceLimits;
 use crate::shared_page::CALLS;
 
-/// How the lane runs its processes.
+/// Settings of the lane for its processes.
 pub struct ProcessConfig {
     /// The interpreter.
     pub python: PathBuf,
@@ -26,7 +26,7 @@ pub struct ProcessConfig {
     pub recycle: Recycle,
     /// All of the zygote's environment, and so of the workers'; `None`: this process's.
     pub environment: Option<Vec<(OsString, OsString)>>,
-    /// Where the lines go that workers print.
+    /// Destination of the lines that workers print.
     pub sink: Sink,
 }
 
@@ -50,7 +50,8 @@ impl ProcessConfig {
     /// The most calls of a function in one frame that may have several.
     #[must_use]
     pub fn frame_calls(&self, function: FunctionId) -> usize {
-        // What one call printed can only be told from the next one's when there is none (`meter`).
+        // The output of one call can be told from the next one's only if there is none between
+        // (`meter`).
         if self.limits_of(function).max_output.is_some() { 1 } else { self.recycle.frame_calls(CALLS) }
     }
 

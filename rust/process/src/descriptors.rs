@@ -14,13 +14,13 @@ const OTHERS: u64 = 1024;
 /// Descriptors that workers leave to the trainer, where the limit allows.
 const LEFT: u64 = 128;
 
-/// Raises the soft limit on open files towards the hard one, if so many workers need it.
+/// Raises the soft limit on open files towards the hard one, if `workers` workers need it.
 pub(super) fn raise_limit(workers: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let needed = (workers as u64).saturating_mul(A_WORKER).saturating_add(OTHERS);
     let wanted = maximum.map_or(needed, |most| needed.min(most));
     if current.is_some_and(|limit| limit < wanted) {
-        // Without it fewer workers start, which is reported then.
+        // If that fails fewer workers start, which is reported then.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn keep_some() -> io::Result<()> {
     if lowest + LEFT.min(limit / 8) >= limit { Err(Errno::MFILE.into()) } else { Ok(()) }
 }
 
-/// What ran out, and what to raise, by the text of a start's error.
+/// Returns the advice on the exhausted resource, by the text of a start's error.
 pub(super) fn advice(why: &str) -> &'static str {
     let is = |errno: Errno| why.contains(&format!("os error {}", errno.raw_os_error()));
     if is(Errno::MFILE) || is(Errno::NFILE) {

@@ -1,18 +1,18 @@
-//! How a process ended, as messages say it.
+//! End of a process, for messages.
 
 use std::fmt;
 
-/// What the kernel says of a process that ended.
+/// The kernel's report on a process that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitStatus {
     Exited(i32),
     Killed(i32),
-    /// Whoever could have asked is gone.
+    /// The process that could have asked is gone.
     Unknown,
 }
 
 impl ExitStatus {
-    /// From a wait status; negative when there was none.
+    /// Makes one from a wait status; negative when there was none.
     pub(super) const fn from_wait(status: i64) -> Self {
         match status {
             0..=0xFFFF if status & 0x7F == 0 => Self::Exited((status >> 8) as i32 & 0xFF),
@@ -21,13 +21,13 @@ impl ExitStatus {
         }
     }
 
-    /// Whether it may be SIGKILL.
+    /// Returns whether it may be SIGKILL.
     pub(super) const fn may_be_killed(self) -> bool {
         matches!(self, Self::Killed(9) | Self::Unknown)
     }
 
-    /// Whether it is how a process ends that gets no memory: the kernel's SIGKILL, or what C code
-    /// makes of an allocation that failed.
+    /// Returns whether it is how a process ends that gets no memory: the kernel's SIGKILL, or what
+    /// C code makes of an allocation that failed.
     pub(super) const fn may_lack_memory(self) -> bool {
         matches!(self, Self::Killed(6 | 7 | 9 | 11))
     }

@@ -1,4 +1,4 @@
-//! A worker that lies: whatever it sends and writes into its page, each call ends once.
+//! A worker with false messages: whatever it sends and writes into its page, each call ends once.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::payload::Payload;
@@ -52,7 +52,7 @@ impl Lane for Trap {
         self.0.put(frame, 0);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }
@@ -101,14 +101,14 @@ fn function(shape: Shape) -> Function {
     }
 }
 
-/// What the worker does.
+/// Behaviour of the worker.
 #[derive(Clone, Debug)]
 enum Lie {
     /// Sends these bytes.
     Send(Vec<u8>),
     /// Writes these words into its page, and the supervisor looks.
     Write(Vec<(usize, u64)>),
-    /// The supervisor takes back what is behind the call in hand.
+    /// The supervisor takes back the calls behind the running one.
     TakeBack,
 }
 
@@ -153,8 +153,8 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
     prop::collection::vec(lie, 0..20)
 }
 
-/// Lets a worker lie about the frames that it gets, until it is found out or has nothing more to
-/// say, and kills it.
+/// Lets a worker send false messages about its frames, until it is found out or has none left, and
+/// kills it.
 fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u64) -> Loss, clock: Clock) {
     let (mut flight, mut parser, mut watch) = (InFlightFrames::default(), Parser::default(), Watchdog::default());
     let mut page = PageSnapshot::empty();
@@ -164,7 +164,7 @@ fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u
         while flight.len() < 2
             && let Ok(held) = inbox.try_recv()
         {
-            assert!(flight.send(held, None, clock.now_ns(), &mut out).is_ok());
+            assert!(flight.send(held, None, clock.now_ns(), &mut out).is_none());
         }
         match each {
             Lie::Send(bytes) => {
@@ -198,7 +198,7 @@ fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u
     drop(flight.lose(&page, &loss(claim), &LossLedger::default(), clock.now_ns()));
 }
 
-/// Runs what comes as a worker that tells the truth, until the batch is done.
+/// Runs the frames as a worker with true messages, until the batch is done.
 async fn finish(inboxes: &mut [UnboundedReceiver<QueuedFrame>], batch: &Batch) {
     for _ in 0..1000 {
         for inbox in &mut *inboxes {
@@ -224,7 +224,7 @@ proptest! {
     /// Sees: each call ends once; those that it had go to others when it is ended, and nothing in
     /// the trainer panics or waits
     #[test]
-    fn whatever_a_worker_says_each_call_ends_once(grouped: bool, expired: bool, lies in lies()) {
+    fn each_call_ends_once_for_any_worker_messages(grouped: bool, expired: bool, lies in lies()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let clock = Clock::start();
@@ -271,7 +271,7 @@ async fn a_call_that_silences_every_worker_is_tried_twice() {
         for inbox in &mut inboxes {
             let Ok(held) = inbox.try_recv() else { continue };
             let (mut flight, page, why) = (InFlightFrames::default(), PageSnapshot::empty(), "said nothing");
-            assert!(flight.send(held, None, clock.now_ns(), &mut Vec::new()).is_ok());
+            assert!(flight.send(held, None, clock.now_ns(), &mut Vec::new()).is_none());
             flight.blame_first(&page, why);
             let loss = Loss::Crashed(why.to_owned(), None, false);
             drop(flight.lose(&page, &loss, &LossLedger::default(), clock.now_ns()));

@@ -1,7 +1,7 @@
 //! Snapshots of what the workers have in hand, for `dump()`.
 //!
 //! An inspection changes nothing of the work. It shows every worker with a call in hand, without a
-//! stack where the worker can't report one. Sessions answer between two turns of their own.
+//! stack where the worker can't report one. Sessions answer between two of their turns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 /// Asks a session what its worker has in hand.
 pub(super) struct InspectRequest {
-    /// How long the worker may take to say where it stands.
+    /// Time that the worker has to report its location.
     pub within: Duration,
     pub answer: Sender<InFlight>,
 }

@@ -9,7 +9,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::in_flight::InFlight;
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -26,7 +26,7 @@ use crate::zygote::{Begin, LaneStage, Zygote};
 
 /// Most bytes of a frame: what a socket takes without a pause.
 const FRAME_BYTES: usize = 256 << 10;
-/// How long the workers may take to go, before the zygote ends them.
+/// Time that the workers have to go, before the zygote ends them.
 const WORKERS_END: Duration = Duration::from_millis(1500);
 
 /// Runs calls in worker processes that can be killed.
@@ -44,7 +44,7 @@ pub struct ProcessLane {
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What the lane counts.
+/// Counters of the lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStats {
     /// Worker processes alive now.
@@ -194,7 +194,7 @@ impl Lane for ProcessLane {
         vec![("workers", workers), ("worker_restarts", restarts), ("worker_loads", loads), ("kills", kills)]
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         let stage = self.stage.clone();
         stage.send_if_modified(|stage| {
             *stage == LaneStage::Open && {
@@ -206,7 +206,7 @@ impl Lane for ProcessLane {
         let shared = self.shared.get().cloned();
         Box::pin(async move {
             if let Some(shared) = &shared {
-                // The zygote ends what is left then.
+                // The zygote ends the remaining ones then.
                 let _ = timeout(WORKERS_END, shared.all_ended()).await;
             }
             stage.send_replace(LaneStage::Ended);

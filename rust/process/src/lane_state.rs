@@ -1,4 +1,4 @@
-//! What the supervisors of a lane's workers share.
+//! State that the supervisors of a lane's workers share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(super) struct LaneState {
     pub clock: Clock,
     pub waker: LaneWaker,
     pub zygote: Zygote,
-    /// Of calls that zygotes were lost under.
+    /// Zygote for calls that zygotes were lost under.
     pub suspects_zygote: Zygote,
-    /// The modules of values that the zygotes were told. Written by frames that bring more.
+    /// The modules of values that the zygotes have. Written by frames that bring more.
     modules: Mutex<BTreeSet<Arc<str>>>,
-    /// What was in hand when zygotes were lost.
+    /// Calls that were in flight when zygotes were lost.
     pub losses: LossLedger<()>,
     pub printer: Arc<Printer>,
     pub slots: Slots,
@@ -48,9 +48,9 @@ pub(super) struct LaneState {
     pub counts: Counts,
     /// The sessions that tell what their workers have in hand.
     pub inspector: Inspector,
-    /// What all workers have.
+    /// Sessions of all workers.
     pub sessions: OpenSessions,
-    /// Whether it was said that a pool is narrow. Written by the supervisors.
+    /// True once a narrow pool was reported. Written by the supervisors.
     reported_narrow: AtomicBool,
     /// Slots that can't start a worker ask others' to make room.
     pub give_way: Arc<GiveWay>,
@@ -132,7 +132,7 @@ impl LaneState {
         }
     }
 
-    /// Whether what a function prints decides how its calls end.
+    /// Returns whether what a function prints decides how its calls end.
     pub(super) fn is_metered(&self, function: FunctionId) -> bool {
         self.config.limits_of(function).max_output.is_some()
     }
@@ -177,8 +177,8 @@ impl LaneState {
         if matches!(kind, SlotKind::OwnZygote) { &self.suspects_zygote } else { &self.zygote }
     }
 
-    /// Fails a frame for which there is no worker to be had; where others of its function may have
-    /// one, itself alone.
+    /// Fails a frame for which no worker can be started; where others of its function may have one,
+    /// itself alone.
     pub(super) fn refuse(mut frame: Frame, why: String, itself: bool) {
         if !itself {
             frame.fail_setup(why, None);

@@ -1,7 +1,7 @@
 //! The process lane: calls in worker processes that can be killed. `python/guerdon/_worker` is the
 //! other side of `wire`, the core's `columns`, `shared_page` and `zygote_requests`.
 //!
-//! - No message and no system call per sample: progress and values stand in the shared page.
+//! - No message and no system call per sample: progress and values are in the shared page.
 //! - A call that hangs gets a signal at `timeout`, its process group a kill at `timeout + grace`.
 //! - However a worker ends, each of its calls ends once. A worker is not trusted: whatever it
 //!   sends, nothing here panics or waits for ever.

@@ -1,4 +1,4 @@
-//! Whether another loader is tried, or workers load the functions for themselves.
+//! Decides if another loader is tried, or workers load the functions for themselves.
 //!
 //! One loader that dies is replaced at once. After two in a row workers load each function when it
 //! is first called; another loader is tried after a wait that doubles with each death. A loader
@@ -14,7 +14,7 @@ const DEATHS: u32 = 2;
 const WHILE: Duration = Duration::from_secs(10);
 const DOUBLINGS: u32 = 9;
 
-/// What was learned of loading.
+/// Results of loading so far.
 #[derive(Debug, Default)]
 pub(super) struct LoadRetries {
     deaths: u32,
@@ -30,7 +30,7 @@ enum Late {
 }
 
 impl LoadRetries {
-    /// Whether workers load for themselves.
+    /// Returns whether workers load for themselves.
     pub(super) const fn is_late(&self) -> bool {
         !matches!(self.late, Late::No)
     }
@@ -50,7 +50,7 @@ impl LoadRetries {
         self.late = Late::Always;
     }
 
-    /// Whether it is time for another loader; from then on workers don't load late.
+    /// Returns whether it is time for another loader; from then on workers don't load late.
     pub(super) fn tries_again(&mut self, now: Instant) -> bool {
         let again = matches!(self.late, Late::Until(time) if now >= time);
         if again {

@@ -1,4 +1,4 @@
-//! The frames of all workers, for those who complete what has ended ahead of the sessions: whatever
+//! The frames of all workers, for threads that complete ended calls ahead of the sessions: whatever
 //! ends a batch counts the calls that had returned by then.
 
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::child::Child;
 use crate::in_flight::InFlightFrames;
 
-/// How long to wait for a session that is busy with its frames. It may run the user's code, as it
+/// Time to wait for a session that is busy with its frames. It may run the user's code, as it
 /// pickles values: deadlines don't wait for that.
 const PATIENCE: Duration = Duration::from_millis(2);
 

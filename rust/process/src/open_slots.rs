@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const BITS: usize = 64;
 
-/// What a slot that takes frames has.
+/// Capacity of a slot that takes frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Openness {
     /// A worker without a frame.
@@ -31,8 +31,8 @@ impl OpenSlots {
         Self { words: [set(), set(), set(), set()] }
     }
 
-    /// Moves a slot from one set to another. In between it is in both, never in none: who looks for
-    /// room then must not miss it.
+    /// Moves a slot from one set to another. In between it is in both, never in neither: who looks
+    /// for room then must not miss it.
     pub(super) fn move_slot(&self, slot: usize, from: Option<Openness>, to: Option<Openness>) {
         let bit = 1 << (slot % BITS);
         if let Some(word) = to.and_then(|to| self.words[to as usize].get(slot / BITS)) {
@@ -51,7 +51,7 @@ impl OpenSlots {
             .find_map(|(at, word)| (word != 0).then(|| at * BITS + word.trailing_zeros() as usize))
     }
 
-    /// How many slots are in a set.
+    /// Returns the number of slots in a set.
     pub(super) fn count(&self, openness: Openness) -> usize {
         self.words[openness as usize].iter().map(|word| word.load(Ordering::Acquire).count_ones() as usize).sum()
     }

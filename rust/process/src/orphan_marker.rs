@@ -29,7 +29,7 @@ impl OrphanMarker {
         Self(format!("{:x}-{:016x}{:016x}", std::process::id(), fastrand::u64(..), fastrand::u64(..)))
     }
 
-    /// What the zygote's environment shall hold.
+    /// Returns the variable for the zygote's environment.
     pub(super) fn variable(&self) -> (&'static str, &str) {
         (VARIABLE, &self.0)
     }
@@ -63,8 +63,8 @@ fn look_at(number: i32, mark: &[u8]) -> bool {
         && rustix::process::pidfd_send_signal(pidfd, Signal::KILL).is_ok()
 }
 
-/// Whether a process has memory, which threads of the kernel and zombies have not, but no place for
-/// an environment yet, by its `/proc/<pid>/stat`.
+/// Returns whether a process has memory, which threads of the kernel and zombies have not, but no
+/// place for an environment yet, by its `/proc/<pid>/stat`.
 fn is_executing(stat: &str) -> bool {
     // Behind the name, which may hold anything: the state is field 3.
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_the_mark_is_killed_and_nothing_else() {
+    fn only_marked_processes_are_killed() {
         let (ours, other) = (OrphanMarker::new(), OrphanMarker::new());
         let sleeper = |token: &OrphanMarker| {
             let (name, value) = token.variable();

@@ -1,9 +1,9 @@
-//! How much the call in hand has printed, where its function has a `max_output`.
+//! Measures the output of the running call, if its function has a `max_output`.
 //!
-//! Such a call is alone with its worker, so what is printed between its sending and its answer is
-//! its own, except what loading and setup print: if the worker had to do either, the count begins
-//! after it. A call over its bound is signalled once and killed `PATIENCE` later; it fails even if
-//! it ends first.
+//! Such a call is alone with its worker, so all output between sending and answer is its own,
+//! except for loading and setup: if the worker had to do either, the count begins after
+//! it. A call over its bound is signalled once and killed `PATIENCE` later; it fails even if it
+//! ends first.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use guerdon_core::clock::nanos;
 
 use crate::resource_limits::ByteSize;
 
-/// How long a call that was signalled to stop printing may take to end.
+/// Time that a call has to end after the signal to stop printing.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The count for the frame in hand.
 #[derive(Default)]
 pub(super) struct OutputMeter {
-    gauge: Option<Metered>,
+    gauge: Option<MeteredCall>,
 }
 
-struct Metered {
+struct MeteredCall {
     most: u64,
     /// Bytes printed before the call.
     base: u64,
@@ -28,7 +28,7 @@ struct Metered {
     signalled_ns: Option<u64>,
 }
 
-/// What to do with a call that printed too much.
+/// Action on a call that printed too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputAction {
     Tell,
@@ -39,7 +39,7 @@ pub(super) enum OutputAction {
 impl OutputMeter {
     /// A frame of a function with this `max_output` is sent to a worker that has printed this much.
     pub(super) fn sent(&mut self, most: Option<u64>, printed: impl FnOnce() -> u64) {
-        self.gauge = most.map(|most| Metered { most, base: printed(), begun: false, signalled_ns: None });
+        self.gauge = most.map(|most| MeteredCall { most, base: printed(), begun: false, signalled_ns: None });
     }
 
     /// The worker begins the call; `prepared`: it has loaded or set up the function before.
@@ -52,7 +52,7 @@ impl OutputMeter {
         }
     }
 
-    /// Whether the call is over its bound: why it fails, then.
+    /// Returns whether the call is over its bound: why it fails, then.
     pub(super) fn over(&self, printed: impl FnOnce() -> u64) -> Option<String> {
         let gauge = self.gauge.as_ref().filter(|gauge| gauge.begun)?;
         let own = printed().saturating_sub(gauge.base);
@@ -60,7 +60,7 @@ impl OutputMeter {
             .then(|| format!("printed {own} bytes, more than its max_output of {} allows", ByteSize(gauge.most)))
     }
 
-    /// What to do with a call that is over its bound.
+    /// Returns the action on a call that is over its bound.
     pub(super) fn action(&mut self, now_ns: u64) -> OutputAction {
         let Some(gauge) = &mut self.gauge else { return OutputAction::Wait };
         match gauge.signalled_ns {
@@ -73,7 +73,7 @@ impl OutputMeter {
         }
     }
 
-    /// Whether the call in hand was signalled to end for what it printed.
+    /// Returns whether the running call was signalled to end because of its output.
     pub(super) fn signalled(&self) -> bool {
         self.gauge.as_ref().is_some_and(|gauge| gauge.signalled_ns.is_some())
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn meter(most: u64) -> OutputMeter {
-        OutputMeter { gauge: Some(Metered { most, base: 100, begun: false, signalled_ns: None }) }
+        OutputMeter { gauge: Some(MeteredCall { most, base: 100, begun: false, signalled_ns: None }) }
     }
 
     #[test]

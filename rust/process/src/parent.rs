@@ -1,9 +1,9 @@
 //! A process that forks workers, as those who hold one of them know it: the zygote, the loader, or
 //! a loader that forks for some of them, or for one alone.
 //!
-//! The kernel kills what it forked when it ends, and shows its own end first; a lost zygote's
-//! descendants are killed by us, too. So a worker that was killed while all of them lived was
-//! killed by itself.
+//! The kernel kills its children when it ends, and shows its own end first; a lost zygote's
+//! descendants are killed by us, too. A worker that was killed while all of them lived was
+//! therefore killed by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crate::pidfd::Pidfd;
 
-/// Who ends one process that forks and then the next has ended both by then.
+/// A user who ends one process that forks and then the next has ended both by then.
 const SPREAD: Duration = Duration::from_millis(50);
 
 /// See the module.
 pub(super) struct Parent {
     pub pidfd: Pidfd,
-    /// Its children are reaped only when it is told to, as far as is known. Written by the zygote's
-    /// supervisor.
+    /// True while its children are reaped only on request, as far as is known. Written by the
+    /// zygote's supervisor.
     alive: AtomicBool,
     /// The process that forked it, with which it ends.
     above: Option<Arc<Self>>,
@@ -45,8 +45,8 @@ impl Parent {
         self.of_one
     }
 
-    /// Whether what it forks has loaded the functions already, and runs no user code before it is
-    /// ready.
+    /// Returns whether its children have the functions already, and run no user code before they
+    /// are ready.
     pub(super) const fn is_loaded(&self) -> bool {
         self.above.is_some()
     }
@@ -55,7 +55,7 @@ impl Parent {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// From now on its children may be reaped by anyone.
+    /// Notes that its children may be reaped by any process from now on.
     pub(super) fn lost(&self) {
         self.alive.store(false, Ordering::Release);
     }
@@ -64,12 +64,12 @@ impl Parent {
         std::iter::successors(self.above.as_deref(), |parent| parent.above.as_deref())
     }
 
-    /// Whether it has ended, or is about to as one above it has.
+    /// Returns whether it has ended, or is about to as one above it has.
     pub(super) fn has_ended(&self) -> bool {
         self.pidfd.has_ended() || self.all_above().any(|above| above.pidfd.has_ended())
     }
 
-    /// Whether it ended by itself, and no worker but its one with it.
+    /// Returns whether it ended by itself, and no worker but its one with it.
     pub(super) async fn was_lost_alone(&self) -> bool {
         if !self.of_one {
             return false;

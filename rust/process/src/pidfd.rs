@@ -30,7 +30,7 @@ impl Pidfd {
         let _ = self.stream.readable().await;
     }
 
-    /// Whether the process has ended, by the kernel's word of this moment.
+    /// Returns whether the process has ended, by the kernel's word of this moment.
     pub(super) fn has_ended(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! Whether workers of one pool can be had: how wide it runs, and which slot tries again when.
+//! Tells if workers of one pool can be started: how wide it runs, and which slot tries again when.
 //!
 //! - A pool with a ready worker never refuses calls. A start that fails makes it narrow: it runs
 //!   with the workers it has, and one slot at a time tries whether there is room for more.
@@ -26,7 +26,7 @@ const BROKEN_DOUBLINGS: u32 = 7;
 /// Time until a narrow pool tries to widen, doubled with each try that fails.
 const WIDEN: Duration = Duration::from_millis(250);
 const WIDEN_DOUBLINGS: u32 = 7;
-/// How long no start may fail until the next failure counts as the first.
+/// Time without a failed start after which the next failure counts as the first.
 const CALM: Duration = Duration::from_secs(120);
 
 /// The starts of one pool's workers.
@@ -35,7 +35,7 @@ pub(super) struct PoolStarts {
     state: Mutex<State>,
     /// No slot but the one that tries may start a worker. Written with `state` held.
     narrow: AtomicBool,
-    /// Whether `State::broken` is set. Written with `state` held.
+    /// True if `State::broken` is set. Written with `state` held.
     is_broken: AtomicBool,
     /// Slots between their first frame and a ready worker. Written by the slots.
     pub slots_starting: AtomicUsize,
@@ -60,16 +60,16 @@ struct State {
     broken: Option<String>,
 }
 
-/// How the one slot that tries again does so.
+/// Way in which the one slot that tries again does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// By itself: the pool has no worker.
     Again,
-    /// With the next frame that no worker is free for.
+    /// Tries with the next frame that no worker is free for.
     Widen,
 }
 
-/// What a slot does after its start failed.
+/// Next step of a slot after its start failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Wait until the pool is wide again.
@@ -80,17 +80,17 @@ pub(super) enum Next {
     Again(Duration),
 }
 
-/// What a failed start changed.
+/// Changes by a failed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
     pub next: Next,
     /// Workers of the pool when it first became narrow.
     pub narrowed: Option<usize>,
-    /// From now on calls fail.
+    /// True if calls fail from now on.
     pub breaks: bool,
 }
 
-/// How a start failed.
+/// Cause of a failed start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure<'a> {
     pub why: &'a str,
@@ -101,7 +101,7 @@ pub(super) struct Failure<'a> {
 }
 
 impl PoolStarts {
-    /// Whether a slot without a worker must not start one.
+    /// Returns whether a slot without a worker must not start one.
     pub(super) fn is_narrow(&self) -> bool {
         self.narrow.load(Ordering::Acquire)
     }
@@ -116,7 +116,7 @@ impl PoolStarts {
         self.state.lock().ready
     }
 
-    /// Whether there is a process, ready or about to be.
+    /// Returns whether there is a process, ready or about to be.
     pub(super) fn has_process(&self) -> bool {
         let state = self.state.lock();
         state.ready + state.starting > 0
@@ -137,12 +137,12 @@ impl PoolStarts {
         failed
     }
 
-    /// Whether it is this slot that tries again without a frame.
+    /// Returns whether it is this slot that tries again without a frame.
     pub(super) fn tries_again(&self, slot: usize) -> bool {
         self.state.lock().prober == Some((slot, Mode::Again))
     }
 
-    /// Whether it is this slot that tries to widen the pool.
+    /// Returns whether it is this slot that tries to widen the pool.
     pub(super) fn widens(&self, slot: usize) -> bool {
         self.state.lock().prober == Some((slot, Mode::Widen))
     }
@@ -189,7 +189,7 @@ impl State {
             let most = if self.broken.is_some() { BROKEN_DOUBLINGS } else { AGAIN_DOUBLINGS };
             Next::Again(AGAIN * (1 << self.tries.min(most)))
         };
-        // Those that are about to be ready are what there is room for.
+        // The workers that are about to be ready are those that have room.
         let narrowed = self.narrowed(self.starting > 0 && !failure.died);
         Failed { next, narrowed, breaks }
     }

@@ -17,14 +17,14 @@ enum Phase {
     Ready { _start: Start },
 }
 
-/// A pool on a machine that has room for so many processes.
+/// A pool on a machine with room for a number of processes.
 struct Day {
     pool: Arc<PoolStarts>,
     slots: Vec<Phase>,
     began: Instant,
     now: Instant,
     room: usize,
-    /// How long a worker loads, and whether it dies of it.
+    /// Loading time of a worker, and whether it dies of it.
     loads: Duration,
     deadly: bool,
     tries: usize,
@@ -264,7 +264,7 @@ fn a_pool_that_can_not_start_one_waits_longer_while_others_can_make_room() {
         let failed = pool.failed(0, now, Failure { why: "os error 11", died: false, others: true });
         assert!(!failed.breaks && matches!(failed.next, Next::Again(_)), "after {second} s");
     }
-    // Whatever others give, workers of this pool can't be had: its calls don't wait for ever.
+    // Workers of this pool can't be started, however others fare: its calls don't wait for ever.
     let now = began + PATIENCE_WITH_OTHERS;
     assert!(pool.failed(0, now, Failure { why: "killed", died: true, others: true }).breaks);
     assert!(pool.broken().is_some());
@@ -288,7 +288,7 @@ proptest! {
     /// Room comes and goes, workers die: never without a worker for long where there is room, never
     /// more than a few tries, at most one warning, and wide again in the end.
     #[test]
-    fn whatever_the_day_brings_the_pool_is_as_wide_as_there_is_room(
+    fn pool_fills_its_room_on_any_day(
         hours in prop::collection::vec((0usize..=SLOTS, 0u64..20_000, any::<bool>(), prop::option::of(0..SLOTS)), 1..30)
     ) {
         let mut day = Day::new(SLOTS);

@@ -18,12 +18,12 @@ pub struct Recycle {
 }
 
 impl Recycle {
-    /// Whether a worker has done its part; `sent` are the calls that it ran or has in hand.
+    /// Returns whether a worker has done its part; `sent` are the calls that it ran or has in hand.
     pub(super) fn is_due(&self, sent: u64, age: Duration) -> bool {
         sent > 0 && (self.calls.is_some_and(|most| sent >= most) || self.age.is_some_and(|most| age >= most))
     }
 
-    /// Whether a worker that was sent `sent` calls may be sent `more` in one frame.
+    /// Returns whether a worker that was sent `sent` calls may be sent `more` in one frame.
     pub(super) fn has_room(&self, sent: u64, more: u64) -> bool {
         sent == 0 || self.calls.is_none_or(|most| sent + more <= most)
     }

@@ -1,4 +1,4 @@
-//! What one function's calls may take of their worker, and see of the trainer's environment. The
+//! Limits of one function's calls in their worker, and their view of the trainer's environment. The
 //! values of its environment variables are never shown.
 
 use std::fmt;

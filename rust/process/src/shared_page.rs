@@ -2,10 +2,10 @@
 //! the other side. The worker maps it; the supervisor uses `pread` and `pwrite`: no unsafe code.
 //!
 //! - Only the worker writes to it: it seals the page, which others find under `/proc/<trainer>/fd`.
-//!   The supervisor's words, `TAKEN`, `FIRE` and `COUNTED`, stand in a page before the stack.
+//!   The supervisor's words, `TAKEN`, `FIRE` and `COUNTED`, are in a page before the stack.
 //! - shared-page-1  Each word of a snapshot is atomic, the snapshot is not: what depends on two
 //!   words is acted on when two snapshots agree.
-//! - Whatever stands in the page, reading it is safe: indices and numbers are checked.
+//! - Any content of the page can be read safely: indices and numbers are checked.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,13 +16,13 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::stack_file::StackFile;
 
-/// In the state of a call: it sent messages about itself before.
+/// Bit in the state of a call: it sent messages about itself before.
 const REPORTED: u8 = 0x80;
 
 /// Most calls in one frame.
 pub(super) const CALLS: usize = 224;
 
-/// Phases that stand in the low byte of a claim where else a call stands.
+/// Phases in the low byte of a claim, which has a call there otherwise.
 pub(super) const IMPORTING: u8 = 0xFC;
 pub(super) const DECODING: u8 = 0xFD;
 pub(super) const LOADING: u8 = 0xFE;
@@ -44,14 +44,14 @@ const USED: usize = HEAD + 2 * HALF;
 /// The supervisor's end of the page.
 pub(super) struct SharedPage {
     fd: OwnedFd,
-    /// Where the supervisor's words stand.
+    /// File with the supervisor's words.
     commands: Arc<OwnedFd>,
     /// The last frame that was taken back. Written by the supervisor.
     taken: AtomicU64,
 }
 
 impl SharedPage {
-    /// Args: where the supervisor's words shall stand.
+    /// Args: the place of the supervisor's words.
     pub(super) fn new(stack: &StackFile) -> io::Result<Self> {
         let fd = rustix::fs::memfd_create("guerdon-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, SIZE)?;
@@ -64,7 +64,7 @@ impl SharedPage {
         self.fd.as_fd()
     }
 
-    /// What stands in the page now.
+    /// Returns the present content of the page.
     pub(super) fn read(&self) -> io::Result<PageSnapshot> {
         let mut bytes = [0; USED];
         rustix::io::pread(&self.fd, &mut bytes, 0)?;
@@ -83,7 +83,7 @@ impl SharedPage {
         self.write(FIRE, claim)
     }
 
-    /// What was printed before the call of this frame has been counted.
+    /// Reports that the output from before the call of this frame has been counted.
     pub(super) fn counted(&self, frame: u64) -> io::Result<()> {
         self.write(COUNTED, frame)
     }
@@ -100,7 +100,7 @@ pub(super) struct PageSnapshot {
 }
 
 impl PageSnapshot {
-    /// What is known of a page that can't be read.
+    /// Returns the snapshot for a page that can't be read.
     pub(super) const fn empty() -> Self {
         Self { bytes: [0; USED] }
     }
@@ -138,7 +138,7 @@ impl PageSnapshot {
         self.word(PROGRESS)
     }
 
-    /// How to ask for the stack: `signal << 32 | descriptor`, 0 for not at all.
+    /// Returns the request for the stack: `signal << 32 | descriptor`, 0 for not at all.
     pub(super) fn stack(&self) -> u64 {
         self.word(STACK)
     }
@@ -164,7 +164,7 @@ impl PageSnapshot {
         if call > CALLS { 0 } else { self.word(half(frame) + 8 * call) }
     }
 
-    /// What a call of the frame gave.
+    /// Returns the value of a call of the frame.
     pub(super) fn value(&self, frame: u64, call: usize) -> f64 {
         if call >= CALLS { f64::NAN } else { f64::from_bits(self.word(half(frame) + VALUES + 8 * call)) }
     }
@@ -174,7 +174,7 @@ impl PageSnapshot {
         if call >= CALLS { u8::MAX } else { self.bytes[half(frame) + STATES + call] & !REPORTED }
     }
 
-    /// Whether a call of the frame sent messages before its value.
+    /// Returns whether a call of the frame sent messages before its value.
     pub(super) fn reported(&self, frame: u64, call: usize) -> bool {
         call < CALLS && self.bytes[half(frame) + STATES + call] & REPORTED != 0
     }
@@ -184,7 +184,7 @@ impl PageSnapshot {
     }
 }
 
-/// Where the half of a frame begins.
+/// Returns the beginning of a frame's half.
 const fn half(frame: u64) -> usize {
     HEAD + (frame as usize & 1) * HALF
 }

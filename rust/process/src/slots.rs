@@ -1,12 +1,12 @@
-//! Where frames can go: the slots of the lane, each with at most one worker.
+//! Slots for frames: the slots of the lane, each with at most one worker.
 //!
-//! - A worker starts with the first frame that no ready one is free for. What waits for a start
-//!   goes to a worker that is idle sooner.
+//! - A worker starts with the first frame that no ready one is free for. A frame that waits for a
+//!   start goes to a worker that is idle sooner.
 //! - A pool worker takes two frames, so that the next one waits in its socket; one while it is
 //!   slow. A pinned function has one slot and one frame at a time. Frames that must run alone go to
-//!   slots of their own, a fresh worker each. What a zygote was lost under has a loader to itself
-//!   there, and after the second loss a zygote: of that there is one, for one call at a time.
-//! - A place is free again before the scheduler learns that its frame ended.
+//!   separate slots, a fresh worker each. A frame under which a zygote was lost has a loader to
+//!   itself there, after the second loss a zygote, for one call at a time.
+//! - A place is free again before the scheduler gets the end of its frame.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const OWN_LOADER: usize = 2;
 const OWN_ZYGOTE: usize = 3;
 const PINNED: usize = 4;
 
-/// What a slot is for.
+/// Purpose of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
     Pool,
@@ -43,18 +43,18 @@ pub(super) enum SlotKind {
 }
 
 impl SlotKind {
-    /// Whether its workers get one frame each.
+    /// Returns whether its workers get one frame each.
     pub(super) const fn is_single(self) -> bool {
         matches!(self, Self::Alone | Self::OwnLoader | Self::OwnZygote)
     }
 
-    /// Whether it is for calls that a zygote was lost under.
+    /// Returns whether it is for calls that a zygote was lost under.
     pub(super) const fn is_of_suspects(self) -> bool {
         matches!(self, Self::OwnLoader | Self::OwnZygote)
     }
 }
 
-/// How far a slot has a worker.
+/// State of a slot's worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum SlotState {
@@ -64,7 +64,7 @@ pub(super) enum SlotState {
     Widens,
     /// It takes no frames now: its worker starts, is the last of its slot, or is waited for.
     Closed,
-    /// One that said ready.
+    /// A worker that has reported ready.
     Ready,
 }
 
@@ -87,18 +87,18 @@ pub(super) struct Slot {
     pub pool: usize,
     /// Shared by the slots of the pool.
     pub starts: Arc<PoolStarts>,
-    /// Shared by the slots of the list that it stands in, and its place there.
+    /// Shared by the slots of its list, with its place there.
     open: Arc<OpenSlots>,
     place: usize,
     /// The set of `open` that it is in. Written by `publish`.
     published: Mutex<Option<Openness>>,
     /// Written by the slot's supervisor.
     state: AtomicU8,
-    /// What its worker has in hand is slow. Written by the slot's supervisor.
+    /// True while its worker's call is slow. Written by the slot's supervisor.
     stalled: AtomicBool,
     /// Frames that were given to the slot and have not ended. Written by `SlotGuard`.
     load: AtomicUsize,
-    /// What waits here for a start shall go to an idle worker, or a ready worker make room.
+    /// Wakes the slot to send its waiting frames to an idle worker, or a ready worker to make room.
     pub nudge: Notify,
     inbox: mpsc::UnboundedSender<QueuedFrame>,
 }
@@ -158,7 +158,7 @@ impl Slot {
         }
     }
 
-    /// What it has for another frame; `None` if it takes none.
+    /// Returns its capacity for another frame; `None` if it takes none.
     fn openness(&self) -> Option<Openness> {
         if self.inbox.is_closed() {
             return None; // its supervisor has ended
@@ -185,7 +185,7 @@ impl Slot {
         self.load.load(Ordering::Acquire)
     }
 
-    /// For the choice of a slot where all have frames, the lower the better.
+    /// Returns the rank for the choice of a slot if all have frames, the lower the better.
     fn rank(&self) -> (usize, usize) {
         let rank = match self.openness() {
             Some(Openness::Idle) => 0,
@@ -231,11 +231,11 @@ pub(super) struct Slots {
     /// By function.
     pinned: Vec<Option<Arc<Slot>>>,
     isolated: Vec<bool>,
-    /// Whether functions run here that have a fresh worker for each call.
+    /// True if functions run here that have a fresh worker for each call.
     pub forks_ahead: bool,
 }
 
-/// What the supervisor of a slot starts with.
+/// A new slot for its supervisor, with its inbox.
 pub(super) type NewSlot = (Arc<Slot>, mpsc::UnboundedReceiver<QueuedFrame>);
 
 impl Slots {
@@ -292,7 +292,7 @@ impl Slots {
         (places, new_slots)
     }
 
-    /// Where a function's frames run that zygotes were lost under so often.
+    /// Returns the slots for a function's frames after this number of lost zygotes.
     fn slots(&self, function: FunctionId, alone: bool, losses: usize) -> &[Arc<Slot>] {
         if losses > 0 {
             if losses == 1 { &self.own_loader } else { &self.own_zygote }
@@ -317,7 +317,7 @@ impl Slots {
         self.slots(function, alone, losses).first().and_then(|slot| slot.starts.broken())
     }
 
-    /// Whether a pool other than this one has workers that can make room.
+    /// Returns whether a pool other than this one has workers that can make room.
     pub(super) fn others_can_give_way(&self, pool: usize) -> bool {
         let first = [&self.pool, &self.alone, &self.own_loader, &self.own_zygote].map(|slots| slots.first());
         first.into_iter().flatten().any(|slot| slot.pool != pool && slot.starts.ready_workers() > 0)
@@ -343,7 +343,7 @@ impl Slots {
         self.slots(function, false, 0).first().map_or(0, |slot| slot.pool)
     }
 
-    /// Puts a frame where it runs soonest. Without room it is dropped, which gives it back.
+    /// Puts a frame where it runs soonest. If there is no room it is dropped, which gives it back.
     pub(super) fn put(&self, frame: Frame, losses: usize) {
         let slots = self.slots(frame.function_id(), frame.alone(), losses);
         let slot = if frame.alone() || losses > 0 {
@@ -356,7 +356,7 @@ impl Slots {
         }
     }
 
-    /// Has a slot give back what waits there for a start: a pool worker is idle.
+    /// Has a slot give back the frames that wait there for a start: a pool worker is idle.
     pub(super) fn let_one_go(&self, idle: &Slot) {
         if idle.kind != SlotKind::Pool || idle.load() > 0 || idle.starts.slots_starting.load(Ordering::Acquire) == 0 {
             return;
@@ -367,8 +367,8 @@ impl Slots {
     }
 }
 
-/// Drops what waits: the scheduler gives it to others, or waits for room. What must run alone may
-/// come back here at once, and waits.
+/// Drops the waiting frames: the scheduler gives it to others, or waits for room. A frame that must
+/// run alone may come back here at once, and waits.
 pub(super) fn give_back(inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>) {
     let mut held = std::mem::take(waiting);
     while let Ok(frame) = inbox.try_recv() {

@@ -1,7 +1,7 @@
-//! The file that a worker's stack is written to, and what is shown of it. Any bytes in it are text,
-//! and it is bounded: the file by a size that the worker can't change, the shown stack by
-//! `LONGEST`. Before the stack is a page for what the supervisor writes (`SharedPage`): a second
-//! file would be one more descriptor for each worker.
+//! The file of a worker's stack, and the shown part of it. Any bytes in it are text, and it is
+//! bounded: the file by a size that the worker can't change, the shown stack by `LONGEST`. Before
+//! the stack is a page for what the supervisor writes (`SharedPage`): a second file would be one
+//! more descriptor for each worker.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use tokio::sync::Mutex;
 
-/// What the system calls the file.
+/// Name of the file for the system.
 pub(super) const NAME: &str = "guerdon-stack";
 /// Room for a hundred frames, which is what `faulthandler` writes at most.
 const SIZE: usize = 64 << 10;
-/// Where the stack begins: behind the supervisor's page, which no stack can reach then.
+/// Place of the stack's beginning: behind the supervisor's page, which no stack can reach then.
 const START: u64 = 4096;
 /// Most bytes of a stack that is shown.
 const LONGEST: usize = 16 << 10;
-/// How `faulthandler` begins, since a signal is answered for one thread.
+/// Beginning of `faulthandler`'s output, since a signal is answered for one thread.
 const HEADER: &str = "Stack (most recent call first):";
 
 /// The file that a worker's stack is written to.
@@ -46,15 +46,14 @@ impl StackFile {
         self.fd.clone()
     }
 
-    /// Empties the file; what is written next stands at its beginning, since both ends share one
-    /// position.
+    /// Empties the file; the next text begins at its beginning, since both ends share one position.
     pub(super) fn clear(&self) -> io::Result<()> {
         rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, START, SIZE as u64)?;
         rustix::fs::seek(&self.fd, SeekFrom::Start(START))?;
         Ok(())
     }
 
-    /// What was written since it was emptied.
+    /// Returns the text written since it was emptied.
     pub(super) fn read(&self) -> String {
         let mut bytes = vec![0; SIZE];
         let got = rustix::io::pread(&self.fd, &mut bytes, START).unwrap_or(0);
@@ -66,12 +65,12 @@ impl StackFile {
     }
 }
 
-/// Whether a stack has begun to be written.
+/// Returns whether a stack has begun to be written.
 pub(super) fn is_begun(text: &str) -> bool {
     text.contains(HEADER)
 }
 
-/// Whether the outermost frame, or the note that there are more, stands at the end.
+/// Returns whether the outermost frame, or the note that there are more, is at the end.
 pub(super) fn is_whole(text: &str) -> bool {
     text.strip_suffix('\n')
         .and_then(|text| text.lines().next_back())
@@ -130,7 +129,7 @@ mod tests {
   File \"/u/my rewards.py\", line 7, in inner, in it
 ";
         assert_eq!(shown(WRITTEN, "/g/_worker").as_deref(), Some(expected));
-        // What came late for an earlier question stands before it.
+        // A late answer to an earlier question comes before it.
         assert_eq!(shown(&format!("  File \"/x\", line 1 in old\n{WRITTEN}"), "/g/_worker").as_deref(), Some(expected));
         let deep = format!("{HEADER}\n{}  ...\n", "  File \"/u/r.py\", line 1 in down\n".repeat(100));
         assert!(shown(&deep, "/g/_worker").unwrap().starts_with("Stack (most recent call last):\n  …\n  File"));

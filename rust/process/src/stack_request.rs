@@ -1,5 +1,5 @@
-//! Requests a worker's Python stack: at a signal `faulthandler` writes it into a file of ours, also
-//! while C code holds the GIL. `python/guerdon/_worker/stack_dump.py` is the other side.
+//! Requests a worker's Python stack: at a signal `faulthandler` writes it into one of our files,
+//! also while C code holds the GIL. `python/guerdon/_worker/stack_dump.py` is the other side.
 //!
 //! - The signal is sent only where a handler is in place and not blocked and its descriptor is
 //!   still ours: by default it would kill. A handler that the call in hand has put there is called.
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// A stack whose end does not show is whole when it has not grown for this long.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Why there is no stack.
+/// Reason why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NoStack {
     #[error("the worker cannot report its stack")]
@@ -64,8 +64,8 @@ impl Child {
         self.page.read().is_ok_and(|page| page.progress() == claim)
     }
 
-    /// The signal that asks for the stack, if it can be sent. Of a worker that was `asked` before,
-    /// an earlier signal is waited for.
+    /// The signal that asks for the stack, if it can be sent. If the worker was `asked` before,
+    /// waits for an earlier signal.
     async fn asks_by(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
         let offer = self.page.read().map_err(|_| NoStack::NotOffered)?.stack();
         let number = i32::try_from(offer >> 32).unwrap_or(0);
@@ -122,7 +122,7 @@ impl Child {
     }
 }
 
-/// What the kernel says of a process and one signal.
+/// The kernel's view of a process and one signal.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Signals {
     stopped: bool,
@@ -132,13 +132,13 @@ struct Signals {
 }
 
 impl Signals {
-    /// Whether a signal that was sent has yet to be taken, or its handler, which blocks it, to
-    /// return.
+    /// Returns whether a signal that was sent has yet to be taken, or its handler, which blocks it,
+    /// to return.
     fn answers(&self) -> bool {
         !self.stopped && (self.pending || (self.caught && self.blocked))
     }
 
-    /// From the text of `/proc/<pid>/status`, which is about the main thread.
+    /// Reads the text of `/proc/<pid>/status`, which is about the main thread.
     fn read(status: &str, number: i32) -> Self {
         let mut found = Self::default();
         let bit = u32::try_from(number - 1).ok().and_then(|shift| 1u64.checked_shl(shift)).unwrap_or(0);
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_of_a_signal() {
+    fn kernel_status_shows_a_signal() {
         let status = "Name:\tpython\nState:\tR (running)\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000000\nSigIgn:\t0000000001001000\nSigCgt:\t0020000000000000\n";
         let ready = Signals { caught: true, ..Signals::default() };
         assert_eq!(Signals::read(status, 54), ready);

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::child::Forked;
+use crate::child::ForkedWorker;
 use crate::descriptors;
 use crate::lane_state::LaneState;
 use crate::pool_starts::{Failure, Next};
@@ -20,20 +20,20 @@ use crate::session::{Session, SessionEnd};
 use crate::slots::{QueuedFrame, Slot, SlotKind, SlotState, give_back};
 use crate::zygote::Fork;
 
-/// How long a slot whose worker made room for another pool's stays without one: longer than a
-/// worker may take to go.
+/// Time that a slot stays without a worker after its worker made room for another pool's: longer
+/// than a worker may take to go.
 const MADE_ROOM: Duration = Duration::from_millis(1500);
 /// Most time between two tries of a slot for which another pool's worker makes room.
 const ROOM_IS_MADE: Duration = Duration::from_millis(100);
-/// How long a slot without a worker stays closed while another tries.
+/// Time that a slot without a worker stays closed while another tries.
 const STAND_BACK: Duration = Duration::from_millis(50);
 /// Time between two tries while the process before it may take up the room.
 const PREDECESSOR: Duration = Duration::from_millis(50);
-/// How long it is waited for at most: longer than a worker may take to go.
+/// Longest wait for it: longer than a worker may take to go.
 const PREDECESSOR_GONE: Duration = Duration::from_millis(1500);
 /// Workers that may be lost with a zygote, one after another, before that is a start that fails.
 const MOST_LOST: u32 = 8;
-/// How long the suspects' zygote stays without a call: longer than a worker may take to go.
+/// Time that the suspects' zygote stays without a call: longer than a worker may take to go.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Runs until the lane closes. Frames that wait then are dropped, and so given back.
@@ -73,7 +73,7 @@ pub(super) async fn supervise(
             }
         }
         if slot.kind.is_of_suspects() {
-            // What nobody waits for any more needs no process.
+            // Calls whose outcome is not needed any more need no process.
             waiting.retain(|held| (0..held.frame.len()).any(|call| held.frame.is_open(call)));
             if waiting.is_empty() && !by_itself {
                 continue;
@@ -101,7 +101,7 @@ pub(super) async fn supervise(
             Err(_) if shared.is_closing() => return,
             Err(error) => SessionEnd::NeverReady { why: error.to_string(), died: false },
         };
-        // A last message may have said that it is ready.
+        // A last message may have reported that it is ready.
         slot.set(SlotState::Closed);
         let end = match end {
             SessionEnd::LostWithZygote if lost >= MOST_LOST => SessionEnd::NeverReady {
@@ -117,7 +117,7 @@ pub(super) async fn supervise(
                 successor = fork;
                 follows = true;
                 if slot.kind == SlotKind::Pool {
-                    // Others may have room for what came in while there was no worker.
+                    // Others may have room for the frames that came in while there was no worker.
                     give_back(&mut inbox, &mut waiting);
                     successor.get_or_insert_with(|| shared.zygote.fork());
                 }
@@ -146,7 +146,7 @@ pub(super) async fn supervise(
                     shared.waker.wake(); // what waits for room fails now
                 }
                 match failed.next {
-                    // What must run alone is not given elsewhere.
+                    // A frame that must run alone is not given elsewhere.
                     Next::StandBack => pause(&shared, STAND_BACK).await,
                     Next::Widen(wait) => pause(&shared, wait).await,
                     Next::Again(wait) => {
@@ -168,7 +168,7 @@ async fn pause(shared: &LaneState, wait: Duration) {
     }
 }
 
-async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>, follows: bool) -> io::Result<Forked> {
+async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>, follows: bool) -> io::Result<ForkedWorker> {
     let until = Instant::now() + if follows { PREDECESSOR_GONE } else { Duration::ZERO };
     if let Some(asked) = asked {
         if let Ok(Ok(forked)) = asked.await {
@@ -185,7 +185,7 @@ async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>, follows: boo
     }
 }
 
-async fn fork_now(shared: &LaneState, slot: &Slot) -> io::Result<Forked> {
+async fn fork_now(shared: &LaneState, slot: &Slot) -> io::Result<ForkedWorker> {
     // A pool's first worker may have the last descriptors; the trainer needs some more than others
     // do.
     if slot.starts.has_process() {
@@ -196,7 +196,7 @@ async fn fork_now(shared: &LaneState, slot: &Slot) -> io::Result<Forked> {
     asked.await.unwrap_or_else(|_| Err(io::Error::other("the zygote's supervisor has ended")))
 }
 
-/// Gives back what waits for the worker, each time that another could run it.
+/// Gives back the frames that wait for the worker, each time that another could run one.
 async fn let_go(slot: &Slot, inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>) {
     loop {
         slot.nudge.notified().await;

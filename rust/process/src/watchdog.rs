@@ -6,7 +6,7 @@
 //! - A claim is signalled once, asked for its stack shortly before its kill, and killed a grace
 //!   later.
 //! - A worker that shows no claim for `SILENT` is killed; `LATE` is enough where its frame has
-//!   ended or it is stopped. So is one whose claims go back again and again.
+//!   ended or it is stopped. The same holds for one whose claims go back again and again.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::shared_page::{DECODING, IMPORTING, LOADING, SETUP};
 
 /// Time between two looks at a busy worker.
 pub(super) const TICK: Duration = Duration::from_millis(10);
-/// Age of a call from which on what lies behind it is given to others.
+/// Age of a call from which on the calls behind it are given to others.
 pub(super) const SLOW: Duration = Duration::from_millis(20);
-/// How long a busy worker may show no claim.
+/// Time that a busy worker may show no claim.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
 /// The same for one that can't be about to show any.
 pub(super) const LATE: Duration = Duration::from_secs(1);
-/// How long before a kill the worker is asked where it stands: a quarter of the grace, between
-/// these two, as a busy machine needs more than an idle one. With a grace that is shorter still it
-/// is asked at the kill.
+/// Time before a kill at which the worker is asked for its location: a quarter of the grace,
+/// between these two, as a busy machine needs more than an idle one. If the grace is shorter still,
+/// it is asked at the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 pub(super) const MOST_WORDS: Duration = Duration::from_secs(1);
-/// How often a claim may be seen to go back in one frame: once by honest workers, where the claim
+/// Number of times that a claim may go back in one frame: once by honest workers, where the claim
 /// was guessed from half a snapshot.
 const BACKS: u32 = 16;
 /// Time until a look that may confirm what the last one saw.
@@ -37,18 +37,18 @@ const CONFIRM: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InHand {
     pub claim: u64,
-    /// As the worker states it.
+    /// Start by the worker's clock.
     pub started_ns: u64,
     /// When its frame was sent.
     pub sent_ns: u64,
-    /// Bounds what is in hand, from its start.
+    /// Time limit of the running call, from its start.
     pub limit_ns: u64,
     pub grace_ns: u64,
     /// False once nobody waits for it.
     pub open: bool,
 }
 
-/// What to do with the worker.
+/// Action on the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Send the timeout signal for the claim.
@@ -57,30 +57,30 @@ pub(super) enum Action {
     AskStack,
     /// Kill the process group.
     Kill,
-    /// The same, for what it claims.
+    /// The same, for its claim.
     Disown,
 }
 
-/// What one look gave.
+/// Result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Check {
     pub action: Option<Action>,
     /// The call in hand runs longer than `SLOW`.
     pub slow: bool,
-    /// How long it runs; 0 when nothing is in hand for certain.
+    /// Age of the call; 0 when nothing is in hand for certain.
     pub age_ns: u64,
     /// When to look again.
     pub wake_ns: u64,
 }
 
-/// What earlier looks saw.
+/// Results of earlier checks.
 #[derive(Default)]
 pub(super) struct Watchdog {
     /// Claim and stated start at the last look, and when that claim was seen first.
     seen: Option<(u64, u64, u64)>,
     /// The last claim that was signalled.
     fired: Option<u64>,
-    /// The last claim that was asked where it stands.
+    /// The last claim whose location was asked for.
     asked: Option<u64>,
     /// The claim in hand when it was found closed, and when.
     closed: Option<(u64, u64)>,
@@ -162,7 +162,7 @@ impl Watchdog {
         false
     }
 
-    /// Whether nothing has been claimed for `LATE`.
+    /// Returns whether nothing has been claimed for `LATE`.
     pub(super) fn is_late(&self, now_ns: u64) -> bool {
         self.silent_ns.is_some_and(|since| now_ns.saturating_sub(since) >= nanos(LATE))
     }
@@ -173,7 +173,7 @@ impl Watchdog {
     }
 }
 
-/// Where a claim stands in its frame: loading, setup, importing, decoding, then the calls.
+/// Returns the place of a claim in its frame: loading, setup, importing, decoding, then the calls.
 const fn place(claim: u64) -> u64 {
     match (claim & 0xFF) as u8 {
         LOADING => 0,

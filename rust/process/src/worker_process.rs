@@ -18,7 +18,7 @@ use crate::output::{self, Source};
 use crate::worker_socket::WorkerSocket;
 use crate::zygote::Zygote;
 
-/// How long to wait for the zygote to say how a worker ended: longer than a round of forks.
+/// Time to wait for the zygote's report on a worker's end: longer than a round of forks.
 const ASK: Duration = Duration::from_secs(5);
 
 /// A worker's process.
@@ -77,7 +77,7 @@ impl WorkerProcess {
         });
     }
 
-    /// Closes what is left of a process that was buried.
+    /// Closes the descriptors of a process that was buried.
     pub(super) fn close(self) {
         let Self { child, output, live, .. } = self;
         // its descriptors first: who waits for `live` finds none of them open
@@ -85,7 +85,7 @@ impl WorkerProcess {
         drop(live);
     }
 
-    /// What the process has in memory; none once it has ended.
+    /// Returns the memory of the process; none once it has ended.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         let pid: Pid = self.child.pid;
         let text = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;

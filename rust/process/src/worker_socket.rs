@@ -11,12 +11,12 @@ use crate::wire::{Message, Parser, WireError};
 /// A buffer that grew beyond this for one large call is not kept.
 const KEPT: usize = 1 << 20;
 
-/// How to read.
+/// Way of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// What the runtime said is there.
+    /// Reads if the runtime reported bytes.
     Announced,
-    /// Whatever is there: what the runtime was not told of yet, too.
+    /// Reads all bytes, also those that the runtime has not noticed yet.
     All,
 }
 
@@ -35,7 +35,7 @@ impl WorkerSocket {
         Self { socket, parser: Parser::default(), unsent: Vec::new(), sent: 0, ended: false }
     }
 
-    /// Whether the worker's end is closed.
+    /// Returns whether the worker's end is closed.
     pub(super) const fn has_ended(&self) -> bool {
         self.ended
     }
@@ -53,7 +53,7 @@ impl WorkerSocket {
         let _ = self.socket.writable().await;
     }
 
-    /// Where to put what shall be sent next.
+    /// Returns the buffer for the next bytes to send.
     pub(super) fn outgoing(&mut self) -> &mut Vec<u8> {
         if !self.has_unsent() {
             self.unsent.clear();
@@ -82,7 +82,7 @@ impl WorkerSocket {
         progress
     }
 
-    /// Reads some of what has come; whether there was anything.
+    /// Reads some of the arrived bytes; whether there was anything.
     pub(super) fn read(&mut self, how: Read) -> bool {
         let buffer = self.parser.buffer();
         buffer.reserve(8 << 10);
@@ -102,7 +102,7 @@ impl WorkerSocket {
         false
     }
 
-    /// The next whole message of what was read.
+    /// Returns the next complete message of the bytes read.
     pub(super) fn next(&mut self) -> Result<Option<Message>, WireError> {
         self.parser.next()
     }

@@ -25,8 +25,8 @@ pub(super) const ORPHANS: u32 = 8;
 pub(super) const KNOW: u32 = 9;
 pub(super) const PRELOAD: u32 = 10;
 
-/// What our end of a socket holds of what was not read yet: two large frames, so that sending one
-/// takes one call and no waiting. The system may grant less.
+/// Bytes that our end of a socket holds unread: two large frames, so that sending one takes one
+/// call and no waiting. The system may grant less.
 const SEND_BUFFER: usize = 1 << 20;
 
 /// Flag of `WORKER`: load all functions before saying ready.
@@ -35,7 +35,7 @@ pub(super) const LOAD_FIRST: u32 = 1;
 /// Flag of `PRELOAD`: import the modules in a child first.
 pub(super) const TRY_FIRST: u32 = 1;
 
-/// What a forking process says.
+/// Reply of a forking process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub op: u32,

@@ -1,7 +1,7 @@
 //! An agent: lanes of this process, which drivers elsewhere give calls to.
 //!
 //! - Several drivers may share it; each has a session, and they take turns.
-//! - When a driver has gone, what it had here is ended.
+//! - When a driver has gone, its frames here are ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -52,7 +52,7 @@ impl Agent {
         link
     }
 
-    /// Has drivers that ask told what is in hand. Counts once.
+    /// Sets the source of answers to drivers that ask for the calls. Counts once.
     pub fn inspect_with(&self, inspector: Inspector) {
         let _ = self.state.inspector.set(inspector);
     }

@@ -1,7 +1,7 @@
-//! What workers of an agent print, on its way to a driver.
+//! Output of an agent's workers on its way to a driver.
 //!
-//! - It goes to the driver that came first, of those that read what they are sent.
-//! - About 1 MB waits for a driver at most. What finds no room is dropped and counted, and the
+//! - It goes to the driver that came first, among those that read their messages.
+//! - About 1 MB waits for a driver at most. Lines without room are dropped and counted, and the
 //!   count goes to a driver that reads, once.
 
 use std::sync::Arc;

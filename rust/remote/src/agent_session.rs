@@ -1,4 +1,4 @@
-//! Serves one driver: takes its frames, and what it says of them.
+//! Serves one driver: takes its frames, and its reports on them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::inspection;
 use crate::link::Link;
 use crate::wire::{FrameHead, Items, PROTOCOL, ToAgent, to_driver};
 
-/// The most calls that a frame of ours has, by far: a damaged count makes no more answers.
+/// Largest number of calls in a frame, far above any of ours: a damaged count makes no more
+/// answers.
 const MOST_CALLS: usize = 65_536;
 
 /// Serves a driver until it has gone.
@@ -32,7 +33,7 @@ pub(crate) async fn serve(agent: Arc<AgentState>, session: u64, link: Arc<Link>)
     link.close();
 }
 
-/// Acts on a message; false when the driver takes its leave, and an error for what can't be.
+/// Acts on a message; false when the driver leaves, and an error for impossible messages.
 fn take(
     agent: &Arc<AgentState>,
     session: u64,
@@ -63,7 +64,7 @@ fn take(
             ToAgent::Frame(head) => submit(agent, session, link, message, head)?,
             ToAgent::TakeBack(frame) => {
                 agent.runner.take_back(session, frame);
-                // Where nothing was left of it the driver is to know: it asks for others then.
+                // The driver must learn that none of its calls was left: it asks for others then.
                 link.hurry();
             }
             ToAgent::Sweep(frame, calls) => agent.runner.sweep(session, frame, &calls),

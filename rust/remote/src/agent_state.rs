@@ -1,4 +1,4 @@
-//! What the sessions of an agent share.
+//! State that the sessions of an agent share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,27 +17,27 @@ use crate::backlog::{Backlog, WORTH_NS};
 use crate::link::Link;
 use crate::wire::{AgentStats, Digest, to_driver};
 
-/// How an agent is set up.
+/// Configuration of an agent.
 pub struct AgentConfig {
-    /// What tells its functions from others'.
+    /// Digest of its functions.
     pub digest: Digest,
     /// Its workers.
     pub slots: usize,
-    /// What it counts.
+    /// Reader of its counters.
     pub stats: Box<dyn Fn() -> AgentStats + Send + Sync>,
 }
 
 /// Looks at what the lanes have in hand; may wait so long.
 pub type Inspector = Box<dyn Fn(&[Arc<dyn Lane>], Duration) -> Vec<InFlight> + Send + Sync>;
 
-/// A driver's end, and what it has here.
+/// Link to a driver, and its frames here.
 struct SessionLink {
     link: Arc<Link>,
     /// Frames that have not ended.
     frames: AtomicUsize,
-    /// How long calls ran since a frame ended last, whichever they are of.
+    /// Time that calls ran since a frame ended last, over all frames.
     ran_ns: AtomicU64,
-    /// Of frames that have ended since a report went at once.
+    /// Run time of frames that have ended since a report went at once.
     unreported_ns: AtomicU64,
     backlog: Backlog,
 }
@@ -47,8 +47,8 @@ impl SessionLink {
         self.ran_ns.fetch_add(times.run_ns, Ordering::Relaxed);
     }
 
-    /// A frame has ended; whether its driver is to know at once: a worker has nothing any more, or
-    /// may run dry and the frame is worth a message of its own.
+    /// A frame has ended; whether its driver is to know at once: a worker has no frame any more, or
+    /// may run dry and the frame is worth a separate message.
     fn ended(&self, workers: usize) -> bool {
         let ran_ns = self.ran_ns.swap(0, Ordering::Relaxed);
         if ran_ns > 0 {
@@ -65,7 +65,7 @@ impl SessionLink {
     }
 }
 
-/// Where what becomes of frames is said: the links of the sessions.
+/// Sink for reports on frames: the links of the sessions.
 pub(crate) struct Sessions {
     workers: usize,
     /// Written as drivers come and go.
@@ -96,7 +96,7 @@ impl FrameListener for Sessions {
 }
 
 impl Sessions {
-    /// Of an agent with so many workers.
+    /// Makes the state of an agent with `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self { workers, links: RwLock::default() }
     }
@@ -145,33 +145,33 @@ mod tests {
     use guerdon_core::outcome::Cell;
 
     use super::*;
-    use crate::link::{Pace, Taken};
+    use crate::link::{OutgoingBytes, Pace};
 
     #[test]
     fn short_frames_are_reported_together() {
         let (sessions, link) = (Sessions::new(1), Link::new("driver"));
         sessions.add(1, link.clone());
         (0..10).for_each(|_| sessions.frame_came(1));
-        // Of 0.3 ms each: some are reported as 1 ms is over, and the last at once.
+        // Frames of 0.3 ms each: some are reported as 1 ms is over, and the last at once.
         let reports = |frame| {
             let times = Times { started_ns: 1, run_ns: 300_000 };
             sessions.tell(1, frame, FrameEvent::Cells(vec![EndedCell { call: 0, cell: Cell::Value(1.0), times }]));
             sessions.tell(1, frame, FrameEvent::Ended);
             let never = Pace { linger: Duration::MAX, enough: usize::MAX };
-            link.take(Duration::ZERO, never) != Taken::Empty
+            link.take(Duration::ZERO, never) != OutgoingBytes::Empty
         };
         let at_once: Vec<u64> = (0..10).filter(|frame| reports(*frame)).collect();
         assert_eq!(at_once, [3, 7, 9]);
     }
 
     #[test]
-    fn what_ends_is_reported_at_once_where_workers_may_run_dry() {
+    fn ends_are_reported_at_once_if_workers_may_run_dry() {
         let (sessions, link) = (Sessions::new(1), Link::new("driver"));
         sessions.add(1, link.clone());
         (0..3).for_each(|_| sessions.frame_came(1));
         let waits = || {
             let never = Pace { linger: Duration::MAX, enough: usize::MAX };
-            link.take(Duration::ZERO, never) == Taken::Empty
+            link.take(Duration::ZERO, never) == OutgoingBytes::Empty
         };
         sessions.tell(1, 1, FrameEvent::Begun);
         sessions.tell(1, 1, FrameEvent::Ended);

@@ -1,6 +1,6 @@
-//! How much work a node is to have: so much that its workers never wait for calls.
+//! Amount of work for a node: enough that its workers never wait for calls.
 //!
-//! - A worker has a frame in hand, and so many wait as it runs until others have come. On their way
+//! - A worker has a running frame, and enough wait to last until others have come. On their way
 //!   messages wait for each other, and reports for more to go with them.
 //! - A node is low when its workers run out of frames sooner than some could be moved to it.
 
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const AHEAD: usize = 2;
 /// The most frames that wait for each worker, however short they are.
 const MOST_AHEAD: usize = 64;
-/// Work that waits for each worker, beside what it runs in two round trips: enough for reports and
-/// frames to wait for others that go with them.
+/// Work that waits for each worker, beside the frames that it runs in two round trips: enough for
+/// reports and frames to wait for others that go with them.
 const WAITING_NS: u64 = 25_000_000;
-/// With less work than this for each worker, reports wait for nothing, unless they are of short
-/// frames (`WORTH_NS`).
+/// Work for each worker below which reports wait for no others, unless they are of short frames
+/// (`WORTH_NS`).
 const FEW_NS: u64 = 15_000_000;
-/// How long a report waits for others at most: the longest linger of a transport.
+/// Longest time that a report waits for others: the longest linger of a transport.
 const LINGER_NS: u64 = 10_000_000;
-/// How long it takes to ask for a frame and to send it, beside round trips.
+/// Time to ask for a frame and to send it, beside round trips.
 const MOVE_NS: u64 = 6_000_000;
 /// Shorter frames move only to workers that have nothing: sending them again costs as much, and
 /// reporting each of them does.
@@ -34,7 +34,7 @@ pub(crate) struct Backlog {
     round_trip_ns: AtomicU64,
     /// Frames that may move: they have not begun, as far as is known.
     movable: AtomicUsize,
-    /// Of these are asked back, or about to be.
+    /// Number of these that are asked back, or about to be.
     claimed: AtomicUsize,
 }
 
@@ -52,8 +52,8 @@ impl Backlog {
         self.round_trip_ns.store(if known == 0 { ns } else { known / 2 + ns / 2 }, Ordering::Relaxed);
     }
 
-    /// Frames that so many workers run within so many round trips and `more_ns`; `None`: that is
-    /// not known.
+    /// Returns the frames that the workers run within `trips` round trips and `more_ns`; `None`:
+    /// that is not known.
     fn frames_within(&self, workers: usize, trips: u64, more_ns: u64) -> Option<usize> {
         let all_ns = self.round_trip_ns.load(Ordering::Relaxed).saturating_mul(trips).saturating_add(more_ns);
         let frames = all_ns.saturating_mul(workers as u64).checked_div(self.frame_ns.load(Ordering::Relaxed))?;
@@ -67,21 +67,21 @@ impl Backlog {
         workers.saturating_add(waiting)
     }
 
-    /// With so many frames what becomes of them is reported at once, unless they are short
+    /// Returns the number of frames at which ends are reported at once, unless they are short
     /// (`WORTH_NS`).
     pub(crate) fn few(&self, workers: usize) -> usize {
         let waiting = self.frames_within(workers, 0, FEW_NS).unwrap_or(0);
         workers.saturating_add(waiting.clamp(workers, workers.saturating_mul(MOST_AHEAD / 2)))
     }
 
-    /// Frames that may have begun at most, where it was heard of last so long ago: those that it
-    /// has in hand, and those that it would have reported by now.
+    /// Returns the largest number of frames that may have begun after a silence of `silent_ns`:
+    /// those that it has in hand, and those that it would have reported by now.
     pub(crate) fn may_have_begun(&self, workers: usize, silent_ns: u64) -> usize {
         let unheard = self.frames_within(workers, 1, LINGER_NS.saturating_add(silent_ns));
         unheard.map_or(usize::MAX, |frames| workers.saturating_add(frames.max(workers)))
     }
 
-    /// With fewer frames than this it is low.
+    /// Returns the number of frames below which it is low.
     pub(crate) fn low(&self, workers: usize) -> usize {
         let worth = self.frame_ns.load(Ordering::Relaxed) >= WORTH_NS;
         let within = if worth { self.frames_within(workers, 2, MOVE_NS) } else { None };
@@ -98,12 +98,12 @@ impl Backlog {
         self.claimed.load(Ordering::Acquire)
     }
 
-    /// So many are about to be asked for.
+    /// Notes that `frames` frames are about to be asked for.
     pub(crate) fn claim(&self, frames: usize) {
         self.claimed.fetch_add(frames, Ordering::AcqRel);
     }
 
-    /// So many were not there any more, or have ended.
+    /// Releases `frames` claims whose frames were gone or have ended.
     pub(crate) fn unclaim(&self, frames: usize) {
         self.claimed.fetch_sub(frames, Ordering::AcqRel);
     }
@@ -135,14 +135,14 @@ mod tests {
     #[test]
     fn a_window_covers_the_way_of_reports_and_frames() {
         assert_eq!((Backlog::default().window(4), Backlog::default().low(4)), (12, 4));
-        // Of calls of 5 ms 29 ms are not quite six, for each worker.
+        // For calls of 5 ms, 29 ms are not quite six, for each worker.
         assert_eq!((backlog(5 * MS, 2 * MS).window(2), backlog(5 * MS, 2 * MS).low(2)), (13, 7));
-        // Of slow ones two wait, and nobody asks for more before a worker is idle soon.
+        // For slow ones two wait, and no node asks for more before a worker is idle soon.
         assert_eq!((backlog(1000 * MS, 2 * MS).window(4), backlog(1000 * MS, 2 * MS).low(4)), (12, 5));
         // Behind a slow link more wait, up to a bound.
         assert_eq!(backlog(5 * MS, 100 * MS).window(1), 1 + 45);
         assert_eq!((backlog(MS, u64::MAX).window(2), backlog(MS, u64::MAX).low(2)), (2 * 65, 2 * 33));
-        // Of those that run for no time as many are on the way, and none goes to and fro.
+        // For those that run for no time as many are on the way, and none goes to and fro.
         assert_eq!((backlog(1, 2 * MS).window(2), backlog(1, 2 * MS).low(2)), (2 * 65, 2));
     }
 
@@ -153,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_begun_is_what_runs_until_it_is_heard_of() {
+    fn started_calls_stay_in_flight_until_reported() {
         assert_eq!(Backlog::default().may_have_begun(2, 0), usize::MAX);
         let backlog = backlog(5 * MS, MS);
-        // Of 11 ms, and of 1011.
+        // After silences of 11 ms, and of 1011.
         assert_eq!((backlog.may_have_begun(2, 0), backlog.may_have_begun(2, 1000 * MS)), (2 + 4, 2 + 404));
     }
 

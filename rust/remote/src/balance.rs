@@ -1,6 +1,6 @@
-//! Which nodes give frames that they have not begun to nodes that run low.
+//! Moves frames from nodes that have not begun them to nodes that run low.
 //!
-//! - What was asked for and is not back yet counts as being where it will go.
+//! - A frame on its way back counts at its next node.
 //! - A frame moves only where the giver is left with no less than the taker has then, for each
 //!   worker: so none goes to and fro.
 
@@ -10,20 +10,20 @@ pub(crate) struct Load {
     pub workers: usize,
     /// Frames that it has and that nobody asked for.
     pub frames: usize,
-    /// With fewer it is low; 0 for one that takes none.
+    /// Number of frames below which it is low; 0 for one that takes none.
     pub low: usize,
     /// Frames that it can give.
     pub unclaimed: usize,
 }
 
 impl Load {
-    /// Whether it would have more for each worker than another, with frames taken or added.
+    /// Returns whether it would have more for each worker than another, with frames taken or added.
     fn has_more(&self, frames: usize, other: &Self, of_other: usize) -> bool {
         frames.saturating_mul(other.workers) > of_other.saturating_mul(self.workers)
     }
 }
 
-/// How many frames each node is to give. `on_the_way` were asked for before.
+/// Returns the number of frames that each node must give. `on_the_way` were asked for before.
 pub(crate) fn moves(mut nodes: Vec<Load>, on_the_way: usize) -> Vec<usize> {
     let mut gives = vec![0; nodes.len()];
     let least = |nodes: &[Load]| {
@@ -73,16 +73,16 @@ mod tests {
         assert_eq!(moves(vec![node(2, 0, 3, 0), node(2, 8, 3, 6)], 0), [0, 3]);
         // Until both have the same.
         assert_eq!(moves(vec![node(2, 0, 9, 0), node(2, 8, 9, 6)], 0), [0, 4]);
-        // By the worker.
+        // Shares go by the worker.
         assert_eq!(moves(vec![node(2, 1, 9, 0), node(8, 10, 9, 6)], 0), [0, 1]);
         // No more than has not begun.
         assert_eq!(moves(vec![node(4, 0, 9, 0), node(2, 8, 3, 1)], 0), [0, 1]);
-        // From those that have most.
+        // Frames come from the nodes that have most.
         assert_eq!(moves(vec![node(1, 0, 2, 0), node(1, 3, 2, 2), node(1, 5, 2, 4)], 0), [0, 0, 2]);
     }
 
     #[test]
-    fn what_is_on_the_way_is_not_asked_for_again() {
+    fn frames_on_the_way_are_not_asked_for_again() {
         assert_eq!(moves(vec![node(2, 0, 3, 0), node(2, 8, 3, 6)], 2), [0, 1]);
         assert_eq!(moves(vec![node(2, 0, 3, 0), node(2, 8, 3, 6)], 3), [0, 0]);
     }

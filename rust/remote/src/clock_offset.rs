@@ -1,21 +1,21 @@
-//! How far an agent's clock is ahead of the driver's, from questions and their answers.
+//! Offset of an agent's clock from the driver's, from questions and their answers.
 //!
 //! The answer of the shortest round trip counts: what it says is wrong by half of that at most. It
 //! ages, since clocks drift.
 
-/// A round trip counts as so much longer with each answer that comes after it.
+/// Time by which a round trip counts as longer with each later answer.
 const AGEING_NS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
     /// The agent's clock minus the driver's.
     ahead_ns: i128,
-    /// Of the answer that it is from, `None` before the first.
+    /// Round trip of the answer in use, `None` before the first.
     round_trip_ns: Option<u64>,
 }
 
 impl ClockOffset {
-    /// Learns from an answer: asked and heard by the driver's clock, answered by the agent's.
+    /// Learns from an answer: sent and received by the driver's clock, answered by the agent's.
     pub(crate) fn learn(&mut self, asked_ns: u64, heard_ns: u64, agent_ns: u64) {
         let Some(round_trip_ns) = heard_ns.checked_sub(asked_ns) else { return };
         match &mut self.round_trip_ns {

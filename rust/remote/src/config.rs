@@ -1,9 +1,9 @@
-//! How the remote lane is set up.
+//! Configuration of the remote lane.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::lane::{Closing, Lane};
+use guerdon_core::lane::{CloseFuture, Lane};
 
 use crate::wire::Digest;
 
@@ -13,23 +13,24 @@ pub type LocalLane = Box<dyn Fn() -> Arc<dyn Lane> + Send + Sync>;
 pub type Warn = Arc<dyn Fn(String) + Send + Sync>;
 /// Takes lines that workers of a node printed; never waits.
 pub type Print = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
-/// Waits, for a moment, until what was printed is written.
-pub type LastWords = Box<dyn Fn() -> Closing + Send + Sync>;
+/// Waits, for a moment, until the output so far is written.
+pub type LastWords = Box<dyn Fn() -> CloseFuture + Send + Sync>;
 
-/// What runs the calls of a function at a node.
+/// Lane that runs the calls of a function at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunsOn {
     /// Its workers, which all such functions share.
     #[default]
     Workers,
-    /// So many threads of its agent, each with a frame at a time.
+    /// This many threads of its agent, each with a frame at a time.
     Threads(usize),
-    /// An event loop of its agent, with so many calls at a time.
+    /// An event loop of its agent, with this many calls at a time.
     Loop(usize),
 }
 
 impl RunsOn {
-    /// How many frames make progress there at a time, with so many workers.
+    /// Returns the number of frames that make progress there at a time, with this number of
+    /// workers.
     pub(crate) const fn parallelism(self, workers: usize) -> usize {
         match self {
             Self::Workers => workers,
@@ -44,7 +45,8 @@ impl RunsOn {
 
 /// See the module.
 pub struct RemoteConfig {
-    /// What tells the functions from those of other drivers: an agent that has others is refused.
+    /// Digest that tells the functions from those of other drivers: an agent that has others is
+    /// refused.
     pub digest: Digest,
     /// By function: the most calls in one frame.
     pub frame_calls: Vec<usize>,

@@ -12,7 +12,7 @@ use guerdon_core::sent_constants::SentConstants;
 /// See the module.
 pub struct FrameValues {
     message: Arc<Vec<u8>>,
-    /// Where in the message.
+    /// Place in the message.
     place: Range<usize>,
     rows: usize,
     has_constants: bool,

@@ -1,4 +1,4 @@
-//! What a node has in hand, and where that stands: asked by drivers for people.
+//! Calls of a node, and their locations: asked by drivers for people.
 //!
 //! - A driver asks a node one question at a time; who asks meanwhile gets the same answer.
 //! - Time and bytes are bounded. A node that does not answer in time is shown as far as the driver
@@ -20,10 +20,10 @@ const MOST_CALLS: usize = 1024;
 const MOST_BYTES: usize = 1 << 20;
 /// The longest that an agent looks.
 const LONGEST: Duration = Duration::from_secs(30);
-/// What is left for the way, of the time that there is.
+/// Share of the remaining time that is kept for the way.
 const SHARE: u32 = 5;
 
-/// Those who wait for one node's answer.
+/// Threads that wait for one node's answer.
 #[derive(Default)]
 pub(crate) struct Inspections {
     waiting: Vec<(Sender<InFlight>, Instant)>,
@@ -43,7 +43,7 @@ impl Inspections {
         Some(within - within / SHARE)
     }
 
-    /// The agent has answered: those who wait.
+    /// The agent has answered: returns the waiting threads.
     pub(crate) fn answered(&mut self) -> Vec<Sender<InFlight>> {
         self.asked = None;
         self.waiting.drain(..).map(|(answer, _)| answer).collect()

@@ -9,7 +9,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::in_flight::InFlight;
-use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -20,10 +20,10 @@ use crate::link::Link;
 use crate::node::{Node, NodeInput, NodeSnapshot, NodeState};
 use crate::session::Session;
 
-/// The pool of functions whose calls have workers of their own. Functions that share no workers,
-/// pinned ones and those that run in agents, have one each, after it.
+/// The pool of functions whose calls have a worker each. Functions that share no workers, pinned
+/// ones and those that run in agents, have one each, after it.
 const ALONE: usize = 1;
-/// Nodes that were lost are remembered, so many at most.
+/// Largest number of lost nodes that are remembered.
 const MOST_LOST: usize = 64;
 
 /// Runs calls on other nodes, and here when none is left.
@@ -73,8 +73,8 @@ impl RemoteLane {
         Some(link)
     }
 
-    /// Gives a node no more frames, and takes back what it has not begun; false: there is none of
-    /// this name.
+    /// Gives a node no more frames, and takes back those that it has not begun; false if there is
+    /// no node of this name.
     pub fn drain(&self, name: &str) -> bool {
         let nodes = self.state.nodes.read();
         let node = nodes.iter().find(|node| &*node.name == name && node.state() != NodeState::Lost);
@@ -149,7 +149,7 @@ impl Lane for RemoteLane {
         local.into_iter().flatten().chain([("nodes_lost", lost)]).collect()
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         let local = self.state.end_local().map(|local| local.close());
         self.state.place_apart();
         let sessions = {

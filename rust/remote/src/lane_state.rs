@@ -1,4 +1,4 @@
-//! What the sessions of a lane's nodes share.
+//! State that the sessions of a lane's nodes share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,13 +11,13 @@ use guerdon_core::outcome::{Failure, FailureKind, Times};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
-use crate::apart::{Apart, Arranged};
 use crate::balance::{self, Load};
 use crate::config::{RemoteConfig, RunsOn};
+use crate::isolated_frames::{Arrangement, IsolatedFrames};
 use crate::loss::{self, LossLedger};
-use crate::node::{Kept, LOOP_CALLS, Node, NodeGuard, NodeInput, NodeState, QueuedFrame};
+use crate::node::{LOOP_CALLS, Node, NodeGuard, NodeHold, NodeInput, NodeState, QueuedFrame};
 
-/// How often it is looked for nodes until what waits for one is given up.
+/// Number of searches for nodes until waiting frames are given up.
 const LOOKS: u32 = 10;
 
 pub(crate) struct LaneState {
@@ -25,30 +25,30 @@ pub(crate) struct LaneState {
     pub clock: Clock,
     pub functions: Vec<Function>,
     pub config: RemoteConfig,
-    /// Whether some functions run in agents, without workers.
+    /// True if some functions run in agents, without workers.
     pub runs_in_agents: bool,
     /// Set by `attach`.
     pub waker: OnceLock<LaneWaker>,
     /// Those that are lost stay until one of their name comes again. Written by `RemoteLane` and by
     /// sessions.
     pub nodes: RwLock<Vec<Arc<Node>>>,
-    /// By function that has one worker: the node that it is at. Written by `run`.
+    /// Nodes by function that has one worker: the node that it is at. Written by `run`.
     pinned: Mutex<Vec<Weak<Node>>>,
     pub ledger: LossLedger,
-    /// How many nodes were lost. Written by sessions.
+    /// Number of lost nodes. Written by sessions.
     pub lost: AtomicU64,
     /// Held while a frame is given a place.
-    pub apart: Mutex<Apart>,
+    pub apart: Mutex<IsolatedFrames>,
     /// Held while it is looked which frames are to move.
     balancing: Mutex<()>,
     /// Runs calls here when no node is left.
     local: OnceLock<Arc<dyn Lane>>,
     local_wanted: AtomicBool,
-    /// Whether somebody looks for what no node comes for.
+    /// True while a task gives up frames that no node takes.
     gives_up: AtomicBool,
     /// Held while it is made.
     making_local: Mutex<()>,
-    /// Whether it was warned that calls run here.
+    /// True once it was warned that calls run here.
     pub local_reported: AtomicBool,
     /// Written by `end_local`.
     closed: AtomicBool,
@@ -127,7 +127,7 @@ impl LaneState {
         room
     }
 
-    /// How many more calls of a function may be in flight, over all nodes.
+    /// Returns the number of a function's further calls that may be in flight, over all nodes.
     fn left_of_concurrency(&self, function: FunctionId, calls: usize) -> usize {
         self.functions[function].policy.concurrency.map_or(usize::MAX, |most| most.saturating_sub(calls))
     }
@@ -149,15 +149,15 @@ impl LaneState {
         }
     }
 
-    /// Whether a node has nothing of a function that runs in agents, and would take some.
+    /// Returns whether a node has nothing of a function that runs in agents, and would take some.
     pub(crate) fn is_idle_elsewhere(&self, than: &Arc<Node>, function: FunctionId) -> bool {
         let nodes = self.nodes.read();
         let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
         others.any(|node| node.frames_of(function) == 0 && node.room(function, self.config.node_bytes) > 0)
     }
 
-    /// Has nodes give frames that they have not begun to those that run low. To be called when the
-    /// scheduler has had its turn: what it has goes first.
+    /// Has nodes give frames that they have not begun to those that run low. Must be called after
+    /// the scheduler's turn: what it has goes first.
     pub(crate) fn balance(&self) {
         let nodes = self.nodes.read();
         let takes = |node: &Arc<Node>| node.takes_frames(self.config.node_bytes);
@@ -180,14 +180,14 @@ impl LaneState {
         }
     }
 
-    /// Whether workers of another node have nothing to do.
+    /// Returns whether workers of another node have nothing to do.
     pub(crate) fn has_idle_workers(&self, than: &Arc<Node>) -> bool {
         let nodes = self.nodes.read();
         let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
         others.any(|node| node.takes_frames(self.config.node_bytes) && node.idle() > 0)
     }
 
-    /// Whether calls have another node than this one, or come to it soon.
+    /// Returns whether calls have another node than this one, or come to it soon.
     pub(crate) fn has_others(&self, than: &Arc<Node>) -> bool {
         let nodes = self.nodes.read();
         let mut others = nodes.iter().filter(|node| !Arc::ptr_eq(node, than));
@@ -206,7 +206,7 @@ impl LaneState {
         }
     }
 
-    /// Puts a frame where it runs soonest. Without room it is dropped, which gives it back.
+    /// Puts a frame where it runs soonest. If there is no room it is dropped, which gives it back.
     pub(crate) fn run(self: &Arc<Self>, frame: Frame) {
         let ready = self.nodes.read().iter().any(|node| node.state() == NodeState::Ready);
         let in_agents = self.config.runs_on[frame.function_id()] != RunsOn::Workers;
@@ -225,8 +225,8 @@ impl LaneState {
         }
     }
 
-    /// Ends what waits for a node of its own and would run in this very process, once there has
-    /// been no node for so long.
+    /// Ends the frames that wait for a node and would run in this very process, once there has been
+    /// no node for long enough.
     fn give_up_without_nodes(self: &Arc<Self>) {
         if self.gives_up.swap(true, Ordering::AcqRel) {
             return;
@@ -259,16 +259,16 @@ impl LaneState {
         let function = frame.function_id();
         let pinned = if self.pins(function) { self.pinned_node(function) } else { None };
         let _placing = self.apart.lock();
-        let node = pinned.filter(|node| node.kept() == Kept::No).or_else(|| self.choose(frame))?;
+        let node = pinned.filter(|node| node.kept() == NodeHold::No).or_else(|| self.choose(frame))?;
         self.pin(function, &node);
         let guard = node.place(frame);
         Some((node, guard))
     }
 
-    /// Places what waits for a node of its own. Called when one is ready, lost or has less, and as
-    /// time goes by.
+    /// Places the frames that wait for a node to themselves. Called when one is ready, lost or has
+    /// less, and as time goes by.
     pub(crate) fn place_apart(&self) {
-        let Arranged { placed, dropped, freed } = {
+        let Arrangement { placed, dropped, freed } = {
             let mut apart = self.apart.lock();
             apart.arrange(&self.nodes.read(), self.is_closed())
         };
@@ -284,7 +284,7 @@ impl LaneState {
 
     /// Does so if a node is kept, or something waits.
     pub(crate) fn look_at(&self, node: &Node) {
-        if node.kept() != Kept::No || !self.apart.lock().is_empty() {
+        if node.kept() != NodeHold::No || !self.apart.lock().is_empty() {
             self.place_apart();
         }
     }
@@ -354,7 +354,7 @@ impl LaneState {
 }
 
 /// Ends a call that two nodes were lost under and that would run in this process itself: no worker
-/// stands between the two.
+/// is between the two.
 fn spare_this_process(mut frame: Frame) {
     let failure = Failure {
         kind: FailureKind::Crashed,

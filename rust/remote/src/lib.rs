@@ -1,9 +1,9 @@
-//! The remote lane: calls on other nodes, whose agents run them on lanes of their own.
+//! The remote lane: calls on other nodes, whose agents run them on their lanes.
 //!
 //! `lane` is what the scheduler sees, `node` one agent as the driver knows it, `session` the task
 //! that serves it; `agent` is the other side. `link` carries bytes between the two, whatever the
-//! transport, and `host` carries messages over a Unix socket; `wire` says what they mean. `loss`
-//! and `apart` tell which call ended its node; `backlog` and `balance` keep its workers busy.
+//! transport, and `host` carries messages over a Unix socket; `wire` has their meaning. `loss` and
+//! `apart` tell which call ended its node; `backlog` and `balance` keep its workers busy.
 //!
 //! - All scheduling stays in the driver: an agent retries nothing and knows no batch.
 //! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes:
@@ -15,7 +15,6 @@ mod agent;
 mod agent_output;
 mod agent_session;
 mod agent_state;
-mod apart;
 mod backlog;
 mod balance;
 mod clock_offset;
@@ -23,6 +22,7 @@ mod config;
 mod frame_values;
 pub mod host;
 mod inspection;
+mod isolated_frames;
 mod lane;
 mod lane_state;
 mod link;
@@ -37,6 +37,6 @@ pub use agent_state::AgentConfig;
 pub use config::{LastWords, LocalLane, Print, RemoteConfig, RunsOn, Warn};
 pub use frame_values::FrameValues;
 pub use lane::RemoteLane;
-pub use link::{Link, LinkLoss, Pace, Taken};
+pub use link::{Link, LinkLoss, OutgoingBytes, Pace};
 pub use node::{NodeSnapshot, NodeState};
 pub use wire::{AgentStats, Digest};

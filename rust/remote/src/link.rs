@@ -1,10 +1,10 @@
 //! One end of a connection between a driver and an agent: messages out, messages in, and its loss.
 //!
-//! - What waits to be sent is put together as the transport asks for it: a slow one gets fewer,
-//!   larger messages, and one whose messages cost much may wait for what does not hurry. Items are
-//!   written where they are sent from, without a copy between.
-//! - `deliver` and `write` never wait. Who delivers more than the engine reads is lost.
-//! - After `close` what was written before is still taken.
+//! - Waiting bytes are put together as the transport asks for them: a slow one gets fewer, larger
+//!   messages, and one whose messages cost much may wait for what does not hurry. Items are written
+//!   where they are sent from, without a copy between.
+//! - `deliver` and `write` never wait. A peer that delivers more than the engine reads is lost.
+//! - After `close` the bytes written before are still taken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// A message is closed once it has so many bytes.
+/// Size from which on a message is closed.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// One that has so many will have more: it gets its room at once, instead of being copied as more
-/// comes.
+/// Size from which on a message will have more: it gets its room at once, instead of being copied
+/// as more comes.
 const LARGE_BYTES: usize = 64 << 10;
 /// Room for a message and for the item that closes it.
 const ROOM_BYTES: usize = MESSAGE_BYTES + (256 << 10);
-/// Who waits for enough to send looks again as so much has come.
+/// Bytes after which a transport that waits for enough to send looks again.
 const LOOK_BYTES: usize = 16 << 10;
 /// The most bytes that may wait to be read.
 const UNREAD_BYTES: usize = 256 << 20;
 
-/// What a transport finds to send.
+/// Result of a transport's request for bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum OutgoingBytes {
     Message(Vec<u8>),
     /// Nothing yet.
     Empty,
@@ -37,12 +37,12 @@ pub enum Taken {
     Closed(Option<String>),
 }
 
-/// How long a transport lets what does not hurry wait for more.
+/// Time that a transport lets bytes that do not hurry wait for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// At most so long,
+    /// Longest wait,
     pub linger: Duration,
-    /// and until there are so many bytes.
+    /// and the size that ends it.
     pub enough: usize,
 }
 
@@ -51,11 +51,11 @@ impl Pace {
     pub const AT_ONCE: Self = Self { linger: Duration::ZERO, enough: 0 };
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkLoss {
     pub reason: String,
-    /// Whether no call can be to blame: the node was preempted, or left.
+    /// True if no call can be to blame: the node was preempted, or left.
     pub innocent: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Link {
     sendable: Condvar,
     /// A task of a transport does.
     sendable_task: Notify,
-    /// The engine waits here for what comes.
+    /// The engine waits here for messages.
     arrived: Notify,
 }
 
@@ -96,25 +96,25 @@ impl Link {
         })
     }
 
-    /// Who is at the other end.
+    /// Returns the name of the other end.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// For a transport's thread: what to send next; waits for it.
+    /// Takes bytes for a transport's thread: what to send next; waits for it.
     #[must_use]
-    pub fn take(&self, timeout: Duration, pace: Pace) -> Taken {
+    pub fn take(&self, timeout: Duration, pace: Pace) -> OutgoingBytes {
         let until = Instant::now().checked_add(timeout);
         let mut state = self.state.lock();
         loop {
             match Self::next_of(&mut state, pace) {
-                Taken::Empty => {}
+                OutgoingBytes::Empty => {}
                 taken => return taken,
             }
             let due = state.waits_since.and_then(|since| since.checked_add(pace.linger));
             if until.is_some_and(|until| Instant::now() >= until) {
-                return Taken::Empty;
+                return OutgoingBytes::Empty;
             }
             match due.into_iter().chain(until).min() {
                 None => self.sendable.wait(&mut state),
@@ -125,7 +125,8 @@ impl Link {
         }
     }
 
-    /// For a transport's task: what to send next; `None` when there will be nothing any more.
+    /// Takes bytes for a transport's task: what to send next; `None` when there will be nothing any
+    /// more.
     pub async fn next(&self, pace: Pace) -> Option<Vec<u8>> {
         loop {
             let notified = self.sendable_task.notified();
@@ -134,9 +135,9 @@ impl Link {
                 (Self::next_of(&mut state, pace), state.waits_since)
             };
             match taken {
-                Taken::Message(message) => return Some(message),
-                Taken::Closed(_) => return None,
-                Taken::Empty => {}
+                OutgoingBytes::Message(message) => return Some(message),
+                OutgoingBytes::Closed(_) => return None,
+                OutgoingBytes::Empty => {}
             }
             match since.and_then(|since| since.checked_add(pace.linger)) {
                 None => notified.await,
@@ -146,24 +147,24 @@ impl Link {
         }
     }
 
-    fn next_of(state: &mut LinkState, pace: Pace) -> Taken {
+    fn next_of(state: &mut LinkState, pace: Pace) -> OutgoingBytes {
         let waits = state.outgoing.front().is_some_and(|message| {
             let lingered = state.waits_since.is_none_or(|since| since.elapsed() >= pace.linger);
             !lingered && !state.hurries && !state.closed && state.loss.is_none() && message.len() < pace.enough
         });
         if waits {
-            return Taken::Empty;
+            return OutgoingBytes::Empty;
         }
         let message = state.outgoing.pop_front();
         if state.outgoing.is_empty() {
             (state.waits_since, state.hurries) = (None, false);
         }
         match message {
-            Some(message) if state.loss.is_none() => Taken::Message(message),
+            Some(message) if state.loss.is_none() => OutgoingBytes::Message(message),
             _ if state.closed || state.loss.is_some() => {
-                Taken::Closed(state.loss.as_ref().map(|loss| loss.reason.clone()))
+                OutgoingBytes::Closed(state.loss.as_ref().map(|loss| loss.reason.clone()))
             }
-            _ => Taken::Empty,
+            _ => OutgoingBytes::Empty,
         }
     }
 
@@ -197,7 +198,7 @@ impl Link {
         self.wake_all();
     }
 
-    /// Whether its engine is done with it, or it is lost.
+    /// Returns whether its engine is done with it, or it is lost.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let state = self.state.lock();
@@ -210,7 +211,7 @@ impl Link {
         self.wake_all();
     }
 
-    /// Lets go of what came and is not read any more.
+    /// Drops the messages that came and are not read any more.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         (state.incoming, state.unread) = (VecDeque::new(), 0);
@@ -218,13 +219,13 @@ impl Link {
 
     fn wake_all(&self) {
         self.sendable.notify_all();
-        // To whoever waits, and to whoever is about to.
+        // Wakes the waiting task, and the next one that waits.
         self.sendable_task.notify_waiters();
         self.sendable_task.notify_one();
         self.arrived.notify_one();
     }
 
-    /// Writes something to send, and what waits before it goes with it.
+    /// Writes a message, and the waiting bytes go with it.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
         self.put(usize::MAX, true, write);
     }
@@ -240,7 +241,7 @@ impl Link {
         self.put(waiting, false, write)
     }
 
-    /// What waits to be sent hurries from now on.
+    /// Waiting bytes hurry from now on.
     pub(crate) fn hurry(&self) {
         {
             let mut state = self.state.lock();
@@ -287,7 +288,7 @@ impl Link {
         true
     }
 
-    /// The next message of the other end, or how the connection ended. What came before is read
+    /// The next message of the other end, or how the connection ended. Earlier messages are read
     /// first.
     pub(crate) async fn receive(&self) -> Result<Vec<u8>, LinkLoss> {
         loop {
@@ -314,17 +315,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_goes_together_up_to_a_bound() {
+    fn waiting_entries_go_together_up_to_a_bound() {
         let link = Link::new("n");
-        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), Taken::Empty);
+        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), OutgoingBytes::Empty);
         for byte in 0..3 {
             link.write(|out| out.push(byte));
         }
-        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), Taken::Message(vec![0, 1, 2]));
+        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), OutgoingBytes::Message(vec![0, 1, 2]));
         link.write(|out| out.resize(MESSAGE_BYTES, 1));
         link.write(|out| out.push(2));
-        let Taken::Message(first) = link.take(Duration::ZERO, Pace::AT_ONCE) else { panic!() };
-        assert_eq!((first.len(), link.take(Duration::ZERO, Pace::AT_ONCE)), (MESSAGE_BYTES, Taken::Message(vec![2])));
+        let OutgoingBytes::Message(first) = link.take(Duration::ZERO, Pace::AT_ONCE) else { panic!() };
+        assert_eq!(
+            (first.len(), link.take(Duration::ZERO, Pace::AT_ONCE)),
+            (MESSAGE_BYTES, OutgoingBytes::Message(vec![2]))
+        );
     }
 
     #[test]
@@ -342,25 +346,25 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hurry_waits_for_more() {
+    fn unhurried_bytes_wait_for_more() {
         let link = Link::new("n");
         let (never, no_time) = (Pace { linger: Duration::MAX, enough: 4 }, Duration::ZERO);
         link.write_soon(|out| out.push(1));
-        assert_eq!(link.take(no_time, never), Taken::Empty);
+        assert_eq!(link.take(no_time, never), OutgoingBytes::Empty);
         link.write_soon(|out| out.extend([2, 3, 4]));
-        assert_eq!(link.take(no_time, never), Taken::Message(vec![1, 2, 3, 4]));
+        assert_eq!(link.take(no_time, never), OutgoingBytes::Message(vec![1, 2, 3, 4]));
         link.write_soon(|out| out.push(5));
         link.write(|out| out.push(6));
-        assert_eq!(link.take(no_time, never), Taken::Message(vec![5, 6]));
+        assert_eq!(link.take(no_time, never), OutgoingBytes::Message(vec![5, 6]));
         link.write_soon(|out| out.push(7));
         let short = Pace { linger: Duration::from_millis(5), ..never };
         let start = Instant::now();
-        assert_eq!(link.take(Duration::MAX, short), Taken::Message(vec![7]));
+        assert_eq!(link.take(Duration::MAX, short), OutgoingBytes::Message(vec![7]));
         assert!(start.elapsed() >= Duration::from_millis(4));
         link.write_soon(|out| out.push(8));
         link.close();
-        assert_eq!(link.take(no_time, never), Taken::Message(vec![8]));
-        assert_eq!(link.take(no_time, never), Taken::Closed(None));
+        assert_eq!(link.take(no_time, never), OutgoingBytes::Message(vec![8]));
+        assert_eq!(link.take(no_time, never), OutgoingBytes::Closed(None));
     }
 
     #[test]
@@ -377,12 +381,12 @@ mod tests {
             } else {
                 (0..3).for_each(|_| link.write_soon(|out| out.resize(out.len() + LOOK_BYTES, 8)));
             }
-            assert!(matches!(thread.join().unwrap(), Taken::Message(_)));
+            assert!(matches!(thread.join().unwrap(), OutgoingBytes::Message(_)));
         }
     }
 
     #[tokio::test]
-    async fn what_was_written_and_delivered_before_the_end_is_not_lost() {
+    async fn delivered_bytes_are_not_lost_at_the_end() {
         let link = Link::new("n");
         link.write(|out| out.push(1));
         link.deliver(vec![2]);
@@ -402,11 +406,11 @@ mod tests {
         link.lost("other", false);
         assert_eq!(link.receive().await, Ok(vec![2]));
         assert_eq!(link.receive().await, Err(LinkLoss { reason: "cable".to_owned(), innocent: true }));
-        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), Taken::Closed(Some("cable".to_owned())));
+        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), OutgoingBytes::Closed(Some("cable".to_owned())));
     }
 
     #[tokio::test]
-    async fn who_is_flooded_gives_up() {
+    async fn flooded_connection_gives_up() {
         let link = Link::new("n");
         (0..257).for_each(|_| link.deliver(vec![0; 1 << 20]));
         assert!(link.is_closed());
@@ -419,10 +423,10 @@ mod tests {
         let thread = std::thread::spawn(move || waiting.take(Duration::MAX, Pace::AT_ONCE));
         std::thread::sleep(Duration::from_millis(10));
         link.write(|out| out.push(7));
-        assert_eq!(thread.join().unwrap(), Taken::Message(vec![7]));
+        assert_eq!(thread.join().unwrap(), OutgoingBytes::Message(vec![7]));
         let waiting = link.clone();
         let thread = std::thread::spawn(move || waiting.take(Duration::from_secs(60), Pace::AT_ONCE));
         link.close();
-        assert_eq!(thread.join().unwrap(), Taken::Closed(None));
+        assert_eq!(thread.join().unwrap(), OutgoingBytes::Closed(None));
     }
 }

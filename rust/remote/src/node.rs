@@ -1,7 +1,7 @@
-//! A node, as the lane sees it: what it can take, and what it has.
+//! A node, as the lane sees it: its capacity, and its frames.
 //!
 //! - Its workers have as many frames as their backlog is to have. Functions that run in its agent
-//!   have places of their own: two frames for each thread, or as many calls as their loop runs at a
+//!   have separate places: two frames for each thread, or as many calls as their loop runs at a
 //!   time.
 //! - A place is free before its frame is dropped, so the scheduler finds it.
 //! - One that is kept for a call (`apart`) has no room.
@@ -26,7 +26,7 @@ const AHEAD: usize = 1;
 /// The most calls in a frame for an event loop: what is lost with a message is little.
 pub(crate) const LOOP_CALLS: usize = 16;
 
-/// How far a node is.
+/// Progress of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NodeState {
@@ -48,7 +48,7 @@ impl NodeState {
         }
     }
 
-    /// As Python calls it.
+    /// Returns Python's name for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -60,10 +60,10 @@ impl NodeState {
     }
 }
 
-/// Whether a node is kept for a call that is to have it to itself.
+/// Tells if a node is kept for a call that must have it to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kept {
+pub(crate) enum NodeHold {
     No,
     /// It is, once it has nothing else.
     Soon,
@@ -88,12 +88,12 @@ pub struct NodeSnapshot {
     pub stats: AgentStats,
 }
 
-/// What its session is to do.
+/// Order to its session.
 pub(crate) enum NodeInput {
     Frame(Box<QueuedFrame>),
-    /// What it has not begun is taken back.
+    /// Takes back the frames that it has not begun.
     TakeBack,
-    /// So many frames that it has not begun go to other nodes.
+    /// This many frames that it has not begun go to other nodes.
     Move(usize),
     Drain,
     Close,
@@ -102,7 +102,7 @@ pub(crate) enum NodeInput {
 
 /// A frame and its place.
 pub(crate) struct QueuedFrame {
-    // In this order.
+    // Fields are dropped in this order.
     pub guard: NodeGuard,
     pub frame: Frame,
     /// It has the node to itself.
@@ -118,7 +118,7 @@ pub(crate) struct NodeGuard {
     bytes: usize,
 }
 
-/// What it has of a function.
+/// Counts of a function's frames there.
 #[derive(Clone, Copy, Debug, Default)]
 struct FunctionCounts {
     frames: usize,
@@ -131,14 +131,14 @@ pub(crate) struct Node {
     inbox: mpsc::UnboundedSender<NodeInput>,
     /// Written by its session.
     state: AtomicU8,
-    /// Written under the lock of `Apart`.
+    /// Written under the lock of `IsolatedFrames`.
     kept: AtomicU8,
     slots: AtomicUsize,
-    /// What it has. Written by `NodeGuard`.
+    /// Number of its frames. Written by `NodeGuard`.
     frames: AtomicUsize,
     calls: AtomicUsize,
     bytes: AtomicUsize,
-    /// Of these frames those that its workers are to run.
+    /// Number of these frames that its workers run.
     for_workers: AtomicUsize,
     by_function: Mutex<Vec<FunctionCounts>>,
     runs_on: Vec<RunsOn>,
@@ -157,7 +157,7 @@ impl Node {
             link,
             inbox,
             state: AtomicU8::new(NodeState::Connecting as u8),
-            kept: AtomicU8::new(Kept::No as u8),
+            kept: AtomicU8::new(NodeHold::No as u8),
             slots: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
@@ -181,15 +181,15 @@ impl Node {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn kept(&self) -> NodeHold {
         match self.kept.load(Ordering::Acquire) {
-            0 => Kept::No,
-            1 => Kept::Soon,
-            _ => Kept::Now,
+            0 => NodeHold::No,
+            1 => NodeHold::Soon,
+            _ => NodeHold::Now,
         }
     }
 
-    pub(crate) fn keep(&self, kept: Kept) {
+    pub(crate) fn keep(&self, kept: NodeHold) {
         self.kept.store(kept as u8, Ordering::Release);
     }
 
@@ -216,15 +216,15 @@ impl Node {
         self.for_workers.load(Ordering::Acquire)
     }
 
-    /// Whether its workers run out of frames soon.
+    /// Returns whether its workers run out of frames soon.
     pub(crate) fn is_low(&self) -> bool {
         self.for_workers() < self.backlog.low(self.slots())
     }
 
-    /// Whether it would take frames at all.
+    /// Returns whether it would take frames at all.
     pub(crate) fn takes_frames(&self, most_bytes: usize) -> bool {
         let full = self.bytes.load(Ordering::Acquire) >= most_bytes;
-        self.state() == NodeState::Ready && self.kept() == Kept::No && !full
+        self.state() == NodeState::Ready && self.kept() == NodeHold::No && !full
     }
 
     /// Frames of a function that it would take now.
@@ -245,7 +245,8 @@ impl Node {
         if self.state() == NodeState::Ready { width.saturating_sub(self.calls_of(function)) } else { 0 }
     }
 
-    /// How much it has of what runs a function, beside what that runs at a time.
+    /// Returns its load in addition to the frames that run at a time, for the lane that runs a
+    /// function.
     pub(crate) fn load(&self, function: FunctionId) -> usize {
         let (has, of) = match self.runs_on[function] {
             RunsOn::Workers => (self.for_workers(), self.slots()),
@@ -339,5 +340,5 @@ impl Drop for NodeGuard {
     }
 }
 
-/// How often a session looks at what it has.
+/// Interval at which a session checks its frames.
 pub(crate) const TICK: Duration = Duration::from_millis(10);

@@ -7,7 +7,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::{EndedCell, FrameEvent};
 use guerdon_core::function::FunctionId;
 use guerdon_core::in_flight::{InFlight, InFlightCall, Location, Phase, Stack};
-use guerdon_core::loss_ledger::{Charge, Standing};
+use guerdon_core::loss_ledger::{Charge, LossProgress};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
 
 use crate::clock_offset::ClockOffset;
@@ -16,7 +16,7 @@ use crate::loss::{self, LossLedger};
 use crate::node::{Node, NodeGuard, QueuedFrame};
 use crate::wire::InHandCall;
 
-/// See the module. Dropping it frees its place and gives back what has not ended.
+/// See the module. Dropping it frees its place and gives back the calls that have not ended.
 pub(crate) struct SentFrame {
     // The place first.
     guard: NodeGuard,
@@ -31,9 +31,9 @@ pub(crate) struct SentFrame {
     pub begun: bool,
     /// It was asked back, or will end by itself.
     pub asked_back: bool,
-    /// Which calls the agent knows to be swept.
+    /// Calls that the agent knows to be swept.
     swept: Vec<bool>,
-    /// How long its calls ran.
+    /// Time that its calls ran.
     pub run_ns: u64,
 }
 
@@ -81,7 +81,7 @@ impl SentFrame {
         self
     }
 
-    /// Whether it may be asked for, to run elsewhere.
+    /// Returns whether it may be asked for, to run elsewhere.
     pub(crate) const fn is_movable(&self) -> bool {
         self.movable.is_some() && !self.asked_back
     }
@@ -135,7 +135,7 @@ impl SentFrame {
         ledger: &LossLedger,
     ) -> Result<u64, Violation> {
         let back = if let FrameEvent::GivenBack(calls) = &event { calls.len() } else { 0 };
-        // Before the scheduler hears of it: it looks for places then.
+        // Before the scheduler gets them: it looks for places then.
         self.guard.count_off(back);
         let ended = self.complete(event, offset, node, ledger)?;
         self.guard.count_off(usize::try_from(ended).unwrap_or(usize::MAX));
@@ -213,7 +213,7 @@ impl SentFrame {
             FrameEvent::Observed(run_ns) => self.frame.observe(run_ns),
             FrameEvent::GivenBack(calls) => {
                 calls.iter().try_for_each(|call| self.held(*call))?;
-                // Together: one by one each would be handed out as a frame of its own.
+                // Together: one by one, each would be handed out as a separate frame.
                 self.frame.give_back(calls);
             }
             FrameEvent::Ended => {}
@@ -236,7 +236,7 @@ impl SentFrame {
         calls
     }
 
-    /// What its agent says of it, for `dump()`; `None`: that has ended.
+    /// Returns its agent's report, for `dump()`; `None`: that has ended.
     pub(crate) fn inspected(&self, node: &Arc<str>, of: &InHandCall) -> Option<InFlight> {
         let one = of.phase == Phase::Call && self.frame.kind() != CallKind::Gathered;
         let pending = of.call < self.frame.len() && self.frame.is_pending(of.call);
@@ -249,7 +249,7 @@ impl SentFrame {
         Some(InFlight { call, location, stack: Stack::found(of.stack.clone()) })
     }
 
-    /// What of it is in hand as far as is known here: its agent did not say.
+    /// Returns its running call as far as is known here: its agent did not say.
     pub(crate) fn in_hand(&self, node: &Arc<str>) -> Option<InFlight> {
         let call = (0..self.frame.len()).find(|call| self.frame.is_pending(*call)).filter(|_| self.begun)?;
         let age_ns = self.frame.clock().now_ns().saturating_sub(self.heard_ns.unwrap_or(self.sent_ns));
@@ -261,9 +261,9 @@ impl SentFrame {
         Some(InFlight { call, location, stack: Stack::Absent("its node did not answer in time".to_owned()) })
     }
 
-    /// Its node is lost, and said its last word at `last_ns`: what may have been in hand is charged
-    /// with it, the rest is given back.
-    /// `concurrent`: its calls run at the same time.
+    /// Ends the calls of a node that is lost, and whose last message came at `last_ns`: what may
+    /// have been in hand is charged with it, the rest is given back. `concurrent`: its calls run at
+    /// the same time.
     pub(crate) fn lose(
         mut self,
         loss: &LinkLoss,
@@ -279,12 +279,12 @@ impl SentFrame {
         let pending: Vec<usize> = (0..self.frame.len()).filter(counts).collect();
         for (position, call) in pending.into_iter().enumerate() {
             let standing = match position {
-                0 if self.apart => Standing::Apart,
-                _ if self.begun && concurrent => Standing::Next,
+                0 if self.apart => LossProgress::Apart,
+                _ if self.begun && concurrent => LossProgress::Next,
                 // Its calls run one after the other: the first that has not ended may have begun.
-                0 if self.begun => Standing::Next,
-                _ if self.begun => Standing::Behind,
-                _ => Standing::Waited,
+                0 if self.begun => LossProgress::Next,
+                _ if self.begun => LossProgress::Behind,
+                _ => LossProgress::Waited,
             };
             let (before, retryable) = match ledger.lost(&self.frame, call, node, standing) {
                 Charge::GoesBack => continue,
@@ -299,7 +299,7 @@ impl SentFrame {
                 retry_after: None,
                 answer: None,
             };
-            // Since it was heard of last: not since it was sent, which is no time that it ran.
+            // Times since its last message: the time since it was sent is not run time.
             let ran = |since| Times { started_ns: since, run_ns: last_ns.saturating_sub(since) };
             let times = self.heard_ns.filter(|_| position == 0).map_or_else(Times::default, ran);
             self.frame.fail(call, failure, times);

@@ -1,8 +1,8 @@
-//! Serves one node: sends it frames, takes in what it says, and looks after what it has.
+//! Serves one node: sends it frames, takes in its reports, and checks its frames.
 //!
 //! - One task has all frames of the node, so nothing meets here: what comes from the scheduler, the
 //!   node and the clock is done one after the other.
-//! - What waits at a node that is behind is asked back when another runs low: as soon as that is
+//! - Frames that wait at a slow node are asked back when another runs low: as soon as that is
 //!   known, and where the scheduler has nothing for it.
 
 mod take_back;
@@ -24,11 +24,11 @@ use crate::config::RunsOn;
 use crate::inspection::Inspections;
 use crate::lane_state::LaneState;
 use crate::link::LinkLoss;
-use crate::node::{Kept, Node, NodeInput, NodeState, QueuedFrame, TICK};
+use crate::node::{Node, NodeHold, NodeInput, NodeState, QueuedFrame, TICK};
 use crate::sent_frame::SentFrame;
 use crate::wire::{InHandCall, Items, PROTOCOL, ToDriver, to_agent};
 
-/// How often the clocks are compared while there is work.
+/// Interval at which the clocks are compared while there is work.
 const PING: Duration = Duration::from_secs(1);
 const NONE_LEFT: &str = " No node is left: calls run in workers of this process as long as there is none.";
 /// The most warnings of an agent that are passed on.
@@ -41,9 +41,9 @@ enum SessionEnd {
 }
 
 /// A node whose session panics is lost: else frames would go to it and come back for ever.
-struct Served(Arc<Node>);
+struct SessionGuard(Arc<Node>);
 
-impl Drop for Served {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.set(NodeState::Lost);
@@ -64,7 +64,7 @@ pub(crate) struct Session {
     pinged: Instant,
     ticks: u32,
     inspections: Inspections,
-    /// How many its agent gave.
+    /// Number of warnings of its agent.
     warnings: usize,
 }
 
@@ -88,14 +88,14 @@ impl Session {
 
     /// Serves the node to its end.
     pub(crate) async fn serve(mut self, mut inputs: mpsc::UnboundedReceiver<NodeInput>) {
-        let _served = Served(self.node.clone());
+        let _served = SessionGuard(self.node.clone());
         let (digest, clock_ns) = (self.lane.config.digest, self.lane.clock.now_ns());
         self.node.link.write(|out| to_agent::hello(&digest, clock_ns, out));
         let end = self.turns(&mut inputs).await;
         self.end(end, inputs);
     }
 
-    /// Ends what it has: the node is lost or gone.
+    /// Ends its frames: the node is lost or gone.
     fn end(mut self, end: SessionEnd, mut inputs: mpsc::UnboundedReceiver<NodeInput>) {
         let was = self.node.state();
         self.node.set(NodeState::Lost);
@@ -130,7 +130,7 @@ impl Session {
             (lane.config.warn)(format!("Node '{}' {what}: {}.{then}", node.name, loss.reason));
         }
         lane.ledger.tidy();
-        // What the agent said of what it began may be lost as well: its workers or threads may have
+        // The agent's reports on begun frames may be lost as well: its workers or threads may have
         // had the oldest frames of each function, and a loop all of them.
         let (slots, mut of_function) = (node.slots(), vec![0; lane.functions.len()]);
         let silent_ns = nanos(heard.elapsed());
@@ -190,7 +190,7 @@ impl Session {
                 self.ask_all_back();
             }
             NodeInput::Inspect(answer, within) => {
-                // Who asks waits no more once the sender is gone.
+                // The asking task waits no more once the sender is gone.
                 if !self.frames.is_empty()
                     && let Some(within) = self.inspections.add(answer, within)
                 {
@@ -312,7 +312,7 @@ impl Session {
         for one in calls {
             let call = frames.get(&one.frame).and_then(|sent| sent.inspected(&node.name, one));
             waiting.iter().zip(std::iter::repeat(call)).for_each(|(answer, call)| {
-                // Who asked may have gone.
+                // The asking task may have gone.
                 call.into_iter().for_each(|call| drop(answer.send(call)));
             });
         }
@@ -342,10 +342,11 @@ impl Session {
         Some(ended > 0 && self.lane.config.runs_on[sent.function()].is_loop())
     }
 
-    /// What time brings.
+    /// Does the work of a moment.
     fn tick(&mut self) -> Result<(), LinkLoss> {
         self.ticks = self.ticks.wrapping_add(1);
-        // In ticks, which end where this process is stopped: then nobody could have been heard.
+        // Counts ticks, which end while this process is stopped: then no message could have been
+        // read.
         self.silent += 1;
         let silence = self.lane.config.silence;
         if TICK.saturating_mul(self.silent) >= silence {
@@ -370,7 +371,7 @@ impl Session {
             }
         }
         self.lane.look_at(&self.node);
-        if self.node.kept() == Kept::Soon || self.node.state() == NodeState::Draining {
+        if self.node.kept() == NodeHold::Soon || self.node.state() == NodeState::Draining {
             self.ask_all_back();
         } else {
             self.ask_for_idle();

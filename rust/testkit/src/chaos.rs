@@ -13,11 +13,11 @@ use crate::script::{Act, Ask, Script, failure};
 #[derive(Clone, Debug)]
 pub struct Chaos {
     pub seed: u64,
-    /// Of how many attempts in a thousand something goes wrong.
+    /// Number of attempts in a thousand that fail in some way.
     pub faults: u64,
     /// Longest run time of a call that isn't made to hang.
     pub longest: Duration,
-    /// Whether a call may run into its timeout.
+    /// True if a call may run into its timeout.
     pub hangs: bool,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::Times;
 use parking_lot::Mutex;
 
@@ -60,7 +60,7 @@ impl Lane for HoldingLane {
         self.held.lock().push(frame);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         let held = std::mem::take(&mut *self.held.lock());
         drop(held);
         Box::pin(std::future::ready(()))

@@ -10,10 +10,10 @@ use guerdon_core::sent_constants::SentConstants;
 use guerdon_core::text::{RawText, TextKind};
 
 const MARK: &str = "sample ";
-/// Where the text of a column of one row begins.
+/// Place of the text in a column of one row.
 const TEXT_AT: usize = 8 + 16 + 2 + 8;
 
-/// The arguments of a batch with this number: one text, filled up to so many bytes.
+/// The arguments of a batch with this number: one text, padded to `bytes` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Identified {
     pub batch: u64,

@@ -2,7 +2,7 @@
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Times};
 
 /// Ends every call within `run`, with the number of its first sample.
@@ -41,7 +41,7 @@ impl Lane for InstantLane {
         }
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }

@@ -13,7 +13,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, FailureKind, Times};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -24,10 +24,10 @@ use crate::identified::identity;
 use crate::log::{CallSeen, FrameSeen, Log};
 use crate::script::{Act, Ask, Script, failure};
 
-/// How often a call in hand is looked at, as the process lane's tick.
+/// Interval at which a running call is checked, as the process lane's tick.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How a fake lane takes frames.
+/// Rule for a fake lane's room.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     /// Frames at a time.
@@ -37,9 +37,9 @@ pub struct Room {
     /// Runs all calls of a frame at a time (up to the function's `concurrency`), as an event loop
     /// does; else one by one, as a worker does.
     pub at_once: bool,
-    /// Of `at_once`: tells the scheduler that so many calls of a function run side by side.
+    /// Of `at_once`: reports to the scheduler that `width` calls of a function run side by side.
     pub width: Option<usize>,
-    /// After this long in one call, what is behind it in the frame is given back.
+    /// Time in one call after which the calls behind it in the frame are given back.
     pub take_back: Duration,
 }
 
@@ -65,7 +65,7 @@ pub struct FakeLane {
     log: Arc<Log>,
     /// Frames in hand. Written by `run` and by the end of a frame's work.
     held: Arc<AtomicUsize>,
-    /// How often the scheduler asked for room.
+    /// Number of times that the scheduler asked for room.
     asked: AtomicU64,
     /// Of `at_once`: the places of each function's calls.
     loops: Mutex<BTreeMap<FunctionId, Arc<Semaphore>>>,
@@ -99,7 +99,8 @@ impl FakeLane {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// How often the scheduler looked for room here; an idle engine does not.
+    /// Returns the number of times that the scheduler looked for room here; an idle engine does
+    /// not.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
     }
@@ -166,7 +167,7 @@ impl Lane for FakeLane {
         }
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         let tasks = self.tasks.lock().take();
         Box::pin(async move {
             if let Some(mut tasks) = tasks {
@@ -276,7 +277,7 @@ impl Job {
             Act::Lose { .. } => return self.at_once,
             Act::Panic => {
                 drop(frame);
-                // As a panic, without its message.
+                // Panics without a message.
                 std::panic::resume_unwind(Box::new("by script"));
             }
             Act::Hang | Act::GiveBack | Act::FailSetup => {}

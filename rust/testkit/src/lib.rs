@@ -1,4 +1,4 @@
-//! What the tests and benches of the engine share. Development only.
+//! Parts that the tests and benches of the engine share. Development only.
 //!
 //! `lane` is a lane that does what a `script` says, on tokio's time, and keeps a `log`; `chaos`
 //! draws a script from a seed; `identified` has arguments that say of which sample they are;

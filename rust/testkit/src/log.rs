@@ -1,4 +1,4 @@
-//! What a fake lane saw.
+//! Record of a fake lane.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ struct Seen {
     calls: Vec<CallSeen>,
     /// Calls in hand and the most at a time, per function.
     in_hand: BTreeMap<FunctionId, (usize, usize)>,
-    /// How often each attempt came: (batch, function, finish, first, attempt).
+    /// Number of times that each attempt came: (batch, function, finish, first, attempt).
     handed: BTreeMap<(u64, FunctionId, bool, usize, u16), u16>,
 }
 

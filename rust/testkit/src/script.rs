@@ -1,4 +1,4 @@
-//! What becomes of an attempt.
+//! Result of an attempt.
 
 use std::time::Duration;
 
@@ -16,13 +16,14 @@ pub struct Ask {
     /// Samples that the call covers.
     pub samples: usize,
     pub attempt: u16,
-    /// How often this very attempt was handed out before: given back, or lost with its frame.
+    /// Number of times that this very attempt was handed out before: given back, or lost with its
+    /// frame.
     pub handed: u16,
-    /// What a `finish_group` call shapes; empty for others.
+    /// Scores that a `finish_group` call shapes; empty for others.
     pub scores: Vec<Option<f64>>,
 }
 
-/// What the lane makes of it. Times are run times; a call that runs longer than its `timeout` is
+/// Action of the lane on it. Times are run times; a call that runs longer than its `timeout` is
 /// stopped there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
@@ -36,7 +37,7 @@ pub enum Act {
     },
     /// It never returns.
     Hang,
-    /// The worker dies with the call in hand, and what is behind it in the frame is given back.
+    /// The worker dies with the running call, and the calls behind it in the frame are given back.
     Crash {
         after: Duration,
     },
@@ -46,7 +47,7 @@ pub enum Act {
     },
     /// The lane panics with the frame in hand.
     Panic,
-    /// The lane gives back this call and what is behind it, not started.
+    /// The lane gives back this call and those behind it, not started.
     GiveBack,
     /// `setup()` failed.
     FailSetup,
@@ -57,8 +58,8 @@ pub enum Act {
     },
 }
 
-/// Decides what becomes of attempts. A pure function of what it is asked, where results are
-/// compared with [`crate::serial`]'s.
+/// Decides what becomes of attempts. A pure function of its arguments, if results are compared with
+/// [`crate::serial`]'s.
 pub trait Script: Send + Sync + 'static {
     fn act(&self, ask: &Ask) -> Act;
 }

@@ -7,14 +7,14 @@ use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
 
 use crate::script::{Act, Ask, Script, failure};
 
-/// What one cell must hold, if nothing cuts its call short.
+/// Expected content of one cell, if nothing cuts its call short.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     pub status: Status,
     /// NaN unless `status` is ok.
     pub value: f64,
     pub attempts: u16,
-    /// How its attempts failed, in order: where a call that is cut short may have ended.
+    /// Failures of its attempts, in order: where a call that is cut short may have ended.
     pub failed: Vec<Status>,
 }
 
@@ -33,7 +33,7 @@ pub fn serial(
         columns[*id].is_none() && sources.into_iter().all(|condition| columns[condition.source].is_some())
     }) {
         let run = Run { function, id, batch, script };
-        // Whether the function is called for a sample at all.
+        // Tells if the function is called for a sample at all.
         let opens = |sample: usize| {
             function.run_if.iter().flat_map(|run_if| &run_if.conditions).all(|condition| {
                 let of = |column: &Vec<Expected>| shown(&functions[condition.source], &column[sample]);
@@ -58,7 +58,7 @@ pub fn serial(
     (0..samples).map(row).collect()
 }
 
-/// What a gate sees of a cell: the number that the result shows.
+/// Returns the value of a cell that a gate sees: the number that the result shows.
 #[expect(clippy::cast_possible_truncation, reason = "the result holds float32")]
 fn shown(function: &Function, cell: &Expected) -> f32 {
     match (cell.status, function.policy.on_failure) {
@@ -133,8 +133,8 @@ impl Run<'_> {
         }
     }
 
-    /// Has a group's scores shaped: what failed or was skipped stays so, and there is no call
-    /// without a score.
+    /// Has a group's scores shaped: failed and skipped cells stay so, and there is no call without
+    /// a score.
     fn finish(&self, first: usize, cells: &mut [Expected]) {
         if !cells.iter().any(|cell| cell.status.is_answer()) {
             return;

@@ -54,7 +54,7 @@ impl Recipe {
     }
 }
 
-/// What goes on while rewards are computed.
+/// Work that goes on while rewards are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     pub mini_batch: bool,
@@ -69,13 +69,13 @@ pub const MODES: [(&str, Mode); 4] = [
     ("both", Mode { mini_batch: true, lookahead: 1 }),
 ];
 
-/// What computes rewards.
+/// Source of rewards.
 pub trait Rewards {
     /// Begins with a batch; an item arrives for each group when it is complete.
     fn begin(&mut self, recipe: &Recipe, batch: u64) -> UnboundedReceiver<()>;
 }
 
-/// How long each step of a run takes, from one end of training to the next.
+/// Returns the duration of each step of a run, from one end of training to the next.
 pub async fn steps(recipe: &Recipe, mode: Mode, count: u64, rewards: &mut impl Rewards) -> Vec<Duration> {
     let mut ahead: VecDeque<UnboundedReceiver<()>> = VecDeque::new();
     let mut launched = 0;
@@ -151,8 +151,8 @@ impl Rewards for Queue {
 /// The engine, on a lane whose calls take what the recipe says.
 pub struct Engine {
     scheduler: Scheduler,
-    /// Of each batch, by the engine's number. Written before a batch is submitted, read by the
-    /// lane.
+    /// Delays of each batch, by the engine's number. Written before a batch is submitted, read by
+    /// the lane.
     delays: Arc<Mutex<HashMap<u64, Vec<Duration>>>>,
 }
 

@@ -63,7 +63,7 @@ def test_any_number_is_read(number: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"7", b'{"a"', b"\xff\xfe", b"null"])
-def test_what_is_no_state_is_a_value_error(answer: bytes) -> None:
+def test_invalid_state_is_a_value_error(answer: bytes) -> None:
     with pytest.raises(ValueError):
         read(answer, 5)
 

@@ -199,14 +199,14 @@ def test_a_stopped_engine_is_killed_and_replaced(meeting: Meeting) -> None:
         started[0].kill()
 
 
-def test_who_waits_for_the_lock_waits_as_long_as_an_engine_may_take_to_start() -> None:
+def test_lock_wait_covers_the_start_of_an_engine() -> None:
     """Else a slow start (a cold file system) ends in engines beside the one that has all cores."""
     patience = inspect.signature(join).parameters["lock_timeout"].default
     slowest = inspect.signature(start).parameters["timeout"].default + 2 * greeting.TIMEOUT_S
     assert patience > slowest
 
 
-def test_who_can_not_start_one_leaves_the_lock_to_the_next(meeting: Meeting) -> None:
+def test_failed_start_leaves_the_lock_to_the_next(meeting: Meeting) -> None:
     def fail() -> None:
         raise JoinError("no memory")
 

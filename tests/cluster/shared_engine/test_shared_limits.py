@@ -91,7 +91,7 @@ def identity(spec: FunctionSpec) -> str | None:
     return limit.identity if isinstance(limit, SharedLimit) else None
 
 
-def test_what_is_called_and_the_numbers_tell_limits_apart() -> None:
+def test_names_and_numbers_tell_limits_apart() -> None:
     first = identity(made(Limit(rpm=60)))
     assert first is not None
     assert first == identity(made(Limit(rpm=60)))
@@ -105,7 +105,7 @@ def test_what_is_called_and_the_numbers_tell_limits_apart() -> None:
     assert of_models[0] == of_models[1] != of_models[2]
 
 
-def test_what_takes_permits_is_shared_and_nothing_else() -> None:
+def test_only_functions_that_take_permits_share_limits() -> None:
     assert identity(spec_of(reward(asks, limit=Limit(concurrency=2)))) is not None
     assert identity(spec_of(reward(threaded, lane="thread", limit=Limit(rpm=60)))) is not None
     assert identity(spec_of(reward(threaded, lane="thread", limit=Limit(concurrency=2)))) is None

@@ -69,7 +69,7 @@ def test_nemo_rls_rollout() -> None:
     assert step([log("4")], [{"label": "4"}], True).answers == ["4"]
 
 
-def test_what_nemo_rl_gives() -> None:
+def test_nemo_rl_arguments_reach_the_functions() -> None:
     def look(prompt: Any, completion: Any, label: str, metadata: dict[str, Any]) -> float:
         assert [message["content"] for message in prompt] == ["2 + 2"]
         assert [message["content"] for message in completion] == ["3", "wrong", "4"]
@@ -132,7 +132,7 @@ def test_rolls_reward_worker() -> None:
     assert {tensor.dtype for tensor in rewards.batch.values()} == {torch.float16}
 
 
-def test_what_roll_gives() -> None:
+def test_roll_arguments_reach_the_functions() -> None:
     def look(prompt: str, completion: str, completion_ids: list[int], label: str) -> float:
         assert (prompt, completion, list(completion_ids), label) == ("2+2", "ab", [97, 98], "4")
         return 1.0

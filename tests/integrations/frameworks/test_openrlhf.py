@@ -51,7 +51,7 @@ def test_its_threads_are_scored_together() -> None:
     made.close()
 
 
-def test_what_a_function_may_ask_for_and_a_prompt_that_was_cut_off() -> None:
+def test_functions_get_the_columns_they_name_if_a_prompt_was_cut_off() -> None:
     seen = []
 
     def look(prompt: str, completion: str, query: str, label: str) -> float:

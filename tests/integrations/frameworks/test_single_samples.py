@@ -31,7 +31,7 @@ RAISES: list[Any] = [areal.reward_function, areal.async_reward_function, verifie
 
 
 @pytest.mark.parametrize("make", NEEDS_A_VALUE)
-def test_where_no_reward_can_be_left_out_its_value_has_to_be_chosen(make: Any) -> None:
+def test_failure_value_is_required_if_rewards_cannot_be_left_out(make: Any) -> None:
     with pytest.raises(TypeError, match="failure_value"):
         make(dispatcher())
     for value in (None, float("nan"), "0", True, 1e300, 10**400):
@@ -40,7 +40,7 @@ def test_where_no_reward_can_be_left_out_its_value_has_to_be_chosen(make: Any) -
 
 
 @pytest.mark.parametrize("make", [*(lambda d, m=m: m(d, failure_value=0.0) for m in NEEDS_A_VALUE), *RAISES])
-def test_what_cannot_work_on_single_samples_is_refused(make: Any) -> None:
+def test_functions_of_groups_are_refused_on_single_samples(make: Any) -> None:
     @guerdon.group_reward
     def rank(completions: list[str]) -> list[float]:
         return [0.0] * len(completions)

@@ -103,7 +103,7 @@ def test_a_skipped_function_adds_its_otherwise(ask: Ask, otherwise: float | None
 
 
 @pytest.mark.parametrize("ask", EVERY)
-def test_where_nothing_is_left_a_skipped_sample_has_no_reward(ask: Ask) -> None:
+def test_skipped_sample_has_no_reward_if_no_function_scored_it(ask: Ask) -> None:
     with gated(None) as made:
         with pytest.warns(GuerdonWarning, match="all functions abstained or were skipped"):
             assert ask(made, "mute") == FAILED

@@ -97,7 +97,7 @@ def test_in_a_whole_group_the_baseline_stays_as_it_is(module: Any) -> None:
     assert all(row.remove_sample for row in rows)
 
 
-def test_what_a_function_may_ask_for() -> None:
+def test_functions_get_the_columns_they_name() -> None:
     def look(prompt: Any, completion_ids: Any, rm_type: str, metadata: dict[str, Any], label: str) -> dict[str, Any]:
         assert (prompt, list(completion_ids), rm_type, metadata, label) == (
             "2 + 2",

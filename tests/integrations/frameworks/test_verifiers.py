@@ -56,7 +56,7 @@ def test_a_tasks_reward_raises_where_there_is_none() -> None:
         assert call(chosen, {"task": TaskData("4"), "trace": trace("bad")}) == 0.0
 
 
-def test_what_a_task_gives() -> None:
+def test_tasks_return_their_results() -> None:
     """The completion begins with the first reply of the model, not with an example's."""
 
     def look(prompt: Any, completion: Any, label: str, trace_info: dict[str, Any]) -> float:

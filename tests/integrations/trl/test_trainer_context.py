@@ -295,7 +295,7 @@ def test_nothing_of_the_trainer_is_imported() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_what_the_trainer_runs_itself_still_counts_a_failed_sample_and_that_is_reported() -> None:
+def test_functions_of_the_trainer_still_count_failed_samples_and_are_reported() -> None:
     @reward(lane="thread")
     def picky(completion: str) -> float:
         if completion == "bad":

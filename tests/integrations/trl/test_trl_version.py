@@ -91,7 +91,7 @@ def test_tools_and_options_ask_for_no_version() -> None:
 @pytest.mark.parametrize(
     ("missing", "named"), [(["aiohttp"], "aiohttp"), (["aiohttp", "requests"], "aiohttp and requests")]
 )
-def test_what_the_asynchronous_trainer_lacks_is_named_with_the_extra(
+def test_missing_packages_of_the_asynchronous_trainer_are_named_with_the_extra(
     missing: list[str], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for package in missing:

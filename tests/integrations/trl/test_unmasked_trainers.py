@@ -74,7 +74,7 @@ def test_a_trainer_without_a_mask_is_named_before_the_first_step(kind: str, tmp_
     ("options", "of_dispatcher"),
     [({}, {"incomplete": "sum"}), ({"on_failure": 0.0}, {}), ({"on_failure": "abstain"}, {}), ({"on_failure": "raise"}, {})],
 )  # fmt: skip
-def test_whoever_has_chosen_is_not_warned(
+def test_explicit_choice_is_not_warned_of(
     options: dict[str, Any], of_dispatcher: dict[str, Any], tmp_path: Path
 ) -> None:
     with Dispatcher([reward(good, lane="thread", **options)], **of_dispatcher) as dispatcher:

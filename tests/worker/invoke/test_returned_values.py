@@ -39,7 +39,7 @@ class Counted:
         return "x"
 
 
-def test_what_is_no_reward_is_shown_without_going_through_all_of_it() -> None:
+def test_invalid_rewards_are_shown_without_reading_all_of_them() -> None:
     for raw in ([Counted()] * 100_000, (Counted(),) * 100_000, [[Counted()] * 100_000]):
         with pytest.raises(InvalidValue) as caught:
             to_cell(raw)
@@ -188,7 +188,7 @@ def test_lists_of_rewards(kind: type) -> None:
 
 
 @pytest.mark.parametrize("raw", [(x / 2 for x in (1, 2)), map(float, ["0.5", "1"]), collections.deque([0.5, 1])])
-def test_what_trl_goes_through_is_a_list(raw: object) -> None:
+def test_tools_are_a_list_for_trl(raw: object) -> None:
     assert to_cells(raw, 2) == [(OK, 0.5, None), (OK, 1.0, None)]
 
 

@@ -98,7 +98,7 @@ def expected(error: BaseException) -> str:
         lambda: doubled(3),
     ],
 )
-def test_what_is_small_is_python_s_own_text(error: BaseException | Callable[[], BaseException]) -> None:
+def test_small_values_have_pythons_own_text(error: BaseException | Callable[[], BaseException]) -> None:
     error = error if isinstance(error, BaseException) else error()
     assert traceback_of(error) == expected(error)
 
@@ -124,7 +124,7 @@ def test_large_exceptions_are_formatted_quickly(make: Callable[[], BaseException
     assert all(words in text for words in expected), text
 
 
-def test_whatever_an_exception_does() -> None:
+def test_hostile_exceptions_are_reported() -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise ValueError("no")

@@ -1,7 +1,7 @@
 """The batches that trainers start by calling columns.
 
 A trainer calls its functions one after another, each with the same lists. The first column called
-with a batch starts all functions on it and raises or logs what there is; the others only collect.
+with a batch starts all functions on it, and raises or logs its failures; the others only collect.
 
 - column-1  A batch is known by the identity of its lists, which are held alive while it is open. It
   ends when every column was collected, or one is called again with the same lists (refilled).
@@ -160,7 +160,7 @@ class TrainerBatches:
         return TrainerBatch(context, arguments, self._submit(context, arguments, started))
 
     def start_in(self, context: TrainerContext, arguments: Mapping[str, Any], started: list[Batch]) -> PendingBatch:
-        """`start` for a caller who has a context of its own, and completes the batch by itself."""
+        """Does as `start` for a caller that has its context, and completes the batch by itself."""
         batch = self._submitter.submit_from_trainer(started, arguments, context.group_size(), context.ranks)
         return PendingBatch(self._owner(), batch, self._builder)
 
@@ -183,7 +183,7 @@ class TrainerBatches:
         return TrainerBatch(context, arguments, pending), appender
 
     def complete(self, batch: TrainerBatch) -> RewardBatch:
-        """Waits for a batch, and raises or logs what there is.
+        """Waits for a batch, and raises or logs its failures.
 
         Raises:
             RewardFailureError: A function failed on more samples than allowed, here or on another
@@ -230,14 +230,14 @@ class TrainerBatches:
             try:
                 raise error or GuerdonError("a batch ended without a result")
             finally:
-                # Else the error, its traceback and the batch hold each other until Python's
+                # Otherwise the error, its traceback and the batch hold each other until Python's
                 # collector runs.
                 del error
         context.log(result, arguments, self._log_metrics)
         return result
 
     def complete_without_rows(self, arguments: Mapping[str, Any]) -> None:
-        """What a rank without samples does where the others `complete` a batch. Collective.
+        """Does the part of a rank without samples when the others `complete` a batch. Collective.
 
         Raises:
             RewardFailureError: A function fails too often.
@@ -247,7 +247,7 @@ class TrainerBatches:
             raise error
 
     def forget(self) -> None:
-        """In a forked child: the open batches are the parent's."""
+        """Runs in a forked child: the open batches are the parent's."""
         self._builder.failure_rate.after_fork()
         self._lock = threading.Lock()
         self._open = OrderedDict()
@@ -269,7 +269,7 @@ class TrainerBatches:
         if error is not None:
             return error
         rate = self._builder.failure_rate
-        if context.known:  # of its own, so that it is the same on each rank
+        if context.known:  # one for itself, so that it is the same on each rank
             rate = context.memory.failure_rate = context.memory.failure_rate or self._builder.new_failure_rate()
         message = rate.add(every)
         return None if message is None else RewardFailureError(message, result)
@@ -371,7 +371,7 @@ def _lists(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _column(result: RewardBatch, function: int) -> list[float | None]:
-    """One function's rewards, None where there is none or the sample can't be scored (column-2)."""
+    """One function's rewards, None for samples without one or that can't be scored (column-2)."""
     values = result.rewards[:, :, function].ravel()
     empty = (result.unscorable.ravel() | (values != values)).tolist()
     return [None if nothing else value for value, nothing in zip(values.tolist(), empty, strict=True)]

@@ -1,4 +1,4 @@
-"""The functions that run on this thread, for a caller that doesn't say who it is.
+"""The functions that run on this thread, for a caller that doesn't name itself.
 
 Frames are looked at while they run and never kept. Only the locals of a method that goes through
 ``reward_funcs`` are read: what reading makes lives as long as the frame, and a training loop's
@@ -35,7 +35,8 @@ def owners_of_reward_funcs() -> Iterator[tuple[object, str]]:
 
 
 def runs_method_of(kind: type) -> bool:
-    """Whether a method of this class, or of one that it derives from, runs on this thread."""
+    """Returns whether a method of this class, or of one that it derives from, runs on this
+    thread."""
     for code in running_codes():
         for base in kind.__mro__:
             function = base.__dict__.get(code.co_name)

@@ -40,12 +40,13 @@ class RewardList:
 
     @classmethod
     def of(cls, items: Sequence[object], weights: list[float] | None) -> RewardList:
-        """Of the items of a list, a rubric's columns in its place."""
+        """Returns the items of a list, with a rubric's columns in its place."""
         places = tuple(place for place, item in enumerate(items) if is_reward_model(item))
         return cls(len(items), tuple(model_name(items[place]) for place in places), places, weights)
 
     def place_of(self, function: object) -> int | None:
-        """The place of a trainer's function in this list, None for one that is no column of it."""
+        """The place of a trainer's function in this list, None for one that is not a column of
+        it."""
         if isinstance(function, RewardColumn) and function.rewards is self:
             return function.index
         return None
@@ -62,8 +63,8 @@ class RewardColumn:
     """
 
     __name__: str
-    # Not in `__dict__`: that is the dispatcher's own, so what is set on a column outlives it, and
-    # holding the dispatcher there would be a circle that only Python's collector could end.
+    # Not in `__dict__`: that belongs to the dispatcher, so attributes set on a column outlive it,
+    # and holding the dispatcher there would be a circle that only Python's collector could end.
     __slots__ = ("__dict__", "__weakref__", "_collect", "dispatcher", "rewards")
 
     def __init__(
@@ -86,7 +87,7 @@ class RewardColumn:
             self.__name__ = self.__qualname__ = name
 
     def __call__(self, /, *lists: Any, **columns: Any) -> list[float | None]:
-        """One reward per sample, None where there is none.
+        """Returns one reward per sample, None for samples without one.
 
         Args:
             *lists: ``prompts, completions, completion_ids``, where they aren't named. One list

@@ -1,10 +1,9 @@
-"""The trainer that calls a dispatcher's columns: what is asked of it, and what is logged to it.
+"""The trainer that calls a dispatcher's columns: its requests, and the metrics logged to it.
 
-- A trainer imports nothing of ours: `INTEGRATIONS` are asked in turn whose call it is, by name,
+- A trainer imports none of our modules: `INTEGRATIONS` are asked in turn whose call it is, by name,
   when the first column is called, so that nothing here depends on them.
-- What functions recorded is logged on the caller's thread, in the order of the list. A column
-  logged once is logged for every later batch, None where nothing is: a trainer's table needs equal
-  lengths.
+- Recorded values are logged on the caller's thread, in the order of the list. A column logged once
+  is logged for every later batch, None where nothing is: a trainer's table needs equal lengths.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ReportedFailures = set[tuple[str, Status]]  # functions and kinds of their failu
 
 @dataclass
 class TrainerMemory:
-    """What a dispatcher keeps of one trainer."""
+    """State that a dispatcher keeps for one trainer."""
 
     weights_checked: bool = False  # written by `TrainerContext.check_weights`
     warned_of_zeros: bool = False  # written by `TrainerBatches`, under its lock
@@ -62,7 +61,7 @@ class TrainerContext:
 
     @property
     def ranks(self) -> int:
-        """How many processes bring samples to the caller's batch."""
+        """Returns the number of processes that bring samples to the caller's batch."""
         return 1
 
     def other_functions(self, rewards: RewardList) -> list[str]:
@@ -70,8 +69,8 @@ class TrainerContext:
         return list(rewards.models)
 
     def counts_failures(self) -> str | None:
-        """What the caller is called if it may take a sample without any reward for one with the
-        reward 0; None if it is known to leave such samples out."""
+        """Returns the name of the caller if it may take a sample without any reward for one with
+        the reward 0; None if it is known to leave such samples out."""
         leave_out = any(import_module(name).leaves_failures_out() for name in INTEGRATIONS)
         return None if leave_out else "what calls this dispatcher's columns"
 
@@ -89,8 +88,8 @@ class TrainerContext:
     def exchange(
         self, error: Exception | None, failures: BatchFailures | None, result: RewardBatch | None
     ) -> tuple[Exception | None, list[BatchFailures | None]]:
-        """The error that all ranks raise together, and if there is none the failures of each rank.
-        Called once for each batch by every rank, with its own."""
+        """Returns the error that all ranks raise together, or without one the failures of each
+        rank. Called once for each batch by every rank, with its own."""
         return error, [failures]
 
     def log(self, result: RewardBatch, arguments: Mapping[str, Any], metrics: LogMetrics) -> None:
@@ -116,7 +115,8 @@ class TrainerContext:
 
 
 def context_of(arguments: Mapping[str, Any], memories: MutableMapping[Any, TrainerMemory]) -> TrainerContext:
-    """Who called a column with these arguments; `memories` holds one `TrainerMemory` a trainer."""
+    """Returns the caller of a column with these arguments; `memories` holds one `TrainerMemory` a
+    trainer."""
     for name in INTEGRATIONS:
         found = import_module(name).trainer_of(arguments)
         if found is not None:

@@ -1,8 +1,8 @@
-"""What a trainer's log gets of each batch: `docs/metrics.md` has the table.
+"""Metrics of each batch for a trainer's log: `docs/metrics.md` has the table.
 
-- Which metrics a batch has is known from its functions and the size of its groups, not from how
-  it went: all ranks log the same names, and none of them waits for another.
-- A metric without a meaning is left out: no tokens of a function that is no judge.
+- The names of a batch's metrics follow from its functions and the size of its groups, not from its
+  outcomes: all ranks log the same names, and none of them waits for another.
+- A metric without a meaning is left out: no tokens of a function that is not a judge.
 - By default a log line has `MAIN`, so that it stays readable with many functions.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
 TAIL: Final = "guerdon/tail_s"
-"""From the last completion to the last reward."""
+"""Time from the last completion to the last reward."""
 
 LogMetrics = Literal["main", "all"]
 
@@ -58,7 +58,8 @@ def metrics_of(result: RewardBatch, which: LogMetrics = "all") -> dict[str, floa
 
 
 def _spread(rewards: NDArray[np.float32]) -> dict[str, float]:
-    """How one function's rewards ``[P, G]`` differ within groups; nothing for groups of one.
+    """Returns how one function's rewards ``[P, G]`` differ within groups; nothing for groups of
+    one.
 
     A group with fewer than two rewards has no spread, like one whose rewards are all equal.
     """
@@ -79,7 +80,7 @@ def _spread(rewards: NDArray[np.float32]) -> dict[str, float]:
 
 
 def _used(result: RewardBatch, name: str) -> dict[str, float]:
-    """What the requests of a function used; the cost of one that has a price."""
+    """Returns the usage of a function's requests; the cost of one that has a price."""
     used = result.usage.get(name, {})
     tokens = name in result._token_users
     known = {key: value for key, value in used.items() if tokens or not (key.endswith("_tokens") or key == "unknown")}

@@ -1,7 +1,7 @@
 """The columns of one dispatcher: each is made when somebody asks for it, and is one object for as
 long as somebody has it.
 
-What is set on a column (TRL's trainers set attributes) stays when nobody has it meanwhile.
+Attributes that are set on a column (TRL's trainers do so) stay while nobody refers to it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class RewardColumns:
         self._attributes: list[dict[str, Any]] = [{} for _ in items]
 
     def of(self, dispatcher: Owner) -> list[Any]:
-        """What a trainer takes for each entry of the list; the columns hold `dispatcher`."""
+        """Returns the entries of the list as a trainer takes them; the columns hold
+        `dispatcher`."""
         return [self._column(dispatcher, index) for index in range(len(self._items))]
 
     def _column(self, dispatcher: Owner, index: int) -> object:

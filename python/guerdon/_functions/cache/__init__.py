@@ -1,4 +1,4 @@
-"""What ``cache=`` needs beside the engine: which version of a function an outcome is of, and the
+"""Versions of functions for ``cache=``: which version of a function an outcome is of, and the
 folders of a dispatcher.
 
 `versions` hashes what decides a function's outcomes, `python_code` what a Python function is made

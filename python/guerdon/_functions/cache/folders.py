@@ -16,7 +16,7 @@ __all__ = ["check_folders", "open_caches"]
 
 
 def check_folders(specs: Iterable[FunctionSpec]) -> None:
-    """Refuses what can't be kept.
+    """Refuses functions whose outcomes can't be kept.
 
     Raises:
         RegistrationError: A function has no version, or two give a folder different sizes.

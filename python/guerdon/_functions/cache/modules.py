@@ -1,6 +1,6 @@
-"""Which modules are the user's own, and which are installed: of these the version counts.
+"""Tells the user's own modules from installed ones: of these the version counts.
 
-What a function imports in its body is found in its code; nothing installed is imported for that.
+Imports in a function's body are found in its code; nothing installed is imported for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class UnknownPart(Exception):
 
 
 def is_installed(module: str | None) -> bool:
-    """Whether a module is a package's or Python's own, rather than the user's."""
+    """Returns whether a module is a package's or Python's own, rather than the user's."""
     top = (module or "").partition(".")[0]
     if top in ("guerdon", "builtins") or top in sys.stdlib_module_names:
         return True
@@ -43,7 +43,8 @@ def version_of_module(module: str | None) -> str:
 
 
 def imported_in(code: CodeType, package: str | None, place: str) -> Iterator[ModuleType | str]:
-    """What a code and its inner functions import: the user's modules, and the versions of others.
+    """Yields the modules that a code and its inner functions import: the user's modules, and the
+    versions of others.
 
     Raises:
         UnknownPart: A module of the user's can't be imported.
@@ -83,7 +84,7 @@ def _imports(code: CodeType) -> Iterator[tuple[int, str, tuple[str, ...]]]:
 
 
 def _is_own(module: str) -> bool:
-    """As `is_installed` says of a loaded one; a module that there is not is nobody's."""
+    """Decides as `is_installed` does for a loaded module; a missing module is not the user's."""
     top = module.partition(".")[0]
     if is_installed(top):
         return False

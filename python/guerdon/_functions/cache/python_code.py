@@ -1,10 +1,10 @@
-"""What a Python function is made of, as a hash: its code, defaults, closure, and the globals that
-it names, with all that those are made of.
+"""Hash of a Python function's parts: its code, defaults, closure, and the globals that it names,
+with all that those are made of.
 
 - The same source gives the same hash in each process of one version of Python.
-- Of installed packages the version counts, not the code; what runs in C counts by its name. The
+- For installed packages the version counts, not the code; what runs in C counts by its name. The
   user's own modules that a function imports in its body are imported to look at them.
-- What can't be told raises `UnknownPart`, with its place.
+- A part without a known version raises `UnknownPart`, with its place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from guerdon._functions.cache.modules import UnknownPart, imported_in, is_instal
 __all__ = ["PythonCode", "UnknownPart"]
 
 _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, type(...), range)
-# They say where a class stands, or follow from what else it has.
+# They tell the place of a class, or follow from its other attributes.
 _IGNORED: Final = frozenset(
     (
         "__abstractmethods__",
@@ -40,7 +40,7 @@ _IGNORED: Final = frozenset(
         "_abc_impl",
     )
 )
-# With them a text, or an attribute, may be the name of a global.
+# They make a text, or an attribute, the possible name of a global.
 _READ_BY_TEXT: Final = frozenset(
     ("__dict__", "__globals__", "eval", "exec", "getattr", "globals", "locals", "modules", "vars")
 )
@@ -54,9 +54,9 @@ class PythonCode:
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=32)
-        # What was seen, by id, with its number; it is held, so that no other gets its id.
+        # Objects seen, by id, with their number; it is held, so that no other gets its id.
         self._seen: dict[int, tuple[int, object]] = {}
-        # Of the user's modules, by id, the names in them that were seen.
+        # Names seen in the user's modules, by the modules' id.
         self._named: dict[int, set[str]] = {}
 
     def digest(self) -> bytes:
@@ -64,7 +64,7 @@ class PythonCode:
         return self._hash.digest()
 
     def add(self, value: Any, place: str) -> None:
-        """Adds `value`; `place` says in messages where it stands.
+        """Adds `value`; `place` is its place in messages.
 
         Raises:
             UnknownPart: There is no telling what it is.
@@ -165,7 +165,7 @@ class PythonCode:
         return imported_in(function.__code__, function.__globals__.get("__package__"), place)
 
     def _add_variables(self, function: FunctionType) -> None:
-        """What a function has beside its code: defaults, closure, attributes."""
+        """Adds the function's variables: defaults, closure, attributes."""
         self.add(function.__defaults__, f"a default of {function.__qualname__}")
         self.add(function.__kwdefaults__, f"a default of {function.__qualname__}")
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -187,7 +187,8 @@ class PythonCode:
         self._add_names_of(module, names, place)
 
     def _add_names_of(self, module: ModuleType, names: frozenset[str], place: str) -> None:
-        """What `names` stand for in one of the user's modules, unless that was seen."""
+        """Adds the values of `names` in one of the user's modules, unless they were added
+        before."""
         seen = self._named.setdefault(id(module), set())
         new = names - seen
         seen |= new
@@ -196,8 +197,8 @@ class PythonCode:
     def _add_named(
         self, scope: Mapping[str, Any], names: frozenset[str], attributes: frozenset[str], place: str, what: str
     ) -> None:
-        """What `names` stand for in a module; of modules of the user's own that are among it what
-        `attributes` name there."""
+        """Adds the values of `names` in a module; of modules of the user's own that are among it
+        what `attributes` name there."""
         for name in sorted(names):
             if name not in scope or (name == "__builtins__" or getattr(builtins, name, self) is scope[name]):
                 continue
@@ -223,7 +224,7 @@ class PythonCode:
             self.add(value, f"{kind.__qualname__}.{name}")
 
     def _add_object(self, value: Any, place: str) -> None:
-        """Any other object by what it would be pickled as."""
+        """Adds any other object by its pickled form."""
         kind = type(value)
         try:
             reduce = copyreg.dispatch_table.get(kind)
@@ -239,7 +240,7 @@ class PythonCode:
 
 
 def _globals(code: CodeType, names: frozenset[str]) -> frozenset[str]:
-    """Of the names in a code those that it may take for globals."""
+    """Returns those names in a code that may be globals."""
     return names if names & _READ_BY_TEXT else frozenset(_loaded(code))
 
 

@@ -1,7 +1,7 @@
-"""Which version of a function an outcome is of: a hash of all that decides it, its values aside.
+"""Version of a function for its cached outcomes: a hash of all that decides it, its values aside.
 
-- Of a judge: the request's words and options, how the answer is read, votes and panels; the model
-  is known by its name, not by its address. Never a key.
+- The version of a judge: the request's words and options, how the answer is read, votes and panels;
+  the model is known by its name, not by its address. Never a key.
 - A reward service or sandbox is known by its address.
 - An option that only says how calls are made (timeouts, retries, limits, prices) changes nothing.
 """

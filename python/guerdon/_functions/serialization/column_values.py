@@ -5,7 +5,7 @@
 - A value whose class or function workers can't import (of ``__main__``, a notebook, a module loaded
   by path) is pickled with it, so that it arrives as the same type.
 - Plain values (strings, numbers, lists, dicts, None) cost no more than `pickle.dumps`.
-- A tensor of a device is refused: each worker would open the device to hold it. Of a view its own
+- A tensor of a device is refused: each worker would open the device to hold it. For a view its own
   elements are sent, not those of the tensor that it shows a part of.
 """
 
@@ -53,8 +53,8 @@ def dumps(columns: list[list[object]]) -> tuple[list[bytes], list[str]]:
 
 
 class _BlockNotes(NamedTuple):
-    """What is noted of a block's samples: the modules that unpickling imports, and by identity the
-    pickles of classes and functions that workers can't import."""
+    """Notes on a block's samples: the modules that unpickling imports, and by identity the pickles
+    of classes and functions that workers can't import."""
 
     modules: set[str]
     by_value: dict[int, bytes]
@@ -68,7 +68,7 @@ def _dumps_sample(columns: list[list[object]], found: _BlockNotes) -> bytes:
     except Exception:
         if not pickler.by_value:
             raise
-        # What came from there may need cloudpickle.
+        # Values from there may need cloudpickle.
         return function_pickler.dumps(columns, found.modules)
     return file.getvalue()
 
@@ -118,7 +118,7 @@ class _ColumnPickler(pickle.Pickler):
 
 
 def _can_import(name: object) -> bool:
-    """Whether workers can import the module; True for what has none."""
+    """Returns whether workers can import the module; True for a name without one."""
     if not isinstance(name, str):
         return True
     module = sys.modules.get(name)

@@ -3,7 +3,7 @@
 - A process with this ``sys.path`` and cloudpickle can load the result, without our ``__main__``.
 - A decorated function is pickled by value as the plain function; loading it doesn't import guerdon.
 - Modules that only this process knows are registered by value for one `dumps`, not after it.
-- What could be pickled but must not be sent (a tensor of a device) is refused the same way.
+- Values that could be pickled but must not be sent (a tensor of a device) are refused the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _lock = threading.RLock()
 
 
 def _after_fork() -> None:
-    """In a forked child: the thread that held the lock is not here."""
+    """Runs in a forked child: the thread that held the lock is not here."""
     global _lock
     _lock = threading.RLock()
 
@@ -95,7 +95,7 @@ def _pickler_class() -> Any:
             return super().reducer_override(value)
 
         def _shared(self, name: object) -> bool:
-            """Whether other processes can import the module `name`; if not, registers it by
+            """Returns whether other processes can import the module `name`; if not, registers it by
             value."""
             if not isinstance(name, str):
                 return False
@@ -109,7 +109,7 @@ def _pickler_class() -> Any:
             return known
 
         def _found(self, value: Any) -> bool:
-            """Whether other processes find this object under its name."""
+            """Returns whether other processes find this object under its name."""
             module = getattr(value, "__module__", None)
             qualname = getattr(value, "__qualname__", None)
             return (

@@ -1,4 +1,4 @@
-"""Whether another process would import the same module under the same name.
+"""Checks that another process would import the same module under the same name.
 
 - True means: a new interpreter with this ``sys.path`` imports the module from the same file, which
   still holds what this process loaded.
@@ -23,7 +23,7 @@ _MAINS: Final = frozenset({"__main__", "__mp_main__"})
 
 
 def importable(name: str) -> bool:
-    """Whether the loaded module `name` can be imported by another process."""
+    """Returns whether the loaded module `name` can be imported by another process."""
     if name in _MAINS:
         return False
     module = sys.modules.get(name)

@@ -54,7 +54,7 @@ def format_decimal_size(size: int) -> str:
 
 
 def _size_of(value: object) -> int:
-    """Bytes of memory: of an array its data, of other objects without what they refer to."""
+    """Bytes of memory: of an array its data, of other objects without the objects they refer to."""
     try:
         whole = None if isinstance(value, type) else getattr(value, "nbytes", None)
         return whole if isinstance(whole, int) else sys.getsizeof(value)
@@ -94,7 +94,8 @@ def _can_pickle(value: object, dumps: Callable[[object], bytes]) -> bool:
 
 
 def _parts_of(value: object) -> list[tuple[str, object]]:
-    """What is pickled with `value`; nothing if reading it raises, as proxies may."""
+    """Returns the parts that are pickled with `value`; nothing if reading it raises, as proxies
+    may."""
     try:
         return list(_parts(value))
     except Exception:
@@ -102,7 +103,7 @@ def _parts_of(value: object) -> list[tuple[str, object]]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
-    """What is pickled with `value`, each with a label for messages."""
+    """Yields the parts that are pickled with `value`, each with a label for messages."""
     if isinstance(value, FunctionType):
         yield from _function_parts(value)
     elif isinstance(value, MethodType):

@@ -2,7 +2,8 @@
 
 - A function that a worker can import is sent as a name, any other (``__main__``, closures, lambdas,
   objects) by value.
-- What can't be serialized is refused at registration, naming the part that fails and what to do.
+- Functions that can't be serialized are refused at registration; the error names the failing part
+  and the remedy.
 - A value is pickled once per registration: what the trainer changes later doesn't reach workers.
 - A function over 10 MB is warned about; one over 1 GB is refused.
 """

@@ -1,7 +1,8 @@
-"""Whether a module's file changed since this process loaded it.
+"""Checks that a module's file has not changed since this process loaded it.
 
-- What such a module defines is pickled by value: workers run the code that this process has, until
-  the user reloads the module. Else a function would give other rewards in workers than here.
+- Definitions of a changed module are pickled by value: workers run the code that this process has,
+  until the user reloads the module. Otherwise a function would give other rewards in workers than
+  here.
 - A file older than this process costs one `os.stat`.
 - Only files read by Python's own source loader are checked; other loaders may change the code.
 """
@@ -30,7 +31,7 @@ _seen: dict[str, tuple[ModuleSpec, Stamp]] = {}
 
 
 def source_changed(module: ModuleType) -> bool:
-    """Whether the module's file was changed after this process loaded it."""
+    """Returns whether the module's file was changed after this process loaded it."""
     spec, stamp = module.__spec__, stamp_of(module)
     if spec is None or stamp is None or type(spec.loader) is not SourceFileLoader:
         return False
@@ -58,7 +59,7 @@ def stamp_of(module: ModuleType) -> Stamp | None:
 
 
 def _compiled_from_other(module: ModuleType, stamp: Stamp) -> bool:
-    """Whether the compiled file was made from another version of the source file."""
+    """Returns whether the compiled file was made from another version of the source file."""
     try:
         with open(getattr(module.__spec__, "cached", None) or "", "rb") as file:
             header = file.read(16)
@@ -71,9 +72,9 @@ def _compiled_from_other(module: ModuleType, stamp: Stamp) -> bool:
 
 
 def _code_differs(module: ModuleType, file: str) -> bool:
-    """Whether a function or method of the module is missing from the source file.
+    """Returns whether a function or method of the module is missing from the source file.
 
-    For installations without compiled files, as in many containers.
+    This covers installations without compiled files, as in many containers.
     """
     try:
         with open(file, "rb") as source:

@@ -145,7 +145,7 @@ class Report:
         return _aligned([head, *body])
 
     def usage(self) -> str:
-        """What judges and reward services used, a line each; empty if there are none."""
+        """Returns the usage of judges and reward services, a line each; empty if there are none."""
         return "\n".join(f"{name}: {usage_text(used)}" for name, used in self._used.items() if used["requests"])
 
     def failures(self) -> str:

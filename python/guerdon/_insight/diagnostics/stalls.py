@@ -1,4 +1,4 @@
-"""What the watchdog says when calls are in flight and none has ended for long: a dump, as a warning
+"""Report of the watchdog when calls are in flight and none has ended for long: a dump, as a warning
 and in a file beside the journal.
 
 - It runs on the thread supervisor, so the trainer's threads may be stuck; where that thread can't
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from guerdon._insight.dump import Dump
 
 _LOOK_S: Final = 2.0
-"""How long workers may take to say where they stand."""
+"""Time that workers have to report their position."""
 
 
 def reports_file(folder: str | os.PathLike[str]) -> str:
-    """Where reports go beside the journal in `folder`: one file a process."""
+    """Returns the path of the reports beside the journal in `folder`: one file a process."""
     return os.path.join(folder, f"watchdog-r{rank()}-{os.getpid()}.txt")
 
 
@@ -38,7 +38,7 @@ class DumpSource(Protocol):
         """True once its dispatcher was closed."""
 
     def dump(self, timeout: float) -> Dump:
-        """What it is doing."""
+        """Returns a dump of it."""
 
 
 class StallReports:

@@ -1,5 +1,5 @@
-"""What the rows of a journal do not say of their dispatcher, in each part's metadata: a JSON object
-under ``guerdon.dispatcher``. A table that someone made of a journal may have none.
+"""Facts about a dispatcher for the metadata of each journal part: a JSON object under
+``guerdon.dispatcher``. A table that someone made of a journal may have none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["DispatcherFacts", "JudgeKind", "facts_text"]
 
 @dataclass(frozen=True)
 class JudgeKind:
-    """How a function is judged by several answers.
+    """Kind of a judge that combines several answers.
 
     Attributes:
         kind: ``"votes"``, ``"panel"``, ``"pairwise"`` and the like.
@@ -52,7 +52,7 @@ class DispatcherFacts:
 
 
 def facts_text(specs: Iterable[FunctionSpec], incomplete: str) -> str:
-    """What a journal records of a dispatcher with these functions."""
+    """Returns the facts that a journal records of a dispatcher with these functions."""
     judges: dict[str, dict[str, Any]] = {}
     for spec in specs:
         kind = getattr(spec.compound, "kind", None)

@@ -1,4 +1,4 @@
-"""Values of texts and columns that are no strings, as JSON.
+"""Values of texts and columns that are not strings, as JSON.
 
 Runs on the journal's thread. No code of the values' own runs but that of arrays and tensors: what
 JSON has no form for is named by its type.
@@ -22,7 +22,7 @@ def encode(values: Sequence[object]) -> list[str | None]:
 def _encode(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, default=_plain)
-    # a circle, keys that are no strings: the other rows have their values
+    # a circle, keys that are not strings: the other rows have their values
     except Exception as error:
         text = json.dumps(f"<{_name(value)}: {error}>", ensure_ascii=False)
     # Lone surrogates have no UTF-8.

@@ -1,7 +1,7 @@
 """The journal: every outcome of a dispatcher as a row on disk (docs/journal.md).
 
-- What is written costs the trainer's thread nothing: the engine hands complete groups to a thread
-  of its own, and drops and counts what that can't keep up with.
+- Writing costs the trainer's thread nothing: the engine hands complete groups to a separate thread,
+  and drops and counts those that can't be written in time.
 - A part is a Parquet file, whole or not there; while it grows it is an Arrow stream beside it.
 """
 
@@ -28,10 +28,10 @@ _LONGEST_RUN: Final = 200
 @with_known_options
 @dataclass(frozen=True)
 class Journal:
-    """Where and how a dispatcher writes its outcomes: ``Dispatcher(..., journal=Journal(...))``.
+    """Place and settings of a dispatcher's journal: ``Dispatcher(..., journal=Journal(...))``.
 
     It holds no file open and may be shared, copied and pickled; each dispatcher that is given it
-    writes parts of its own into the folder.
+    writes separate parts into the folder.
 
     Args:
         folder: Made if it isn't there. Several ranks, runs and dispatchers may share one.
@@ -106,9 +106,9 @@ def read_journal(
 ) -> pa.Table | pa.RecordBatchReader:
     """All rows of a journal, those of a run that is still writing too.
 
-    Streams of runs that were killed become Parquet files first. What can't be read (a damaged file,
-    one of another program or of a newer version) is left out, with a `GuerdonWarning` that names
-    it. Needs ``pip install 'pyarrow>=17'``.
+    Streams of runs that were killed become Parquet files first. Files that can't be read (damaged,
+    from another program or a newer version) are left out, with a `GuerdonWarning` that names them.
+    Needs ``pip install 'pyarrow>=17'``.
 
     Args:
         folder: The journal's folder, or one of its files.

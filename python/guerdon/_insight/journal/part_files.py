@@ -1,6 +1,6 @@
 """The two forms of a part: the Parquet file that is complete, and the Arrow stream that grows.
 
-Of a stream every whole message is read, also of one that its writer was killed over.
+Every complete message of a stream is read, also if its writer was killed at the next one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from guerdon._insight.journal.schema import import_arrow
 __all__ = ["NoRows", "PartFile", "open_part"]
 
 _MARK: Final = b"\xff" * 4
-"""What each message of a stream begins with."""
+"""First bytes of each message of a stream."""
 
 
 class NoRows(Exception):
@@ -33,7 +33,7 @@ class PartFile(Protocol):
     def batches(
         self, columns: Sequence[str], size: int, *, among: Any = None, dictionaries: Sequence[str] = ()
     ) -> Iterator[Any | int]:
-        """Its rows; the number of rows stands for those that `among` passes over.
+        """Its rows; the number of rows replaces those that `among` leaves out.
 
         Args:
             columns: Names that it has.
@@ -111,7 +111,7 @@ class ParquetPart:
         return found
 
     def filled(self, columns: Sequence[str]) -> set[str]:
-        """By the statistics of the file."""
+        """Decides by the statistics of the file."""
         metadata = self._file.metadata
         if not metadata.num_row_groups:
             return set()

@@ -1,8 +1,8 @@
 """The parts of a journal, for all that reads them: which files they are, and their rows.
 
-- A file is a part by what is in it. One that is none, can't be read or is of another version is
-  left out and named once, in `JournalParts.notes`; the others are read.
-- Where a stream and its Parquet file are both there, the file counts.
+- A file is a part by its contents. One that is none, can't be read or is of another version is left
+  out and named once, in `JournalParts.notes`; the others are read.
+- If a stream and its Parquet file both exist, the file counts.
 - Memory holds one record batch or row group, whatever the size of the journal.
 """
 
@@ -56,7 +56,7 @@ class Part:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is a stream, and not yet Parquet."""
+        """Returns whether it is a stream, and not yet Parquet."""
         return self.path.suffix == ".arrows"
 
     def batches(
@@ -160,7 +160,7 @@ class JournalParts:
 
     def check_some(self) -> None:
         """Raises:
-        DataError: There is no part.
+        DataError: Fails if there are no parts.
         """
         if not self.parts:
             if self.notes:
@@ -172,7 +172,7 @@ class JournalParts:
 
 
 def is_folder(journal: str | Path) -> bool:
-    """Whether the journal is a folder, and not one file of it.
+    """Returns whether the journal is a folder, and not one file of it.
 
     Raises:
         DataError: There is neither, or this user may not look.
@@ -215,7 +215,8 @@ def find_parts(journal: str | Path, *, recover: bool = True) -> JournalParts:
 
 
 def _part(path: Path, notes: list[str], left: Mapping[str, str], *, alone: bool) -> Part | None:
-    """The part; None for what is none or has nothing in it yet, with a note unless it is young."""
+    """The part; None for a file that is not a part or has no contents yet, with a note unless it is
+    young."""
     damage = left.get(path.name)
     try:
         if path.suffix not in _FORMS:

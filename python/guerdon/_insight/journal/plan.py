@@ -1,4 +1,4 @@
-"""What the engine is told of a dispatcher's journal."""
+"""Settings of a dispatcher's journal for the engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JournalPlan:
     incomplete: str
 
     def config(self, specs: Sequence[FunctionSpec]) -> JournalConfig:
-        """For the engine of these functions, in this process."""
+        """Returns the settings for the engine of these functions, in this process."""
         from guerdon._native import JournalConfig
 
         journal = self.journal

@@ -3,7 +3,7 @@
 - Each row is there once, of parts that are still written too.
 - Only the columns that are asked for are read, and of a Parquet file only row groups that may hold
   what the filter takes.
-- Where parts differ in how a column is written, strings become JSON in all of them.
+- If parts differ in the form of a column, its values become JSON strings in all of them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read(folder: str | os.PathLike[str], columns: object, filters: Any) -> pa.Re
 
 
 class _PartReader:
-    """What is read of each part."""
+    """Columns that are read of each part."""
 
     def __init__(
         self, wanted: Sequence[str], named: Sequence[str], types: Mapping[str, Any], filter: Any, kinds: dict[str, str]
@@ -104,7 +104,7 @@ class _PartReader:
 
 
 def _report(journal: JournalParts, reported: int) -> int:
-    """Warns of what was left out since; how many notes there are."""
+    """Warns of the parts that were left out since; how many notes there are."""
     for note in journal.notes[reported:]:
         warnings.warn(f"not all of the journal {journal.folder!r} could be read: {note}.", GuerdonWarning, stacklevel=4)
     return len(journal.notes)
@@ -200,7 +200,7 @@ def _named_in(expression: Any, types: Mapping[str, Any]) -> list[str]:
 
 
 def _agreed(parts: Sequence[Part]) -> dict[str, str]:
-    """Of each column of texts, JSON if any part has it so."""
+    """Returns the form of each column of texts, JSON if any part has it so."""
     agreed: dict[str, str] = {}
     for part in parts:
         for name, kind in part.kinds.items():

@@ -1,4 +1,4 @@
-"""What a part of a journal has in its columns and metadata, as readers know it.
+"""Columns and metadata of a journal's parts, as readers know them.
 
 The columns are those of ``rust/telemetry/src/journal/layout.rs``; a test compares the two. Texts
 and chosen columns (``prompt``, ``completion``, ``column_<name>``) come behind them, strings all.
@@ -100,7 +100,8 @@ def import_arrow() -> Any:
 
 
 def is_text(column: str) -> bool:
-    """Whether it is a column of texts: prompts, completions or values of a dataset's column."""
+    """Returns whether it is a column of texts: prompts, completions or values of a dataset's
+    column."""
     return column in _TEXTS or column.startswith(_PREFIX)
 
 
@@ -141,7 +142,8 @@ def arrow_schema(kinds: Mapping[str, str], dispatcher: str) -> Any:
 
 
 def problem_of(schema: Any, *, alone: bool) -> str | None:
-    """Why a file with this schema is no part that can be read; None for one that can.
+    """Returns the reason why a file with this schema is not a part that can be read; None for one
+    that can.
 
     Args:
         alone: The user named the file. One that names no schema, such as a copy that another
@@ -163,7 +165,8 @@ def problem_of(schema: Any, *, alone: bool) -> str | None:
 
 
 def _fits(found: Any, wanted: Any) -> bool:
-    """Whether a column of one type can be read as another: numbers as numbers, texts as texts."""
+    """Returns whether a column of one type can be read as another: numbers as numbers, texts as
+    texts."""
     types = import_arrow().types
     found, wanted = (each.value_type if types.is_dictionary(each) else each for each in (found, wanted))
     if types.is_null(found):
@@ -175,14 +178,14 @@ def _fits(found: Any, wanted: Any) -> bool:
 
 
 def kinds_of(schema: Any) -> dict[str, str]:
-    """Of each text column ``"text"`` or ``"json"``, by the user's name of it."""
+    """Returns for each text column ``"text"`` or ``"json"``, by the user's name of it."""
     given = json_object((schema.metadata or {}).get(KINDS_KEY))
     names = [name.removeprefix(_PREFIX) for name in schema.names if is_text(name)]
     return {name: "json" if given.get(name) == "json" else "text" for name in names}
 
 
 def json_object(text: bytes | None) -> dict[str, Any]:
-    """A value of the metadata; an empty object for what is none."""
+    """A value of the metadata; an empty object for other text."""
     try:
         found = json.loads(text or b"{}")
     except ValueError:  # somebody's own

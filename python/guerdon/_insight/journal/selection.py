@@ -1,4 +1,4 @@
-"""Which rows of a journal count: those of some runs, functions and steps."""
+"""Rows of a journal that count: those of some runs, functions and steps."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Selection:
 
     @property
     def of_steps(self) -> bool:
-        """Whether only some steps count."""
+        """Returns whether only some steps count."""
         return self.first_step is not None or self.last_step is not None
 
     def mask(self, batch: Any) -> NDArray[np.bool_] | None:
-        """Of each row of the record batch whether it counts; None if all do."""
+        """Returns for each row of the record batch whether it counts; None if all do."""
         masks = []
         if self.runs is not None:
             masks.append(_among(batch.column("run"), self.runs))
@@ -61,8 +61,8 @@ class Selection:
         return batch if mask is None or mask.all() else batch.filter(import_arrow().array(mask))
 
     def filter(self) -> Any:
-        """What row groups must hold to have rows that count, as far as their statistics say it;
-        None if all do."""
+        """Condition on the statistics of row groups that may have rows that count; None if all
+        do."""
         field = import_arrow().compute.field("step")
         bounds = [] if self.first_step is None else [field >= self.first_step]
         bounds += [] if self.last_step is None else [field <= self.last_step]
@@ -79,7 +79,7 @@ class Selection:
 
 
 def _among(names: Any, chosen: Collection[str]) -> NDArray[np.bool_]:
-    """Whether each name is one of these."""
+    """Returns whether each name is one of these."""
     arrow = import_arrow()
     known = arrow.array(list(chosen), arrow.string())
     if not arrow.types.is_dictionary(names.type):

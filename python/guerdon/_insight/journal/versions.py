@@ -1,7 +1,7 @@
-"""Which version of a function a row is of: a hash of its source and of the options that decide its
-values, as far as that can be told without looking into large objects.
+"""Version of a row's function: a hash of its source and of the options that decide its values, as
+far as these are known without looking into large objects.
 
-Of a function with a cache folder it is the beginning of that version
+For a function with a cache folder it is the beginning of that version
 (`guerdon._functions.cache.versions`).
 """
 
@@ -23,8 +23,8 @@ _MOST_VALUES: Final = 1000
 
 
 class _SourceCode(PythonCode):
-    """Adds up code, and of objects their class and plain attributes: never a model's weights. What
-    a body imports counts by its name: a journal imports nothing."""
+    """Adds up code, and of objects their class and plain attributes: never a model's weights. Hash
+    of a function's source; an import in its body counts by its name: a journal imports nothing."""
 
     _most_parts = 50_000
 
@@ -51,7 +51,7 @@ class _SourceCode(PythonCode):
 
 
 def source_version(spec: FunctionSpec) -> str:
-    """The version of a function as 16 hexadecimal digits; "" where there is no telling."""
+    """The version of a function as 16 hexadecimal digits; The version is "" if it is unknown."""
     try:
         if spec.cache is not None:
             digest = version_of(spec)
@@ -65,7 +65,7 @@ def source_version(spec: FunctionSpec) -> str:
             code.add(("python", sys.implementation.cache_tag, *how), "")
             code.add(spec.target, "the function")
             digest = code.digest()
-    # whatever its values do when they are looked at: a version is no reason to stop
+    # whatever its values do when they are looked at: a version never stops the run
     except Exception:
         return ""
     return digest.hex()[:_DIGITS]

@@ -1,3 +1,3 @@
-"""What shows a running dispatcher: where its metrics are served (`address`), where its live state
-is found (`sockets`), what the engine is told of both (`settings`), and that no forked child keeps
+"""Live views of a running dispatcher: the address of its metrics (`address`), the sockets of its
+live state (`sockets`), the engine's settings for both (`settings`), and that no forked child keeps
 them open (`forks`)."""

@@ -10,7 +10,7 @@ __all__ = ["close_in_children"]
 
 @functools.cache
 def close_in_children() -> None:
-    """From now on, whenever this process is forked."""
+    """Closes them from now on whenever this process is forked."""
     from guerdon import _native  # not by `import guerdon`
 
     if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""What the engine is told of its monitor, and what the user is told of what came of it."""
+"""Settings of the monitor for the engine, and its messages to the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_SERVED = (
 
 
 class IsolationLevel(Protocol):
-    """What holds the programs of a code reward."""
+    """Isolation of a code reward's programs."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class IsolationLevel(Protocol):
 
 
 class Monitor:
-    """Of one engine: its settings, and what can't be served."""
+    """The monitor of one engine: its settings, and its addresses that can't be used."""
 
     def __init__(self, specs: Sequence[FunctionSpec], metrics_port: int | str | None) -> None:
         self._given = metrics_port
@@ -81,7 +81,7 @@ class Monitor:
             logging.getLogger("guerdon").info("metrics at http://%s/metrics", address)
 
     def stats(self, engine: Engine) -> dict[str, str]:
-        """Where it is served, for `Dispatcher.stats`."""
+        """Returns its addresses for `Dispatcher.stats`."""
         path, problem = engine.state_socket()
         served = {"state_socket": path or f"none: {problem or self._socket_problem}"}
         if self._given is not None:
@@ -92,7 +92,7 @@ class Monitor:
 
 def _level(spec: FunctionSpec) -> IsolationLevel | None:
     """The level that holds for the programs of a code reward; None of other functions."""
-    # What is not the user's has this attribute only there.
+    # Objects of ours have this attribute only there.
     return getattr(spec.item, "level", None) if spec.is_engine_made else None
 
 
@@ -128,7 +128,7 @@ def _config(
 
 
 def _requests(spec: FunctionSpec) -> tuple[bool, bool, bool]:
-    """Whether a function sends requests, whether these use tokens, and whether they have a
+    """Returns whether a function sends requests, whether these use tokens, and whether they have a
     price."""
     plans = spec.plans
     return bool(plans), spec.uses_tokens, all(plan.cost.price is not None for plan in plans)

@@ -2,7 +2,7 @@
 
 - One socket a running dispatcher, ``<pid>-<n>.sock``; it goes with the dispatcher.
 - Sockets of processes that are gone are removed by the next process that looks.
-- That there can be no socket hinders nothing: it is only said.
+- That there can be no socket hinders nothing: it is only reported.
 """
 
 from __future__ import annotations

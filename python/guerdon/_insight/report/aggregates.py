@@ -1,7 +1,7 @@
 """The figures of a report as JSON: what ``--json`` prints, and what findings are made of.
 
-Means, deviations and shares are exact, percentiles of times within 6 %. What is not known (the mean
-of no rewards) is null. Lists ``over_time`` have one item a bucket of ``axis``.
+Means, deviations and shares are exact, percentiles of times within 6 %. Unknown figures (the mean
+of no rewards) are null. Lists ``over_time`` have one item a bucket of ``axis``.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _judges(summary: Summary) -> dict[str, Any]:
 
 
 def panel_pairs(panel: Panel) -> list[dict[str, Any]]:
-    """How far each two members of a panel agree."""
+    """Returns the agreement of each pair of a panel's members."""
     sums = panel.pairs.whole
     correlation = correlations(sums)
     return [
@@ -270,7 +270,7 @@ def panel_pairs(panel: Panel) -> list[dict[str, Any]]:
 
 
 def place_fields(summary: Summary, place: RowLocation) -> dict[str, Any]:
-    """Where a row is in the run, and its times."""
+    """Returns the place of a row in the run, and its times."""
     return {
         "function": function_name(summary, place.function),
         "status": place.status,

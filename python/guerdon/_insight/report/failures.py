@@ -1,7 +1,8 @@
 """Failures by reason: how many, when, and where to find some.
 
 - Reasons that differ only in numbers and quoted parts count as one.
-- Memory is bounded: of each function so many reasons are kept, the rest is counted as one.
+- Memory is bounded: the most frequent reasons of each function are kept, the rest is counted as
+  one.
 """
 
 from __future__ import annotations

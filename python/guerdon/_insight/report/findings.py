@@ -38,7 +38,7 @@ Finding = dict[str, Any]
 
 
 def findings(figures: dict[str, Any]) -> list[Finding]:
-    """What stands out in these aggregates, warnings first, at most a dozen."""
+    """Returns the findings in these aggregates, warnings first, at most a dozen."""
     found: list[Finding] = []
     for kind in (_reading, _trend, _failures, _spread, _constant, _pairs, _judges, _times, _versions, _cost):
         found += _some(list(kind(figures)))
@@ -59,7 +59,7 @@ def _finding(severity: str, section: str, message: str) -> Finding:
 
 
 def _reading(figures: dict[str, Any]) -> Iterator[Finding]:
-    """What the reader should know of the journal itself."""
+    """Yields notes on the journal itself."""
     if figures["notes"]:
         yield _finding("warning", "about", f"Not all of the journal could be read: {figures['notes'][0]}.")
     for each in figures["restarts"]:
@@ -252,8 +252,8 @@ def _times(figures: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _explains(figures: dict[str, Any], function: dict[str, Any], waited: float) -> bool:
-    """Whether a step's calls run long enough that others wait for them, rather than for workers to
-    start."""
+    """Returns whether a step's calls run long enough that others wait for them, rather than for
+    workers to start."""
     axis = figures["axis"]
     steps = sum(last - first + 1 for first, last in zip(axis["first"], axis["last"], strict=True))
     work = function["run_s"]["p50"] * function["rows"] / max(1, steps)

@@ -1,10 +1,10 @@
-"""What the samples of a group, and the functions of a sample, say together.
+"""Figures of groups over their samples, and of samples over their functions.
 
 - A group teaches nothing if all its samples have the same total reward: its advantages are 0.
 - A sample on which a function failed has no total, as in training; in parts whose dispatcher had
   ``incomplete="sum"`` it has the sum of the others.
-- Rows that belong together may lie in two record batches: the rows of the last batch of samples
-  are held back until the next one comes, at most `_MOST_HELD` of them.
+- Rows that belong together may be in two record batches: the rows of the last batch of samples are
+  held back until the next one comes, at most `_MOST_HELD` of them.
 - Correlations are over all samples for which both functions gave a number.
 """
 
@@ -56,7 +56,7 @@ class GroupSpread:
         self._held: _Columns | None = None
 
     def add(self, rows: Rows) -> None:
-        """Add rows, in the order in which they lie in their part."""
+        """Adds rows, in the order of their part."""
         columns: _Columns = {
             "writer": rows.writer,
             "batch": rows.batch_id,
@@ -165,14 +165,14 @@ class GroupSpread:
 
 
 def _unscorable(rows: Rows) -> Integers:
-    """Whether a row leaves its sample without a total."""
+    """Returns whether a row leaves its sample without a total."""
     if rows.facts.incomplete == "sum":
         return np.zeros(len(rows), np.int64)
     return np.asarray(FAILED[rows.status] & ~np.isfinite(rows.reward)).astype(np.int64)
 
 
 def _changes(columns: _Columns, *names: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Where a row differs from the one before it in one of the columns."""
+    """Returns a mask of the rows that differ from the one before in one of the columns."""
     new = np.zeros(len(columns["sample"]), bool)
     new[0] = True
     for name in names:

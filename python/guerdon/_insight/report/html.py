@@ -205,7 +205,7 @@ def _about(figures: dict[str, Any]) -> str:
 
 
 def _chosen(selection: dict[str, Any]) -> list[str]:
-    """What was left out by choice."""
+    """Returns the parts that the reader left out."""
     sentences = []
     if selection["steps"] is not None:
         sentences.append(f"Only rows of {selection['steps']} count.")

@@ -1,8 +1,8 @@
-"""How far judges agree, from what they recorded in ``extra``.
+"""Agreement of judges, from their records in ``extra``.
 
 - Votes: ``agreement`` and ``votes``. Comparisons: ``flips`` of ``comparisons``. A panel: a number
   for each member.
-- Which function is what, and who the members are, the metadata of a part say.
+- The metadata of a part names the functions' kinds and the members.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Panel:
 
 
 class Judges:
-    """What was recorded of all judges, by function."""
+    """Records of all judges, by function."""
 
     def __init__(self, buckets: int, functions: Sequence[FunctionSurvey]) -> None:
         self._buckets = buckets
@@ -152,7 +152,7 @@ def _taken(column: Any, places: Integers) -> list[str]:
 
 
 def _objects(texts: list[str]) -> list[dict[str, Any]]:
-    """The JSON objects; an empty one for what is none. Names lose the function's own in front."""
+    """The JSON objects; an empty one for other text. Names lose the function's own in front."""
     try:
         found = json.loads("[" + ",".join(texts) + "]")
         if len(found) != len(texts):

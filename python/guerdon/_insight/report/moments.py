@@ -1,7 +1,7 @@
 """Means, deviations and correlations that add up over record batches (Chan, Golub and LeVeque).
 
-Sums of squares are about the mean of what is there so far, never about zero or a guess: numbers
-that lie close together, far from zero, keep their digits.
+Sums of squares are about the mean so far, never about zero or a guess: close numbers far from zero
+keep their digits.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from guerdon._insight.report.rows import Floats, Integers
 __all__ = ["Moments", "PairMoments", "correlations"]
 
 _ROUNDING: Final = 64 * np.finfo(np.float64).eps
-"""Of a number's size: how far the sum of many puts a constant from itself."""
+"""For a number's size: how far the sum of many puts a constant from itself."""
 
 
 class Moments:
-    """Of numbers in cells, such as function and bucket; all arrays have the shape of the cells.
+    """Moments of numbers in cells, such as function and bucket; all arrays have the shape of the
+    cells.
 
     Attributes:
         count: How many.
@@ -69,7 +70,7 @@ class Moments:
 
 
 class PairMoments:
-    """Of each pair of columns, over the rows that have both.
+    """Moments of each pair of columns, over the rows that have both.
 
     Attributes:
         sums: The number of rows, the means of one and the other, their sums of squared deviations,
@@ -81,7 +82,7 @@ class PairMoments:
 
     @property
     def whole(self) -> Floats:
-        """Of all cells together, ``[6, M, M]``."""
+        """Returns those of all cells together, ``[6, M, M]``."""
         found = np.zeros_like(self.sums[:, 0])
         for cell in range(self.sums.shape[1]):
             found = _merged(found, self.sums[:, cell])
@@ -134,7 +135,8 @@ def _pair(values: Floats, both: NDArray[np.bool_], one: int, other: int) -> Floa
 
 
 def _centered(values: Floats) -> tuple[Floats, Floats]:
-    """The mean of each column, and the deviations from it; the mean of these is what it lacked."""
+    """The mean of each column, and the deviations from it; the mean of these is the missing
+    part."""
     mean = values.mean(axis=0)
     apart = values - mean
     rest = apart.mean(axis=0)

@@ -53,7 +53,8 @@ class Restarts:
             of_rank.setdefault(process, _Process()).add(rows.step[mine], times[mine])
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Of each rank of a run: how many processes wrote which steps again."""
+        """Returns the restarts of each rank of a run: how many processes wrote which steps
+        again."""
         found = []
         for (run, rank), writers in self._writers.items():
             again, count = np.empty(0, np.int64), set()

@@ -1,7 +1,7 @@
 """A record batch of a journal as NumPy arrays.
 
 - Names are numbers: those of the functions and runs that the first pass found.
-- What is null is NaN, or the smallest integer where there is no NaN.
+- Nulls become NaN, or the smallest integer in columns that have no NaN.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """So many rows; each array has one item a row.
+    """A number of rows; each array has one item a row.
 
     Attributes:
         batch: The record batch, for the columns that few rows need.

@@ -1,7 +1,8 @@
 """Text of users and models, made safe to show.
 
-What can't be seen or changes how its neighbours look (control characters, directions, tags of
-Unicode) is written out: ``␀``, ``⟨U+202E⟩``. Escaping for HTML is left to the page.
+Characters that are invisible or change the look of their neighbours (control characters,
+directions, tags of Unicode) are written out: ``␀``, ``⟨U+202E⟩``. Escaping for HTML is left to the
+page.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters, and how many there were."""
+    """Returns at most `most` characters, and the original number."""
     if len(text) <= most:
         return text
     return f"{text[:most].rstrip()} … ({len(text):,} characters)"

@@ -20,7 +20,7 @@ _KEPT_OF_FUNCTION: Final = 4
 
 @dataclass(frozen=True)
 class RowLocation:
-    """Where a row lies, in the journal and in the run.
+    """Place of a row in the journal and in the run.
 
     Attributes:
         part: Number of the part; `row` its place in it.

@@ -1,4 +1,4 @@
-"""Two passes over a journal: what there is, then the counts.
+"""Two passes over a journal: the contents, then the counts.
 
 Memory is bounded by functions and buckets, beside one record batch and the rows of a batch of
 samples. A journal that is being written is read as far as it goes; rows that come between the

@@ -86,14 +86,14 @@ class Axis:
         return len(self.first)
 
     def buckets(self, steps: Integers) -> Integers:
-        """The bucket of each step; ``len(self)`` where there is no step."""
+        """The bucket of each step; The bucket is ``len(self)`` for rows without a step."""
         place: Integers = np.clip(np.searchsorted(self.first, steps, side="right") - 1, 0, None)
         return np.where(steps == NO_STEP, len(self), place)
 
 
 @dataclass(frozen=True)
 class JournalSurvey:
-    """What the first pass found, of the rows that count."""
+    """Findings of the first pass over the rows that count."""
 
     selection: Selection
     rows: int
@@ -178,7 +178,7 @@ def survey(journal: JournalParts, selection: Selection) -> JournalSurvey:
 
 
 class _Contents:
-    """What the journal has at all, whatever counts.
+    """Everything in the journal, of all rows.
 
     Attributes:
         runs: Their rows by name.

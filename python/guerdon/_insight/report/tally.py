@@ -1,4 +1,4 @@
-"""What is counted of each function in each bucket of steps.
+"""Counts of each function in each bucket of steps.
 
 - Counts, sums, least and most are exact; so are mean and standard deviation.
 - Times are counted in bins a twentieth of a decade wide: a percentile is within 6 % of the truth.
@@ -38,7 +38,8 @@ class TimeBins:
 
     @classmethod
     def percentile(cls, counts: NDArray[np.integer[Any]], share: float) -> float:
-        """The middle of the bin below which `share` of the counts lie; NaN without counts."""
+        """Returns the middle of the bin below which `share` of the counts are; NaN without
+        counts."""
         below = np.cumsum(counts)
         if not len(below) or not below[-1]:
             return float("nan")
@@ -79,7 +80,7 @@ class Tally:
         self.versions: dict[int, dict[str, tuple[int, int]]] = {}
 
     def bin_names(self, function: int) -> Floats:
-        """The lower edge of each bin, or its value where each value has a bin of its own."""
+        """Returns the lower edge of each bin, or its value if each value has a bin."""
         edges, values = self.edges[function], self.values[function]
         if edges is not None:
             return edges[:-1]

@@ -1,4 +1,4 @@
-"""The texts of chosen rows: read only of the rows that are shown, in a pass of their own."""
+"""The texts of chosen rows: read only for the rows that are shown, in a separate pass."""
 
 from __future__ import annotations
 

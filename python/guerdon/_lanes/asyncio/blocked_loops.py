@@ -83,7 +83,7 @@ def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
 
 
 def _code_of(target: Any) -> CodeType | None:
-    """Where a function is defined; None if it is not written in Python."""
+    """Returns the code object of a function; None if it is not written in Python."""
     for name in ("score", "__call__"):
         if not inspect.isroutine(target) and not hasattr(target, "func"):
             target = getattr(target, name, target)

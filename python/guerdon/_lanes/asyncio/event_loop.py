@@ -1,8 +1,8 @@
-"""One event loop of the asyncio lane, in a thread of its own.
+"""One event loop of the asyncio lane, in its own thread.
 
-While calls are in flight the loop shows every 50 ms at most that it turns, and cancels what is
-overdue. No exception of user code ends it (`SystemExit` of a task of its own, say). At its end no
-task of ours is pending, and none is reported as destroyed. A loop that can't be made, or that user
+While calls are in flight the loop reports at least every 50 ms that it turns, and cancels overdue
+calls. Exceptions of user code never end it (`SystemExit` of one of its tasks, say). At its end none
+of our tasks is pending, and none is reported as destroyed. A loop that can't be made, or that user
 code closed, ends its thread and fails its calls; the next work gets another.
 """
 
@@ -113,7 +113,7 @@ class LoopThread:
                 self._loop.call_later(nap, self._tick)
 
     def _look(self) -> float | None:
-        """Cancels what is overdue; seconds until the next look, None: none needed."""
+        """Cancels overdue calls; seconds until the next look, None: none needed."""
         beat = self._queue.beat()
         if beat.overdue:
             for call in self._queue.overdue():
@@ -124,7 +124,7 @@ class LoopThread:
         return beat.nap_s
 
     async def _end(self) -> None:
-        """Ends the calls, the functions, and what they left running."""
+        """Ends the calls, the functions, and the tasks that they left running."""
         functions = self._functions.values()
         await self._cancel({task for function in functions for task in function.tasks()})
         for function in functions:
@@ -151,11 +151,12 @@ class LoopThread:
 
     @property
     def runs(self) -> bool:
-        """Whether its thread has started and not ended."""
+        """Returns whether its thread has started and not ended."""
         return self._ident is not None
 
     def stack(self, function: int, call: tuple[int, int] | None) -> list[StackFrame]:
-        """The stack of a call, given its frame and index, else of `setup()`. From any thread."""
+        """The stack of a call, given its frame and index, else of `setup()`. Can be called from any
+        thread."""
         owner = self._functions.get(function)
         task = None if owner is None else owner.task_of(call)
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)

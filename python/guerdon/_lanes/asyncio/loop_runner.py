@@ -1,10 +1,10 @@
 """One function on an event loop: runner tasks that take its calls.
 
-A runner takes a call, awaits it, stores the result, and takes the next. One spare runner stands
-ready: if the call suspends, the spare takes the next. A call means what it would mean in a task of
-its own: a runner that a call left changed, or that someone holds on to, ends with that call.
-However a runner ends, a callback ends the call that it had in hand and takes on what it leaves: no
-batch waits for a runner that is no more.
+A runner takes a call, awaits it, stores the result, and takes the next. One spare runner is ready:
+if the call suspends, the spare takes the next. A call has the same meaning as in a separate task: a
+runner that a call left changed, or that someone holds on to, ends with that call. However a runner
+ends, a callback ends its running call and takes over the others: a batch never waits for a runner
+that has ended.
 """
 
 from __future__ import annotations
@@ -80,14 +80,15 @@ class LoopFunction:
             self._stateful.begin(self._clean, self._set_up)
 
     def task_of(self, call: tuple[int, int] | None) -> asyncio.Task[Any] | None:
-        """The task of a call, given its frame and index, or that of `setup()`. From any thread."""
+        """The task of a call, given its frame and index, or that of `setup()`. Can be called from
+        any thread."""
         if call is None:
             return self._stateful.users
         runners = list(self._runners)  # at once: the loop changes the set
         return next((runner for runner in runners if runner.has(*call)), None)
 
     def tasks(self) -> set[EngineTask]:
-        """All tasks of ours; from now on none takes another call."""
+        """All our tasks; from now on none takes another call."""
         self._ending = True
         self._loads.clear()
         for runner in self._runners:
@@ -224,7 +225,7 @@ class LoopFunction:
         return None
 
     def _caller(self, load: FrameArguments) -> tuple[Call, Callable[..., Any]]:
-        """What calls the function, and keeps what those calls record."""
+        """Returns the call object, which keeps the calls' records, and the callable."""
         call = self._call.clone() if self._call.wants_records else self._call
         names = load.view.names
         if load.view.kind == "finish":
@@ -233,7 +234,7 @@ class LoopFunction:
         return call, spread(function) if load.are_rows else function
 
     def _call_with_lists(self, load: FrameArguments, function: Callable[..., Any], index: int) -> tuple[Any, int]:
-        """What a call of several samples returned, and how many they are."""
+        """Returns the value of a call on several samples, and their number."""
         frame, view = load.frame, load.view
         error = unreadable(view)
         if error is not None:
@@ -250,9 +251,9 @@ class LoopFunction:
     async def _turn(self, runner: RunnerTask, *, long: bool = False) -> None:
         """Lets the loop turn before the next call is taken.
 
-        `long`: this runner has run calls since the last turn. It lets the loop turn until what a
-        timer or a socket wakes has run: that takes three turns. The spare leaves the next call to
-        it, and stays the spare.
+        `long`: this runner has run calls since the last turn. It lets the loop turn until the
+        callbacks of timers and sockets have run: that takes three turns. The spare leaves the next
+        call to it, and stays the spare.
         """
         runner.call = None
         self._turning += long
@@ -284,7 +285,7 @@ def _pause() -> Iterator[None]:
 
 
 def _complete(call: Call, load: FrameArguments, index: int, raw: object, size: int) -> int | Turn | None:
-    """Ends a call on `size` samples with what it returned."""
+    """Ends a call on `size` samples with its return value."""
     frame = load.frame
     try:
         if load.values is None:

@@ -1,7 +1,7 @@
 """`setup()` and `close()` of a reward on its loop.
 
-`setup()` runs once at a time. However it ends, cancelled by user code before it began included, the
-caller hears of it. What user code raises there is reported, not raised on.
+`setup()` runs once at a time. However it ends, also cancelled by user code before it began, the
+caller gets the result. Exceptions of user code there are reported, not raised on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Overdue(Exception):
 
 
 class LoopSetup:
-    """Whether a reward is set up.
+    """State of a reward's setup.
 
     Args:
         number: Of the function.
@@ -103,7 +103,8 @@ class LoopSetup:
         finally:
             self.users = None
             task.cancel()
-            # Else it and the traceback of its exception hold each other until the collector runs.
+            # Otherwise it and the traceback of its exception hold each other until the collector
+            # runs.
             del task
 
 

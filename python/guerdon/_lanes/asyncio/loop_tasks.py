@@ -25,7 +25,7 @@ class EngineTask(asyncio.Task[Any]):
         return False
 
     def end(self, msg: Any | None = None) -> bool:
-        """What `cancel` is for other tasks."""
+        """Ends the task as `cancel` does for other tasks."""
         return super().cancel(msg)
 
 
@@ -64,7 +64,7 @@ class RunnerTask(EngineTask):
         super().add_done_callback(over, context=clean)
 
     def has(self, frame: int, call: int) -> bool:
-        """Whether this call is in its hand."""
+        """Returns whether this call is in its hand."""
         load = self.load
         return self.call == call and load is not None and load.frame.id == frame
 

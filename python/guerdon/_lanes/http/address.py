@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(
     r"https?://[^/?#\s\\{}\x00-\x1f]+(/[^?#\s\\{}\x00-\x1f]*)?(\?[^#\s\\{}\x00-\x1f]*)?", re.IGNORECASE
 )
 _USER: Final = re.compile(r"^([a-z][a-z0-9+.-]*:/*)?[^/?#]*@", re.IGNORECASE)
-# As `guerdon serve` takes it from clients that can't send a header.
+# The form in which `guerdon serve` accepts it from clients that can't send a header.
 _TOKEN_IN_PATH: Final = re.compile(r"https?://[^/?#]+/t/[^/?#]{16,512}(/|$)", re.IGNORECASE)
 _LONGEST: Final = 1 << 20
 _LONGEST_SHOWN: Final = 200

@@ -1,4 +1,5 @@
-"""Where an API key is. The key itself is in no object of the package.
+"""Source of an API key. No object of the package holds the key itself. The key itself is in no
+object of the package.
 
 - It is read when the engine starts, and one in a file again once a server answers 401.
 - What is pickled, shown or dumped says only where it is.
@@ -18,8 +19,8 @@ __all__ = ["ApiKey"]
 
 @dataclass(frozen=True)
 class ApiKey:
-    """Where a key is: in a variable of the environment, or alone in a file; nowhere if there is
-    none."""
+    """Source of a key: in a variable of the environment, or alone in a file; it is nowhere without
+    one."""
 
     env: str | None = None
     file: str | None = None

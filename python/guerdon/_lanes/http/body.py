@@ -21,7 +21,7 @@ __all__ = [
     "TemplateText",
 ]
 
-# As the engine takes them: JSON as it is, ("text" | "value", column), ("repair", 0), pieces for
+# The pieces for the engine: JSON as it is, ("text" | "value", column), ("repair", 0), pieces for
 # each sample.
 Piece: TypeAlias = "bytes | tuple[str, int] | list[Piece]"
 
@@ -31,7 +31,7 @@ class TemplateText(list["str | Field"]):
 
 
 class ColumnValue:
-    """A field as a value of its own."""
+    """A field as a separate value."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -63,7 +63,7 @@ class OptionalPair:
 
 
 class Repair:
-    """The end of a list of messages, where the next attempt says what was wrong with the last."""
+    """The end of a list of messages, at which the next attempt has the error of the last."""
 
 
 class Pieces:
@@ -73,8 +73,8 @@ class Pieces:
         self.fields: list[Field] = []
 
     def of(self, value: Any) -> list[Piece]:
-        """The pieces of a JSON value, in which `TemplateText`, `ColumnValue` and `ColumnValues` may
-        stand.
+        """Returns the pieces of a JSON value, in which `TemplateText`, `ColumnValue` and
+        `ColumnValues` may occur.
 
         Raises:
             TypeError, ValueError: It isn't JSON.

@@ -19,13 +19,14 @@ from guerdon.errors import DataError
 
 __all__ = ["JSON", "PLAIN", "texts_of"]
 
-# What the engine calls columns of texts, and of texts that are JSON already.
+# The engine's names of columns of texts, and of texts that are JSON already.
 PLAIN = "text"
 JSON = "json"
 
 
 class _TemplateField(Protocol):
-    """What of a template's field decides its texts; see `guerdon._lanes.http.template.Field`."""
+    """Returns the part of a template's field that decides its texts; see
+    `guerdon._lanes.http.template.Field`."""
 
     @property
     def column(self) -> str: ...
@@ -50,8 +51,8 @@ def texts_of(
     others: Sequence[Sequence[object] | Single] = (),
     always: bool = False,
 ) -> tuple[str, list[object]] | None:
-    """What kind of column the engine gets for a field, and the column; None where it can take the
-    values as they are.
+    """Returns the kind of column that the engine gets for a field, and the column; None where it
+    can take the values as they are.
 
     Args:
         values: One per sample, or one for all.
@@ -107,7 +108,8 @@ def _conversations(
     samples: int,
     function: str,
 ) -> tuple[str, list[object]]:
-    """Conversations or images as a field wants them; the samples of a group share theirs."""
+    """Returns conversations or images in the form of a field; the samples of a group share
+    theirs."""
     encoder = Images()
     known: dict[tuple[int, ...], str] = {}
     made: list[object] = []

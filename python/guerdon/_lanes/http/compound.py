@@ -2,7 +2,7 @@
 comparisons.
 
 - Each member has its own endpoint, key, limit and parser; a sample's columns are shared by all.
-- A criterion of a rubric is a function of its own, whose cells the requests of the first one fill.
+- A criterion of a rubric is a separate function, whose cells the requests of the first one fill.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["CompoundPlan", "CompoundReward", "Criterion", "Member"]
 
 @dataclass(frozen=True)
 class Member:
-    """What is asked by one kind of request.
+    """Requests of one kind.
 
     Attributes:
         name: As ``result.extra`` calls it.
@@ -48,7 +48,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class CompoundPlan:
-    """How the calls of one function become several requests.
+    """Plan that turns the calls of one function into several requests.
 
     Attributes:
         kind: ``"votes"``, ``"panel"``, ``"criteria"``, ``"rubric"`` or ``"pairwise"``.
@@ -86,7 +86,7 @@ class CompoundPlan:
         return cls(kind, tuple(made), tuple(fields), settings)
 
     def config(self, function: str, *, key: bool = True, cap: SpendingCap | None = None) -> CompoundConfig:
-        """As the engine takes it, with the API keys.
+        """Returns the form for the engine, with the API keys.
 
         Args:
             key: False to check the rest without reading a key.
@@ -113,7 +113,7 @@ class CompoundPlan:
     def native(
         self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
     ) -> tuple[CompoundConfig, None]:
-        """What the engine takes of a function that asks."""
+        """Returns the native form of a function that sends requests."""
         return self.config(function, cap=cap), None
 
 
@@ -136,7 +136,7 @@ class Criterion:
     def native(
         self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
     ) -> tuple[None, tuple[int, int]]:
-        """What the engine takes of a function that another asks for.
+        """Returns the native form of a function whose requests another function sends.
 
         Raises:
             RegistrationError: That one is not in the list.
@@ -199,14 +199,14 @@ class CompoundReward(HttpReward):
 
 
 def plan_of(member: HttpReward) -> Plan:
-    """How its requests look; it is one request a call."""
+    """Returns the plan of its requests; it is one request a call."""
     plan = member.spec.http
     assert isinstance(plan, Plan)
     return plan
 
 
 def _renumbered(body: list[Piece], places: Sequence[int]) -> list[Piece]:
-    """A body whose columns stand at other places."""
+    """Returns a body whose columns have other indices."""
 
     def moved(piece: Piece) -> Piece:
         if isinstance(piece, bytes):

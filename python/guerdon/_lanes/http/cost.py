@@ -1,9 +1,9 @@
-"""What a judge's requests cost, how much they may, and whether its answers are kept: the options
-``price=``, ``max_cost=`` and ``keep_answers=``.
+"""Cost, spending cap and cache of a judge's requests: the options ``price=``, ``max_cost=`` and
+``keep_answers=``.
 
 - A cap is of one run: of this engine, or of all processes of a host that share the keys of limits.
-- What is spent of a shared cap counts until the last process that shares it has ended; where the
-  run has a name (`guerdon._system.launcher.run_id`), until that run's end, restarts included.
+- The spending of a shared cap counts until the last process that shares it has ended; where the run
+  has a name (`guerdon._system.launcher.run_id`), until that run's end, restarts included.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cost:
     keep_answers: bool = False
 
     def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
-        """As the engine takes it.
+        """Returns the form for the engine.
 
         Args:
             function: Its name.

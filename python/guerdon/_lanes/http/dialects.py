@@ -2,7 +2,7 @@
 read by the engine (``rust/http/src/dialect``).
 
 - An option that an API lacks is refused, never dropped.
-- What a request holds is decided here, once a judge: the engine only fills in the samples' texts.
+- The form of a request is decided here, once a judge: the engine only fills in the samples' texts.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ PATHS: Final = {
 # Reward models: they answer with a number.
 SCORES: Final = ("score", "classify", "pooling")
 _CONVERSATIONS: Final = ("chat", "responses", "anthropic")
-# Anthropic's API wants a number; others have a default of their own.
+# Anthropic's API wants a number; others have a default.
 _LONGEST_MESSAGE: Final = 1024
-# OpenAI's responses have at least so many tokens.
+# The least for OpenAI's responses.
 _SHORTEST_RESPONSE: Final = 16
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a judge is asked, and how.
+    """Content and options of a judge's request.
 
     Attributes:
         function: Its name, for messages.
@@ -72,7 +72,7 @@ class Question:
 
 
 def headers(api: str) -> dict[str, str]:
-    """Headers that an API wants, unless others are given; ``{key}`` stands for the key."""
+    """Returns the headers of an API, unless others are given; ``{key}`` is replaced by the key."""
     return {"x-api-key": "{key}", "anthropic-version": "2023-06-01"} if api == "anthropic" else {}
 
 
@@ -139,8 +139,8 @@ def _conversation_before(asked: Question) -> list[Messages]:
 
 
 def _apart(asked: Question, named: dict[str, Any]) -> dict[str, Any]:
-    """What Anthropic's API wants beside the sample's own messages: their system messages, and the
-    tools that they call."""
+    """Takes out the fields that Anthropic's API expects outside of the sample's own messages: their
+    system messages, and the tools that they call."""
     if not asked.pass_messages:
         return {}
 
@@ -237,7 +237,7 @@ def _template(asked: Question, text: str, option: str = "prompt") -> TemplateTex
 
 
 def _tokens(asked: Question) -> dict[str, Any]:
-    """How long the answer may be."""
+    """Returns the field that bounds the answer's length."""
     for option in ("max_tokens", "max_completion_tokens"):
         value = getattr(asked, option)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -303,7 +303,7 @@ def _format(asked: Question) -> dict[str, Any]:
 
 
 def _flat(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the ``json_schema`` object that chat completions put around the schema."""
+    """Returns the schema without the ``json_schema`` object that chat completions put around it."""
     inner = form.get("json_schema")
     if not isinstance(inner, Mapping):
         return dict(form)

@@ -22,7 +22,7 @@ _WANTED: Final = "expected an address, a list of them, a dict from addresses to 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Where the requests of one function go.
+    """Endpoints of one function's requests.
 
     Attributes:
         option: What the addresses are called for the user: ``base_url`` or ``url``.
@@ -41,13 +41,13 @@ class Fleet:
     hedge_share: float = 0.05
 
     def shown(self, url: str) -> str:
-        """An address as the user gave it: without what was added."""
+        """An address as the user gave it: without the added parts."""
         base, mark, query = url.partition("?")
         return base.removesuffix(self.path) + mark + query
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one endpoint, for ever if nobody adds another."""
+        """Returns whether there is one endpoint, for ever if nobody adds another."""
         return len(self.endpoints) == 1 and not self.resolve_all
 
 

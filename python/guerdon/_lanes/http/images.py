@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["Images", "image_part", "listed"]
 
 _SIGNATURES = ((b"\x89PNG", "png"), (b"\xff\xd8", "jpeg"), (b"GIF8", "gif"), (b"BM", "bmp"))
-# What Anthropic's API shows its models.
+# Formats that Anthropic's API shows its models.
 _ANTHROPIC = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
@@ -78,7 +78,7 @@ def listed(given: object) -> Sequence[object]:
 
 
 def _encoded(image: Any) -> tuple[str, bytes]:
-    """What kind of image it is, and its bytes."""
+    """Returns the kind of an image, and its bytes."""
     if isinstance(image, Mapping) and image.get("bytes") is not None:
         image = image["bytes"]  # as datasets hold images that are not decoded
     if isinstance(image, (bytes, bytearray, memoryview)):

@@ -2,7 +2,7 @@
 
 They are refused if their name says that they hold a key, or if they start like a header with one:
 the key would be in the program, in pickles and in logs. Doubtful ones (``eos_token``,
-``prompt_cache_key``, "Basic arithmetic") pass: there is no other way to send them.
+``prompt_cache_key``, "Basic arithmetic") pass: it is the only way to send them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _NAMES: Final = re.compile(
     |((.*_)?(access|api|auth|bearer|hf|id|refresh|security|session)_?)?token""",
     re.IGNORECASE | re.VERBOSE,
 )
-# With a digit, or longer than a word: "Basic arithmetic" is none.
+# A value with a digit, or longer than a word: "Basic arithmetic" is none.
 _VALUE: Final = re.compile(r"\s*(bearer|basic)\s+(?=\S*\d|\S{30})[^\s{}]{8,}\s*", re.IGNORECASE)
 
 
 def names_a_key(name: str) -> bool:
-    """Whether what is called so holds a key."""
+    """Returns whether a field of this name holds a key."""
     return _NAMES.fullmatch(name.strip().replace("-", "_")) is not None
 
 
 def is_key(value: str) -> bool:
-    """Whether a text is a key, with what a header says before it."""
+    """Returns whether a text is a key, with what a header says before it."""
     return _VALUE.fullmatch(value) is not None

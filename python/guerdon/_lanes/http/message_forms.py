@@ -3,8 +3,8 @@ OpenAI's responses.
 
 - Anthropic's system messages go apart (`system_texts`); its tools must be named (`tools`).
 - Calls and results are paired, by id or in order. One without the other goes as text: both APIs
-  refuse it as what it is.
-- What an API has no place for is refused, never dropped.
+  refuse it by themselves.
+- Content that an API has no place for is refused, never dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["in_form", "system_texts", "tools"]
 
 _SYSTEM = ("system", "developer")
 _RESULTS = ("tool", "function")
-# In place of a message without text, which the APIs refuse.
+# Replaces a message without text, which the APIs refuse.
 _EMPTY = "(no text)"
 
 Message = dict[str, Any]
@@ -44,7 +44,7 @@ class _ToolCall:
 
     @property
     def name(self) -> str:
-        """As the APIs take names: letters, digits, _ and -."""
+        """Returns the name in the form of the APIs: letters, digits, _ and -."""
         return re.sub(r"[^a-zA-Z0-9_-]", "_", str(self.call["function"]["name"]))[:64]
 
     @property
@@ -128,8 +128,8 @@ def _asked_by(calls: Sequence[_ToolCall], result: Message) -> _ToolCall | None:
 
 
 def _text_turns(turn: _Turn) -> tuple[str, list[_ToolCall], list[str]]:
-    """What a message says, with the calls that have no result; its other calls; and the results of
-    no call, as text."""
+    """Returns the text of a message, with the calls that have no result; its other calls; and the
+    results of no call, as text."""
     message = turn.message
     alone = [called(call.call) for call in turn.calls if call.result is None]
     spoken = "\n".join(text for text in (text_of(message.get("content")), *alone) if text.strip())

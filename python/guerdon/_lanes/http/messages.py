@@ -24,7 +24,7 @@ def is_messages(value: object) -> bool:
 
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A single message is its text; several are told apart by who says it."""
+    """A single message is its text; several are told apart by their roles."""
     return _content(messages[0]) if len(messages) == 1 else turns(messages, "")
 
 
@@ -76,17 +76,17 @@ def _speaker(message: Mapping[str, Any]) -> str:
 
 
 def _content(message: Mapping[str, Any]) -> str:
-    """What a message says, with its tool calls below."""
+    """Returns the text of a message, with its tool calls below."""
     texts = [text_of(message.get("content"))]
     texts += [called(call) for call in _calls(message)]
     return "\n".join(text for text in texts if text)
 
 
 def text_of(content: object) -> str:
-    """What the content of a message says, with a word for each part that is no text."""
+    """Returns the text of a message's content, with a word for each part that is not text."""
     if isinstance(content, str):
         return content
-    if isinstance(content, Mapping):  # a tool's result that is no text
+    if isinstance(content, Mapping):  # a tool's result that is not text
         return json.dumps(content, ensure_ascii=False, default=str)
     if not isinstance(content, (list, tuple)):
         return "" if content is None else str(content)

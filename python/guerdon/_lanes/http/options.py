@@ -1,7 +1,7 @@
 """The options that `guerdon.judge` and `guerdon.http_reward` share: checks, and the reward
 function.
 
-- Wrong options are refused at once; no message shows what may be a key.
+- Wrong options are refused at once; no message shows a possible key.
 - There is always a limit: a server that throttles is left alone, and a circuit breaker opens for
   one that is down.
 """
@@ -67,7 +67,7 @@ def build(
     usual_headers: Mapping[str, str] | None = None,
     **own: Any,
 ) -> HttpReward:
-    """The reward function that `by` makes of what it was given.
+    """Returns the reward function that `by` makes of its options.
 
     Args:
         given: All arguments of `by`, as they came.
@@ -98,7 +98,8 @@ def requests_plan(
     usual_headers: Mapping[str, str] | None = None,
     **own: Any,
 ) -> Plan:
-    """How the requests of a function look, out of the options that all of them share.
+    """Returns the plan of a function's requests, from the options that all functions of this lane
+    share.
 
     Args:
         given: Those options; the others are those of `build`.
@@ -180,7 +181,7 @@ def _pieces(function: str, body: Mapping[str, Any]) -> tuple[list[Any], tuple[An
 
 
 def _secret(function: str, env: object, file: object) -> ApiKey:
-    """Where the key is.
+    """Returns the source of the key.
 
     Raises:
         RegistrationError: It is in two places, or what was given is the key itself.
@@ -227,7 +228,7 @@ def _headers(function: str, given: object, key: ApiKey) -> tuple[tuple[str, str]
     """
     if given is None:
         return ()
-    wrong = f"reward function {function!r}: headers"  # what stands in them may be a key: not shown
+    wrong = f"reward function {function!r}: headers"  # their contents may be a key: not shown
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
         raise RegistrationError(f"{wrong}=: expected a dict of strings.")
     for name, value in given.items():

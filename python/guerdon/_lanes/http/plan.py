@@ -1,5 +1,5 @@
-"""What the engine must know about a function of the http lane: plain values, none of them secret,
-so that a plan can be pickled and shown."""
+"""Plan of a function of the http lane for the engine: plain values, none of them secret, so that a
+plan can be pickled and shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How the calls of one function become requests, and responses scores.
+    """Plan that turns the calls of one function into requests, and responses into scores.
 
     Attributes:
         fleet: Where requests go.
@@ -62,7 +62,7 @@ class Plan:
         return self.fleet.endpoints[0][0]
 
     def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
-        """As the engine takes it, with the API key.
+        """Returns the form for the engine, with the API key.
 
         Args:
             key: False to check the rest without reading the key.
@@ -99,7 +99,7 @@ class Plan:
             raise RegistrationError(f"reward function {function!r}: {error}.") from None
 
     def identity(self) -> tuple[object, ...]:
-        """What decides the answer to a request, and how it is read."""
+        """Returns everything that decides the answer to a request and its score."""
         address = self.fleet.endpoints if self.api in ("rewards", "sandbox") else ()
         read = (self.api, self.path, astuple(self.parse), self.batch_size is not None, self.cost.keep_answers)
         return (

@@ -93,7 +93,7 @@ class HttpReward:
 
 
 def is_given(reward: HttpReward, option: str, value: object) -> bool:
-    """Whether it was made with this value of an option, rather than by a default."""
+    """Returns whether it was made with this value of an option, rather than by a default."""
     return reward._made[1].get(option) is value
 
 

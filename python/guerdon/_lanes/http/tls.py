@@ -1,4 +1,4 @@
-"""Which servers are trusted and what proves to them who asks: options of TLS, checked.
+"""Trusted servers and client certificates: options of TLS, checked.
 
 Keys of certificates are read when the engine starts, like API keys: a plan has their files' names.
 """

@@ -79,7 +79,7 @@ def with_votes(
         spec.policy,
         columns=spec.wants.required,
         run_if=spec.run_if,
-        # With a folder samples share all votes of one call.
+        # If there is a folder, samples share all votes of one call.
         pure=spec.cache is not None,
         cache=spec.cache,
     )

@@ -1,2 +1,2 @@
-"""Native reward functions, below `guerdon.rewards`: what the engine is told, and how the columns of
-a batch become texts for kernels."""
+"""Native reward functions, below `guerdon.rewards`: their plan for the engine, and the texts of a
+batch's columns for kernels."""

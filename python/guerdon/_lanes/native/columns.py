@@ -18,11 +18,11 @@ from guerdon._batch.columns import Single
 
 __all__ = ["MADE", "PLAIN", "KernelColumn", "json_text", "texts_of"]
 
-# What the engine calls columns of texts as they are, and of what is made here.
+# The engine's names of columns of unchanged texts, and of texts made here.
 PLAIN: Final = "text"
 MADE: Final = "made"
 
-# What a text that is a reason begins with: no character of any text.
+# Beginning of a text that is a reason: no character of any text.
 _WRONG: Final = "\ufffe"
 
 
@@ -58,8 +58,8 @@ class KernelColumn:
     def texts(
         self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
     ) -> tuple[str, list[object]] | None:
-        """What kind of column the engine gets, and the column; None where it takes the values as
-        they are."""
+        """Returns the kind of column that the engine gets, and the column; None where it takes the
+        values as they are."""
         return texts_of(values[self.column], self, samples, always=always)
 
 
@@ -70,8 +70,8 @@ class _OddValueError(Exception):
 def texts_of(
     values: Sequence[object] | Single, field: KernelColumn, samples: int, *, always: bool = False
 ) -> tuple[str, list[object]] | None:
-    """What kind of column the engine gets for a field, and the column; None where it can take the
-    values as they are.
+    """Returns the kind of column that the engine gets for a field, and the column; None where it
+    can take the values as they are.
 
     Args:
         values: One per sample, or one for all.

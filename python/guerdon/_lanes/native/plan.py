@@ -1,4 +1,4 @@
-"""What the engine must know about a function of the native lane: plain values."""
+"""Plan of a function of the native lane for the engine: plain values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KernelPlan:
     fields: tuple[KernelColumn, ...]
 
     def kernel(self, function: str) -> Kernel:
-        """As the engine takes it.
+        """Returns the form for the engine.
 
         Raises:
             RegistrationError: An option is wrong.

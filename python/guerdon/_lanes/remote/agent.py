@@ -1,4 +1,4 @@
-"""An agent: the process that runs the calls of drivers elsewhere, on lanes of its own."""
+"""An agent: the process that runs the calls of drivers elsewhere, on its own lanes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class NodeAgent:
         return self._get().connect(peer)
 
     def stats(self) -> dict[str, int]:
-        """What it has and did; empty before the first driver."""
+        """Returns its figures since the start; empty before the first driver."""
         agent = self._agent
         return {} if agent is None else agent.stats()
 
@@ -156,7 +156,7 @@ def _end(agent: Agent, pid: int) -> None:
 
 def _functions_here(content: EngineContent, *, in_workers: bool) -> bytes | None:
     """The functions for workers, or for the agent itself, as this machine loads them: from folders
-    that there are here; None without any."""
+    that exist here; None without any."""
     if content.serialized is None:
         return None
     loaded = pickle.loads(content.serialized)
@@ -174,5 +174,5 @@ def _functions_here(content: EngineContent, *, in_workers: bool) -> bytes | None
     import socket
 
     if content.host != socket.gethostname():
-        loaded["stamps"] = {}  # files of another machine have times of their own
+        loaded["stamps"] = {}  # files of another machine have other times
     return pickle.dumps(loaded, protocol=pickle.HIGHEST_PROTOCOL)

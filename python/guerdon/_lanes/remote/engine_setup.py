@@ -1,4 +1,4 @@
-"""What an agent needs to run the functions of an engine elsewhere, as bytes.
+"""Functions and settings of an engine elsewhere, as bytes for its agent.
 
 - The same functions with the same options give the same digest, whatever rank or machine they come
   from: an agent that has them needs them no second time.
@@ -27,14 +27,14 @@ _PYTHON: Final = f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_
 
 
 class EngineSetup(NamedTuple):
-    """What is sent: the digest of the functions, and all that an agent needs."""
+    """The packed form: the digest of the functions, and all that an agent needs."""
 
     digest: bytes
     data: bytes
 
 
 class EngineContent(NamedTuple):
-    """What is in it."""
+    """The unpacked form."""
 
     digest: bytes
     version: str
@@ -43,7 +43,7 @@ class EngineContent(NamedTuple):
     functions: list[dict[str, Any]]
     """Per function the arguments of its `FunctionConfig`."""
     serialized: bytes | None
-    """As `guerdon._functions.serialization.serialized_functions.serialize` gives it."""
+    """The result of `guerdon._functions.serialization.serialized_functions.serialize`."""
     worker_env: dict[str, str | None]
     recycle: tuple[int | None, float | None, int | None]
 
@@ -54,7 +54,7 @@ def pack(
     recycle: Recycle | None,
     serialized: bytes | None,
 ) -> EngineSetup:
-    """What an agent needs to run these functions.
+    """Packs the functions and settings for an agent.
 
     Args:
         specs: All functions of the engine, in order.
@@ -75,7 +75,7 @@ def pack(
 
 
 def unpack(data: bytes) -> EngineContent:
-    """What `pack` packed."""
+    """Returns the content of packed bytes."""
     return EngineContent(*pickle.loads(data))
 
 
@@ -92,7 +92,7 @@ def configs_of(content: EngineContent) -> list[FunctionConfig]:
 
 
 def _function(spec: FunctionSpec) -> dict[str, Any]:
-    """What an agent's lanes must know of a function; the rest is the driver's."""
+    """Returns the settings of a function for an agent's lanes; the rest is the driver's."""
     from guerdon._system.worker_environment import given_to
 
     policy = spec.policy
@@ -105,7 +105,7 @@ def _function(spec: FunctionSpec) -> dict[str, Any]:
         "timeout": policy.timeout,
         "grace": policy.grace,
         "setup_timeout": policy.setup_timeout,
-        # Of what all ranks share by default it has the whole: it serves all of them.
+        # It has the whole of everything that all ranks share by default: it serves all of them.
         "concurrency": spec.concurrency if spec.node is None else spec.concurrency_of(1),
         "isolation": policy.isolation,
         "pinned": spec.pinned,
@@ -119,8 +119,8 @@ def _function(spec: FunctionSpec) -> dict[str, Any]:
 
 
 def _content(spec: FunctionSpec) -> bytes | None:
-    """What a function that is sent does, as a hash: a pickle of the same function has
-    another order of sets in each process, and names of its own for classes."""
+    """Returns a hash of a shipped function's behaviour: a pickle of the same function has another
+    order of sets in each process, and other names for classes."""
     from guerdon._functions.cache.python_code import PythonCode, UnknownPart
     from guerdon._functions.serialization.serialized_functions import serialized_target
 
@@ -139,7 +139,7 @@ def _content(spec: FunctionSpec) -> bytes | None:
 
 
 def _paths(serialized: bytes | None) -> tuple[object, ...]:
-    """Where workers find modules."""
+    """Returns the folders in which workers find modules."""
     if serialized is None:
         return ()
     loaded = pickle.loads(serialized)

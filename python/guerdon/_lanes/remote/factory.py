@@ -1,4 +1,4 @@
-"""What a dispatcher's ``cluster=`` says: checked when the dispatcher is made, and made into a
+"""The ``cluster=`` option of a dispatcher: checked when the dispatcher is made, and made into a
 cluster for each engine that it starts."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ClusterOption: TypeAlias = Literal["host"] | Ray
 
 
 def checked_cluster(value: object) -> ClusterOption:
-    """Where calls run.
+    """Returns the checked place of the calls.
 
     Raises:
         RegistrationError: It is no cluster, or what it needs is not there.

@@ -22,7 +22,7 @@ _ANY: Node = "any"
 
 
 def load(content: EngineContent, serialized: bytes) -> list[FunctionSpec]:
-    """The specs of all functions for the agent's lanes, with those of its own loaded.
+    """Returns the specs of all functions for the agent's lanes, with its own functions loaded.
 
     Modules are found where the driver finds them, and where this process does.
 

@@ -1,4 +1,4 @@
-"""What a dispatcher's ``cluster=`` becomes: one object for each engine that it starts."""
+"""Plan of a dispatcher's ``cluster=``: one object for each engine that it starts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Cluster(Protocol):
     """The nodes of one engine, and what connects them to it."""
 
     def start(self, engine: Engine, setup: EngineSetup) -> None:
-        """Adds the nodes that there are, after the engine was made and before its first batch.
+        """Adds the present nodes, after the engine was made and before its first batch.
 
-        It serves their links on threads of its own. What it raises is raised by the batch that
+        It serves their links on separate threads. An exception here is raised by the batch that
         started the engine, which is then closed.
         """
 

@@ -11,7 +11,7 @@ __all__ = ["nodes_of"]
 
 
 def nodes_of(engine: Engine) -> dict[str, dict[str, Any]]:
-    """Of each node, by name, its state, what it has in hand and what it did."""
+    """Returns for each node, by name, its state, its calls and its counters."""
     return {
         node.name: {
             "state": node.state,

@@ -1,2 +1,1 @@
-"""What clients speak, one protocol a module: how a request is read, and how its outcomes are
-answered."""
+"""Protocols of clients, one a module: how a request is read, and how its outcomes are answered."""

@@ -49,7 +49,7 @@ def _texts(fields: Mapping[str, Any], name: str) -> list[str]:
 def _completion(query: str, prompt: object, sample: int) -> str:
     if not isinstance(prompt, str) or not prompt:
         return query
-    # A tokenizer may have put a token of its own before the prompt.
+    # A tokenizer may have put a token before the prompt.
     _, found, after = query.partition(prompt)
     if found:
         return after
@@ -64,7 +64,7 @@ def _completion(query: str, prompt: object, sample: int) -> str:
 
 
 def _end_with_other_blanks(query: str, prompt: str) -> int | None:
-    """Where the prompt ends in a query with other blanks; None: it is not there."""
+    """Returns the end of the prompt in a query with other blanks; None: it is not there."""
     words = " ".join(prompt.split())
     start = " ".join(query.split()).find(words)
     if start < 0:

@@ -1,4 +1,4 @@
-"""What a protocol is to the server."""
+"""Interface of a protocol to the server."""
 
 from __future__ import annotations
 

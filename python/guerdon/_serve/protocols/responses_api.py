@@ -9,7 +9,7 @@ from guerdon._serve.errors import RequestError
 
 
 def prompt_of(parameters: Mapping[str, Any]) -> object:
-    """What the model was given: a text, or messages.
+    """Returns the input of the model: a text, or messages.
 
     Raises:
         RequestError: 400, it is neither.
@@ -23,8 +23,8 @@ def prompt_of(parameters: Mapping[str, Any]) -> object:
 
 
 def completion_of(response: Mapping[str, Any], *, as_text: bool) -> object:
-    """What the model made of it: messages, with calls of tools and what they gave; where the prompt
-    was a text and there is nothing but text, a text.
+    """Returns the output of the model: messages, with calls of tools and their results; where the
+    prompt was a text and there is nothing but text, a text.
 
     Raises:
         RequestError: 400, it is no list of items.
@@ -43,7 +43,7 @@ def _messages(items: object, where: str) -> list[dict[str, Any]]:
 
 
 def _message(item: dict[str, Any], where: str) -> dict[str, Any] | None:
-    """None for what is no part of the conversation, such as reasoning."""
+    """None for items that are not part of the conversation, such as reasoning."""
     kind = item.get("type", "message")
     if kind == "message":
         role = item.get("role", "assistant")
@@ -63,8 +63,8 @@ def _message(item: dict[str, Any], where: str) -> dict[str, Any] | None:
 
 
 def _text(content: object, where: str) -> str:
-    """The text of a content; a refusal or an image has none. What can't be read is refused, as an
-    empty text would get a reward that nobody's completion has.
+    """The text of a content; a refusal or an image has none. Contents that can't be read are
+    refused, as an empty text would get a reward that nobody's completion has.
     """
     if content is None or isinstance(content, str):
         return content or ""

@@ -19,7 +19,7 @@ def _read(fields: Mapping[str, Any], query: Mapping[str, str]) -> Request:
     prompt = fields.get("prompt")
     prompts = None if prompt is None else [text_or_messages(prompt, "prompt")]
     columns = {name: [value] for name, value in fields.items() if name not in ("prompt", "response")}
-    # Names of the sample itself: they would stand for its response and prompt.
+    # Names of the sample itself: they would replace its response and prompt.
     refuse_reserved(columns, "completion", "completions", "prompts")
     columns.setdefault("label", [None])
     return Request([completion], prompts, columns, alone=True, function=query.get("function"))

@@ -4,5 +4,5 @@ guerdon.
 - `call`, `records`: one function as a lane calls it, and what the call records.
 - `async_detection`, `awaiter`: which functions are async; awaiting what a sync one returned.
 - `returned_values`: what was returned, as reward, abstention or error.
-- `reasons`, `tracebacks`, `http_errors`: an exception as text, and what it says of a server.
+- `reasons`, `tracebacks`, `http_errors`: an exception as text, and its facts about a server.
 """

@@ -1,4 +1,4 @@
-"""Which functions are async, and which values can be awaited."""
+"""Detects async functions, and values that can be awaited."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RUNNERS = frozenset({"async_to_sync", "run", "run_coroutine_threadsafe", "run_s
 
 
 def is_async(target: Any) -> bool:
-    """Whether calling it returns a coroutine, as far as inspection can tell.
+    """Returns whether calling it returns a coroutine, as far as inspection can tell.
 
     Looks through partials, methods, callable objects and wrapped functions.
     """
@@ -40,7 +40,7 @@ def is_async(target: Any) -> bool:
 
 
 def is_awaitable(raw: Any) -> bool:
-    """Whether `await raw` would work."""
+    """Returns whether `await raw` would work."""
     kind = type(raw)
     return hasattr(kind, "__await__") or (kind is types.GeneratorType and inspect.isawaitable(raw))
 

@@ -1,7 +1,8 @@
 """One reward function as its lane calls it, the same on every lane.
 
 - A plain function with positional arguments is called directly: `Call.bind` returns the function.
-- What a call records belongs to that call: a recorder that is kept and used later adds to no other.
+- Records belong to the call that made them: a recorder that is kept and used later adds to no
+  other.
 - A `Call` serves one call at a time; a lane that runs several at once takes a `clone` for each.
 """
 
@@ -86,7 +87,7 @@ class Call:
         self._items.append(["fields", fields])
 
     def records(self) -> bytes | None:
-        """What was recorded since the last call of this method, as JSON; None if nothing.
+        """Returns the records since the last call of this method, as JSON; None if nothing.
 
         A list of ``["extra", column, values]``, ``["metric", name, value]`` and
         ``["fields", {name: value}]``.

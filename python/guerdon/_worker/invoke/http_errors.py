@@ -1,9 +1,9 @@
-"""What an exception says of the server behind a call: HTTP status and ``Retry-After``.
+"""HTTP status and ``Retry-After`` of an exception.
 
 - Nothing here raises or imports a client: exceptions of httpx, aiohttp, openai, requests and urllib
   are recognised by their attributes, and so is anything that looks like them.
-- A status is a whole number from 400 to 599. An error without one is `UNREACHABLE` if it says that
-  there was no connection, `BROKEN` if that broke, or nobody knows.
+- A status is a whole number from 400 to 599. An error without one is `UNREACHABLE` if there was no
+  connection, `BROKEN` if that broke or the reason is unknown.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def http_status_of(error: BaseException) -> int | None:
 
 
 def _was_never_connected(error: BaseException) -> bool:
-    """Whether the error or one of its causes says so."""
+    """Returns whether the error or one of its causes says so."""
     cause: Any = error
     for _ in range(_CAUSES):
         if cause is None:
             return False
         if {kind.__name__ for kind in type(cause).__mro__} & _NOT_CONNECTED:
             return True
-        # urllib3's reason stands in an argument, everybody else's is the cause.
+        # urllib3's reason is in an argument, that of others is the cause.
         reason = getattr(cause.args[0], "reason", None) if getattr(cause, "args", None) else None
         cause = reason if isinstance(reason, BaseException) else cause.__cause__ or cause.__context__
     return False
@@ -82,8 +82,8 @@ def _was_never_connected(error: BaseException) -> bool:
 def retry_after_of(error: BaseException) -> float | None:
     """Seconds that the server asked to wait.
 
-    From ``error.retry_after``, or a Retry-After header (seconds or a date) of the error or its
-    response.
+    The time comes from ``error.retry_after``, or a Retry-After header (seconds or a date) of the
+    error or its response.
     """
     try:
         value = getattr(error, "retry_after", None)

@@ -1,4 +1,4 @@
-"""What a call records beside its reward: extra columns, metrics, fields and tokens.
+"""Records of a call beside its reward: extra columns, metrics, fields and tokens.
 
 No record makes a call fail, whatever its values are.
 """
@@ -14,7 +14,7 @@ def encode_records(items: list[list[Any]]) -> bytes | None:
     """Records as JSON; other values become their `item()`, `tolist()` or `str()`."""
     try:
         return json.dumps(items, default=_json_default, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    # keys that are no strings, cycles, a __str__ that raises: keep the records that work
+    # keys that are not strings, cycles, a __str__ that raises: keep the records that work
     except Exception:
         kept = []
         for item in items:

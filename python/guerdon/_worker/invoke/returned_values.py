@@ -1,4 +1,4 @@
-"""What a reward function returned, as cells: reward, abstention or error.
+"""Conversion of returned values to cells: reward, abstention or error.
 
 - Only real numbers become rewards: finite, and within float32; Decimal and Fraction are such.
   Everything else is refused, with what to return instead.
@@ -26,7 +26,7 @@ _LIST_HINT = "return a list with one number or None per completion"
 
 
 class InvalidValue(Exception):
-    """The returned value is no reward; the message says what it was and what to return."""
+    """The returned value is not a reward; the message has the value and the expected ones."""
 
 
 def to_cell(raw: object) -> tuple[int, float, dict[str, Any] | None]:

@@ -18,10 +18,10 @@ TRACEBACK_LIMIT = 16384
 
 # The most frames shown of one stack, half of them from either end.
 _FRAMES = 100
-# Python's own formatting gets at most so many exceptions of so many characters each.
+# Bound of the exceptions for Python's own formatting, and of the characters of each.
 _MOST_EXCEPTIONS = 32
 _MOST_CHARACTERS = 4096
-# Beyond that, so many causes and so many members of a group are shown.
+# Number of causes and of members of a group that are shown beyond that.
 _SHOWN_CAUSES = 8
 _SHOWN_MEMBERS = 3
 
@@ -53,13 +53,13 @@ def traceback_of(error: BaseException) -> str | None:
             return None
     if len(text) <= TRACEBACK_LIMIT:
         return truncated_utf8(text, TRACEBACK_LIMIT)
-    # Both ends matter: where it began, and what was raised.
+    # Both ends matter: its beginning, and the exception.
     head, tail = TRACEBACK_LIMIT // 4, TRACEBACK_LIMIT // 4 * 3
     return truncated_utf8(text[:head], head) + f"\n  {TRUNCATED}\n" + truncated_utf8(text[-tail:], tail)
 
 
 def _is_small(error: BaseException) -> bool:
-    """Whether Python's own formatting is fast."""
+    """Returns whether Python's own formatting is fast."""
     waiting, seen, count = [error], {id(error)}, 0
     while waiting:
         one = waiting.pop()
@@ -89,7 +89,7 @@ def _is_short(error: BaseException) -> bool:
 
 
 def _is_short_line(error: SyntaxError) -> bool:
-    """Whether the source line that it shows, and the carets below it, are short."""
+    """Returns whether the source line that it shows, and the carets below it, are short."""
     texts: tuple[object, ...] = (error.filename, error.text)
     columns: tuple[object, ...] = (error.offset, error.end_offset)
     return all(text is None or (isinstance(text, str) and len(text) <= _MOST_CHARACTERS) for text in texts) and all(

@@ -45,7 +45,7 @@ class _Entry:
 
 
 def _just_began(entry: _Entry) -> bool:
-    """Whether a dispatcher has only begun to count outcomes."""
+    """Returns whether a dispatcher has only begun to count outcomes."""
     state = entry.process
     return state is not None and state.counted_s is not None and state.counted_s < _COUNTED_S
 

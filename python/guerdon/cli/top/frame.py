@@ -36,7 +36,7 @@ _MOST_CALLS: Final = 20
 
 @dataclass
 class View:
-    """What the user chose.
+    """Choices of the user.
 
     Attributes:
         selected: `CallRow.key` of the call whose stack is shown.
@@ -54,7 +54,7 @@ def visible_calls(seen: Sequence[Seen]) -> list[CallRow]:
 
 
 def frame(seen: Sequence[Seen], view: View, width: int, height: int, nothing: str) -> Group:
-    """What a screen of this size shows; `nothing` is said where nothing was seen."""
+    """Returns a screen of this size; `nothing` is said where nothing was seen."""
     lines = _Lines(width, height - 1)
     lines.add(_title(seen), 1)
     if not seen:

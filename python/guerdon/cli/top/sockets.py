@@ -1,4 +1,4 @@
-"""The sockets of running dispatchers: where they are, and what they answer.
+"""The sockets of running dispatchers: their places, and their answers.
 
 - Only folders that belong to this user, and that nobody else can write to, are looked at.
 - An answer has a bound, in bytes; nothing here blocks.
@@ -23,7 +23,7 @@ _LARGEST: Final = 16 << 20
 
 
 class AnswerError(Exception):
-    """What answered is no dispatcher."""
+    """The answer did not come from a dispatcher."""
 
 
 class SocketFinder:
@@ -51,7 +51,7 @@ class SocketFinder:
         return found
 
     def nothing_found(self) -> str:
-        """What to say where no process answers."""
+        """Returns the message for the case that no process answers."""
         who = "no running dispatcher" if self.pid is None else f"no running dispatcher in process {self.pid}"
         places = " or ".join(str(folder) for folder in folders())
         return (

@@ -1,6 +1,6 @@
-"""What a dispatcher answers, read from JSON.
+"""State of a dispatcher, read from JSON.
 
-- Whatever it says, reading ends: a missing or wrong part counts as not there.
+- Reading always ends: a missing or wrong part counts as not there.
 - All texts are free of control characters (`printable`): they come from user code.
 """
 
@@ -76,7 +76,7 @@ class CallRow:
 
     @property
     def key(self) -> tuple[int, str, int, str]:
-        """What is the same as long as it goes on."""
+        """Returns a key that stays the same as long as the call runs."""
         return self.pid, self.function, self.batch, self.sample
 
     @property
@@ -170,7 +170,7 @@ def printable(text: object) -> str:
 
 
 def parsed(answer: bytes) -> Any:
-    """The answer's JSON; None stands for what is no finite number.
+    """The answer's JSON; None replaces values that are not finite numbers.
 
     Raises:
         ValueError: It is no JSON.

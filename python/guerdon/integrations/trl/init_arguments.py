@@ -30,5 +30,5 @@ def replace_argument(
                 return (*args[:place], change(args[place]), *args[place + 1 :]), dict(named)
             break
         if not any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
-            break  # a signature of its own
+            break  # a different signature
     return args, dict(named)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
 
-# What TRL calls the samples that it leaves out of a group's baseline, where it does (since 1.6).
+# TRL's name of the samples that it leaves out of a group's baseline (since 1.6).
 _MASK = "unscorable_mask"
 
 
 class RankReport(NamedTuple):
-    """What a rank tells the others of a batch."""
+    """Report of a rank on a batch for the other ranks."""
 
     error: tuple[type[Exception], str] | None
     failures: BatchFailures | None
@@ -101,7 +101,8 @@ class TRLTrainerContext(TrainerContext):
     def exchange(
         self, error: Exception | None, failures: BatchFailures | None, result: RewardBatch | None
     ) -> tuple[Exception | None, list[BatchFailures | None]]:
-        """As in `TrainerContext`; the error is that of the first rank that has one. Collective."""
+        """Does as in `TrainerContext`; the error is that of the first rank that has one.
+        Collective."""
         dist = _distributed()
         if dist is None or not self._runs_here():
             return error, [failures]
@@ -116,7 +117,7 @@ class TRLTrainerContext(TrainerContext):
         return None, [one.failures for one in every]
 
     def _runs_here(self) -> bool:
-        """Whether this is the thread in which the trainer's collectives run."""
+        """Returns whether this is the thread in which the trainer's collectives run."""
         return threading.current_thread() is threading.main_thread() or runs_method_of(type(self._trainer))
 
 
@@ -134,7 +135,7 @@ class SilentTrainerContext(TRLTrainerContext):
         report_failures(result, self.memory.reported)
 
     def _runs_here(self) -> bool:
-        # Of TRL's own trainers it is known that each rank calls its functions.
+        # Each rank of TRL's own trainers calls its functions.
         ours = any(owner is self._trainer and _is_trl(module) for owner, module in owners_of_reward_funcs())
         return ours and super()._runs_here()
 
@@ -147,8 +148,8 @@ def raise_together(trainer: Any, error: Exception | None) -> None:
 
 
 def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] | None:
-    """The trainer behind a call with these arguments, if one of TRL's, or of what is built on
-    it."""
+    """Returns the trainer behind a call with these arguments, if it is one of TRL's, or built on
+    one."""
     for name in ("log_extra", "log_metric"):
         trainer = getattr(given.get(name), "__self__", None)
         if trainer is not None and hasattr(trainer, "num_generations") and hasattr(trainer, "reward_funcs"):
@@ -160,8 +161,8 @@ def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] 
 
 
 def leaves_failures_out() -> bool:
-    """Whether a caller without a trainer leaves samples without rewards out: the rollout process of
-    TRL's asynchronous trainer does, which calls functions in threads."""
+    """Returns whether a caller without a trainer leaves samples without rewards out: the rollout
+    process of TRL's asynchronous trainer does, which calls functions in threads."""
     processes: Any = sys.modules.get("multiprocessing")
     child = processes is not None and processes.parent_process() is not None
     return child and "trl.experimental.async_grpo.async_rollout_worker" in sys.modules
@@ -177,7 +178,8 @@ def _codes_of(kind: type) -> Iterator[CodeType]:
 
 
 def _just_these(functions: Any, rewards: RewardList) -> bool:
-    """Whether the trainer's functions are just the dispatcher's, models that it loaded apart."""
+    """Returns whether the trainer's functions are just the dispatcher's, models that it loaded
+    apart."""
     if not isinstance(functions, list) or len(functions) != rewards.length:
         return False
     places = enumerate(map(rewards.place_of, functions))

@@ -1,5 +1,6 @@
-"""Which TRL our own trainers derive from: they override parts of its trainers that no contract
-holds still, whereas `reward_funcs` needs only what TRL documents (docs/compatibility.md)."""
+"""Versions of TRL that our own trainers derive from: they override parts of its trainers that no
+contract holds still, whereas `reward_funcs` needs only what TRL documents
+(docs/compatibility.md)."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def require_trl(name: str) -> None:
 
 
 def advice() -> str:
-    """What to do where TRL lacks a part that our trainers override."""
+    """Returns the advice for a TRL without a part that our trainers override."""
     return f"they derive from TRL {_NAME}, and trl {metadata.version('trl')} is installed. pip install 'trl=={_NAME}.*'. {_INSTEAD}"
 
 

@@ -25,5 +25,5 @@ __all__ = ["RewardManager"]
 
 _HOMES: Final = {"RewardManager": "reward_manager"}
 
-# By its own name, whatever verl calls the module that it loads from a file's path.
+# Found by its own name, for any name that verl gives the module that it loads from a file's path.
 __getattr__, __dir__ = _names(globals(), _HOMES, package="guerdon.integrations.verl")

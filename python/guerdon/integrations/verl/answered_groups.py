@@ -1,7 +1,7 @@
-"""What reward workers tell each other of groups that were answered, so that one may be lost.
+"""Messages between reward workers about answered groups, so that one worker may be lost.
 
 The owner of a group sends all of its answers along with one of those to each worker that had a part
-in it. A worker that was lost asks the others for the groups that it owns before it opens any. So a
+in it. A worker that was lost asks the others for the groups that it owns before it opens any. A
 response that comes again is answered as before, whichever worker was lost; two at once may have
 been the only ones that knew a group.
 """

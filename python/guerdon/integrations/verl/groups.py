@@ -2,9 +2,9 @@
 
 A group is scored once, its responses ordered by position, never by arrival; one that comes again,
 from the same origin, is the same response. One too many, and a group that does not fill, are errors
-that say what to set. Where verl numbers the responses, a group is scored while it fills, for at
-most `MAX_PARTIAL_GROUPS` groups at a time, since each has file descriptors of its own. All of it
-runs on one event loop: no locks.
+that say what to set. If verl numbers the responses, a group is scored while it fills, for at most
+`MAX_PARTIAL_GROUPS` groups at a time, since each has file descriptors of its own. All of it runs on
+one event loop: no locks.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["MOST_BYTES", "Answer", "KeptGroups", "pack"]
 MOST_BYTES: Final = 64 << 20
 
 Answer: TypeAlias = "dict[str, Any] | RewardFailureError"
-"""What verl gets for a response: its reward output, or that it has no reward."""
+"""Answer to verl for a response: its reward output, or that it has no reward."""
 
 
 class KeptGroups:
@@ -43,7 +43,8 @@ class KeptGroups:
             self._bytes -= len(self._groups.popitem(last=False)[1])
 
     def answer(self, key: Hashable, origin: Origin) -> Answer | None:
-        """What the response of the group `key` was answered with; None if it is not known."""
+        """Returns the earlier answer to the response of the group `key`; None if it is not
+        known."""
         packed = self._groups.get(key)
         if packed is None:
             return None

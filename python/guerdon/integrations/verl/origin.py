@@ -1,7 +1,7 @@
-"""Where a response comes from: its identity, which stays the same however often it is sent.
+"""Origin of a response: its identity, which stays the same however often it is sent.
 
-A reward worker that was lost is started again and gets its calls again: by this a response that
-comes twice is told from two responses.
+A reward worker that was lost is started again and gets its calls again: it tells a response that
+comes twice from two responses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DAPO's penalty for responses that are almost too long, by the settings of verl's DAPO manager.
 
-``overlong_buffer_cfg`` and ``max_resp_len`` mean what they mean there: within the last ``len`` of
+``overlong_buffer_cfg`` and ``max_resp_len`` have DAPO's meaning: within the last ``len`` of
 ``max_resp_len`` tokens the penalty grows from 0 to ``penalty_factor``, and on beyond them.
 """
 
@@ -36,11 +36,11 @@ class Overlong:
     log: bool
 
     def penalty(self, tokens: int) -> float:
-        """What a response of so many tokens adds to its reward: 0 or less."""
+        """Returns the penalty on a response of this length: 0 or less."""
         return min(-(tokens - (self.most - self.buffer)) / self.buffer * self.factor, 0.0)
 
     def info(self, penalty: float) -> dict[str, Any]:
-        """Of one response, for verl's log."""
+        """Returns the figures of one response, for verl's log."""
         return {"overlong_reward": penalty, "overlong": penalty < 0} if self.log else {}
 
 

@@ -1,8 +1,8 @@
 """A group that is scored while it fills: a response's own functions don't wait for the others.
 
 Functions of one response start when it comes, those of a whole group with the last one. Columns are
-those of the group's first response: what a later one lacks is None, what it has beyond them is left
-out. An error is raised when the group's result is asked for. One event loop: no locks.
+those of the group's first response: keys that a later one lacks are None, and keys beyond them are
+left out. An error is raised when the group's result is asked for. One event loop: no locks.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 verl's event loop never runs user code: it only waits for the dispatcher. Responses that come in one
 moment are scored together; where a function works on whole groups, they are put together wherever
-they arrived, and else only a failed one waits for the others of its prompt. What can't work is
-refused when verl makes its workers. A worker that is lost is started again, and its responses come
-again.
+they arrived, and else only a failed one waits for the others of its prompt. Settings that can't
+work are refused when verl makes its workers. A worker that is lost is started again, and its
+responses come again.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         return output
 
     def _knows_group(self, data: DataProto) -> bool:
-        """Whether the data says which responses belong together, and how many they are."""
+        """Returns whether the data says which responses belong together, and how many they are."""
         given = self._settings
         field = given.group_by if given.group_by not in data.non_tensor_batch else None
         if field is None and (given.sizes[0] == given.sizes[1] or has_split(data)):

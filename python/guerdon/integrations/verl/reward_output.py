@@ -49,7 +49,7 @@ class ExtraInfo(dict[str, Any]):
 
 
 def has_reward(scored: Scored, sample: int) -> bool:
-    """Whether this response of a batch has a reward of its own."""
+    """Returns whether this response of a batch has a reward."""
     return not math.isnan(scored.result.total.reshape(-1)[sample])
 
 
@@ -107,12 +107,12 @@ def reward_output(
 
 
 def _value(scored: Scored, sample: int, function: int) -> float:
-    """What a function gave a response; NaN where it gave nothing."""
+    """Returns the reward of a response by a function; NaN where it gave nothing."""
     return float(scored.result.rewards.reshape(-1, len(scored.result.functions))[sample, function])
 
 
 def _recorded(scored: Scored, sample: int, column: str) -> Any:
-    """What a function recorded of a response; None where it recorded nothing."""
+    """Returns a function's record of a response; None where it recorded nothing."""
     values = scored.result.extra.get(column)
     return None if values is None else values[sample]
 
@@ -123,7 +123,8 @@ def _trained_on(scored: Scored, sample: int) -> float:
 
 
 def _missing_number(values: Sequence[Any], failed: Failed) -> float:
-    """What stands for a number that one response of a group lacks, by the rule for its score."""
+    """Returns the value of a number that one response of a group lacks, by the rule for its
+    score."""
     if not isinstance(failed, str):
         return float(failed)
     known = [float(each) for each in values if isinstance(each, (int, float)) and each == each]
@@ -140,5 +141,5 @@ def _substitute(scored: Scored, sample: int, failed: Failed, group: Sequence[Pla
             "+reward.reward_kwargs.failed_reward=group_mean (the mean of the others of its prompt), or a number.",
             result,
         )
-    # As they are trained on, penalties included: so its advantage is 0.
+    # Rewards as they are trained on, penalties included: so its advantage is 0.
     return _missing_number([_trained_on(*place) for place in group], failed)

@@ -22,7 +22,7 @@ from guerdon.integrations.verl.origin import Origin
 __all__ = ["KEPT", "WorkerRouting"]
 
 KEPT: Final = "guerdon_kept"
-"""In an answer of one worker to another: groups that were answered."""
+"""Part of an answer of one worker to another: groups that were answered."""
 RECOVERY_S: Final = 60.0
 
 _NAME: Final = re.compile(r"reward_loop_worker_(\d+)")
@@ -70,8 +70,8 @@ class WorkerRouting:
         return Origin(self.index, task, next(numbers), None if session is None else int(session[-1]))
 
     def _counts(self, data: Any) -> bool:
-        """Whether responses can be numbered in their call: its slices share one dict of meta
-        information, which is another one when the call is made again."""
+        """Returns whether responses can be numbered in their call: its slices share one dict of
+        meta information, which is another one when the call is made again."""
         if self._shared is None:
             self._shared = data[-1:].meta_info is data.meta_info
         return self._shared

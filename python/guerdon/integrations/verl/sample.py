@@ -56,8 +56,8 @@ class Response:
 
     @property
     def validation(self) -> bool:
-        """Whether this row is not for training: ``extra_info["split"]``, as verl's scripts write
-        it."""
+        """Returns whether this row is not for training: ``extra_info["split"]``, as verl's scripts
+        write it."""
         info = self.fields.get("extra_info")
         split = info.get("split") if isinstance(info, Mapping) else None
         return split is not None and split != "train"
@@ -74,7 +74,7 @@ def read(data: Any, tokenizer: Any) -> Response:
     fields = {
         name: _plain(value) for name, value in given.items() if name not in _RESERVED and not name.startswith("__")
     }
-    # What verl's own manager adds, under the names that functions written for it expect.
+    # Fields that verl's own manager adds, under the names that functions written for it expect.
     info = {**(given.get("extra_info") or {}), **(given.get("tool_extra_fields") or {})}
     info["num_turns"] = _plain(given.get("__num_turns__"))
     info["rollout_reward_scores"] = given.get("reward_scores", {})
@@ -97,13 +97,13 @@ def _step(data: Any, given: Mapping[str, Any]) -> int | None:
 
 
 def has_split(data: Any) -> bool:
-    """Whether verl's data says if this response is for training."""
+    """Returns whether verl's data says if this response is for training."""
     infos = data.non_tensor_batch.get("extra_info")
     return infos is not None and isinstance(infos[-1], Mapping) and infos[-1].get("split") is not None
 
 
 def own_size(data: Any) -> int | None:
-    """How many responses this one's prompt has, where its row says so for itself."""
+    """Returns the number of responses of this prompt, if its row has one."""
     numbers = data.non_tensor_batch.get("__rollout_n__")
     return None if numbers is None else int(numbers[-1])
 

@@ -1,8 +1,9 @@
-"""What verl's configuration says to the reward manager, checked before the first response.
+"""Settings of the reward manager in verl's configuration, checked before the first response.
 
-What can't work is refused in each reward worker, with the key to set. Warned of or refused is also
-a number of workers with which groups could wait forever, or contain copies. A dispatcher keeps its
-own options; only a default number of worker processes is divided among verl's reward workers.
+Settings that can't work are refused in each reward worker, with the key to set. Warned of or
+refused is also a number of workers with which groups could wait forever, or contain copies. A
+dispatcher keeps its own options; only a default number of worker processes is divided among verl's
+reward workers.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
 
 
 def restarts(config: Any) -> int:
-    """How often a call of a reward worker's is made again after the loss of the worker.
+    """Returns how often a reward worker's call is repeated after the loss of the worker.
 
     Raises:
         RegistrationError: It is no whole number.
@@ -218,7 +219,7 @@ def _check_functions(config: Any, dispatcher: Dispatcher, named: object) -> None
 
 
 def _check_workers(config: Any, workers: int, responses: int) -> None:
-    """Whether that many reward workers can put the groups of a training step together."""
+    """Returns whether that many reward workers can put the groups of a training step together."""
     if _handed_out_as_a_batch(config):
         if responses % workers:
             raise RegistrationError(
@@ -238,18 +239,18 @@ def _check_workers(config: Any, workers: int, responses: int) -> None:
 
 
 def _handed_out_as_a_batch(config: Any) -> bool:
-    """Else responses are handed out one by one."""
+    """Otherwise responses are handed out one by one."""
     model = config.reward.reward_model
     return bool(model.enable and not model.enable_resource_pool)
 
 
 def _responses(config: Any) -> int:
-    """Of one training batch."""
+    """Returns the number of responses in one training batch."""
     return int(config.data.train_batch_size) * int(config.actor_rollout_ref.rollout.n)
 
 
 def _default_failed(config: Any, workers: int) -> Failed:
-    """What is assumed where nothing was chosen: the mean of the group, whose advantage is 0."""
+    """Returns the default treatment of failures: the mean of the group, whose advantage is 0."""
     ask = (
         f"Choose what a response without a reward becomes (verl has no mask for it): +{_WHERE}.failed_reward=<a number>, which "
         "is trained on, or raise, which ends the run or leaves the response out, as the trainer does with errors"

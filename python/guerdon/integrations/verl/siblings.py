@@ -57,8 +57,8 @@ class Siblings:
         self._open: dict[Hashable, _Prompt] = {}
 
     async def add(self, key: Hashable, origin: Origin, sample: Response, size: int) -> tuple[Place, list[Place]]:
-        """Where this response of the prompt `key` was scored, and those of its group that count for
-        what it lacks: itself alone where it has a reward."""
+        """Returns the place at which this response of the prompt `key` was scored, and the
+        responses of its group that count for it: itself alone where it has a reward."""
         prompt = self._open.get(key)
         if prompt is None:
             prompt = self._open[key] = _Prompt(size)

@@ -1,8 +1,8 @@
 """Has Ray start verl's reward workers again when they are lost, and make their calls again.
 
 verl makes them without restarts, and asks for all of a batch's scores at once: one lost worker
-would end the training step. So the one method that makes them is wrapped, in the trainer's process,
-for managers of ours alone. A verl without that method is left as it is, with a warning.
+would end the training step. Therefore the one method that makes them is wrapped, in the trainer's
+process, for our managers alone. A verl without that method is left as it is, with a warning.
 """
 
 from __future__ import annotations

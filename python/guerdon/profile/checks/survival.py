@@ -1,4 +1,4 @@
-"""What hangs, kills a worker or raises: on the rows' own completions, on answers, on probes."""
+"""Inputs that hang, kill a worker or raise: on the rows' own completions, on answers, on probes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _reason(score: Score) -> str:
 
 
 def _advice(subject: Subject, status: Status, reason: str) -> str:
-    """What to do about it."""
+    """Returns the advice on it."""
     if status is Status.ERROR and subject.spec.factory is not None:
         return _DO_OF_FACTORY
     if status is not Status.CRASHED:

@@ -1,4 +1,4 @@
-"""What the scores are: usable numbers, more than one of them, few ties and few Nones."""
+"""Requirements on scores: usable numbers, more than one of them, few ties and few Nones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from guerdon.results.status import Status
 __all__ = ["CHECK", "NO_NUMBER"]
 
 NO_NUMBER: Final = ("nan is not a reward", "beyond float32")
-"""Words of the engine's reasons for values that are no rewards."""
+"""Words of the engine's reasons for values that are not rewards."""
 
 MOSTLY: Final = 0.5
 LARGE: Final = 1000.0

@@ -43,7 +43,7 @@ __all__ = ["code_reward"]
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
 _LEAST_MEMORY: Final = 64 << 20
-# What the system's calls take: milliseconds in 31 bits, bytes in 63.
+# Largest arguments of the system's calls: milliseconds in 31 bits, bytes in 63.
 _LONGEST_S: Final = 1e6
 _MOST_BYTES: Final = 1 << 62
 # A column of tests is run on the trusted side: it must never be what a model wrote.
@@ -84,12 +84,12 @@ def code_reward(
     cache_size: int | str = CACHE_SIZE,
     cache_version: str | None = None,
 ) -> CodeReward:
-    """Make a reward function that runs the program in a completion and judges what it gives
+    """Make a reward function that runs the program in a completion and judges its results
     (docs/code.md).
 
-    Each program runs in a process of its own, behind fences. It gets one input at a time and gives
+    Each program runs in a separate process, behind fences. It gets one input at a time and gives
     back data; cases, tests and expected values stay on the trusted side. A program that is wrong,
-    hangs or crashes scores 0; what is no fault of it (a row without cases, say) is a failure, NaN.
+    hangs or crashes scores 0; a fault of the row (a row without cases, say) is a failure, NaN.
 
     Args:
         cases: The column with a list of cases a row: ``{"stdin": …, "stdout": …}`` or ``{"fn": …,
@@ -306,14 +306,15 @@ def _column(name: str, option: str, value: object) -> str:
 
 
 def _called(name: str, option: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which is no coroutine function: a coroutine that nobody waits for is true."""
+    """Returns the function, which is not a coroutine function: a coroutine that nobody waits for is
+    true."""
     if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
         raise _wrong(name, option, function, "a plain function: no event loop runs here")
     return function
 
 
 def _takes_input(name: str, compare: Callable[..., Any]) -> bool:
-    """Says whether it takes the input beside what was expected and what came."""
+    """Returns whether it takes the input beside the expected and the actual value."""
     try:
         signature = inspect.signature(compare)
     except ValueError:  # of a builtin

@@ -2,7 +2,7 @@
 
 - A pair that takes too long ends with its worker. It has no reward; where only True and False can
   be answered it counts as different, as math-verify's own timeouts do. Either is logged.
-- In a worker of a dispatcher there is a timeout already: math-verify is asked there and then.
+- A worker of a dispatcher has a timeout already: math-verify is asked there and then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _dispatchers: dict[int, Dispatcher] = {}
 
 
 def ask(pairs: list[tuple[str, str]], *, reward: bool) -> list[float | None]:
-    """What math-verify says of each pair of gold answer and answer.
+    """Returns math-verify's scores for pairs of gold answer and answer.
 
     Args:
         reward: As ``accuracy_reward`` reads both; what has no answer in time is then None, and
@@ -54,7 +54,7 @@ def ask(pairs: list[tuple[str, str]], *, reward: bool) -> list[float | None]:
         values.append(0.0 if failed and not reward else value if status == Status.OK else None)
     means = "so that there is no reward" if reward else "which counts as different"
     for failure in result.failures():
-        # It catches what is wrong with a pair.
+        # It catches the fault of a pair.
         if failure.status == Status.ERROR:
             raise ImportError(f"math-verify can't run: {failure.reason}")
         _LOG.warning("math-verify gave no answer, %s: %s", means, failure.reason)

@@ -1,4 +1,4 @@
-r"""What ``notation="lenient"`` reads that math-verify does not, or reads wrongly.
+r"""Answers that ``notation="lenient"`` reads and math-verify does not, or reads wrongly.
 
 - An answer is found behind the end of a chain of thought: in the last box, behind ``####`` or
   "Answer:", or it is the whole text where that is short.
@@ -124,7 +124,8 @@ _LARGEST_FACTORIAL: Final = 5000
 
 
 def prepared(gold: str, text: str, *, alone: bool = False) -> float | tuple[str, str] | None:
-    """The score of a text; or both answers, for math-verify; None where there is no gold answer.
+    """The score of a text; or both answers, for math-verify; The score is None if there is no gold
+    answer.
 
     Args:
         alone: The text may be an answer alone.
@@ -141,7 +142,7 @@ def prepared(gold: str, text: str, *, alone: bool = False) -> float | tuple[str,
 
 
 def answer_of(text: str, *, gold: bool) -> str | None:
-    """Where the answer is; None where there is none.
+    """Returns the answer in a text; The answer is None if there is none.
 
     Args:
         gold: A gold text, which may be the answer alone, or end in it.
@@ -174,7 +175,8 @@ def rewritten(answer: str) -> str:
 
 
 def decided(gold: str, answer: str) -> bool | None:
-    """Whether two answers that were `rewritten` are the same; None: math-verify has to say."""
+    """Returns whether two answers that were `rewritten` are the same; None: math-verify has to
+    say."""
     if gold == answer:
         return True
     words = same_words(gold, answer)

@@ -1,4 +1,4 @@
-"""Gold answers that are no mathematics: a letter, a word or some, compared as such.
+"""Gold answers that are not mathematics: a letter, a word or some, compared as such.
 
 math-verify reads none in them, so that a column of them would give no reward at all.
 """
@@ -13,7 +13,7 @@ __all__ = ["boxed", "plain_score", "same_words", "unsigned", "warn_unread"]
 
 _WRAPPED: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|boxed|mbox)\s*\{([^{}]*)\}")
 _WORDS: Final = re.compile(r"[^\W\d_][\w'’-]*(?: [\w'’-]+){0,4}")
-# As in "(C) Paris", "C. Paris".
+# Letters as in "(C) Paris", "C. Paris".
 _CHOICE: Final = re.compile(r"\(?([A-Za-z])[).:](?:\s|$)")
 _PLUS: Final = re.compile(r"\$?\s*\+\s*(?=[\d.\\])")
 _LONGEST: Final = 200
@@ -30,7 +30,8 @@ def unsigned(gold: str) -> str:
 
 
 def boxed(text: str) -> list[str]:
-    r"""What the boxes of a text hold, in order: ``\boxed{…}``, ``\fbox{…}`` and ``\boxed 2``."""
+    r"""Returns the contents of a text's boxes, in order: ``\boxed{…}``, ``\fbox{…}`` and ``\boxed
+    2``."""
     found = []
     for match in re.finditer(r"\\(?:boxed|fbox)\s*", text):
         at = match.end()
@@ -45,7 +46,7 @@ def boxed(text: str) -> list[str]:
                 found.append(text[at + 1 : place])
                 break
         else:
-            break  # it is cut off, and so is what is behind it
+            break  # it is cut off, and so is the rest
     return found
 
 
@@ -62,7 +63,7 @@ def _words(text: str) -> str | None:
 
 
 def same_words(gold: str, answer: str, *, strict: bool = False) -> bool | None:
-    """Whether an answer is a gold answer of words; None where that is something else.
+    """Returns whether an answer is a gold answer of words; None where that is something else.
 
     Args:
         strict: The case of a letter counts.

@@ -1,6 +1,6 @@
 """`MathReward`: the item of a dispatcher's list, and a plain function like TRL's.
 
-- In a dispatcher a worker decides natively, and asks math-verify where that isn't certain.
+- A dispatcher's worker decides natively, and asks math-verify if that isn't certain.
 - A plain call decides natively on the caller's thread; what is left goes to the helper's worker.
 """
 
@@ -25,7 +25,7 @@ NOTATIONS: Final = ("math-verify", "lenient")
 
 
 class MathReward(WorkerReward):
-    """Whether an answer is the gold one: made by `guerdon.rewards.math_reward`.
+    """Compares an answer with the gold one: made by `guerdon.rewards.math_reward`.
 
     It is callable as TRL calls reward functions, ``(prompts, completions, **columns)``, and then
     gives a list with 1.0, 0.0 or None for each completion.

@@ -1,8 +1,8 @@
-"""What math-verify says of a gold answer and an answer; runs in a worker.
+"""Scores of math-verify for a gold answer and an answer; runs in a worker.
 
 - The calls and the timeouts are those of TRL's ``accuracy_reward`` and of math-verify's defaults.
 - math-verify is imported when it is first asked: who never needs it needn't have it.
-- It is not asked what it can't parse in its time: its own answer is then that they differ.
+- It does not get answers that it can't parse in its time: its own answer is then that they differ.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def score(gold: str, answer: str, *, reward: bool) -> float | None:
 
 
 def _is_beyond_parsing(answer: str) -> bool:
-    """Whether the answer is a box of numbers and parentheses that are too deep.
+    """Returns whether the answer is a box of numbers and parentheses that are too deep.
 
     math-verify parses thirty levels in some seconds, and each ten more take twice as long; what it
-    has no parse of equals no gold answer but the same text. What has letters or braces in it, of
-    which it leaves out some before it parses, isn't judged here.
+    has no parse of equals no gold answer but the same text. An answer with letters or braces, some
+    of which math-verify leaves out before it parses, isn't judged here.
     """
     boxes = _BOXES.findall(answer) if answer.count("\\boxed") == 1 else []
     levels = accumulate(1 if one in "([" else -1 if one in ")]" else 0 for one in "".join(boxes))
@@ -111,7 +111,7 @@ def _loaded() -> tuple[Any, Any, Any]:
 
 
 def is_missing(gold: object) -> bool:
-    """Whether there is no gold answer: None, or the NaN of a table's empty cell."""
+    """Returns whether the gold answer is missing: None, or the NaN of a table's empty cell."""
     return gold is None or (isinstance(gold, Number) and bool(gold != gold))
 
 
@@ -143,8 +143,8 @@ def accuracy(gold: object, answer: str, *, strict: bool, lenient: bool = False) 
 
 
 class MathSample:
-    """What a worker calls, with a completion's text and its gold answer, which goes by the name of
-    its column."""
+    """The callable of a worker: it takes a completion's text and its gold answer, which goes by the
+    name of its column."""
 
     def __init__(self, column: str, *, strict: bool, lenient: bool = False) -> None:
         self.column = column
@@ -166,7 +166,7 @@ class MathSample:
 
 
 def _unpickled(column: str, strict: bool, lenient: bool) -> MathSample:
-    """In the process that workers are forked from, math-verify is loaded for all of them."""
+    """The process that workers are forked from loads math-verify for all of them."""
     if "_guerdon_worker" in sys.modules and missing() is None:
         with suppress(ImportError):  # the samples that need it say why
             _loaded()

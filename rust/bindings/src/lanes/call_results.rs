@@ -1,4 +1,4 @@
-//! What Python says of a call, in the core's words, and what a call tells Python.
+//! Conversions of call results between Python and the core.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub const fn cell(status: u8, value: f64) -> Cell {
 }
 
 /// The cells of a call on several samples: a status and a double each, and a text for each that is
-/// no reward, in order.
+/// not a reward, in order.
 pub fn cells(statuses: &[u8], values: &[u8], wrong: &Bound<'_, PyList>) -> PyResult<Vec<Cell>> {
     let (values, rest) = values.as_chunks::<8>();
     if values.len() != statuses.len() || !rest.is_empty() {
@@ -31,7 +31,8 @@ pub fn cells(statuses: &[u8], values: &[u8], wrong: &Bound<'_, PyList>) -> PyRes
     statuses.iter().zip(values).map(of).collect()
 }
 
-/// A call that ended with an exception, or with a value that is no reward.
+/// Returns the failure of a call that ended with an exception, or with a value that is not a
+/// reward.
 pub fn failure(
     reason: String,
     traceback: Option<String>,
@@ -57,7 +58,7 @@ pub fn packed<'py, const N: usize>(py: Python<'py>, numbers: impl Iterator<Item 
     PyBytes::new(py, &bytes)
 }
 
-/// Scores as doubles, NaN where there is none.
+/// Returns scores as doubles, NaN for missing ones.
 pub fn scores<'py>(py: Python<'py>, scores: Vec<Option<f64>>) -> Bound<'py, PyBytes> {
     packed(py, scores.into_iter().map(|score| score.unwrap_or(f64::NAN).to_ne_bytes()))
 }

@@ -1,5 +1,5 @@
-//! `FrameView`: what Python sees of a frame, on every lane of this process: its calls and where
-//! their arguments stand. It outlives the frame.
+//! `FrameView`: what Python sees of a frame, on every lane of this process: its calls and the
+//! places of their arguments. It outlives the frame.
 //!
 //! The values of a frame that came from elsewhere, or was to go elsewhere, are bytes: Python opens
 //! them, as making its containers can run user code (see `values::python_values`).
@@ -30,7 +30,7 @@ enum Firsts {
 }
 
 /// Values in the wire form.
-struct Encoded {
+struct EncodedFrame {
     values: Vec<u8>,
     /// Each ended by a NUL; `None`: by position.
     names: Option<Vec<u8>>,
@@ -39,7 +39,7 @@ struct Encoded {
     places: Vec<u64>,
 }
 
-impl Encoded {
+impl EncodedFrame {
     fn of(frame: &Frame) -> Self {
         let calls = frame.len();
         let mut values = Vec::new();
@@ -56,14 +56,14 @@ impl Encoded {
 #[pyclass(frozen, module = "guerdon._native", name = "FrameView")]
 pub struct PyFrameView {
     batch: Arc<Batch>,
-    /// Of each slice of the frame.
+    /// Values of each slice of the frame.
     payloads: Vec<Option<SharedPayload>>,
     function: FunctionId,
     kind: CallKind,
     calls: usize,
     firsts: Firsts,
-    /// Where they are no Python values.
-    encoded: Option<Encoded>,
+    /// Encoded values, if they are not Python values.
+    encoded: Option<EncodedFrame>,
 }
 
 impl PyFrameView {
@@ -86,7 +86,7 @@ impl PyFrameView {
             encoded: None,
         };
         if view.payloads.first().is_some_and(Option::is_some) && view.python_values(0).is_none() {
-            view.encoded = Some(Encoded::of(frame));
+            view.encoded = Some(EncodedFrame::of(frame));
         }
         view
     }
@@ -159,8 +159,8 @@ impl PyFrameView {
         }
     }
 
-    /// The values in the wire form, where they are no Python values. Then `names`, `columns` and
-    /// `rows` are not there.
+    /// Returns the values in the wire form, if they are not Python values. Then `names`, `columns`
+    /// and `rows` are not there.
     #[getter]
     fn encoded<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.encoded.as_ref().map(|encoded| PyBytes::new(py, &encoded.values))
@@ -189,7 +189,7 @@ impl PyFrameView {
         Ok(self.values(0)?.columns(py))
     }
 
-    /// Of a call on samples of several batches: the columns of one of them.
+    /// Returns the columns of a call on samples of several batches: the columns of one of them.
     fn columns_of(&self, py: Python<'_>, slice: usize) -> PyResult<Py<PyList>> {
         Ok(self.values(slice)?.columns(py))
     }

@@ -32,7 +32,7 @@ impl PyLoopFrame {
     }
 }
 
-/// A loop that lets go of a frame early was interrupted before it could run the calls.
+/// A loop that drops a frame early was interrupted before it could run the calls.
 impl Drop for PyLoopFrame {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
@@ -52,7 +52,7 @@ pub struct Turn {
     report: bool,
 }
 
-/// What a runner does next: the index of its next call, None, or, now and then, a `Turn`.
+/// Next step of a runner: the index of its next call, None, or, now and then, a `Turn`.
 pub struct NextCall(Next);
 
 impl<'py> IntoPyObject<'py> for NextCall {
@@ -87,7 +87,7 @@ impl PyLoopFrame {
         gil::detached(py, || self.frame.fail_setup(reason, traceback));
     }
 
-    /// Whether a call still counts; once it does not, its values may be gone.
+    /// Returns whether a call still counts; once it does not, its values may be gone.
     fn is_open(&self, call: usize) -> bool {
         self.frame.read(|frame| call < frame.len() && frame.is_open(call)).unwrap_or(false)
     }
@@ -103,7 +103,7 @@ impl PyLoopFrame {
         NextCall(self.frame.start())
     }
 
-    /// For limits on tokens, under which a frame has one call.
+    /// Reports tokens for limits, under which a frame has one call.
     fn used(&self, tokens: f64) {
         self.frame.read(|frame| frame.used(tokens));
     }

@@ -58,7 +58,7 @@ impl PyLoopQueue {
     }
 }
 
-/// Nobody runs the loop any more, whatever it was that ended it.
+/// The loop has ended, for any reason.
 impl Drop for PyLoopQueue {
     fn drop(&mut self) {
         // In a forked child the lane's locks may be held by threads that it lacks.
@@ -74,8 +74,8 @@ impl PyLoopQueue {
         self.queue.fd().as_raw_fd()
     }
 
-    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays
-    /// readable until then.
+    /// Takes the wake-up. Must be called before anything else: the descriptor stays readable until
+    /// then.
     fn drain(&self) {
         self.queue.drain();
     }
@@ -90,7 +90,7 @@ impl PyLoopQueue {
         Ok(None)
     }
 
-    /// Whether the loop is to end.
+    /// Returns whether the loop is to end.
     #[getter]
     fn ended(&self) -> bool {
         self.queue.is_over()
@@ -103,7 +103,7 @@ impl PyLoopQueue {
         Beat { nap_s, overdue: beat.overdue }
     }
 
-    /// The calls to cancel, and those that ignored it; each is told once.
+    /// The calls to cancel, and those that ignored it; each is reported once.
     fn overdue(&self) -> OverdueCalls {
         OverdueCalls(self.queue.overdue().into_iter())
     }

@@ -1,11 +1,11 @@
 //! The thread and asyncio lanes towards Python: what its threads and event loops call.
 //!
 //! - User code never runs on top of a Rust frame: at interpreter exit CPython unwinds a thread that
-//!   is inside user code, and a Rust frame below it would abort the process. So all methods are
-//!   leaves.
+//!   is inside user code, and a Rust frame below it would abort the process. All methods are
+//!   therefore leaves.
 //! - No method waits with the GIL held; no lock is held while Python objects are made or released.
 //!
-//! What is decided is decided in `guerdon_inprocess`; here values are converted.
+//! Decisions are made in `guerdon_inprocess`; here values are converted.
 
 mod call_results;
 pub mod frame_view;
@@ -27,7 +27,7 @@ use crate::stacks::StackReader;
 use crate::values::released::ReleasedValues;
 use supervisor::PySupervisorRequest;
 
-/// Where the Python threads of the lanes get their work, and report that they have ended.
+/// Queue from which the lanes' Python threads take their work, and to which they report their end.
 #[pyclass(frozen, module = "guerdon._native")]
 pub struct Lanes {
     supervisor: Arc<SupervisorQueue>,
@@ -52,8 +52,9 @@ impl Lanes {
 #[pymethods]
 impl Lanes {
     fn next_request(&self, py: Python<'_>) -> PyResult<Option<PySupervisorRequest>> {
-        // What is there already is taken with the GIL kept: a loop that C code blocked would move
-        // on while it is released, and what the supervisor is to look at would be gone.
+        // Frames that are queued already are taken without releasing the GIL: a loop that C code
+        // blocked would move on while it is released, and what the supervisor is to look at would
+        // be gone.
         loop {
             let there = self.supervisor.try_next();
             let Some(request) = there.or_else(|| gil::detached(py, || self.supervisor.next())) else { return Ok(None) };

@@ -65,7 +65,7 @@ pub struct Trouble {
     why: String,
 }
 
-/// Report that no call has ended for so many seconds.
+/// Report that no call has ended for `seconds` seconds.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
 pub struct Stalled {
     seconds: f64,

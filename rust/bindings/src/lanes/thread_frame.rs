@@ -25,11 +25,12 @@ impl PyThreadFrame {
     }
 }
 
-/// `start` and what ends a call give how many calls are passed over before the next; None: there is
-/// none.
+/// `start` and what ends a call give how many calls are passed over before the next; None: none is
+/// left.
 #[pymethods]
 impl PyThreadFrame {
-    /// Whether this thread must run the function's `setup()` first, and report how that went.
+    /// Returns whether this thread must run the function's `setup()` first, and report how that
+    /// went.
     #[getter]
     const fn setup(&self) -> bool {
         self.frame.in_setup()
@@ -44,13 +45,13 @@ impl PyThreadFrame {
         gil::detached(py, || self.frame.fail_setup(reason, traceback));
     }
 
-    /// Of the call in hand.
+    /// Returns the scores for the running call.
     fn scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let scores = self.frame.read(|frame, call| call.map(|call| frame.scores(call))).flatten();
         results::scores(py, scores.unwrap_or_default())
     }
 
-    /// Whether the call in hand still counts; once it does not, its values may be gone.
+    /// Returns whether the call in hand still counts; once it does not, its values may be gone.
     fn is_open(&self) -> bool {
         self.frame.read(|frame, call| call.is_some_and(|call| frame.is_open(call))).unwrap_or(false)
     }
@@ -66,7 +67,7 @@ impl PyThreadFrame {
         self.frame.start()
     }
 
-    /// Of the call in hand, for limits on tokens.
+    /// Reports tokens of the running call for limits.
     fn used(&self, tokens: f64) {
         self.frame.read(|frame, _| frame.used(tokens));
     }

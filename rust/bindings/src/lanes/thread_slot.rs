@@ -1,8 +1,8 @@
 //! `ThreadSlot`: the place of one thread of the thread lane, from when it was asked for to its end.
 //!
-//! Whoever holds it is the thread. When it is dropped, or the thread that asked it for work ends,
-//! the thread has ended for the lane, whatever it was that ended it, and wherever: no function
-//! waits for a thread that is no more.
+//! The thread runs as long as it is held. When it is dropped, or the thread that asked it for work
+//! ends, the thread has ended for the lane, for any reason, and at any place: a function never
+//! waits for a thread that has ended.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::gil;
 use crate::lanes::thread_frame::PyThreadFrame;
 
 thread_local! {
-    /// Of a thread that asked for work. Python may keep its own objects when a thread ends at a bad
-    /// moment; this goes with the thread.
+    /// End of a thread that asked for work. Python may keep its own objects when a thread ends at a
+    /// bad moment; this goes with the thread.
     static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
 }
 

@@ -1,4 +1,4 @@
-//! What a batch brings: its columns as they were submitted, and which of them the calls of each
+//! Data of a batch: its columns as they were submitted, and which of them the calls of each
 //! function get. Lengths, indexes and counts are checked here, before anything is captured.
 
 use pyo3::PyTraverseError;
@@ -28,17 +28,17 @@ impl PyConstant {
     }
 }
 
-/// Which columns the calls of one function get.
+/// Columns that the calls of one function get.
 #[pyclass(frozen, module = "guerdon._native", name = "FunctionColumns")]
 pub struct PyFunctionColumns {
     pub call: ArgumentColumns,
     pub finish: ArgumentColumns,
-    /// Of each sample, where the function counts them.
+    /// Tokens of each sample, if the function counts them.
     pub tokens: Option<Vec<f64>>,
 }
 
-/// Values of one kind of call: their keyword names, if they have any, and the columns they stand
-/// in.
+/// Values of one kind of call: their keyword names, if they have any, and the indexes of their
+/// columns.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ArgumentColumns {
     pub names: Option<Vec<String>>,

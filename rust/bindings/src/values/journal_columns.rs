@@ -7,7 +7,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::values::columns::Column;
 
-/// The columns of a batch that its journal wants, in the journal's order; `None` for one that the
+/// The columns of a batch that its journal keeps, in the journal's order; `None` for one that the
 /// batch lacks. Lists that nobody else knows.
 #[derive(Default)]
 pub struct JournalColumns(pub Vec<Option<Column>>);
@@ -22,7 +22,7 @@ impl JournalColumns {
         Self(wanted.iter().map(column).collect())
     }
 
-    /// Of an open batch: columns that grow with it.
+    /// Makes those of an open batch: columns that grow with it.
     pub fn of_open_batch(py: Python<'_>, sources: &[Column], wanted: &[Option<usize>]) -> Self {
         let column = |index: &Option<usize>| match sources.get((*index)?)? {
             Column::List(_) => Some(Column::List(PyList::empty(py).unbind())),
@@ -51,7 +51,7 @@ impl JournalColumns {
         self.0.iter().flatten().filter_map(list).collect()
     }
 
-    /// Of an open batch: puts values in their places.
+    /// Makes those of an open batch: puts values in their places.
     pub fn put(&self, py: Python<'_>, sources: &[Column], wanted: &[Option<usize>], samples: &[usize]) -> PyResult<()> {
         let Some(most) = samples.iter().max() else { return Ok(()) };
         for (column, index) in self.0.iter().zip(wanted) {
@@ -68,8 +68,8 @@ impl JournalColumns {
         Ok(())
     }
 
-    /// Of an open batch: lets the values of these samples go; those that are no strings are
-    /// returned, for a thread where user code may run.
+    /// Makes those of an open batch: drops the values of these samples; those that are not strings
+    /// are returned, for a thread on which user code may run.
     pub fn forget<'py>(&self, py: Python<'py>, samples: &[u32]) -> PyResult<Bound<'py, PyList>> {
         let gone = PyList::empty(py);
         for column in self.0.iter().flatten() {

@@ -1,7 +1,7 @@
 //! Texts and chosen columns of a journal, read out of batches on the writer's thread.
 //!
-//! - Under the GIL it is only noted where strings lie: the batch, which the writer holds, keeps
-//!   them there. Other values become JSON in Python.
+//! - Under the GIL only the addresses of strings are noted: the batch, which the writer holds,
+//!   keeps them there. Other values become JSON in Python.
 //! - The writer attaches to Python only here, and not any more once that was forbidden: the
 //!   interpreter is about to end then.
 
@@ -32,7 +32,7 @@ enum Read {
 pub struct JournalTexts {
     encode: Py<PyAny>,
     released: Arc<ReleasedValues>,
-    /// Whether the writer may attach to Python. Held while it does.
+    /// True while the writer may attach to Python. Held while it does.
     allowed: Mutex<bool>,
 }
 
@@ -42,7 +42,7 @@ impl JournalTexts {
     }
 
     /// Keeps the writer away from Python from now on. Waits for it if it is there, but not for
-    /// ever: a value may have code of its own.
+    /// ever: a value may run user code.
     pub fn forbid(&self, timeout: Duration) {
         if let Some(mut allowed) = self.allowed.try_lock_for(timeout) {
             *allowed = false;
@@ -89,7 +89,7 @@ impl JournalTexts {
         journal.0.iter().map(|column| self.column(py, column.as_ref(), samples)).collect()
     }
 
-    /// Of an open batch: what was read need not be kept.
+    /// Drops values of an open batch: what was read need not be kept.
     fn let_go(&self, py: Python<'_>, payload: &SharedPayload, samples: &[u32]) -> PyResult<()> {
         let open = payload.as_any().downcast_ref::<OpenBatchPayload>();
         if let Some(journal) = open.and_then(|open| open.0.journal()) {
@@ -112,7 +112,7 @@ impl TextSource for JournalTexts {
             Read::Json(values) => TextColumn { kind: Kind::Json, values },
             Read::Strings(notes) => {
                 let text = |note: Note| {
-                    // What `payload` holds lies where it was noted.
+                    // The bytes lie where `payload` noted them, and it keeps them alive.
                     let raw: RawText<'_> = note.raw();
                     raw.to_text()
                 };

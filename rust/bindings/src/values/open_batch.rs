@@ -1,4 +1,4 @@
-//! What the calls of an open batch are made of. Every addition brings the same columns.
+//! Payload of the calls of an open batch. Every addition brings the same columns.
 //!
 //! - An addition is prepared first, with all that can fail or run Python code, and then put in
 //!   place without releasing the GIL, so that nobody sees half of it.
@@ -31,9 +31,9 @@ type Row = (Arc<WireValues>, u32);
 
 /// The values of one kind of call, by sample.
 enum SampleValues {
-    /// For workers and requests. Written by additions and by `forget`.
+    /// Values for workers and requests. Written by additions and by `forget`.
     Wire(Mutex<Vec<Option<Row>>>),
-    /// For threads and loops of this process; the tuples, where calls take one sample.
+    /// Values for threads and loops of this process; the tuples, where calls take one sample.
     Python(PythonValues, Option<Py<PyList>>),
 }
 
@@ -44,14 +44,15 @@ struct CallValues {
     values: SampleValues,
 }
 
-/// What the first addition settles.
+/// Facts that the first addition settles.
 struct Schema {
-    /// Of each column that stays in this process: its values by sample, unless it is constant.
+    /// Values of each column that stays in this process: its values by sample, unless it is
+    /// constant.
     lists: Vec<Option<Py<PyList>>>,
     constant: Vec<bool>,
-    /// Of each function: its calls, and those of its `finish_group`.
+    /// Values for each function: its calls, and those of its `finish_group`.
     functions: Vec<[CallValues; 2]>,
-    /// What a journal keeps. Its writer lets values go that it has read.
+    /// Columns for the journal. Its writer drops values that it has read.
     journal: JournalColumns,
 }
 
@@ -60,18 +61,18 @@ pub struct OpenBatchValues {
     /// Lane of each function, and whether its calls take one sample.
     functions: Vec<(LaneKind, bool)>,
     schema: OnceLock<Schema>,
-    /// Of each function the tokens of samples, where it counts them. Written by additions.
+    /// For each function the tokens of samples, if it counts them. Written by additions.
     tokens: Mutex<Vec<Vec<f64>>>,
 }
 
 /// The values of some samples, ready to be put in their places.
 pub struct Addition {
     sources: Vec<Column>,
-    /// Of each function and kind of call.
+    /// Values for each function and kind of call.
     wires: Vec<[Option<Arc<WireValues>>; 2]>,
     tuples: Vec<Vec<Py<PyTuple>>>,
     tokens: Vec<Option<Vec<f64>>>,
-    /// The columns that a journal wants.
+    /// The columns that a journal keeps.
     journal: Vec<Option<usize>>,
 }
 
@@ -130,7 +131,7 @@ impl OpenBatchValues {
         uses: &[PyRef<'_, PyFunctionColumns>],
         journal: &[Option<usize>],
     ) -> PyResult<Schema> {
-        // Of columns that functions of this process get: what leaves it is kept as bytes.
+        // Columns that functions of this process get stay: what leaves it is kept as bytes.
         let stays = |column: &usize| {
             let users = uses.iter().zip(&self.functions).filter(|(_, (lane, _))| !lane.takes_bytes());
             users
@@ -218,7 +219,7 @@ impl OpenBatchValues {
         Ok(())
     }
 
-    /// What a journal keeps of it.
+    /// Returns its columns for the journal.
     pub fn journal(&self) -> Option<&JournalColumns> {
         self.schema.get().map(|schema| &schema.journal)
     }
@@ -323,7 +324,7 @@ impl Payload for OpenBatchPayload {
         self.0.kind(function, finish)?.names.as_deref()
     }
 
-    /// Frames for workers hold what they encode.
+    /// Frames for workers hold the values that they encode.
     fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {

@@ -3,8 +3,9 @@
 //! - Values are passed as they are, never copied; a call that gets lists gets its own.
 //! - Only an open batch has argument tuples, made as its samples come: each is there whole, or
 //!   gone.
-//! - What is handed out was made on the caller's thread: making Python containers can run the
-//!   collector and with it user code, which must not happen above a Rust frame of a lane's thread.
+//! - Values that are handed out were made on the caller's thread: making Python containers can run
+//!   the collector and with it user code, which must not happen above a Rust frame of a lane's
+//!   thread.
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
@@ -36,19 +37,19 @@ impl PythonValues {
         Ok(Self { columns, constants, names, tuples: None })
     }
 
-    /// Of a batch that streamed: lists that grow with it, and the tuples too, which are made as
-    /// samples come.
+    /// Makes those of a batch that streamed: lists that grow with it, and the tuples too, which are
+    /// made as samples come.
     pub fn of_open_batch(columns: Py<PyList>, constants: bool, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
         Self { columns, constants, names, tuples: Some(tuples) }
     }
 
-    /// Shows the collector what is held here.
+    /// Visits the held objects for the collector.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.columns)?;
         self.tuples.as_ref().map_or(Ok(()), |tuples| visit.call(tuples))
     }
 
-    /// Whether some values are the same for all samples.
+    /// Returns whether some values are the same for all samples.
     pub const fn has_constants(&self) -> bool {
         self.constants
     }

@@ -3,7 +3,7 @@
 //! frame of one.
 //!
 //! They wait for a thread of the caller's that comes by, or for the thread supervisor, which gets
-//! them as lists: Python lets these go.
+//! them as lists and drops them with the GIL held.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::values::whole_batch::WholeBatchPayload;
 /// One engine's.
 pub struct ReleasedValues {
     supervisor: Arc<SupervisorQueue>,
-    /// Written by whoever lets a payload go last, and by those who let go of what is kept.
-    kept: Mutex<Kept>,
+    /// Written by the last holder of a payload, and by the threads that drop the kept objects.
+    kept: Mutex<KeptObjects>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptObjects {
     payloads: Vec<Box<dyn Payload>>,
     lists: Vec<Py<PyList>>,
     /// The supervisor has a request to come for them.
     asked: bool,
 }
 
-impl Kept {
+impl KeptObjects {
     fn take(&mut self) -> (Vec<Box<dyn Payload>>, Vec<Py<PyList>>) {
         (std::mem::take(&mut self.payloads), std::mem::take(&mut self.lists))
     }
@@ -63,7 +63,7 @@ impl ReleasedValues {
         }
     }
 
-    /// Lets go of what is kept, on a thread of the caller's.
+    /// Drops the kept objects, on a thread of the caller's.
     pub fn let_go(&self, _py: Python<'_>) {
         // Not with the lock held: user code may run.
         let kept = self.kept.lock().take();
@@ -71,7 +71,7 @@ impl ReleasedValues {
     }
 
     /// Asks the supervisor to come, unless it was asked: there may be none that takes requests.
-    fn ask(&self, mut kept: MutexGuard<'_, Kept>) {
+    fn ask(&self, mut kept: MutexGuard<'_, KeptObjects>) {
         if !std::mem::replace(&mut kept.asked, true) {
             drop(kept);
             self.supervisor.push(SupervisorRequest::ReleaseValues);

@@ -1,4 +1,4 @@
-//! Where the characters of Python strings lie, for reading without the GIL.
+//! Addresses of Python strings' characters, for reading without the GIL.
 //!
 //! A string that was noted lives, unchanged and in its place, as long as the note: strings are
 //! immutable, and the one operation that resizes one in place needs the sole reference to it, while
@@ -13,7 +13,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::gil;
 
-/// Where one string's characters lie. `Utf16` means two bytes a character here, surrogates or not.
+/// Address of one string's characters. `Utf16` means two bytes a character here, surrogates or not.
 pub struct Note {
     start: *const u8,
     bytes: usize,
@@ -28,15 +28,14 @@ pub struct Texts {
 }
 
 #[expect(unsafe_code, reason = "a raw pointer is not Send by itself")]
-// SAFETY: the pointers are only read, and what they point to does not change as long as `_list`
-// lives.
+// SAFETY: the pointers are only read, and their data does not change as long as `_list` lives.
 unsafe impl Send for Texts {}
 #[expect(unsafe_code, reason = "a raw pointer is not Sync by itself")]
 // SAFETY: as above.
 unsafe impl Sync for Texts {}
 
-/// Whether the characters of an exact str, one byte each, are all ASCII, as the string knows
-/// itself.
+/// Returns whether the characters of an exact str, one byte each, are all ASCII, as the string
+/// knows itself.
 #[cfg(not(Py_3_14))]
 fn is_ascii(text: &Bound<'_, PyString>, _units: &[u8]) -> bool {
     #[expect(unsafe_code, reason = "asks the string whether it is ASCII")]
@@ -45,8 +44,8 @@ fn is_ascii(text: &Bound<'_, PyString>, _units: &[u8]) -> bool {
     ascii != 0
 }
 
-/// The same, by where the characters lie: the header of an ASCII string is the shorter one. (From
-/// 3.14 on the string's flags can't be read from here.)
+/// Decides the same by the units of the characters: the header of an ASCII string is the shorter
+/// one. (From 3.14 on the string's flags can't be read from here.)
 #[cfg(Py_3_14)]
 fn is_ascii(text: &Bound<'_, PyString>, units: &[u8]) -> bool {
     units.as_ptr().addr() - text.as_ptr().addr() == size_of::<pyo3::ffi::PyASCIIObject>()
@@ -56,7 +55,7 @@ impl Note {
     /// Notes a string.
     pub fn of(text: &Bound<'_, PyString>) -> PyResult<Self> {
         #[expect(unsafe_code, reason = "looks at the string's own layout")]
-        // SAFETY: where the data lie is noted, and read only while somebody holds the string.
+        // SAFETY: the data's address is noted, and read only while the string is held.
         let data = unsafe { text.data()? };
         let (start, bytes, kind) = match data {
             PyStringData::Ucs1(units) => {
@@ -69,7 +68,7 @@ impl Note {
         Ok(Self { start, bytes, kind })
     }
 
-    /// The string as it lies; whoever asks sees to it that it is still held.
+    /// Returns the string in its present form; whoever asks sees to it that it is still held.
     pub fn raw(&self) -> RawText<'_> {
         #[expect(unsafe_code, reason = "reads a string's characters without the GIL")]
         // SAFETY: the pointer and the length are those of a live string, which does not change.
@@ -79,7 +78,7 @@ impl Note {
 }
 
 impl Texts {
-    /// Notes the strings of a list that nobody else changes; `None` if a value is no string.
+    /// Notes the strings of a list that nobody else changes; `None` if a value is not a string.
     pub fn of(list: &Bound<'_, PyList>) -> PyResult<Option<Self>> {
         let mut notes = Vec::with_capacity(list.len());
         for (index, value) in list.iter().enumerate() {
@@ -94,7 +93,7 @@ impl Texts {
         Ok(Some(Self { notes: notes.into(), _list: list.clone().unbind() }))
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     pub const fn len(&self) -> usize {
         self.notes.len()
     }
@@ -104,7 +103,7 @@ impl Texts {
         self.notes.get(sample).map_or(0, |note| note.bytes)
     }
 
-    /// One text as it lies.
+    /// Returns one text in its present form.
     pub fn raw(&self, sample: usize) -> RawText<'_> {
         self.notes[sample].raw()
     }

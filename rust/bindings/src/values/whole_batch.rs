@@ -2,8 +2,8 @@
 //!
 //! - A captured batch does not change: lists are copied (references, not values), text is
 //!   immutable, all else that goes to a worker is pickled at once.
-//! - Text is not copied under the GIL: where its characters lie is noted, with a reference that
-//!   keeps them there, and they are copied when a frame is made. For requests all columns are
+//! - Text is not copied under the GIL: the address of its characters is noted, with a reference
+//!   that keeps them there, and they are copied when a frame is made. Requests get all columns as
 //!   texts.
 //! - Only the columns that a function uses are captured for it.
 
@@ -25,24 +25,24 @@ use crate::values::wire::{WireCapture, WireValues};
 
 /// The values of one kind of call, as the function's lane arguments them.
 enum CapturedValues {
-    /// For workers and requests: bytes.
+    /// Values for workers and requests: bytes.
     Wire(WireValues),
-    /// For threads and loops of this process: Python values.
+    /// Values for threads and loops of this process: Python values.
     Python(PythonValues),
 }
 
-/// What one kind of call of one function is made of.
-struct Captured {
+/// Values for one kind of call of one function.
+struct FunctionCapture {
     names: Option<Vec<String>>,
     values: CapturedValues,
 }
 
 /// One function's calls, and those of its `finish_group`.
 struct FunctionArguments {
-    call: Captured,
-    finish: Captured,
+    call: FunctionCapture,
+    finish: FunctionCapture,
     tokens: Option<Vec<f64>>,
-    /// Of a pure function: what tells its samples apart.
+    /// Values that identify calls of a pure function: what tells its samples apart.
     identities: Option<WireValues>,
 }
 
@@ -81,7 +81,7 @@ impl WholeBatchPayload {
                     arguments.names.as_deref(),
                 )?),
             };
-            PyResult::Ok(Captured { names: arguments.names.clone(), values })
+            PyResult::Ok(FunctionCapture { names: arguments.names.clone(), values })
         };
         let calls = uses.iter().map(|one| one.call.columns.as_slice());
         let mut singly = WireCapture::new(py, &sources, samples, dumps, calls).one_by_one();
@@ -98,7 +98,7 @@ impl WholeBatchPayload {
         Ok(Self { functions, journal: JournalColumns::of(py, &sources, journal) })
     }
 
-    /// What a journal keeps of it.
+    /// Returns its columns for the journal.
     pub const fn journal(&self) -> &JournalColumns {
         &self.journal
     }
@@ -113,7 +113,7 @@ impl WholeBatchPayload {
         self.journal.traverse(visit)
     }
 
-    fn captured(&self, function: FunctionId, finish: bool) -> Option<&Captured> {
+    fn captured(&self, function: FunctionId, finish: bool) -> Option<&FunctionCapture> {
         self.functions.get(function).map(|arguments| if finish { &arguments.finish } else { &arguments.call })
     }
 
@@ -133,7 +133,7 @@ impl WholeBatchPayload {
         })
     }
 
-    /// Whether it holds Python values, rather than bytes and strings alone.
+    /// Returns whether it holds Python values, rather than bytes and strings alone.
     pub fn has_python_values(&self) -> bool {
         self.python_values().next().is_some() || !self.journal.is_empty()
     }
@@ -151,8 +151,8 @@ impl WholeBatchPayload {
     }
 }
 
-/// What tells the samples of a function apart; `None` where a value can't be pickled: such calls
-/// are never alike.
+/// Returns the values that tell the samples of a function apart; `None` where a value can't be
+/// pickled: such calls are never alike.
 fn identities(
     py: Python<'_>,
     singly: &mut WireCapture<'_, '_>,

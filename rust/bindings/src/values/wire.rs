@@ -146,7 +146,7 @@ impl WireValues {
         true
     }
 
-    /// Whether some values are the same for all samples.
+    /// Returns whether some values are the same for all samples.
     pub const fn has_constants(&self) -> bool {
         self.constants.is_some()
     }
@@ -168,18 +168,18 @@ pub struct WireCapture<'a, 'py> {
     /// unpickling a value runs code.
     dumps: &'a Bound<'py, PyAny>,
     texts: Vec<Option<Option<Arc<Texts>>>>,
-    /// Of each column the calls that get it: columns that the same calls get are pickled together.
+    /// For each column the calls that get it: columns that the same calls get are pickled together.
     users: Vec<Vec<usize>>,
     pickled: BTreeMap<Vec<usize>, Arc<Pickled>>,
     constants: BTreeMap<Vec<usize>, Arc<Constants>>,
     /// The most samples pickled together.
     block: usize,
-    /// Whether no columns are pickled together.
+    /// True if no columns are pickled together.
     singly: bool,
 }
 
 /// A column among the values of a call: its index, and its position there.
-type Placed = (usize, usize);
+type PlacedColumn = (usize, usize);
 
 impl<'a, 'py> WireCapture<'a, 'py> {
     /// `calls` has the columns of each kind of call that is captured.
@@ -207,10 +207,10 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         self
     }
 
-    /// The columns that stand at these indexes, one per value of a call.
+    /// Returns the columns at these indexes, one per value of a call.
     pub fn columns(&mut self, columns: &[usize]) -> PyResult<WireValues> {
-        let (mut texts, mut constants): (_, Vec<Placed>) = (Vec::new(), Vec::new());
-        let mut lists: BTreeMap<Vec<usize>, Vec<Placed>> = BTreeMap::new();
+        let (mut texts, mut constants): (_, Vec<PlacedColumn>) = (Vec::new(), Vec::new());
+        let mut lists: BTreeMap<Vec<usize>, Vec<PlacedColumn>> = BTreeMap::new();
         for (position, column) in columns.iter().copied().enumerate() {
             match &self.sources[column] {
                 Column::Const(_) => constants.push((column, position)),

@@ -1,4 +1,4 @@
-//! How samples come into an open batch, and which of its groups were delivered early. Early
+//! Adds samples to an open batch, and keeps which of its groups were delivered early. Early
 //! deliveries and the end of additions are written and read under the scheduler's lock.
 
 use std::collections::btree_map::Entry;
@@ -8,24 +8,24 @@ use crate::batch::Batch;
 use crate::call::Cause;
 use crate::delivery::Delivery;
 use crate::function::{FunctionId, Shape};
-use crate::open_batch::{AddError, Added, IncompleteGroups, OpenBatch, Placement};
+use crate::open_batch::{AddError, AddedSamples, IncompleteGroups, OpenBatch, Placement};
 use crate::sync::Ordering;
 
 impl Batch {
-    /// Whether its samples come one by one, or came so.
+    /// Returns whether its samples come one by one, or came so.
     #[must_use]
     pub const fn is_streamed(&self) -> bool {
         self.additions.is_some()
     }
 
-    /// Whether samples can still be added.
+    /// Returns whether samples can still be added.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.additions.as_ref().is_some_and(|additions| !additions.is_ended())
     }
 
-    /// Takes places for samples. Their calls can be made once `Scheduler::add` was told.
-    pub fn reserve(&self, places: &Placement) -> Result<Added, AddError> {
+    /// Takes places for samples. Their calls can be made after a call of `Scheduler::add`.
+    pub fn reserve(&self, places: &Placement) -> Result<AddedSamples, AddError> {
         let Some(additions) = &self.additions else {
             return Err(AddError::Ended("it was submitted whole".to_owned()));
         };
@@ -49,23 +49,23 @@ impl Batch {
         self.additions.as_ref().map_or_else(Vec::new, |additions| additions.arrive(samples))
     }
 
-    /// Whether all samples of a group are there.
+    /// Returns whether all samples of a group are there.
     pub(crate) fn is_whole(&self, group: usize) -> bool {
         self.additions.as_ref().is_none_or(|additions| additions.is_whole(group))
     }
 
-    /// Whether these groups of a streamed batch have all their outcomes.
+    /// Returns whether these groups of a streamed batch have all their outcomes.
     pub(crate) fn are_complete(&self, groups: &Range<usize>) -> bool {
         self.additions.as_ref().is_some_and(|additions| groups.clone().all(|group| additions.is_complete(group)))
     }
 
-    /// Whether a quorum counts that a group became whole.
+    /// Returns whether a quorum counts that a group became whole.
     pub(crate) fn counts_whole(&self) -> bool {
         self.quorum.is_some()
             && self.functions.iter().any(|function| function.finish || function.shape != Shape::Sample)
     }
 
-    /// Whether samples can be added without waiting, as `max_pending` says.
+    /// Returns whether samples can be added without waiting, as `max_pending` says.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.additions.as_ref().is_none_or(OpenBatch::has_room)
@@ -120,8 +120,8 @@ impl Batch {
         self.additions.as_ref().map_or_else(Vec::new, OpenBatch::take_completed)
     }
 
-    /// Ends additions; true if that was the end of the batch. With `whole`, only if no group lacks
-    /// samples.
+    /// Ends additions; true if that was the end of the batch. If `whole` is set, only if no group
+    /// lacks samples.
     pub(crate) fn end_additions(&self, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let Some(additions) = &self.additions else { return Ok(false) };
         Ok(additions.end(self.clock.now_ns(), why, whole)? && self.close(1))

@@ -12,7 +12,7 @@ use crate::report::{NamedExtra, Usage};
 use crate::sync::Ordering;
 
 impl Batch {
-    /// The grid that the cells of the result stand in.
+    /// The grid with the cells of the result.
     #[must_use]
     pub const fn grid(&self) -> &Grid {
         &self.grid
@@ -22,14 +22,14 @@ impl Batch {
         self.stages[function].as_ref()
     }
 
-    /// How many calls have written their cells, those with scores that `finish_group` shapes too.
+    /// Number of cells written by the calls, including scores that `finish_group` shapes.
     pub(crate) fn filled_cells(&self) -> u64 {
         let grids = self.stages.iter().flatten().chain([&self.grid]);
         grids.map(|grid| grid.filled(self.groups())).sum()
     }
 
-    /// Where the cells of a function's calls stand: its own scores in its stage if it has one, all
-    /// else in the grid of the result.
+    /// Returns the grid that holds the cells of a function's calls, and the column there: its own
+    /// scores in its stage if it has one, all else in the grid of the result.
     pub(crate) fn place(&self, function: FunctionId, finish: bool) -> (&Grid, FunctionId) {
         match self.stage(function) {
             Some(stage) if !finish => (stage, 0),
@@ -61,7 +61,7 @@ impl Batch {
         self.records.lock()[function].push(record);
     }
 
-    /// What the call that begins with this sample recorded, which is then kept no more.
+    /// Takes the record of the call that begins with this sample.
     pub(crate) fn take_record(&self, function: FunctionId, first: usize) -> Option<Vec<u8>> {
         self.records.lock()[function].take(first)
     }
@@ -87,7 +87,7 @@ impl Batch {
         self.reported.lock().get(&function).is_some_and(|reported| reported.incomplete.contains(&sample))
     }
 
-    /// What the calls of a function used, `None` where none of them said.
+    /// Returns the usage of a function's calls, `None` if no call reported any.
     #[must_use]
     pub fn usage_of(&self, function: FunctionId) -> Option<Usage> {
         let reported = self.reported.lock().get(&function).map(|reported| reported.usage);
@@ -138,8 +138,8 @@ impl Batch {
         Some(CellView { outcome, attempts })
     }
 
-    /// What a completed cell shows in the result: its function's `on_failure` applied. NaN and
-    /// `Cancelled` where nothing is completed.
+    /// Returns the score and status of a completed cell in the result: its function's `on_failure`
+    /// applied. NaN and `Cancelled` where nothing is completed.
     #[must_use]
     pub fn shown(&self, sample: usize, function: FunctionId) -> (f32, Status) {
         let Some((outcome, _)) = self.grid.read(sample, function) else {
@@ -166,7 +166,7 @@ impl Batch {
         }
     }
 
-    /// Whether a cell has a note.
+    /// Returns whether a cell has a note.
     pub(crate) fn has_note(&self, sample: usize, function: FunctionId) -> bool {
         self.notes.lock().contains_key(&(sample, function))
     }
@@ -188,7 +188,7 @@ impl Batch {
         notes.into_iter().filter_map(of).filter(|(_, _, cell, _)| cell.outcome.status.is_failure()).collect()
     }
 
-    /// What the call of one sample recorded.
+    /// Returns the record of one sample's call.
     pub(crate) fn record_of(&self, sample: usize, function: FunctionId) -> Option<Vec<u8>> {
         self.records.lock()[function].of(sample).map(<[u8]>::to_vec)
     }
@@ -219,13 +219,13 @@ impl Batch {
         self.cached[function].load(Ordering::Relaxed)
     }
 
-    /// Whether a call on several samples recorded something for this one: whose it is can't be
-    /// told.
+    /// Returns whether a call on several samples recorded something for this one: its owner is
+    /// unknown.
     pub(crate) fn is_recorded_with_others(&self, sample: usize, function: FunctionId) -> bool {
         self.records.lock()[function].is_of_several(sample)
     }
 
-    /// What a function recorded, in sample order.
+    /// Returns the records of a function, in sample order.
     #[must_use]
     pub fn records_of(&self, function: FunctionId) -> Vec<Record> {
         self.records.lock()[function].all()

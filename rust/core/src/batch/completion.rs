@@ -1,4 +1,5 @@
-//! How the cells of a call become outcomes in the grid, and what that completes.
+//! Writes the cells of a call as outcomes into the grid, and determines the groups that this
+//! completes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::outcome::{Cell, Note, Outcome, Status, Times};
 
-/// What the cells of a call completed.
+/// Cells that the outcomes of a call completed.
 #[derive(Debug, Default)]
 #[must_use = "the scheduler passes on what was completed"]
 pub(crate) struct Completed {
     /// Groups of which this was the last cell in the grid of the call.
     pub groups: Vec<usize>,
-    /// Groups of which this finished the last sample that their quorum wants.
+    /// Groups of which this finished the last sample that their quorum needs.
     pub quorums: Vec<usize>,
     /// Cells of gated functions, (function, sample), that can be decided now.
     pub decided: Vec<(FunctionId, usize)>,
@@ -29,7 +30,7 @@ impl Completed {
     }
 }
 
-/// The outcome of what a function gave for a cell; a note where it is no reward.
+/// The outcome of what a function gave for a cell; with a note for a value that is not a reward.
 fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
     let why = match cell {
         Cell::Value(value) if value.is_finite() && value.abs() <= f64::from(f32::MAX) => {
@@ -66,7 +67,7 @@ impl Batch {
             let sample = call.first + offset;
             let scored = if call.finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
             match scored {
-                // What failed or was skipped stays so, whatever was made of its group.
+                // Failed and skipped cells stay so, whatever score their group's function gave.
                 Some((score, _)) if !score.status.is_answer() => score,
                 _ => {
                     let (outcome, note) = judge(cell, scored.map_or(times, |(score, _)| score.times));

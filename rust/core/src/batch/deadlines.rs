@@ -52,7 +52,7 @@ impl Batch {
         [self.expires_ns(first, function), group].into_iter().flatten().min()
     }
 
-    /// From submission to the last outcome, or to now.
+    /// Returns the time from submission to the last outcome, or to now.
     #[must_use]
     pub fn elapsed_ns(&self) -> u64 {
         let end = match self.finished_ns.load(Ordering::Acquire) {
@@ -62,8 +62,8 @@ impl Batch {
         end.saturating_sub(self.submitted_ns)
     }
 
-    /// From the last sample's arrival to the last outcome, or to now: what scoring took beyond the
-    /// samples.
+    /// Returns the time from the last sample's arrival to the last outcome, or to now: what scoring
+    /// took beyond the samples.
     #[must_use]
     pub fn tail_ns(&self) -> u64 {
         let last_ns = self.additions.as_ref().map_or(0, OpenBatch::last_ns).max(self.submitted_ns);

@@ -1,4 +1,4 @@
-//! How outcomes and values decide cells that wait for them.
+//! Decides cells that wait for outcomes and values.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ impl Batch {
         cells.filter(|(function, sample)| all.brings(*sample, *function)).collect()
     }
 
-    /// Whether a function's conditions hold on a sample, all that it waits for being there.
+    /// Returns whether a function's conditions hold on a sample, all that it waits for being there.
     pub(crate) fn is_to_run(&self, sample: usize, function: FunctionId) -> bool {
         let run_if = self.functions[function].run_if.as_ref();
         run_if.is_none_or(|run_if| run_if.conditions.iter().all(|one| one.holds(self.shown(sample, one.source).0)))

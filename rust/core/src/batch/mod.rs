@@ -6,14 +6,14 @@
 //!   end alone.
 //! - Notes, records and extra values of a cell are written before its outcome, so whoever sees the
 //!   outcome reads them.
-//! - A batch that is done lets its descriptors go once nobody waits, so a kept result holds none.
+//! - A batch that is done closes its descriptors once no thread waits, so a kept result holds none.
 
 mod adding;
 mod cells;
+mod completed_groups;
 mod completion;
 mod deadlines;
 mod dependents;
-mod news;
 mod observed;
 mod records;
 mod spec;
@@ -42,13 +42,13 @@ pub(crate) use completion::Completed;
 pub use records::Record;
 pub use spec::BatchSpec;
 
-/// What the calls of one function reported.
+/// Reports of one function's calls.
 #[derive(Clone, Debug, Default)]
-struct Reported {
+struct FunctionReports {
     usage: Usage,
-    /// Of calls on one sample; only where the batch keeps it apart.
+    /// Usage of calls on one sample; only where the batch keeps it apart.
     usage_by_sample: BTreeMap<usize, Usage>,
-    /// By sample, in the order in which attempts ended.
+    /// Named values by sample, in the order in which attempts ended.
     extra: BTreeMap<usize, Vec<NamedExtra>>,
     /// Samples of whose calls a part has failed.
     incomplete: BTreeSet<usize>,
@@ -65,7 +65,7 @@ pub struct CellView {
 struct Ready {
     groups: VecDeque<usize>,
     handed_out: usize,
-    /// From the first call of `Batch::news` until `forget_wakes`.
+    /// Present from the first call of `Batch::news` until `forget_wakes`.
     news: Option<Arc<Wake>>,
     /// Until `forget_wakes`.
     end: Option<Arc<Wake>>,
@@ -76,13 +76,13 @@ pub struct Batch {
     id: u64,
     clock: Clock,
     functions: Arc<[Function]>,
-    /// Of a batch that does not grow.
+    /// Number of samples of a batch that does not grow.
     samples: usize,
     group_size: usize,
     additions: Option<OpenBatch>,
     delivery: Delivery,
     quorum: Option<Quorum>,
-    /// Where functions have conditions.
+    /// Present if functions have conditions.
     dependents: Option<Dependents>,
     /// Groups that were delivered early. Written under the scheduler's lock.
     delivered_early: Mutex<BTreeMap<usize, Cause>>,
@@ -93,19 +93,19 @@ pub struct Batch {
     step: Option<u64>,
     usage_by_sample: bool,
     grid: Grid,
-    /// For functions with `finish_group`: the grid of their own scores, one column wide, that the
-    /// calls fill first.
+    /// Grids for functions with `finish_group`: the function's own scores, one column wide, which
+    /// the calls fill first.
     stages: Box<[Option<Grid>]>,
-    /// Of failed cells, by (sample, function); those that ended together share one. Written by
-    /// frames and sweeps.
+    /// Notes of failed cells, by (sample, function); those that ended together share one. Written
+    /// by frames and sweeps.
     notes: Mutex<BTreeMap<(usize, FunctionId), Arc<Note>>>,
     /// Per function. Written by frames.
     records: Mutex<Box<[Records]>>,
-    /// What functions used, and named values of samples; only of those that report. Written by
+    /// Usage of functions, and named values of samples; only of those that report. Written by
     /// frames.
-    reported: Mutex<BTreeMap<FunctionId, Reported>>,
-    /// Per function that gathers, the times of its calls: each counts once, though the times stand
-    /// in all of its cells. Written by frames and the scheduler.
+    reported: Mutex<BTreeMap<FunctionId, FunctionReports>>,
+    /// Per function that gathers, the times of its calls: each counts once, though the times are in
+    /// all of its cells. Written by frames and the scheduler.
     gathered: Mutex<Box<[Vec<Times>]>>,
     /// Per function: attempts beyond the first, those that were deferred apart, and those that an
     /// open circuit breaker excused. Written by the scheduler and frames.
@@ -169,7 +169,7 @@ impl Batch {
         let groups = spec.samples / spec.group_size.max(1);
         let stage = |function: &Function| function.finish.then(|| Grid::new(groups, spec.group_size, 1));
         let submitted_ns = clock.now_ns();
-        // What sees a group, or all of the batch, needs all of it.
+        // A function that reads a group, or the whole batch, needs all of it.
         let whole = functions.iter().any(|function| function.finish || function.shape != Shape::Sample);
         let quorum = spec.delivery.group_quorum.map(|wanted| {
             let counts = functions.len() + usize::from(spec.streamed && whole);
@@ -245,7 +245,7 @@ impl Batch {
         &self.functions
     }
 
-    /// What the calls are made of; `None` once it was released.
+    /// Returns the values for the calls; `None` once it was released.
     #[must_use]
     pub fn payload(&self) -> Option<SharedPayload> {
         self.payload.lock().clone()
@@ -262,7 +262,7 @@ impl Batch {
         if self.is_done() { self.payload.lock().take() } else { None }
     }
 
-    /// The training step that it belongs to, where that was said.
+    /// The training step that it belongs to, if one was given.
     #[must_use]
     pub const fn step(&self) -> Option<u64> {
         self.step
@@ -276,7 +276,7 @@ impl Batch {
         self.batch_timeout_ns
     }
 
-    /// Whether every cell has its outcome.
+    /// Returns whether every cell has its outcome.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.finished_ns.load(Ordering::Acquire) != 0

@@ -1,4 +1,4 @@
-//! What observers read of complete groups, beside their cells.
+//! Data of complete groups for observers, beside their cells.
 //!
 //! Each of these holds a lock of the batch: to be asked once for many samples.
 
@@ -19,8 +19,8 @@ impl Batch {
         notes.range((samples.start, 0)..(samples.end, 0)).map(|(cell, note)| (*cell, note.clone())).collect()
     }
 
-    /// What calls of a function on these samples recorded. One that covers more than them is among
-    /// them.
+    /// Returns the records of a function's calls on these samples. One that covers more than them
+    /// is among them.
     #[must_use]
     pub fn records_in(&self, function: FunctionId, samples: &Range<usize>) -> Vec<Record> {
         let covers = self.functions[function].span(self.samples(), self.group_size).max(1);
@@ -36,7 +36,7 @@ impl Batch {
         by_sample.flat_map(|(sample, all)| all.iter().map(|extra| (*sample, extra.clone()))).collect()
     }
 
-    /// What the calls on each of these samples used, where the batch keeps that apart.
+    /// Returns the usage of the calls on each of these samples, if the batch keeps it by sample.
     #[must_use]
     pub fn usage_in(&self, function: FunctionId, samples: Range<usize>) -> BTreeMap<usize, Usage> {
         let reported = self.reported.lock();

@@ -1,21 +1,21 @@
-//! What the calls of one function recorded, found by sample.
+//! Records of one function's calls, found by sample.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What one call recorded (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
+/// Record of one call (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// First sample of the call.
     pub first: usize,
-    /// Of a call on gathered samples: all of them, in its order.
+    /// Samples of a call on gathered samples: all of them, in its order.
     pub gathered: Vec<usize>,
     pub json: Vec<u8>,
 }
 
 #[derive(Default)]
 pub(super) struct Records {
-    /// By the first samples of the calls.
+    /// Records by the first samples of the calls.
     by_first: BTreeMap<usize, Vec<Record>>,
     /// Samples whose calls were on gathered samples.
     gathered: BTreeSet<usize>,
@@ -27,7 +27,7 @@ impl Records {
         self.by_first.entry(record.first).or_default().push(record);
     }
 
-    /// What the call that begins with this sample recorded, which is then kept no more.
+    /// Takes the record of the call that begins with this sample.
     pub(super) fn take(&mut self, first: usize) -> Option<Vec<u8>> {
         let records = self.by_first.get_mut(&first)?;
         let record = records.pop()?;
@@ -37,22 +37,22 @@ impl Records {
         Some(record.json)
     }
 
-    /// What the call of this sample alone recorded.
+    /// Returns the record of the call of this sample alone.
     pub(super) fn of(&self, sample: usize) -> Option<&[u8]> {
         let records = self.by_first.get(&sample)?;
         records.iter().find(|record| record.gathered.is_empty()).map(|record| &*record.json)
     }
 
-    /// Whether a call on several samples recorded something for this one.
+    /// Returns whether a call on several samples recorded something for this one.
     pub(super) fn is_of_several(&self, sample: usize) -> bool {
         self.gathered.contains(&sample)
     }
 
-    /// What calls on any of these samples recorded, in sample order; a call on samples that follow
-    /// each other `covers` so many.
+    /// Returns the records of calls on any of these samples, in sample order; a call on consecutive
+    /// samples covers `covers` of them.
     pub(super) fn on(&self, samples: &Range<usize>, covers: usize) -> Vec<Record> {
         let near = samples.start.saturating_sub(covers - 1)..samples.end;
-        // Gathered ones stand anywhere.
+        // Gathered ones may be anywhere.
         let range = if self.gathered.is_empty() { near } else { 0..usize::MAX };
         let touches = |record: &&Record| {
             let whole = record.first < samples.end && record.first + covers > samples.start;

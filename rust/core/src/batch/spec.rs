@@ -1,9 +1,9 @@
-//! What is submitted as a batch.
+//! Specification of a batch.
 
 use crate::delivery::Delivery;
 use crate::payload::Payload;
 
-/// What is submitted.
+/// Specification of a batch.
 pub struct BatchSpec {
     pub samples: usize,
     /// Samples of one prompt; divides `samples`.
@@ -11,13 +11,13 @@ pub struct BatchSpec {
     pub payload: Box<dyn Payload>,
     /// Nanoseconds for the whole batch.
     pub batch_timeout_ns: Option<u64>,
-    /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
+    /// True if samples are added later, until `Scheduler::finish`; such a batch begins empty.
     pub streamed: bool,
-    /// Of a streamed batch: how many samples of full groups that are not complete leave no
-    /// room for more.
+    /// For a streamed batch: how many samples of full groups that are not complete leave no room
+    /// for more.
     pub max_pending: Option<usize>,
     pub delivery: Delivery,
-    /// Whether what calls used is kept by sample too, for an observer.
+    /// True if what calls used is kept by sample too, for an observer.
     pub usage_by_sample: bool,
     /// The training step that it belongs to, where it is known; for observers.
     pub step: Option<u64>,

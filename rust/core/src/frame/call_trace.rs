@@ -1,11 +1,11 @@
-//! What a frame keeps for its engine's tracer of the calls that ended. A frame without a tracer has
-//! nothing of this.
+//! Trace of a frame's ended calls for its engine's tracer. A frame without a tracer has nothing of
+//! this.
 
 use std::sync::Arc;
 
 use crate::tracer::{CallSpan, Executor, Tracer};
 
-/// What is known of the calls that ended.
+/// Trace of the calls that ended.
 pub(super) struct FrameTrace {
     pub tracer: Arc<dyn Tracer>,
     pub shortest_ns: u64,

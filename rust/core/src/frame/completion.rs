@@ -1,4 +1,4 @@
-//! How the calls of a frame end.
+//! Ends the calls of a frame.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Frame {
         self.report_ended();
     }
 
-    /// Completes what has ended.
+    /// Completes the ended calls.
     pub fn complete_ended(&mut self) {
         self.trace_numbers();
         let ended = self.ended.take();
@@ -235,7 +235,7 @@ impl Frame {
         slices.map(|slice| (slice.batch().id(), of(slice))).collect()
     }
 
-    /// Whether what a call recorded is kept until it is completed.
+    /// Returns whether what a call recorded is kept until it is completed.
     #[must_use]
     pub fn has_record(&self, call: usize) -> bool {
         self.records.contains_key(&call)

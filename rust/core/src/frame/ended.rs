@@ -2,9 +2,9 @@
 //! they complete is announced together.
 //!
 //! They are completed once `SOON_NS` have passed since the first of them started, by the times that
-//! calls state; when the lane says so; and with the frame. So a long call is completed at once.
-//! Until then their cells are open: a lane completes them before the scheduler ends open calls
-//! (lane-1), and what ends them all the same makes them too late.
+//! calls state; when the lane says so; and with the frame. A long call is therefore completed at
+//! once. Until then their cells are open: a lane completes them before the scheduler ends open
+//! calls (lane-1), and what ends them all the same makes them too late.
 
 use crate::outcome::Times;
 
@@ -12,7 +12,7 @@ use crate::outcome::Times;
 /// notice.
 const SOON_NS: u64 = 500_000;
 
-/// A call of one sample, and what it gave.
+/// A call of one sample, and its result.
 pub(super) struct EndedCall {
     pub call: usize,
     pub value: f64,

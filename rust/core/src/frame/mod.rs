@@ -3,8 +3,8 @@
 //! - Each call ends once: completed, failed, given back or, when the frame is dropped, taken back.
 //! - Dropping a frame frees its place with the scheduler, so a panic in a lane loses no call.
 //! - An outcome that comes too late is dropped and counted.
-//! - Gathered samples are one call to the lane, the only one of their frame; to the scheduler each
-//!   is a call of its own, with its own attempts and its own batch.
+//! - Gathered samples are one call to the lane, the only one of their frame; each is a separate
+//!   call for the scheduler, with its own attempts and its own batch.
 //! - A frame that gave back all its calls frees its place, though a lane may still hold it.
 
 mod call_trace;
@@ -40,9 +40,9 @@ pub struct Frame {
     alone: bool,
     /// Never empty.
     slices: Vec<BatchSlice>,
-    /// Which calls, as the lane knows them, it has not ended.
+    /// True for each call, by the lane's index, that has not ended.
     pending: Vec<bool>,
-    /// What the lane has ended and is not completed yet.
+    /// Calls that the lane has ended and that are not completed yet.
     ended: EndedCalls,
     /// Recorded by calls that are not completed yet.
     records: BTreeMap<usize, Vec<u8>>,
@@ -50,23 +50,23 @@ pub struct Frame {
     extra: BTreeMap<usize, Vec<(usize, NamedExtra)>>,
     run_ns: u64,
     ran: u64,
-    /// Of the one call of a frame whose function has a limit.
+    /// Permit of the one call of a frame whose function has a limit.
     permit: Option<Permit>,
-    /// Tokens that the call in hand used, where it told.
+    /// Tokens that the running call used, if it reported them.
     tokens: Option<f64>,
-    /// What failed was one of several endpoints, and others are up.
+    /// True if the failed endpoint is one of several, and others are up.
     others_up: bool,
-    /// What the scheduler counts as with the lane.
+    /// Number of calls that the scheduler counts as with the lane.
     in_hand: InHand,
     /// Calls that ended and were not reported, and how many of them are; where calls run one after
     /// the other the frame's end reports all.
     unreported: usize,
     report_every: usize,
-    /// Where the engine has a tracer.
+    /// Present if the engine has a tracer.
     trace: Option<Box<FrameTrace>>,
 }
 
-/// What the lanes have of a function.
+/// Calls of a function that are with the lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InHand {
     pub frames: usize,
@@ -112,13 +112,13 @@ impl Frame {
         }
     }
 
-    /// Has the frame report its calls as they end, so many together.
+    /// Has the frame report its calls as they end, `every` of them together.
     pub(crate) fn reporting(mut self, every: Option<usize>) -> Self {
         self.report_every = every.unwrap_or(usize::MAX);
         self
     }
 
-    /// What the scheduler is to count as with the lane.
+    /// Returns the number of calls that the scheduler must count as with the lane.
     pub(crate) const fn in_hand(&self) -> InHand {
         self.in_hand
     }
@@ -145,7 +145,7 @@ impl Frame {
         self.function
     }
 
-    /// What it holds of each of its batches.
+    /// Returns its part of each of its batches.
     #[must_use]
     pub fn slices(&self) -> &[BatchSlice] {
         &self.slices
@@ -172,14 +172,14 @@ impl Frame {
         self.clock
     }
 
-    /// Whether the frame must run on a fresh worker with nothing beside or behind it, the worker
-    /// being retired afterwards.
+    /// Returns whether the frame must run on a fresh worker with nothing beside or behind it, the
+    /// worker being retired afterwards.
     #[must_use]
     pub const fn alone(&self) -> bool {
         self.alone
     }
 
-    /// Whether a worker has died with its call in hand before.
+    /// Returns whether a worker has died with its call in hand before.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.each().next().is_some_and(|(_, call)| call.suspect)
@@ -233,7 +233,7 @@ impl Frame {
         self.of(call).next().map_or(0, |(_, one)| one.first)
     }
 
-    /// How many samples a call covers.
+    /// Returns the number of samples of a call.
     #[must_use]
     pub fn size(&self, call: usize) -> usize {
         match self.kind {
@@ -248,7 +248,7 @@ impl Frame {
         self.of(call).next().map_or(1, |(_, one)| one.attempt)
     }
 
-    /// What became of its earlier attempts; of gathered samples that of the one with most.
+    /// Returns the results of its earlier attempts; of gathered samples that of the one with most.
     #[must_use]
     pub fn history(&self, call: usize) -> History {
         let of = |one: &Call| History {
@@ -259,14 +259,14 @@ impl Frame {
         self.of(call).map(|(_, one)| one).max_by_key(|one| one.attempt).map_or_else(History::default, of)
     }
 
-    /// Whether the lane has not ended the call yet.
+    /// Returns whether the lane has not ended the call yet.
     #[must_use]
     pub fn is_pending(&self, call: usize) -> bool {
         self.pending[call]
     }
 
-    /// Whether an outcome of the call would still count, for one sample at least; false once the
-    /// scheduler swept it.
+    /// Returns whether an outcome of the call would still count, for one sample at least; false
+    /// once the scheduler swept it.
     #[must_use]
     pub fn is_open(&self, call: usize) -> bool {
         self.of(call).any(|(slice, one)| slice.counts(self.function, one))
@@ -280,7 +280,7 @@ impl Frame {
         }
     }
 
-    /// What the calls of its batch are made of; of gathered samples those of the first slice.
+    /// Returns the values for the calls of its batch; of gathered samples those of the first slice.
     #[must_use]
     pub fn payload(&self) -> Option<&SharedPayload> {
         self.own().payload()
@@ -292,7 +292,7 @@ impl Frame {
         self.payload()?.names(self.function, self.kind == CallKind::Finish)
     }
 
-    /// The scores that a `finish_group` call shapes, `None` where there is none.
+    /// Returns the scores that a `finish_group` call shapes, `None` for missing ones.
     #[must_use]
     pub fn scores(&self, call: usize) -> Vec<Option<f64>> {
         let stage = self.batch().stage(self.function);

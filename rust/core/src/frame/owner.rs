@@ -1,4 +1,4 @@
-//! What frames and lanes need of the scheduler, which implements it.
+//! Interface of the scheduler to frames and lanes.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::outcome::{Failure, Times};
 use crate::report::Usage;
 use crate::tracer::Tracer;
 
-/// Who gives a lane its frames, as the lane sees it.
+/// Source of a lane's frames, as the lane sees it.
 pub(crate) trait LaneOwner: Send + Sync {
-    /// Who is told what happens, if anybody.
+    /// Returns the tracer of the engine, if it has one.
     fn tracer(&self) -> Option<&Arc<dyn Tracer>>;
 
     /// Hands out frames until no lane with room has work waiting; here only one, if `brief`.
@@ -24,7 +24,7 @@ pub(crate) trait LaneOwner: Send + Sync {
 /// The scheduler, as its frames see it. Nothing of this is called for each sample that
 /// gives a number: what frames complete is passed on by group.
 pub(crate) trait FrameOwner: LaneOwner {
-    /// The calls of a function completed groups, in the grid where they stand.
+    /// The calls of a function completed groups, in the grid of their cells.
     fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed);
 
     /// An attempt failed: there is another, or the call has failed.
@@ -54,7 +54,7 @@ pub(crate) trait FrameOwner: LaneOwner {
     /// Takes in a failed call's reason; calls the listener if there is something new to warn of.
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str);
 
-    /// Takes back what a frame did not end, and what it still has.
+    /// Takes back the calls that a frame did not end, and its permits.
     fn frame_ended(
         self: Arc<Self>,
         function: FunctionId,
@@ -68,7 +68,7 @@ pub(crate) trait FrameOwner: LaneOwner {
     /// had.
     fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: InHand);
 
-    /// Learns that so many calls have ended of a frame that goes on, where calls run side by side.
+    /// Notes that `calls` calls have ended of a frame that goes on, if calls run side by side.
     fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64);
 
     /// Learns that a call has been running for `run_ns` and is not done.

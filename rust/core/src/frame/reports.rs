@@ -1,9 +1,9 @@
-//! What the calls of a frame report beside their cells.
+//! Reports of a frame's calls beside their cells.
 
 use crate::frame::Frame;
 use crate::report::{NamedExtra, Report, Usage};
 
-/// What one call reported, each with its sample, as the call counts them.
+/// Named values of one call, each with the index of its sample in the call.
 pub(super) type CallExtra = Vec<(usize, NamedExtra)>;
 
 impl Frame {

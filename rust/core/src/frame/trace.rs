@@ -1,4 +1,4 @@
-//! What a frame tells its engine's tracer of its calls.
+//! Reports the calls of a frame to its engine's tracer.
 
 use crate::call::CallKind;
 use crate::frame::Frame;
@@ -7,7 +7,7 @@ use crate::frame::ended::EndedCall;
 use crate::outcome::{Cell, Status, Times};
 use crate::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
-/// Calls that are told together: a frame may have thousands.
+/// Calls that are reported together: a frame may have thousands.
 const MOST_CALLS: usize = 128;
 /// Characters of a reason.
 const REASON: usize = 200;

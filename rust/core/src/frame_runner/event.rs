@@ -1,4 +1,4 @@
-//! What is reported of the calls of a hosted frame.
+//! Reports of a hosted frame's calls.
 
 use crate::outcome::{Cell, Failure, Note, Times};
 
@@ -10,7 +10,7 @@ pub struct EndedCell {
     pub times: Times,
 }
 
-/// What became of calls of a frame. Calls are numbered by their places in the frame.
+/// An event in the calls of a frame. Calls are numbered by their places in the frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FrameEvent {
     /// A lane has some of it.

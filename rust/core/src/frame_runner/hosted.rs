@@ -64,14 +64,14 @@ impl Hosted {
                 }
             }
         }
-        // Of gathered samples each is a call.
+        // Each gathered sample is a call.
         let step = if kind == CallKind::Gathered { 1 } else { size };
         let call = |first| Call { finish, suspect, ..Call::fresh(first) };
         let calls = (0..calls * size).step_by(step).map(call).collect();
         Ok((Self { runner, session, id, function, kind, alone, size, batch: Arc::new(batch) }, calls))
     }
 
-    /// Whether all of it is one call.
+    /// Returns whether all of it is one call.
     pub(super) fn is_one_call(&self) -> bool {
         matches!(self.kind, CallKind::Batch | CallKind::Gathered)
     }
@@ -80,7 +80,7 @@ impl Hosted {
         self.batch.samples() / self.size
     }
 
-    /// What lanes call the batch that its calls are of: no other frame has this number.
+    /// Returns the number of the calls' batch for the lanes: no other frame has this number.
     pub(super) fn batch_id(&self) -> u64 {
         self.batch.id()
     }
@@ -135,7 +135,7 @@ impl Hosted {
         self.runner.tell(self, FrameEvent::Broken(why));
     }
 
-    /// What a sample's cell holds, as a lane reports it.
+    /// Returns the cell of a sample, as a lane reports it.
     fn cell(&self, sample: usize) -> Option<(Cell, Times)> {
         let (outcome, _) = self.batch.grid().read(sample, self.function)?;
         let why = || self.batch.note_of(sample, self.function).map(|note| note.reason).unwrap_or_default();
@@ -183,7 +183,7 @@ impl HostedCalls {
         self.0.id
     }
 
-    /// Which of its calls covers a sample.
+    /// Returns the index of the call that covers a sample.
     #[must_use]
     pub fn call_of(&self, sample: usize) -> usize {
         self.0.call_of(sample)

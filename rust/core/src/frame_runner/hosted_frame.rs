@@ -6,7 +6,7 @@ use crate::payload::Payload;
 
 /// See the module.
 pub struct HostedFrame {
-    /// Who sent it, and its number there, which no other frame of the session has.
+    /// Session of the sender; with its number there, it identifies the frame.
     pub session: u64,
     pub id: u64,
     pub function: FunctionId,
@@ -20,6 +20,6 @@ pub struct HostedFrame {
     pub suspect: bool,
     /// The values of its samples, which are numbered from 0.
     pub payload: Box<dyn Payload>,
-    /// Of `finish_group` calls: the scores of all samples.
+    /// Scores for `finish_group` calls: the scores of all samples.
     pub scores: Vec<Option<f64>>,
 }

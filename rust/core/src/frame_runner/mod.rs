@@ -30,7 +30,7 @@ pub use hosted::HostedCalls;
 pub use hosted_frame::HostedFrame;
 use runner_core::RunnerCore;
 
-/// The most samples of one frame: what is more is no frame of ours.
+/// The most samples of one frame: a frame with more is not ours.
 const MOST_SAMPLES: usize = 1 << 20;
 
 /// See the module.

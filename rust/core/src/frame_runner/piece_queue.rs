@@ -1,4 +1,4 @@
-//! What waits for a lane, by session, and which frames have not ended.
+//! Pieces that wait for a lane, by session, and the frames that have not ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct Piece {
 }
 
 /// A frame that has not ended.
-struct Open {
+struct OpenFrame {
     hosted: Arc<Hosted>,
     /// Pieces of it that wait or that a lane has.
     pieces: usize,
@@ -24,7 +24,7 @@ struct Open {
 
 #[derive(Default)]
 struct Session {
-    frames: BTreeMap<u64, Open>,
+    frames: BTreeMap<u64, OpenFrame>,
     waiting: VecDeque<Piece>,
 }
 
@@ -47,7 +47,7 @@ impl PieceQueue {
         if session.frames.contains_key(&hosted.id) {
             return false;
         }
-        session.frames.insert(hosted.id, Open { hosted: hosted.clone(), pieces: pieces.len(), begun: false });
+        session.frames.insert(hosted.id, OpenFrame { hosted: hosted.clone(), pieces: pieces.len(), begun: false });
         session.waiting.extend(pieces.into_iter().map(|calls| Piece { hosted: hosted.clone(), calls }));
         true
     }
@@ -106,7 +106,7 @@ impl PieceQueue {
         ended
     }
 
-    /// Takes out what waits of a frame, and how many pieces that was.
+    /// Takes out the waiting pieces of a frame, and returns their number.
     pub(super) fn take_waiting(&mut self, hosted: &Hosted) -> (Vec<Call>, usize) {
         let Some(session) = self.sessions.get_mut(&hosted.session) else { return (Vec::new(), 0) };
         let (mut calls, mut pieces) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! What the frames of a runner share, and how their pieces go to the lanes.
+//! State that the frames of a runner share, and the way of their pieces to the lanes.
 //!
 //! One thread at a time hands pieces out, as the scheduler does it: it ends under the lock, finding
 //! nothing, so whoever finds it at work need not look.
@@ -36,9 +36,9 @@ impl Drop for HandingOut<'_> {
 pub(super) struct RunnerCore {
     pub runtime: Handle,
     pub clock: Clock,
-    /// As their calls run here: gates, groups' scores and caches are the driver's.
+    /// Functions, as their calls run here: gates, groups' scores and caches are the driver's.
     pub functions: Arc<[Function]>,
-    /// As their `finish_group` calls do.
+    /// Functions, as their `finish_group` calls run.
     pub finishing: Arc<[Function]>,
     pub lanes: Vec<Arc<dyn Lane>>,
     pub listener: Arc<dyn FrameListener>,
@@ -193,7 +193,7 @@ impl RunnerCore {
         })
     }
 
-    /// Hands out so many pieces at most; what is left is handed out on the runtime.
+    /// Hands out at most `most` pieces; what is left is handed out on the runtime.
     pub(super) fn hand_out(self: &Arc<Self>, most: usize) {
         {
             let mut queue = self.queue.lock();

@@ -1,10 +1,10 @@
 //! The circuit breaker of one endpoint: closed, open, half-open. Arithmetic only: no clock, no
-//! lock, no file. For all processes that share a limit, and for each endpoint of a fleet.
+//! lock, no file. One for all processes that share a limit, and one for each endpoint of a fleet.
 //!
 //! - Any answer below 500 is a sign of life, whenever its request was sent. It closes the breaker;
 //!   that of a trial doubles how many trials may be in flight, until nothing is held back.
 //! - Failures of one call count once, and open it only where nothing was answered in between and
-//!   more failed than are in flight. A call can't cause that there is no connection: that counts
+//!   more failed than are in flight. A missing connection can't be a call's fault: that counts
 //!   always.
 //! - One that has not closed for `PATIENCE_NS` refuses calls instead of letting them wait.
 
@@ -29,22 +29,22 @@ const TRIAL_NS: u64 = 60_000_000_000;
 /// Longer than a model server takes to start.
 pub(super) const PATIENCE_NS: u64 = 300_000_000_000;
 
-/// What became of a request, as far as its endpoint is concerned.
+/// Result of a request, as far as its endpoint is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// It was answered with a status below 500: 429 and what refuses this request too.
     Answered,
-    /// There was no connection to send it by.
+    /// It could not be sent, as there was no connection.
     NoConnection,
     /// It was answered with 500 or above, or its connection broke: the request may be the cause.
     Failed,
-    /// There was no answer within its timeout.
+    /// No answer came within its timeout.
     TimedOut,
     /// It was cancelled, or ended for reasons that are not the endpoint's.
     Nothing,
 }
 
-/// What became of the earlier attempts of a call.
+/// Results of the earlier attempts of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// One of them has failed.
@@ -55,7 +55,7 @@ pub struct History {
     pub excused: u16,
 }
 
-/// What the breaker must know of a request beside its end.
+/// Facts about a request that the breaker needs beside its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
     pub sent_ns: u64,
@@ -75,7 +75,7 @@ pub struct Breaker {
     /// Timeouts in a row of requests that were sent since the last answer, and when that was.
     pub(super) timeouts: u64,
     pub(super) answered_ns: u64,
-    /// How often it has opened since it was last closed, and until when it is open.
+    /// Number of openings since it was last closed; with it, the time until which it is open.
     pub(super) openings: u64,
     pub(super) open_until_ns: u64,
     /// Half-open: trials in flight, until when they are waited for, and how many were answered.
@@ -84,7 +84,7 @@ pub struct Breaker {
     pub(super) ramp: u64,
 }
 
-/// What the breaker says to the next request.
+/// State of the breaker for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     Closed,
@@ -99,19 +99,19 @@ pub enum BreakerState {
 }
 
 impl Breaker {
-    /// Whether it is open or half-open.
+    /// Returns whether it is open or half-open.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.openings > 0
     }
 
-    /// Whether requests are sent and none is answered: the endpoint hangs.
+    /// Returns whether requests are sent and none is answered: the endpoint hangs.
     #[must_use]
     pub const fn is_silent(&self) -> bool {
         self.timeouts >= SILENT
     }
 
-    /// What it says to a request that would be sent now.
+    /// Returns the state for a request that would be sent now.
     #[must_use]
     pub fn state(&self, now_ns: u64) -> BreakerState {
         if !self.is_open() {
@@ -178,7 +178,7 @@ impl Breaker {
         let most = if unconnected { EXCUSED_UNCONNECTED } else { EXCUSED };
         let own = slow || (attempt.history.failed_before && attempt.history.excused >= most);
         let counts = unconnected || !(attempt.history.failed_before || slow);
-        // What was sent before the breaker opened says nothing of the time since.
+        // Results of requests sent before the breaker opened do not count for the time since.
         if counts && (!self.is_open() || attempt.trial) {
             self.failing_since_ns = if self.failures == 0 { now_ns } else { self.failing_since_ns };
             self.failures = self.failures.saturating_add(1);

@@ -1,29 +1,29 @@
-//! What a call that has ended says about its endpoint.
+//! Feedback of an ended call on its endpoint.
 
 use std::time::Duration;
 
 use super::breaker::{History, Signal};
 use crate::outcome::{Answer, Failure, FailureKind};
 
-/// What a call says about the endpoint.
+/// Feedback of a call on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
     /// It answered, if only to refuse this request.
     Ok,
     /// Too many requests; come back after this time.
     Throttled(Option<Duration>),
-    /// There was no connection to it.
+    /// It could not be reached.
     NoConnection,
     /// It answered 500 or above, or broke the connection.
     Failed,
     /// It did not answer in time.
     TimedOut,
-    /// Nothing: the call was cancelled, or failed for reasons of its own.
+    /// Nothing: the call was cancelled, or failed for other reasons.
     Unknown,
 }
 
 impl Feedback {
-    /// What a failed attempt says about the endpoint.
+    /// Returns the feedback of a failed attempt.
     #[must_use]
     pub fn of(failure: &Failure) -> Self {
         match (failure.kind, failure.answer) {
@@ -53,19 +53,19 @@ impl Feedback {
         }
     }
 
-    /// Whether the endpoint may be to blame.
+    /// Returns whether the endpoint may be to blame.
     #[must_use]
     pub const fn is_endpoint_error(self) -> bool {
         matches!(self, Self::NoConnection | Self::Failed | Self::TimedOut)
     }
 }
 
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallEnd {
     pub feedback: Feedback,
     /// Tokens that it used, if it reported them.
     pub tokens: Option<f64>,
-    /// Of its earlier attempts.
+    /// History of its earlier attempts.
     pub history: History,
 }

@@ -1,7 +1,7 @@
 //! Leases: which engine has how many calls of a limit in flight, and whether its process is still
 //! alive.
 //!
-//! - A process is told from a later one with its pid by its start time.
+//! - The start time tells a process from a later one with its pid.
 //! - One in another pid namespace can't be seen: its lease expires after `LEASE_NS` in which it
 //!   neither took nor released a permit.
 
@@ -59,12 +59,12 @@ impl Lease {
             == (other.pid, other.started, other.namespace, other.engine)
     }
 
-    /// Whether it waits for a permit; a time that is too far ahead is another clock's.
+    /// Returns whether it waits for a permit; a time that is too far ahead is another clock's.
     pub(super) const fn waits(&self, now_ns: u64) -> bool {
         self.waits_until_ns > now_ns && self.waits_until_ns - now_ns <= WAITS_LONGEST_NS
     }
 
-    /// Whether its process may still release what it took, seen from `namespace`.
+    /// Returns whether its process may still release its permits, seen from `namespace`.
     pub(crate) fn is_alive(&self, namespace: u64, now_ns: u64) -> bool {
         if self.namespace != namespace {
             return now_ns.saturating_sub(self.seen_ns) < LEASE_NS;

@@ -1,10 +1,10 @@
 //! The limiter of an endpoint: the scheduler takes a permit from it for each call.
 //!
 //! - Functions of one engine with one key share a limiter, engines with one key the file behind it.
-//! - How a call ended is written with the next use of the file, milliseconds later at the latest;
+//! - The end of a call is written with the next use of the file, milliseconds later at the latest;
 //!   failures at once.
 //! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls and says why.
-//! - What users are warned of is reported once, when it happens.
+//! - A condition that users are warned of is reported once, when it begins.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,19 +17,20 @@ use tracing::debug;
 use super::breaker::History;
 use super::feedback::{CallEnd, Feedback};
 use super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
-use super::shared_file::{Locked, SharedFile};
+use super::shared_file::{LockedState, SharedFile};
 use super::warning::LimitWarning;
 use crate::sync::Mutex;
 
-/// How soon to ask again when the file is locked.
+/// Pause before another try when the file is locked.
 const RETRY_LOCK_NS: u64 = 1_000_000;
-/// How long the file may stay locked: its lock is held for microseconds.
+/// Longest time that the file may stay locked: its lock is held for microseconds.
 const LOCKED_NS: u64 = 60_000_000_000;
 /// After a longer pause between two attempts to lock, nobody knows that it was locked all the time.
 const BREAK_NS: u64 = 1_000_000_000;
-/// How soon to ask again for what another process may release: it does not notify this one.
+/// Pause before another look for permits that another process may release: it does not notify this
+/// one.
 const POLL_OTHERS_NS: u64 = 10_000_000;
-/// How soon an engine that waits says so again.
+/// Interval at which a waiting engine renews its claim.
 const SAY_AGAIN_NS: u64 = 100_000_000;
 /// A server that asks to wait for longer is worth a warning.
 const LONG_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -45,9 +46,9 @@ pub struct Limit {
     pub tokens: Option<f64>,
 }
 
-/// Whether a call may go.
+/// Result of asking for a permit.
 #[derive(Debug)]
-pub enum Acquired {
+pub enum AcquireResult {
     Permit(Permit),
     /// Ask again then; sooner when a call of this limiter has ended, if `on_release`.
     Wait {
@@ -64,7 +65,7 @@ pub struct Limiter {
     rules: Rules,
     /// Its key and file, for messages; empty for a function's own limit.
     name: String,
-    /// Whether the circuit breaker was open at the last use. Written under the lock.
+    /// True if the circuit breaker was open at the last use. Written under the lock.
     breaker_open: AtomicBool,
     state: Mutex<LimiterState>,
 }
@@ -75,11 +76,12 @@ struct LimiterState {
     /// Permits that have not ended.
     in_flight: usize,
     /// Ends that are not written yet.
-    unwritten: Vec<Ended>,
+    unwritten: Vec<EndedPermit>,
     /// Since when the file was locked whenever it was tried, and when that was last. Written by
     /// `acquire`.
     locked_ns: Option<(u64, u64)>,
-    /// What is to be warned of, as of the last use, and what was. Written by `acquire` and `end`.
+    /// State of the breaker at the last use, and the state last warned of. Written by `acquire` and
+    /// `end`.
     breaker: BreakerSeen,
     warned: BreakerSeen,
     warned_of_wait: bool,
@@ -87,7 +89,7 @@ struct LimiterState {
     last_error: Option<(u64, String)>,
 }
 
-/// What is to be seen of a circuit breaker.
+/// Visible state of a circuit breaker.
 #[derive(Clone, Copy, Debug, Default)]
 struct BreakerSeen {
     open: bool,
@@ -102,10 +104,10 @@ enum Store {
 
 /// A permit that has ended.
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct EndedPermit {
     grant: Grant,
     now_ns: u64,
-    /// How its call ended; `None`: none was made.
+    /// End of its call; `None`: none was made.
     end: Option<CallEnd>,
 }
 
@@ -149,14 +151,15 @@ impl Limiter {
         Self { rules: limit.rules.clone(), name, breaker_open, state: Mutex::new(state) }
     }
 
-    /// Whether tokens count.
+    /// Returns whether tokens count.
     #[must_use]
     pub const fn counts_tokens(&self) -> bool {
         self.rules.tpm.is_some()
     }
 
-    /// Why a call with so many tokens, as its function counts them, can never go; `None` if it can.
-    /// It fails at once: no waiting makes room for it, and all others would wait behind it.
+    /// Returns the reason why a call with this many tokens, as its function counts them, can never
+    /// go; `None` if it can. It fails at once: no waiting makes room for it, and all others would
+    /// wait behind it.
     #[must_use]
     pub fn exceeds(&self, tokens: f64) -> Option<String> {
         let tpm = self.rules.tpm.filter(|tpm| tokens > *tpm)?;
@@ -167,12 +170,12 @@ impl Limiter {
     }
 
     /// Asks for one call that takes `tokens`.
-    pub fn acquire(self: &Arc<Self>, now_ns: u64, tokens: Tokens) -> Acquired {
+    pub fn acquire(self: &Arc<Self>, now_ns: u64, tokens: Tokens) -> AcquireResult {
         self.acquire_by(&self.rules, now_ns, tokens, true)
     }
 
-    /// `waits`: who gets none waits for one, which other engines are told.
-    fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens, waits: bool) -> Acquired {
+    /// `waits`: a call without one waits, which other engines can see.
+    fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens, waits: bool) -> AcquireResult {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
         let shared = matches!(state.store, Store::Shared(_));
@@ -195,31 +198,31 @@ impl Limiter {
         let decision = decision.map(|done| done.map(|(decision, _)| decision));
         let locked_ns = state.locked_for(matches!(decision, Ok(None)), now_ns);
         match decision {
-            Ok(None) if locked_ns >= LOCKED_NS => Acquired::Refused(format!(
+            Ok(None) if locked_ns >= LOCKED_NS => AcquireResult::Refused(format!(
                 "the shared limit{} is unavailable: another process has kept its file locked for {} s; look for a suspended one",
                 self.name,
                 locked_ns / 1_000_000_000
             )),
-            Ok(None) => Acquired::Wait { until_ns: now_ns + RETRY_LOCK_NS, on_release: false },
+            Ok(None) => AcquireResult::Wait { until_ns: now_ns + RETRY_LOCK_NS, on_release: false },
             Ok(Some(Decision::Go(grant))) => {
                 state.in_flight += 1;
-                Acquired::Permit(Permit { limiter: self.clone(), grant, open: true })
+                AcquireResult::Permit(Permit { limiter: self.clone(), grant, open: true })
             }
             Ok(Some(Decision::Wait { until_ns, on_release })) => {
                 let again_ns = if on_release { POLL_OTHERS_NS } else { SAY_AGAIN_NS };
                 let until_ns = if shared { until_ns.min(now_ns + again_ns) } else { until_ns };
-                Acquired::Wait { until_ns, on_release }
+                AcquireResult::Wait { until_ns, on_release }
             }
             Ok(Some(Decision::BreakerOpen(for_ns))) => {
-                Acquired::Refused(self.gives_up(&state, "circuit breaker open", "no request succeeded", for_ns))
+                AcquireResult::Refused(self.gives_up(&state, "circuit breaker open", "no request succeeded", for_ns))
             }
-            Ok(Some(Decision::Throttled(for_ns))) => Acquired::Refused(self.gives_up(
+            Ok(Some(Decision::Throttled(for_ns))) => AcquireResult::Refused(self.gives_up(
                 &state,
                 "throttled",
                 "every request was refused as one too many",
                 for_ns,
             )),
-            Err(error) => Acquired::Refused(format!("the shared limit{} is unavailable: {error}", self.name)),
+            Err(error) => AcquireResult::Refused(format!("the shared limit{} is unavailable: {error}", self.name)),
         }
     }
 
@@ -230,7 +233,7 @@ impl Limiter {
         format!("{what}{of}{}: {why} for {} s{last}", self.name, for_ns / 1_000_000_000)
     }
 
-    /// Whether ends of calls are not written yet.
+    /// Returns whether ends of calls are not written yet.
     #[must_use]
     pub fn has_unwritten(&self) -> bool {
         !self.state.lock().unwritten.is_empty()
@@ -244,7 +247,7 @@ impl Limiter {
     }
 
     /// True where its failure is excused: the circuit breaker is open, and the call not to blame.
-    fn end(&self, ended: Ended) -> bool {
+    fn end(&self, ended: EndedPermit) -> bool {
         let mut state = self.state.lock();
         state.in_flight -= 1;
         state.unwritten.push(ended);
@@ -293,14 +296,14 @@ impl Limiter {
         last.filter(|(at_ns, _)| *at_ns >= since_ns).map(|(_, error)| error)
     }
 
-    /// Whether the circuit breaker was open, or half-open, when it was last looked at.
+    /// Returns whether the circuit breaker was open, or half-open, when it was last looked at.
     #[must_use]
     pub fn breaker_is_open(&self) -> bool {
         self.breaker_open.load(Ordering::Relaxed)
     }
 
-    /// How many calls may be in flight now, where it bounds that: of one shared with other
-    /// processes as its rules say.
+    /// Returns the number of calls that may be in flight now, if the limit bounds it: of one shared
+    /// with other processes as its rules say.
     #[must_use]
     pub fn allowed_concurrency(&self) -> Option<usize> {
         let most = self.rules.concurrency?;
@@ -331,7 +334,7 @@ impl Drop for Limiter {
 /// The rate limiter in use: the function's own, or the locked file's.
 enum View<'a> {
     Own(&'a mut RateLimiter),
-    Shared(&'a mut Locked),
+    Shared(&'a mut LockedState),
 }
 
 impl View<'_> {
@@ -363,7 +366,7 @@ impl View<'_> {
         }
     }
 
-    /// Calls in flight of all engines, so many being this one's.
+    /// Returns the calls in flight of all engines, `own` being this one's.
     fn in_flight(&self, own: usize) -> usize {
         let others = if let Self::Shared(locked) = self { locked.in_flight_elsewhere() } else { 0 };
         own.saturating_add(others)
@@ -381,7 +384,7 @@ impl View<'_> {
 }
 
 impl LimiterState {
-    /// For how long the file has been locked without a break, as far as it was tried.
+    /// Returns the time for which the file has been locked without a break, as far as it was tried.
     fn locked_for(&mut self, locked: bool, now_ns: u64) -> u64 {
         let before = self.locked_ns.filter(|(_, last)| locked && now_ns.saturating_sub(*last) <= BREAK_NS);
         let since = before.map_or(now_ns, |(since, _)| since);
@@ -400,7 +403,7 @@ impl LimiterState {
         let Self { store, unwritten, in_flight, .. } = self;
         let write = |view: &mut View<'_>| {
             let (all, mut excused) = (view.in_flight(*in_flight), false);
-            for Ended { grant, now_ns, end } in unwritten.drain(..) {
+            for EndedPermit { grant, now_ns, end } in unwritten.drain(..) {
                 match end {
                     Some(end) => {
                         excused = view.limiter().record(rules, now_ns, grant, end, all, fastrand::f64());
@@ -434,8 +437,8 @@ impl Permit {
     pub fn another(&self, now_ns: u64) -> Option<Self> {
         let rates = Rules { concurrency: None, ..self.limiter.rules.clone() };
         match self.limiter.acquire_by(&rates, now_ns, Tokens::Counted(self.grant.tokens), false) {
-            Acquired::Permit(permit) => Some(permit),
-            Acquired::Wait { .. } | Acquired::Refused(_) => None,
+            AcquireResult::Permit(permit) => Some(permit),
+            AcquireResult::Wait { .. } | AcquireResult::Refused(_) => None,
         }
     }
 
@@ -444,14 +447,14 @@ impl Permit {
     pub fn end(mut self, now_ns: u64, feedback: Feedback, tokens: Option<f64>, history: History) -> bool {
         self.open = false;
         let end = Some(CallEnd { feedback, tokens, history });
-        self.limiter.end(Ended { grant: self.grant, now_ns, end })
+        self.limiter.end(EndedPermit { grant: self.grant, now_ns, end })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.open {
-            self.limiter.end(Ended { grant: self.grant, now_ns: self.grant.sent_ns, end: None });
+            self.limiter.end(EndedPermit { grant: self.grant, now_ns: self.grant.sent_ns, end: None });
         }
     }
 }

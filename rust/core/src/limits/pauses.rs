@@ -1,7 +1,8 @@
 //! Pauses after throttled calls: nothing goes before the server's `Retry-After` has passed, else
 //! for a time that doubles with each refusal.
 //!
-//! What most answers of these moments contradict was said of single samples: nothing pauses for it.
+//! A refusal that most answers of these moments contradict concerned a single sample: nothing
+//! pauses for it.
 
 use std::time::Duration;
 
@@ -9,16 +10,17 @@ use super::breaker::PATIENCE_NS;
 use super::nanoseconds::{nanoseconds, real};
 use crate::clock::nanos;
 
-/// What is believed of a `Retry-After`: rates are by the minute.
+/// Longest `Retry-After` that is obeyed: rates are by the minute.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
 /// The pause after a throttled call that does not say when to come again, and after the next ones.
 const FIRST_NS: u64 = 500_000_000;
 const LONGEST_NS: u64 = 8_000_000_000;
-/// Pauses in a row that a server may make shorter than the first of ours (`Retry-After: 0`).
+/// Number of pauses in a row that a server may make shorter than the first of ours (`Retry-After:
+/// 0`).
 const BELIEVED: u64 = 2;
-/// So many answers for each refusal among the last calls contradict it.
+/// Answers for each refusal among the last calls that contradict it.
 const CONTRADICTIONS: u64 = 2;
-/// So many calls are the last ones, at most twice as many.
+/// Number of calls that count as the last ones; at most twice as many do.
 const LAST_CALLS: u64 = 16;
 
 /// See the module.
@@ -29,19 +31,19 @@ pub(super) struct Pauses {
     /// Pauses since the last answer, and when the first one began.
     pub count: u64,
     pub since_ns: u64,
-    /// How many of the last calls were answered, and refused.
+    /// Number of the last calls that were answered.
     pub answered: u64,
     pub refused: u64,
 }
 
 impl Pauses {
-    /// For how long all calls have been throttled, where that is too long to wait on.
+    /// Returns the time for which all calls have been throttled, if that is too long to wait on.
     pub(super) fn hopeless_ns(&self, now_ns: u64) -> Option<u64> {
         let throttled_ns = now_ns.saturating_sub(self.since_ns);
         (self.count > 0 && throttled_ns >= PATIENCE_NS).then_some(throttled_ns)
     }
 
-    /// Whether a call was sent since the last one.
+    /// Returns whether a call was sent since the last one.
     pub(super) const fn is_after(&self, sent_ns: u64) -> bool {
         sent_ns >= self.until_ns
     }
@@ -58,7 +60,7 @@ impl Pauses {
         }
     }
 
-    /// Whether most of the last calls were answered: refusals are of single samples.
+    /// Returns whether most of the last calls were answered: refusals are of single samples.
     pub(super) const fn are_contradicted(&self) -> bool {
         self.answered > CONTRADICTIONS && self.answered >= self.refused.saturating_mul(CONTRADICTIONS)
     }

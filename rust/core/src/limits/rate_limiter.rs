@@ -18,10 +18,10 @@ const MINUTE_NS: f64 = 60e9;
 /// Share of an allowance that is used. The rest is room for the server's sliding window and
 /// the network's jitter.
 const PACE: f64 = 0.98;
-/// How late a request may be without delaying the next ones: timers are late by some milliseconds.
+/// Delay of a request that does not delay the next ones: timers are late by some milliseconds.
 const SLACK_NS: u64 = 25_000_000;
-/// What is left of the rates after a throttled call: the first, which may be the network's doing,
-/// and one that comes soon after another.
+/// Factor of the rates after a throttled call: the first, which may be the network's doing, and one
+/// that comes soon after another.
 const FIRST_DECREASE: f64 = 0.95;
 const DECREASE: f64 = 0.85;
 const SOON_NS: u64 = 10_000_000_000;
@@ -31,14 +31,14 @@ const RECOVERY_NS: f64 = 30e9;
 /// Rates recover only while there are answers: a pause between two of them counts up to this.
 const RECOVERY_STEP_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 600_000_000_000;
-/// How much later another process may have read its clock and still got its turn first: on a busy
-/// machine, and on one that hardly moves.
+/// Longest time between another process's reading of its clock and its turn: on a busy machine, and
+/// on one that hardly moves.
 const STALE_NS: u64 = 1_000_000_000;
 const AHEAD_NS: u64 = 60_000_000_000;
 /// Tokens of a call of which nothing is known.
 const UNKNOWN_TOKENS: f64 = 1000.0;
 
-/// What was set for an endpoint.
+/// Limits set for an endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     /// Requests a minute.
@@ -52,7 +52,7 @@ pub struct Rules {
 /// Tokens of a call, before it is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tokens {
-    /// As its function counts them.
+    /// A number that its function counted.
     Counted(f64),
     /// Assumed for each call until calls have reported their use; `None`: nobody knows.
     Estimated(Option<f64>),
@@ -68,7 +68,7 @@ pub struct Grant {
     pub trial: bool,
 }
 
-/// Whether another call may go.
+/// Decision on another call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
     Go(Grant),
@@ -77,9 +77,9 @@ pub enum Decision {
         until_ns: u64,
         on_release: bool,
     },
-    /// The circuit breaker has been open for so many nanoseconds.
+    /// Time that the circuit breaker has been open, in nanoseconds.
     BreakerOpen(u64),
-    /// All calls have been throttled for so many nanoseconds.
+    /// Time that all calls have been throttled, in nanoseconds.
     Throttled(u64),
 }
 
@@ -93,7 +93,7 @@ pub struct RateLimiter {
     tpm: f64,
     /// Mean tokens of the calls that reported their use.
     mean_tokens: f64,
-    /// What throttling leaves of the rates; when they were last lowered and last raised.
+    /// Factor that throttling leaves of the rates; when they were last lowered and last raised.
     factor: f64,
     lowered_ns: u64,
     raised_ns: u64,
@@ -130,7 +130,7 @@ impl RateLimiter {
         let latest_ns = now_ns.saturating_add(LONGEST_NS);
         if self.pauses.until_ns > now_ns {
             let hopeless_ns = self.pauses.hopeless_ns(now_ns);
-            // What is in flight may be answered, which contradicts the refusal.
+            // Calls in flight may be answered, which contradicts the refusal.
             let on_release = in_flight > 0 && !has_rates(rules);
             let paused = Decision::Wait { until_ns: self.pauses.until_ns.min(latest_ns), on_release };
             return hopeless_ns.map_or(paused, Decision::Throttled);
@@ -150,8 +150,8 @@ impl RateLimiter {
         if let Some(until_ns) = self.window.full_until_ns(now_ns) {
             return Decision::Wait { until_ns, on_release: true };
         }
-        // At most one interval away, if it was this rate that put it there; another process may
-        // have read its clock a little later.
+        // At most one interval away, if this rate set it; another process may have read its clock a
+        // little later.
         let interval_ns = self.cost_ns(rules.rpm, 1.0);
         let latest_due_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
         self.requests_ns = self.requests_ns.min(latest_due_ns);
@@ -228,7 +228,8 @@ impl RateLimiter {
                 // A call that was sent before the rates were lowered says nothing of the new ones.
                 if grant.sent_ns >= self.lowered_ns && !of_one_sample {
                     (self.factor_before, self.most_before) = (self.factor, self.window.most);
-                    // Without rates, refusals while it pauses say no more than the first one.
+                    // If there are no rates, refusals while it pauses say no more than the first
+                    // one.
                     if self.pauses.count == 0 || has_rates(rules) {
                         let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
                         self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
@@ -271,14 +272,14 @@ impl RateLimiter {
         }
     }
 
-    /// Whether the circuit breaker is open, or half-open, and whether the endpoint hangs.
+    /// Returns whether the circuit breaker is open, or half-open, and whether the endpoint hangs.
     #[must_use]
     pub const fn breaker_seen(&self) -> (bool, bool) {
         (self.breaker.is_open(), self.breaker.is_silent())
     }
 
-    /// Whether a process with the same clock can have written it: no time is further ahead than any
-    /// that is ever set, and every number is one.
+    /// Returns whether a process with the same clock can have written it: no time is further ahead
+    /// than any that is ever set, and every number is one.
     #[must_use]
     pub fn is_plausible(&self, now_ns: u64) -> bool {
         let soon_ns = now_ns.saturating_add(LONGEST_NS).saturating_add(AHEAD_NS);

@@ -19,7 +19,7 @@ const MAGIC: u64 = 0x4755_4552_444F_4E06;
 const HEAD: usize = 3 + rate_limiter::WORDS + 1;
 /// Engines that can share a key.
 const MOST_ENGINES: usize = 1024;
-/// How often, and after which pause, `leave` tries.
+/// Number of tries of `leave`, with the pause between them.
 const LEAVE_TRIES: u32 = 200;
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
 /// Between two checks whether the file was removed.
@@ -44,7 +44,7 @@ pub(super) struct SharedFile {
 }
 
 /// The contents of the file, under the lock.
-pub(super) struct Locked {
+pub(super) struct LockedState {
     pub limiter: RateLimiter,
     leases: Vec<Lease>,
     me: usize,
@@ -57,7 +57,7 @@ pub(super) struct Locked {
     written: bool,
 }
 
-impl Locked {
+impl LockedState {
     /// Calls in flight of the other engines.
     pub(super) fn in_flight_elsewhere(&self) -> usize {
         let others = self.leases.iter().enumerate().filter(|(slot, _)| *slot != self.me);
@@ -70,8 +70,8 @@ impl Locked {
         self.leases[self.me].in_flight = in_flight as u64;
     }
 
-    /// Whether this engine, with so many calls in flight, is to leave the next one to another;
-    /// until when, if that is known.
+    /// Returns whether this engine, with `in_flight` calls in flight, must leave the next one to
+    /// another; until when, if that is known.
     pub(super) fn yields(&mut self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
         let most = rules.concurrency.map(|most| self.limiter.allowed_concurrency(rules, most));
         if most.is_some_and(|most| yields_place(&self.leases, self.me, in_flight, most, now_ns)) {
@@ -84,7 +84,7 @@ impl Locked {
         yields_turn_until(&self.leases, self.me, due_ns, now_ns).map(Some)
     }
 
-    /// Whether this engine had its turn, where they take turns, and another one waits for its own.
+    /// Returns whether this engine had its turn while another engine waits.
     fn is_turn_over(&mut self, most: usize, now_ns: u64) -> bool {
         let Some(least) = least_served(&self.leases, self.me, most, now_ns) else { return false };
         let lease = &mut self.leases[self.me];
@@ -152,7 +152,7 @@ impl SharedFile {
     }
 
     /// Does something with the limiter under the lock; `None` if another process has it just now.
-    pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<Option<R>> {
+    pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut LockedState) -> R) -> io::Result<Option<R>> {
         let check_due = now_ns.saturating_sub(self.file_checked_ns) >= CHECK_FILE_NS;
         if check_due {
             self.file_checked_ns = now_ns;
@@ -163,7 +163,7 @@ impl SharedFile {
         done.map(Some)
     }
 
-    /// Gives up its slot in the file. Where that fails, the slot is free when the process has
+    /// Gives up its slot in the file. If that fails, the slot becomes free when the process has
     /// ended.
     pub(super) fn leave(&mut self) {
         self.leave_after(|| std::thread::sleep(LEAVE_PAUSE));
@@ -187,7 +187,7 @@ impl SharedFile {
         self.me = Lease::of(pid);
     }
 
-    fn use_locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<R> {
+    fn use_locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut LockedState) -> R) -> io::Result<R> {
         let mut locked = self.read(file, now_ns)?;
         let (limiter, leases) = (locked.limiter.clone(), locked.leases.clone());
         let done = work(&mut locked);
@@ -213,8 +213,8 @@ impl SharedFile {
         Ok(done)
     }
 
-    fn read(&mut self, file: &File, now_ns: u64) -> io::Result<Locked> {
-        // As many leases as there were the last time, so that one read does.
+    fn read(&mut self, file: &File, now_ns: u64) -> io::Result<LockedState> {
+        // Reads as many leases as there were the last time, so that one read does.
         let mut all = words(file, 0, HEAD + self.count * lease::WORDS)?;
         let (mut limiter, mut leases) = (RateLimiter::default(), Vec::new());
         let count =
@@ -238,7 +238,8 @@ impl SharedFile {
         }
         let check_due = self.checked_ns.is_none_or(|checked_ns| now_ns.saturating_sub(checked_ns) >= CHECK_LEASES_NS);
         let (me, namespace, turn_ns) = (self.slot, self.me.namespace, self.turn_ns);
-        let mut locked = Locked { limiter, leases, me, namespace, turn_ns, check_due, checked: false, written: true };
+        let mut locked =
+            LockedState { limiter, leases, me, namespace, turn_ns, check_due, checked: false, written: true };
         if !locked.leases.get(self.slot).is_some_and(|lease| lease.is(&self.me)) {
             locked.me = self.claim_slot(&mut locked, now_ns)?;
             self.slot = locked.me;
@@ -248,7 +249,7 @@ impl SharedFile {
     }
 
     /// Finds a slot among the leases.
-    fn claim_slot(&self, locked: &mut Locked, now_ns: u64) -> io::Result<usize> {
+    fn claim_slot(&self, locked: &mut LockedState, now_ns: u64) -> io::Result<usize> {
         if locked.leases.len() >= MOST_ENGINES && !locked.leases.iter().any(Lease::is_empty) {
             locked.me = MOST_ENGINES; // none yet: all leases are checked
             locked.check_due = true;

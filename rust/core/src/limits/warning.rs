@@ -1,4 +1,4 @@
-//! What users are told of a limit's endpoint: each once, until it is over.
+//! Warnings to users about a limit's endpoint: each once, until it is over.
 
 use std::time::Duration;
 

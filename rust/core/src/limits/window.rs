@@ -1,12 +1,12 @@
-//! How many calls may be in flight after a pause, where there are no rates: one, as many more as
+//! Number of calls that may be in flight after a pause, if there are no rates: one, as many more as
 //! were let through, and in the end as many as ever.
 
-/// Answers may take long, and refusals don't: a call after a pause that was not refused for so many
-/// times as long as refusals take was let through, between these bounds.
+/// Answers may take long, and refusals don't: a call after a pause that was not refused within a
+/// multiple of the refusals' time was let through, between these bounds.
 const LET_THROUGH: u64 = 4;
 const SOONEST_LET_THROUGH_NS: u64 = 250_000_000;
 const LATEST_LET_THROUGH_NS: u64 = 60_000_000_000;
-/// So many calls in flight after a pause are as many as ever.
+/// With this many calls in flight after a pause, the pause is over.
 pub(super) const FULL: u64 = 1024;
 
 /// See the module.
@@ -17,7 +17,7 @@ pub(super) struct Window {
     pub most: u64,
     pub in_flight: u64,
     pub sent_ns: u64,
-    /// How long refusals took lately, the longest weighing most.
+    /// Duration of the latest refusals, the longest weighing most.
     pub refusal_ns: u64,
 }
 

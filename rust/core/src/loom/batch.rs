@@ -73,7 +73,7 @@ fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
 struct BatchModel {
     batch: Batch,
     handed_out: Vec<AtomicU64>,
-    /// How many announcements were told that they were the last.
+    /// Number of announcements that were the last.
     last: AtomicU64,
 }
 
@@ -100,7 +100,7 @@ impl BatchModel {
         group.is_some()
     }
 
-    /// What is readable, while nobody is at work.
+    /// Checks the readable state while no thread works.
     fn news_is_true(&self, announced: u64) {
         let taken: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
         let all = taken == self.handed_out.len() as u64;

@@ -26,7 +26,7 @@ struct Chained {
     made: AtomicUsize,
 }
 
-/// How a source ends.
+/// End of a source.
 #[derive(Clone, Copy, PartialEq)]
 enum Source {
     Opens,
@@ -102,7 +102,7 @@ fn job(chained: &Arc<Chained>, work: impl FnOnce(&Chained) + Send + 'static) -> 
     Box::new(move || work(&chained))
 }
 
-/// What ends a batch from outside.
+/// Cause that ends a batch from outside.
 #[derive(Clone, Copy, PartialEq)]
 enum Sweep {
     Cancel,
@@ -252,7 +252,7 @@ fn a_source_that_ends_beside_a_quorum() {
     });
 }
 
-/// In a batch that streams a dependent waits for its values too: whoever comes last decides.
+/// If the batch streams, a dependent waits for its values too: whoever comes last decides.
 #[test]
 fn a_source_that_ends_beside_its_addition_and_a_cancel() {
     for cancelled in [false, true] {

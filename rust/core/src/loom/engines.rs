@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{beside, explore};
-use crate::limits::{Acquired, Feedback, History, Limit, Limiter, Permit, Rules, Tokens};
+use crate::limits::{AcquireResult, Feedback, History, Limit, Limiter, Permit, Rules, Tokens};
 use crate::sync::Mutex;
 
 const S: u64 = 1_000_000_000;
@@ -23,7 +23,7 @@ impl Drop for TempFolder {
     }
 }
 
-/// Engines with one limit: each has a limiter of its own, and they share a file.
+/// Engines with one limit: each has its limiter, and they share a file.
 struct Fleet {
     limiters: Vec<Arc<Limiter>>,
     /// Permits out, and the most that there were. A permit is counted before it ends.
@@ -45,7 +45,7 @@ impl Fleet {
 
     /// A permit, if one may be had now.
     fn go(&self, engine: usize, now_ns: u64) -> Option<Permit> {
-        let Acquired::Permit(permit) = self.limiters[engine].acquire(now_ns, Tokens::Estimated(None)) else {
+        let AcquireResult::Permit(permit) = self.limiters[engine].acquire(now_ns, Tokens::Estimated(None)) else {
             return None;
         };
         self.peak.fetch_max(self.out.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -129,7 +129,7 @@ fn engines_that_share_places() {
             assert!(fleet.peak() <= concurrency, "{} at a time", fleet.peak());
             fleet.flush(S);
             for engine in [0, 1] {
-                // What the other one said last, that it waits, is over by then.
+                // The other engine's claim, that it waits, is over by then.
                 let permit = fleet.go(engine, 2 * S).expect("a place was lost");
                 fleet.end(permit, 2 * S, Feedback::Ok);
                 fleet.flush(2 * S);
@@ -219,7 +219,7 @@ fn trials_of_a_half_open_breaker() {
     });
 }
 
-/// How a trial ends beside others that ask.
+/// End of a trial beside other requests.
 #[derive(Clone, Copy, PartialEq)]
 enum Trial {
     Answered,
@@ -254,7 +254,7 @@ fn a_trial_that_ends_beside_others(how: Trial, engines: usize) {
         };
         assert!(held.lock().len() <= most, "{} trials", held.lock().len());
         fleet.flush(now_ns);
-        // What was not taken beside the end is there now, and no more.
+        // A permit that was not taken beside the end is there now, and no more than one.
         while let Some(permit) = fleet.go(0, now_ns) {
             held.lock().push(permit);
         }

@@ -12,7 +12,7 @@ use crate::lane::Lane;
 use crate::outcome::{Cell, FailureKind};
 use crate::sync::Mutex;
 
-/// What was reported, in order.
+/// Reports, in order.
 #[derive(Default)]
 struct Reports(Mutex<Vec<FrameEvent>>);
 
@@ -30,7 +30,7 @@ struct RunnerModel {
 }
 
 impl RunnerModel {
-    /// A frame of so many calls, of which the lane takes one at a time.
+    /// A frame of `calls` calls, which the lane takes one at a time.
     fn new(calls: usize) -> Arc<Self> {
         let (lane, reports) = (Arc::new(Holding::new(1, 1)), Arc::<Reports>::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -53,14 +53,14 @@ impl RunnerModel {
         Arc::new(Self { lane, runner, reports, _runtime: runtime })
     }
 
-    /// What the lane has ends.
+    /// Completes the lane's calls.
     fn complete(&self) {
         if let Some(mut frame) = self.lane.take() {
             frame.complete(0, Cell::Value(1.0), RAN);
         }
     }
 
-    /// How often each call was reported, once all that the lane has has ended.
+    /// Returns the number of reports of each call, once all calls of the lane have ended.
     fn reported(&self, calls: usize) -> Vec<usize> {
         while let Some(mut frame) = self.lane.take() {
             frame.complete(0, Cell::Value(1.0), RAN);

@@ -10,13 +10,13 @@ use crate::function::{Function, Gather};
 use crate::open_batch::Placement;
 use crate::outcome::{Cell, Failure, FailureKind, Status};
 
-/// A world with one place, whose function takes so many samples at a time.
+/// A world with one place, whose function takes `max_size` samples at a time.
 fn world(max_size: usize) -> Arc<SchedulerModel> {
     let gather = Some(Gather { max_size, max_wait: Duration::from_secs(1), across: true });
     SchedulerModel::new(1, Function { gather, ..function(0, false) })
 }
 
-/// Two batches of so many samples, all in one call.
+/// Two batches of `samples` samples, all in one call.
 fn mixed(world: &Arc<SchedulerModel>, samples: usize) -> (Arc<Batch>, Arc<Batch>) {
     world.scheduler.submit(spec(1, 1)).unwrap();
     let (a, b) = (world.scheduler.submit(spec(samples, 1)).unwrap(), world.scheduler.submit(spec(samples, 1)).unwrap());
@@ -111,8 +111,8 @@ fn outcomes_beside_two_cancels() {
     });
 }
 
-/// The parts of a call on two batches stay by themselves, whatever is submitted meanwhile, and have
-/// all of its samples.
+/// The parts of a call on two batches stay by themselves, even if other batches are submitted
+/// meanwhile, and have all of its samples.
 #[test]
 fn parts_beside_a_submission() {
     explore(|| {
@@ -138,7 +138,7 @@ fn parts_beside_a_submission() {
 }
 
 /// Samples are added to two streamed batches, beside the outcome of a call: none waits while the
-/// lane has room and more than enough stand in queue.
+/// lane has room and the queue has more than enough.
 #[test]
 fn additions_to_two_batches_beside_an_outcome() {
     explore(|| {

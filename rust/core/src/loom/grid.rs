@@ -6,7 +6,7 @@ use super::{beside, explore};
 use crate::grid::{Claim, Grid};
 use crate::outcome::{Outcome, Status, Times};
 
-/// A writer's mark stands in all fields of what it writes, so that a mixture of two writers shows.
+/// A writer's mark is in all fields that it writes, so that a mixture of two writers shows.
 fn outcome(mark: u32) -> Outcome {
     let ns = u64::from(mark);
     Outcome { status: Status::Ok, value: f64::from(mark), times: Times { started_ns: ns, run_ns: ns } }
@@ -24,8 +24,8 @@ impl GridModel {
         Arc::new(Self { grid: Grid::new(groups, size, functions), announced })
     }
 
-    /// Completes a claim's `span` cells with this mark; whoever is told of a completed group must
-    /// see all of it.
+    /// Completes a claim's `span` cells with this mark; all of a completed group must be visible to
+    /// the thread that is notified of it.
     fn complete(&self, claim: Claim<'_>, span: usize, mark: u32, cells_of_group: &[(usize, usize)]) {
         claim.complete((0..span).map(|_| outcome(mark)), |group| {
             self.announced[group].fetch_add(1, Ordering::Relaxed);

@@ -31,7 +31,7 @@ impl InFlightWatchdog {
     }
 }
 
-/// How the call in hand ends.
+/// End of the call in flight.
 #[derive(Clone, Copy)]
 enum HowItEnds {
     Completed,

@@ -24,13 +24,13 @@ mod sharing;
 use loom::thread;
 
 /// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions
-/// find what there is to find.
+/// find the same as more.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     explore_within(3, model);
 }
 
-/// For models of three threads that take many locks, of which each preemption makes twenty times as
-/// many interleavings.
+/// Explores models of three threads that take many locks, of which each preemption makes twenty
+/// times as many interleavings.
 fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));

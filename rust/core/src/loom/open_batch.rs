@@ -70,7 +70,7 @@ fn job(stream: &Arc<Stream>, work: impl FnOnce(&Stream) + Send + 'static) -> Box
     Box::new(move || work(&stream))
 }
 
-/// What is added beside the end of additions counts whole or not at all.
+/// A sample that is added beside the end of additions counts completely or not at all.
 #[test]
 fn an_addition_beside_the_finish() {
     explore(|| {
@@ -101,7 +101,7 @@ fn a_finish_beside_a_completion_and_a_consumer() {
     });
 }
 
-/// A group completes while another is added and a consumer takes what there is.
+/// A group completes while another is added and a consumer takes the completed ones.
 #[test]
 fn an_addition_beside_a_completion_and_a_consumer() {
     explore(|| {

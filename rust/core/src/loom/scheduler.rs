@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::function::{Function, FunctionId};
-use crate::lane::{Closing, Lane, LaneWaker};
+use crate::lane::{CloseFuture, Lane, LaneWaker};
 use crate::outcome::{Cell, Failure, FailureKind, Status, Times};
 use crate::scheduler::Scheduler;
 use crate::sync::Mutex;
@@ -35,7 +35,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Places for so many frames, of so many calls each.
+    /// Makes places for `places` frames, of `calls` calls each.
     pub(super) fn new(places: usize, calls: usize) -> Self {
         Self {
             places,
@@ -101,7 +101,7 @@ impl Lane for Holding {
         }
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         self.held.lock().clear();
         Box::pin(std::future::ready(()))
     }
@@ -119,7 +119,7 @@ impl SchedulerModel {
         Self::with_frames(places, 1, function)
     }
 
-    /// The lane has so many places, for frames of so many calls.
+    /// The lane has `places` places, for frames of `calls` calls.
     fn with_frames(places: usize, calls: usize, function: Function) -> Arc<Self> {
         Self::with_lane(places, calls, false, vec![function])
     }
@@ -302,7 +302,7 @@ fn scores_that_complete_beside_a_cancel() {
 }
 
 /// A score that failed keeps its note unless the sweep has completed its cell before, whose note
-/// must then stand.
+/// must then stay.
 #[test]
 fn a_score_that_fails_beside_a_cancel() {
     explore(|| {
@@ -349,10 +349,10 @@ fn no_work_waits_while_a_lane_has_room() {
     });
 }
 
-/// Calls end on threads that hand out one frame at most: what else could go has been left to
-/// `keep_time`, which was told so.
+/// Calls end on threads that hand out one frame at most: the rest has been left to `keep_time`,
+/// which was notified.
 #[test]
-fn what_a_shared_thread_leaves_is_reported() {
+fn work_left_by_a_shared_thread_is_reported() {
     explore(|| {
         let world = SchedulerModel::with_lane(2, 1, true, vec![function(0, false)]);
         let batch = world.scheduler.submit(spec(5, 1)).unwrap();
@@ -381,8 +381,8 @@ fn what_a_shared_thread_leaves_is_reported() {
     });
 }
 
-/// Batches come while calls of another end, and one is cancelled: each that has calls to hand out
-/// stands in the set that is looked at.
+/// Batches come while calls of another end, and one is cancelled: each batch that has calls to hand
+/// out is in the set that is searched.
 #[test]
 fn batches_that_come_beside_an_outcome() {
     explore(|| {

@@ -114,7 +114,7 @@ fn joined(shared: &Shared) -> Arc<Batch> {
     shared.later.lock().take().expect("it was submitted")
 }
 
-/// Whoever joins before the leader's end gets its value, and whoever comes later leads.
+/// A call that joins before the leader's end gets its value, and a later call leads.
 #[test]
 fn a_leader_that_completes_beside_one_that_joins() {
     explore(|| {
@@ -202,7 +202,7 @@ fn a_leader_that_is_tried_again_beside_a_cancel() {
     });
 }
 
-/// Both the leader's batch and that of who waits end, while a third waits.
+/// The leader's batch and that of the waiting call end, while a third waits.
 #[test]
 fn a_leader_and_a_waiter_cancelled_beside_each_other() {
     explore(|| {
@@ -218,7 +218,7 @@ fn a_leader_and_a_waiter_cancelled_beside_each_other() {
     });
 }
 
-/// Who waits is cancelled while the leader's outcome arrives.
+/// A waiting call is cancelled while the leader's outcome arrives.
 #[test]
 fn a_waiter_that_is_cancelled_beside_the_outcome() {
     explore(|| {
@@ -231,7 +231,7 @@ fn a_waiter_that_is_cancelled_beside_the_outcome() {
     });
 }
 
-/// Leader and waiters stand in one batch, which is cancelled while the outcome arrives.
+/// Leader and waiting calls are in one batch, which is cancelled while the outcome arrives.
 #[test]
 fn a_batch_of_identical_calls_that_is_cancelled_beside_the_outcome() {
     explore(|| {

@@ -2,9 +2,9 @@
 //!
 //! - A place is taken once; a refused addition takes none. Samples fill the lowest free places.
 //! - A group becomes whole once, with the value of its last sample.
-//! - A group is in the grid and the count before anyone learns of it.
-//! - There is room while fewer than `max_pending` samples are in full groups that are not
-//!   complete (others could never complete), and once additions ended, so that waiters learn it.
+//! - A group is in the grid and the count before it is announced.
+//! - There is room while fewer than `max_pending` samples are in full groups that are not complete
+//!   (others could never complete), and once additions ended, so that waiting callers return.
 //! - `take_completed` reports a group once, and again if values came after an early delivery.
 
 mod placement;
@@ -15,20 +15,20 @@ use std::sync::Arc;
 
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
-pub use placement::{AddError, Added, IncompleteGroups, Placement};
+pub use placement::{AddError, AddedSamples, IncompleteGroups, Placement};
 use state::{MOST_AHEAD, OpenBatchState, OpenGroup};
 
-/// How many groups an error lists.
+/// Number of groups that an error lists.
 const MOST_LISTED: usize = 5;
 
-/// What a batch knows of its places.
+/// Places of a batch's samples.
 pub(crate) struct OpenBatch {
     size: usize,
     /// Samples without which a group can never be delivered.
     needed: usize,
     /// Written by additions, by `complete` and by `end`.
     state: Mutex<OpenBatchState>,
-    /// As many as `OpenBatchState::groups`. Written by additions, once the grid has them.
+    /// The same number as `OpenBatchState::groups`. Written by additions, once the grid has them.
     groups: AtomicU64,
     /// The most samples that may be pending.
     most: Option<usize>,
@@ -85,7 +85,12 @@ impl OpenBatch {
 
     /// Takes places. `grow` is called if that needs more groups than there are: with their number,
     /// before they are known.
-    pub(crate) fn add(&self, places: &Placement, now_ns: u64, grow: impl FnOnce(usize)) -> Result<Added, AddError> {
+    pub(crate) fn add(
+        &self,
+        places: &Placement,
+        now_ns: u64,
+        grow: impl FnOnce(usize),
+    ) -> Result<AddedSamples, AddError> {
         let mut state = self.state.lock();
         if let Some((_, why)) = &state.ended {
             return Err(AddError::Ended(why.clone()));
@@ -96,7 +101,7 @@ impl OpenBatch {
             Placement::Exact(samples) => state.exact(samples)?,
         };
         let Some(groups) = samples.iter().map(|sample| sample / self.size + 1).max() else {
-            return Ok(Added::default());
+            return Ok(AddedSamples::default());
         };
         let there = state.groups.len();
         if groups > there + MOST_AHEAD.div_ceil(self.size) {
@@ -109,7 +114,7 @@ impl OpenBatch {
             state.since_ns.resize(groups * self.size, 0);
             self.groups.store(groups as u64, Ordering::Release);
         }
-        let mut added = Added { samples, at_ns: now_ns.max(1), ..Added::default() };
+        let mut added = AddedSamples { samples, at_ns: now_ns.max(1), ..AddedSamples::default() };
         let mut pending = state.pending;
         for sample in &added.samples {
             state.since_ns[*sample] = added.at_ns;
@@ -145,7 +150,7 @@ impl OpenBatch {
         whole
     }
 
-    /// Whether all samples of a group have their values.
+    /// Returns whether all samples of a group have their values.
     pub(crate) fn is_whole(&self, group: usize) -> bool {
         self.state.lock().groups.get(group).is_some_and(|group| group.arrived == self.size)
     }
@@ -164,7 +169,7 @@ impl OpenBatch {
         }
     }
 
-    /// Whether all cells of a group have their outcome.
+    /// Returns whether all cells of a group have their outcome.
     pub(crate) fn is_complete(&self, group: usize) -> bool {
         self.state.lock().groups.get(group).is_some_and(|group| group.complete)
     }
@@ -185,7 +190,8 @@ impl OpenBatch {
         self.state.lock().ended.is_some()
     }
 
-    /// Ends additions; false if it was ended before. With `whole`, only if no group lacks samples.
+    /// Ends additions; false if it was ended before. If `whole` is set, only if no group lacks
+    /// samples.
     pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -237,7 +243,7 @@ impl OpenBatch {
 mod tests {
     use super::*;
 
-    fn add(additions: &OpenBatch, places: Placement) -> Result<Added, AddError> {
+    fn add(additions: &OpenBatch, places: Placement) -> Result<AddedSamples, AddError> {
         additions.add(&places, 7, |_| {})
     }
 

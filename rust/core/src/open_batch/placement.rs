@@ -1,13 +1,13 @@
-//! Where the samples of an addition go, and why they may not.
+//! Places for the samples of an addition, or the reason why they can't be taken.
 
 use thiserror::Error;
 
-/// Where the samples of an addition go.
+/// Place of an addition's samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// So many samples, to the lowest places that are free.
+    /// This many samples, to the lowest free places.
     InOrder(usize),
-    /// So many samples, to the lowest places of this group that are free.
+    /// This many samples, to the lowest free places of this group.
     OfGroup(usize, usize),
     /// These indexes.
     Exact(Vec<usize>),
@@ -30,7 +30,7 @@ pub enum AddError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{groups} group{} samples: {}", if *.groups == 1 { " lacks" } else { "s lack" }, listed(.first, *.groups, *.size))]
 pub struct IncompleteGroups {
-    /// How many each needs.
+    /// Number of samples that each group needs.
     pub size: usize,
     pub groups: usize,
     /// The first of them, and how many samples each has.
@@ -46,9 +46,9 @@ fn listed(first: &[(usize, usize)], groups: usize, size: usize) -> String {
     text
 }
 
-/// What an addition took.
+/// Samples that an addition took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Added {
+pub struct AddedSamples {
     /// The places, in the order of the samples.
     pub samples: Vec<usize>,
     /// Groups that it began.

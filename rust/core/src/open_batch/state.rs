@@ -1,11 +1,11 @@
-//! Which places of an open batch are taken, and how far its groups are.
+//! Taken places of an open batch, and the progress of its groups.
 
 use std::sync::Arc;
 
 use super::placement::AddError;
 use crate::wake::Wake;
 
-/// How far beyond all others a sample may be placed: a slip must not ask for all memory.
+/// Largest distance of a sample's place beyond all others: a slip must not ask for all memory.
 pub(super) const MOST_AHEAD: usize = 1 << 20;
 
 #[derive(Clone, Copy, Default)]

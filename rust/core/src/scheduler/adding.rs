@@ -3,9 +3,9 @@
 //! - The call of a sample is possible from its addition on, that of a group once it is full, that
 //!   of the batch when additions end. They end under the lock, so the batch call is either made or
 //!   swept.
-//! - What is added after its queue was closed ends as the queue did: places are taken before the
-//!   lock, so the sweep or the addition comes by each such cell, and its claim lets one of them
-//!   write.
+//! - A sample that is added after its queue was closed ends as the queue did: places are taken
+//!   before the lock, so the sweep or the addition reaches each such cell, and its claim lets one
+//!   of them write.
 //! - `total_timeout` counts from when a call became possible.
 
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::batch::Batch;
 use crate::call::{Call, Cause};
 use crate::clock::nanos;
 use crate::function::{FunctionId, Shape};
-use crate::open_batch::{Added, IncompleteGroups};
+use crate::open_batch::{AddedSamples, IncompleteGroups};
 use crate::outcome::Times;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
 
 impl SchedulerCore {
-    pub(super) fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &Added) {
+    pub(super) fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &AddedSamples) {
         let mut closed: Vec<(FunctionId, Cause)> = Vec::new();
         let mut alike = Vec::new();
         let size = batch.group_size();
@@ -29,7 +29,7 @@ impl SchedulerCore {
         {
             let mut state = self.state.lock();
             whole = batch.arrive(&added.samples);
-            // Of groups that were delivered early the cells are ended already, or about to be.
+            // In groups that were delivered early the cells are ended already, or about to be.
             let (samples, filled): (Vec<usize>, Vec<usize>) = (
                 added.samples.iter().copied().filter(|sample| !batch.is_delivered_early(sample / size)).collect(),
                 whole.iter().copied().filter(|group| !batch.is_delivered_early(*group)).collect(),
@@ -164,7 +164,7 @@ impl SchedulerCore {
     }
 }
 
-/// Whether a call has ended, for what waits for its timeout.
+/// Returns a test whether a call has ended, for its timeout.
 fn ended_of(batch: &Batch, function: FunctionId) -> impl Fn(&(usize, bool)) -> bool {
     move |(first, finish)| {
         let (grid, column) = batch.place(function, *finish);

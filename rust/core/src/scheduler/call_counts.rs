@@ -1,8 +1,8 @@
-//! How often calls of pure functions need not be made.
+//! Counts of calls of pure functions that need not be made.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Of one function, in samples.
+/// Counts of one function, in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCounts {
     /// Got the outcome of an identical call.

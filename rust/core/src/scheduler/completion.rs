@@ -1,4 +1,4 @@
-//! How calls end: completed, tried again, or swept by the scheduler.
+//! Ends calls: completed, tried again, or swept by the scheduler.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl SchedulerCore {
     }
 
     /// Ends the open calls of a function in these groups, its queue being closed. `apart`: a call
-    /// over the batch was not made yet, because the batch streamed: each group's cells stand for
+    /// over the batch was not made yet, because the batch streamed: each group's cells count by
     /// themselves.
     pub(super) fn sweep(
         self: &Arc<Self>,
@@ -190,7 +190,7 @@ impl SchedulerCore {
         self.completed(batch, function, finish, completed);
     }
 
-    /// All cells of these groups are completed in the grid where the calls of this function stand.
+    /// All cells of these groups are completed in the grid of this function's calls.
     fn groups_complete(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, groups: &[usize]) {
         if !finish && batch.stage(function).is_some() {
             groups.iter().for_each(|group| self.scores_complete(batch, function, *group));

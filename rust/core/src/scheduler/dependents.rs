@@ -1,8 +1,8 @@
 //! Gated calls: made where their gate opens, skipped where it does not.
 //!
 //! - They wait in no queue: their function's queue gets each once its gate has opened.
-//! - What was swept meanwhile, or is about to be, stays with its sweep: under the lock the queue is
-//!   closed, or the group marked, before the sweep begins.
+//! - A cell that was swept meanwhile, or is about to be, stays with its sweep: under the lock the
+//!   queue is closed, or the group marked, before the sweep begins.
 //! - `total_timeout` counts from when the gate opened.
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl SchedulerCore {
                 if !pure {
                     queue.arrived.extend(&calls);
                 }
-                // What waits for more may wait for these.
+                // A call that waits for more may wait for these.
                 Some(queue.undecided == 0 || !calls.is_empty())
             });
             if let Some(Some(changed)) = queued {

@@ -1,4 +1,4 @@
-//! Does what is due: retries, timeouts, early deliveries, and writes that limiters owe.
+//! Does the due work: retries, timeouts, early deliveries, and writes that limiters owe.
 
 use std::sync::{Arc, Weak};
 
@@ -8,11 +8,11 @@ use crate::function::FunctionId;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
 
-/// How soon a limit that processes share is told of calls that ended: those that end together are
-/// told together.
+/// Longest time until a limit that processes share gets the ends of calls. simultaneous ends are
+/// reported together.
 const FLUSH_NS: u64 = 2_000_000;
 
-/// Does what is due, until the engine is gone.
+/// Does the due work, until the engine is gone.
 pub(super) async fn keep_time(inner: Weak<SchedulerCore>, changed: Arc<Notify>) {
     loop {
         let (clock, next) = {

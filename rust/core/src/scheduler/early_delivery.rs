@@ -1,5 +1,5 @@
-//! Groups that are delivered before their calls have ended, by a quorum or a timeout of their own,
-//! or because nobody waits for them any more.
+//! Groups that are delivered before their calls have ended, by a quorum or their timeout, or
+//! because no caller waits for them any more.
 //!
 //! - The open calls of the group's samples end, also those never made, and but for a quorum its
 //!   group calls. The call of a batch function goes on: it belongs to no group alone.
@@ -18,7 +18,7 @@ use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
 
 impl SchedulerCore {
-    /// Ends what is open of these groups, each once.
+    /// Ends the open calls of these groups, each once.
     pub(super) fn deliver_early(
         self: &Arc<Self>,
         batch: &Arc<Batch>,

@@ -1,4 +1,4 @@
-//! What frames ask of the scheduler.
+//! Requests of frames to the scheduler.
 
 use std::sync::Arc;
 

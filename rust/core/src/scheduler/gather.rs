@@ -1,7 +1,7 @@
 //! Gathering: calls on several samples at once, for functions that are faster that way.
 //!
 //! - A call waits for more than it has only while more can come and its oldest sample has waited
-//!   less than `max_wait`. What came back never waits.
+//!   less than `max_wait`. A call that came back never waits.
 //! - A failed call is split in two until what fails is alone; a part stays by itself, and what
 //!   failed alone under a limit goes behind fresh samples.
 //! - Samples of several batches go together where `across` and their names allow it. Each still
@@ -16,18 +16,19 @@ use crate::call::Call;
 use crate::clock::nanos;
 use crate::function::{Function, FunctionId, Gather};
 use crate::payload::Payload;
+use crate::scheduler::open_batches::OpenBatches;
 use crate::scheduler::queue::{Queue, Work};
-use crate::scheduler::works::Works;
 
 /// Samples that wait for more, of one function in one batch, and until when they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct WaitingSamples {
     pub batch: u64,
     pub function: FunctionId,
     pub until_ns: u64,
 }
 
-/// Until when what waits in the queue would wait if nothing else did; `None` when it shall go.
+/// Returns the time until which the queued samples would wait if no other did; `None` when it shall
+/// go.
 fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queue, now_ns: u64) -> Option<u64> {
     let oldest = queue.arrived.front().filter(|_| queue.closed.is_none())?;
     let more = queue.undecided > 0 || (batch.is_open() && batch.has_room());
@@ -38,14 +39,14 @@ fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queu
     (now_ns < until_ns).then_some(until_ns)
 }
 
-/// All that waits for more, of functions that may be given a call: too few samples stand in queue,
+/// All that waits for more, of functions that may be given a call: the queue has too few samples,
 /// with those of other batches that they could go with.
 pub(super) fn waiting(
-    works: &Works,
+    works: &OpenBatches,
     functions: &[Function],
     free: impl Fn(FunctionId) -> bool,
     now_ns: u64,
-) -> Vec<Waiting> {
+) -> Vec<WaitingSamples> {
     let mut found = Vec::new();
     let gathers = functions.iter().enumerate().filter_map(|(function, spec)| Some((function, spec.gather?)));
     for (function, gather) in gathers.filter(|(function, _)| free(*function)) {
@@ -54,13 +55,14 @@ pub(super) fn waiting(
             |work: &&Work| work.batch.is_streamed() || functions[function].run_if.is_some() || functions[function].pure;
         for work in works.ready(function).filter(arriving) {
             if let Some(until_ns) = waits_until(&work.batch, function, gather, &work.queues[function], now_ns) {
-                found.push(Waiting { batch: work.batch.id(), function, until_ns });
+                found.push(WaitingSamples { batch: work.batch.id(), function, until_ns });
             }
         }
         if gather.across && found.len() > from {
             let kin = Kin::all(works, function);
-            let full =
-                |waiting: &Waiting| kin.iter().any(|kin| kin.standing >= gather.max_size && kin.has(waiting.batch));
+            let full = |waiting: &WaitingSamples| {
+                kin.iter().any(|kin| kin.standing >= gather.max_size && kin.has(waiting.batch))
+            };
             let mut place = 0;
             found.retain(|waiting| {
                 place += 1;
@@ -75,12 +77,12 @@ pub(super) fn waiting(
 struct Kin {
     names: Names,
     batches: Vec<u64>,
-    /// Their samples that stand in queue.
+    /// Number of their queued samples.
     standing: usize,
 }
 
 impl Kin {
-    fn all(works: &Works, function: FunctionId) -> Vec<Self> {
+    fn all(works: &OpenBatches, function: FunctionId) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for work in works.ready(function) {
             let Some((standing, _)) = work.queues[function].standing(work.submitted()) else { continue };
@@ -99,10 +101,10 @@ impl Kin {
     }
 }
 
-/// Under which names the values stand of samples that can be in one call.
+/// Names of the values of samples that can be in one call.
 type Names = Option<Vec<String>>;
 
-/// The names for samples of this batch, if they can stand beside those of others.
+/// Returns the names for samples of this batch, if they can be beside those of others.
 fn names_of(batch: &Batch, function: FunctionId) -> Option<Names> {
     let names = |payload: &dyn Payload| Some(payload.names(function, false).map(<[String]>::to_vec));
     batch.with_payload(|payload| names(payload).filter(|_| payload.mixes(function)))?
@@ -113,9 +115,9 @@ fn goes_with(names: &Names, batch: &Batch, function: FunctionId) -> bool {
     batch.with_payload(same).unwrap_or(false)
 }
 
-/// Other batches whose samples can be in a call with those of this one, those first that have stood
-/// in line longest.
-fn beside(works: &Works, batch: &Batch, function: FunctionId) -> Vec<u64> {
+/// Returns other batches whose samples can be in a call with those of this one, the longest waiting
+/// first.
+fn beside(works: &OpenBatches, batch: &Batch, function: FunctionId) -> Vec<u64> {
     let Some(names) = names_of(batch, function) else { return Vec::new() };
     let since = |work: &Work| {
         let (_, first) = work.queues[function].standing(work.submitted())?;
@@ -130,7 +132,7 @@ fn beside(works: &Works, batch: &Batch, function: FunctionId) -> Vec<u64> {
 /// Takes the samples of the next call, which begins with a queue that is ready; `None` if something
 /// goes first there that runs by itself.
 pub(super) fn take(
-    works: &mut Works,
+    works: &mut OpenBatches,
     batch: u64,
     function: FunctionId,
     spec: &Function,
@@ -174,7 +176,7 @@ pub(super) fn take(
 }
 
 /// Takes a part, whatever batches its samples are of.
-fn take_part(works: &mut Works, batch: Arc<Batch>, function: FunctionId, part: u64, alone: bool) -> TakenCalls {
+fn take_part(works: &mut OpenBatches, batch: Arc<Batch>, function: FunctionId, part: u64, alone: bool) -> TakenCalls {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     let ready: Vec<Arc<Batch>> = works.ready(function).map(|work| work.batch.clone()).collect();
     for other in ready {
@@ -189,7 +191,7 @@ fn take_part(works: &mut Works, batch: Arc<Batch>, function: FunctionId, part: u
 }
 
 /// Puts calls of a function with a limit that were taken back to their places in the queue.
-pub(super) fn put_back(works: &mut Works, function: FunctionId, taken: &TakenCalls) {
+pub(super) fn put_back(works: &mut OpenBatches, function: FunctionId, taken: &TakenCalls) {
     if let ([call], []) = (&taken.calls[..], &taken.others[..])
         && call.is_behind()
     {

@@ -1,4 +1,4 @@
-//! What a tracer is told of batches, and asks of queues.
+//! Reports of batches to a tracer, and its view of queues.
 
 use crate::batch::Batch;
 use crate::function::Shape;
@@ -6,7 +6,7 @@ use crate::scheduler::queue::Work;
 use crate::scheduler::state::SchedulerCore;
 use crate::tracer::TraceEvent;
 
-/// What waits and what runs of one function, over all batches.
+/// Waiting and running calls of one function, over all batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionLoad {
     /// Calls that no lane has.
@@ -15,7 +15,7 @@ pub struct FunctionLoad {
     pub in_flight: usize,
     /// Calls that its limit allows at a time now, where it has one that says so.
     pub limit: Option<usize>,
-    /// Whether its circuit breaker is open.
+    /// True if its circuit breaker is open.
     pub breaker_open: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
 //!
-//! `queue` holds what is left to do; `order`, `gather` and `pump` hand it out; `completion`,
-//! `retry` and `split` deal with what comes back; `timers` and `due` with what time brings.
+//! `queue` holds the remaining calls; `order`, `gather` and `pump` hand it out; `completion`,
+//! `retry` and `split` handle the ended ones; `timers` and `due` with what time brings.
 //!
 //! - Only the scheduler grants another attempt and ends calls for timeouts from outside and
 //!   cancellation.
@@ -18,6 +18,7 @@ mod early_delivery;
 mod frames;
 mod gather;
 mod loads;
+mod open_batches;
 mod order;
 mod pump;
 mod queue;
@@ -29,7 +30,6 @@ mod stalls;
 mod state;
 mod throttled;
 mod timers;
-mod works;
 
 #[cfg(all(test, not(feature = "loom")))]
 pub(crate) use queue::tests::{NoValues, function as test_function};
@@ -51,7 +51,7 @@ use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, LaneWaker};
 use crate::limits::LimitWarning;
 use crate::observer::BatchObserver;
-use crate::open_batch::{Added, IncompleteGroups};
+use crate::open_batch::{AddedSamples, IncompleteGroups};
 use crate::payload::Payload;
 use crate::report::Usage;
 use crate::sync::Ordering;
@@ -68,12 +68,12 @@ use state::SchedulerCore;
 use timers::Due;
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it
-/// cancels what is open.
+/// cancels the open calls.
 pub struct Scheduler {
     inner: Arc<SchedulerCore>,
 }
 
-/// What to do where a batch finds no descriptors to wake its caller by.
+/// Returns the error for a batch without a descriptor to wake its caller by.
 fn no_descriptors(error: &io::Error) -> io::Error {
     let what = "a batch needs a file descriptor as long as its PendingBatch is kept";
     io::Error::other(no_descriptor(what, error))
@@ -93,8 +93,8 @@ impl Scheduler {
         Self { inner }
     }
 
-    /// Sets what is called, on any thread, when there is something to warn of about a function's
-    /// endpoint: that its circuit breaker opens, for example. Only the first one counts.
+    /// Sets the listener, called on any thread, for warnings about a function's endpoint: that its
+    /// circuit breaker opens, for example. Only the first one counts.
     pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
         let _ = self.inner.limit_listener.set(Box::new(listener));
     }
@@ -112,17 +112,18 @@ impl Scheduler {
         self.inner.releases.listen(listener);
     }
 
-    /// Sets who learns of groups that are complete. Only the first call counts.
+    /// Sets the observers of complete groups. Only the first call counts.
     pub fn observe(&self, observers: Vec<Arc<dyn BatchObserver>>) {
         let _ = self.inner.observers.set(observers);
     }
 
-    /// Sets who is told what happens, before the first batch. Only the first one counts.
+    /// Sets the tracer, before the first batch. Only the first one counts.
     pub fn trace(&self, tracer: Arc<dyn Tracer>) {
         let _ = self.inner.tracer.set(tracer);
     }
 
-    /// What waits and what runs, for a tracer's counters; `None` once the engine is gone.
+    /// Returns a reader of waiting and running calls, for a tracer's counters; `None` once the
+    /// engine is gone.
     pub fn loads(&self) -> impl Fn() -> Option<Loads> + Send + 'static + use<> {
         let inner = Arc::downgrade(&self.inner);
         move || inner.upgrade().map(|inner| inner.loads())
@@ -136,7 +137,7 @@ impl Scheduler {
             state.last_batch += 1;
             state.last_batch
         };
-        // Without the lock: a large grid takes its time, and lane threads wait for the lock.
+        // Made without the lock: a large grid takes its time, and lane threads wait for the lock.
         let new = Batch::new(id, inner.clock, inner.functions.clone(), &inner.releases, spec);
         let batch = Arc::new(new.map_err(|error| no_descriptors(&error))?);
         if batch.is_done() {
@@ -183,24 +184,24 @@ impl Scheduler {
 
     /// Makes the calls possible that samples bring which have taken their places
     /// (`Batch::reserve`).
-    pub fn add(&self, batch: &Arc<Batch>, added: &Added) {
+    pub fn add(&self, batch: &Arc<Batch>, added: &AddedSamples) {
         self.inner.add(batch, added);
     }
 
-    /// Ends additions: the batch is done with what is there. Refused while a group lacks samples; a
-    /// second time nothing happens.
+    /// Ends additions: the batch ends with its present samples. Refused while a group lacks
+    /// samples; a second time nothing happens.
     pub fn finish(&self, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
         self.inner.finish(batch)
     }
 
-    /// Ends what is open of a batch as cancelled; an open one takes no more samples.
+    /// Ends the open calls of a batch as cancelled; an open one takes no more samples.
     pub fn cancel(&self, batch: &Arc<Batch>, reason: &str) {
         debug!(batch = batch.id(), "batch cancelled");
         self.inner.complete_ended();
         self.inner.end_open(batch, None, &Cause::Cancelled(reason.to_owned()));
     }
 
-    /// Ends what is open of one group as cancelled, in a batch whose delivery is `cancellable`.
+    /// Ends the open calls of one group as cancelled, in a batch whose delivery is `cancellable`.
     pub fn cancel_group(&self, batch: &Arc<Batch>, group: usize, reason: &str) {
         debug_assert!(batch.delivery().cancellable, "its calls were queued as if no group could end early");
         debug!(batch = batch.id(), group, "group cancelled");
@@ -221,8 +222,8 @@ impl Scheduler {
         all.await;
     }
 
-    /// What `keep_time` does once it is notified, for models, where no runtime runs. Whether
-    /// it was.
+    /// Does the work of `keep_time` after one notification, for models, which have no runtime.
+    /// Returns whether it was notified.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn keep_time_once(&self) -> bool {
         let mut notified = std::pin::pin!(self.inner.timers_changed.notified());
@@ -269,13 +270,14 @@ impl Scheduler {
         self.inner.state.lock().in_flight.iter().map(|in_hand| in_hand.calls).collect()
     }
 
-    /// Whether the circuit breaker of each function's limit is open; `None` of those without one.
+    /// Returns whether the circuit breaker of each function's limit is open; `None` of those
+    /// without one.
     #[must_use]
     pub fn open_breakers(&self) -> Vec<Option<bool>> {
         self.inner.limiters.iter().map(|limiter| Some(limiter.as_ref()?.breaker_is_open())).collect()
     }
 
-    /// What each function used since the start.
+    /// Returns the usage of each function since the start.
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
         self.inner.usage.lock().clone()

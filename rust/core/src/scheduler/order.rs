@@ -4,8 +4,8 @@
 //!   further ahead than a window of a few frames a worker. One at its limit holds none back.
 //! - Inside the window those go first whose outcomes gates wait for, then the longest expected
 //!   call; a function that was passed over as often as there are functions waiting has its turn.
-//! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little.
-//!   Where calls run side by side the lane has those that run and that start within `FRAME_NS`.
+//! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little. If
+//!   calls run side by side, the lane has the running ones and those that start within `FRAME_NS`.
 
 use std::cmp::Reverse;
 
@@ -58,12 +58,12 @@ impl Estimate {
     }
 }
 
-/// How many calls of a function a lane is to have that runs them side by side.
+/// Number of a function's calls on a lane that runs them side by side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConcurrentCalls {
-    /// So many run at a time.
+    /// Number of calls that run at a time.
     width: usize,
-    /// So many are to wait for the places that become free.
+    /// Number of calls that wait for the places that become free.
     ahead: usize,
 }
 
@@ -78,23 +78,23 @@ impl ConcurrentCalls {
         Self { width, ahead: ahead.clamp(1, MOST_CALLS) }
     }
 
-    /// Whether it is to get another frame, having so many calls.
+    /// Returns whether it gets another frame in addition to `calls` calls.
     pub(crate) const fn has_room(self, calls: usize) -> bool {
         calls <= self.width.saturating_add(self.ahead / 2)
     }
 
-    /// How many calls it takes, having so many.
+    /// Returns the number of calls that it takes in addition to `calls`.
     pub(crate) const fn room(self, calls: usize) -> usize {
         self.width.saturating_add(self.ahead).saturating_sub(calls)
     }
 
-    /// After how many ended calls a frame reports them: well before what waits is used up.
+    /// After how many ended calls a frame reports them: well before the waiting ones are used up.
     pub(crate) fn report_every(self) -> usize {
         (self.ahead / 4).max(1)
     }
 }
 
-/// How many calls the next frame of a function may have.
+/// Bound of the calls in the next frame of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FrameSize {
     /// They run one after the other, on one of `parallelism` workers, which are to end together.
@@ -116,8 +116,8 @@ impl FrameSize {
         }
     }
 
-    /// What was taken back from behind a slow call is spread out: one worker shall not be stuck
-    /// with all of it again.
+    /// Spreads out the calls that were taken back from behind a slow call: one worker shall not be
+    /// stuck with all of it again.
     fn spread_out(self) -> Self {
         match self {
             Self::InTurn { estimate, most, parallelism } => {
@@ -135,13 +135,13 @@ struct Candidate {
     pool: (usize, usize),
     position: usize,
     window: usize,
-    /// So many functions wait one after the other for its outcomes (`dependents::heights`).
+    /// Number of functions that wait one after the other for its outcomes (`dependents::heights`).
     height: usize,
     expected_ns: u64,
 }
 
-/// The function whose calls go next in this batch; `free` says whether a function may be given
-/// another frame, `waits` whether what stands in its queue waits for more.
+/// The function whose calls go next in this batch; `free` tells whether a function may get another
+/// frame, `waits` whether its queued samples wait for more.
 pub(crate) fn choose<'a>(
     work: &mut Work,
     estimates: &[Estimate],

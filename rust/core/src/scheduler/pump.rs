@@ -18,16 +18,16 @@ use crate::call::{Call, CallKind, Cause};
 use crate::frame::{Frame, InHand};
 use crate::function::FunctionId;
 use crate::lane::Lane;
-use crate::limits::{Acquired, Permit, Tokens};
+use crate::limits::{AcquireResult, Permit, Tokens};
 use crate::outcome::Note;
-use crate::scheduler::gather::Waiting;
+use crate::scheduler::gather::WaitingSamples;
+use crate::scheduler::open_batches::OpenBatches;
 use crate::scheduler::queue::Work;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
-use crate::scheduler::works::Works;
 use crate::scheduler::{gather, order};
 
-/// What is to be done next.
+/// Next step.
 enum Next {
     Frame(Arc<dyn Lane>, Frame),
     /// A call that its limit will never let through.
@@ -37,8 +37,8 @@ enum Next {
     Nothing,
 }
 
-/// What was chosen to go next.
-enum Chosen {
+/// Calls chosen to go next.
+enum NextCalls {
     Calls(FunctionId, TakenCalls, Option<Permit>),
     Never(FunctionId, TakenCalls, String),
     Refused(u64, FunctionId, String),
@@ -46,9 +46,9 @@ enum Chosen {
 }
 
 /// This thread hands out frames. Dropped by a panic, it leaves that to `keep_time`.
-struct Pumping<'a>(&'a SchedulerCore);
+struct PumpGuard<'a>(&'a SchedulerCore);
 
-impl Drop for Pumping<'_> {
+impl Drop for PumpGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.state.lock().pumping = false;
@@ -69,7 +69,7 @@ impl SchedulerCore {
         self.hand_out(if brief { 1 } else { usize::MAX });
     }
 
-    /// Hands out so many frames at most, and leaves what is left to `keep_time`.
+    /// Hands out at most `most` frames, and leaves the rest to `keep_time`.
     pub(super) fn hand_out(self: &Arc<Self>, most: usize) {
         {
             let mut state = self.state.lock();
@@ -78,7 +78,7 @@ impl SchedulerCore {
             }
             state.pumping = true;
         }
-        let _pumping = Pumping(self);
+        let _pumping = PumpGuard(self);
         let mut handed_out = 0;
         loop {
             let next = {
@@ -136,14 +136,14 @@ impl SchedulerCore {
         batches.iter().for_each(|batch| self.end_open(batch, Some(function), &cause));
     }
 
-    /// The next frame; if looking for it panics, what was looked at is broken.
+    /// The next frame; if the search panics, its batch is broken.
     fn next_or_broken(self: &Arc<Self>, state: &mut SchedulerState) -> Next {
         state.looks_at = None;
         let panic = match catch_unwind(AssertUnwindSafe(|| self.next_frame(state))) {
             Ok(next) => return next,
             Err(panic) => panic,
         };
-        // What goes with others may have been taken out of several batches.
+        // Calls that are gathered may have been taken out of several batches.
         let Some((batch, function)) = state.looks_at else { return Next::Nothing };
         let batch = batch.filter(|_| self.function(function).gather.is_none());
         let batches = match batch {
@@ -158,13 +158,15 @@ impl SchedulerCore {
             return Next::Nothing;
         }
         let (function, taken, permit) = match self.choose(state) {
-            Chosen::Nothing => return Next::Nothing,
-            Chosen::Calls(function, taken, permit) => (function, taken, permit),
-            Chosen::Refused(batch, function, reason) => {
+            NextCalls::Nothing => return Next::Nothing,
+            NextCalls::Calls(function, taken, permit) => (function, taken, permit),
+            NextCalls::Refused(batch, function, reason) => {
                 let batches = state.works.get(batch).map(|work| work.batch.clone()).into_iter().collect();
                 return Next::Broken(batches, function, Note { reason, traceback: None });
             }
-            Chosen::Never(function, taken, reason) => return Next::Never(self.frame(state, function, taken), reason),
+            NextCalls::Never(function, taken, reason) => {
+                return Next::Never(self.frame(state, function, taken), reason);
+            }
         };
         let frame = self.frame(state, function, taken);
         Next::Frame(self.lane(function).clone(), frame.permitted(permit))
@@ -181,7 +183,7 @@ impl SchedulerCore {
         frame
     }
 
-    /// Whether a function may be given another frame.
+    /// Returns whether a function may be given another frame.
     fn is_free(&self, state: &SchedulerState, function: FunctionId, now_ns: u64) -> bool {
         let in_flight = state.in_flight[function];
         let fits = match self.concurrent_calls(function, state.estimates[function]) {
@@ -217,10 +219,10 @@ impl SchedulerCore {
     }
 
     /// Takes the calls that go next.
-    fn choose(self: &Arc<Self>, state: &mut SchedulerState) -> Chosen {
+    fn choose(self: &Arc<Self>, state: &mut SchedulerState) -> NextCalls {
         let now_ns = self.now_if_needed();
         if !self.find_free(state, now_ns) {
-            return Chosen::Nothing;
+            return NextCalls::Nothing;
         }
         let mut free = std::mem::take(&mut state.free);
         let chosen = self.choose_of(state, &mut free, now_ns);
@@ -229,10 +231,10 @@ impl SchedulerCore {
     }
 
     /// Takes the calls that go next, of functions that are `free`.
-    fn choose_of(self: &Arc<Self>, state: &mut SchedulerState, free: &mut [bool], now_ns: u64) -> Chosen {
+    fn choose_of(self: &Arc<Self>, state: &mut SchedulerState, free: &mut [bool], now_ns: u64) -> NextCalls {
         let SchedulerState { works, estimates, in_flight, throttled, timers, looks_at, .. } = state;
         let waiting = gather::waiting(works, &self.functions, |function| free[function], now_ns);
-        for Waiting { batch, function, until_ns } in &waiting {
+        for WaitingSamples { batch, function, until_ns } in &waiting {
             let looks_ns = works.edit(*batch, *function, |queue| std::mem::replace(&mut queue.looks_ns, *until_ns));
             if looks_ns != Some(*until_ns) && timers.set(*until_ns, Due::Look) {
                 self.timers_changed.notify_one();
@@ -242,26 +244,26 @@ impl SchedulerCore {
             let waits = |batch, function| waiting.iter().any(|one| (one.batch, one.function) == (batch, function));
             let all = || (0..free.len()).filter(|function| free[*function]);
             let held = |batch, function| waits(batch, function) || self.leaves_to_fresh(works, batch, function);
-            let Some(batch) = works.oldest(all(), held) else { return Chosen::Nothing };
+            let Some(batch) = works.oldest(all(), held) else { return NextCalls::Nothing };
             let held: Vec<FunctionId> = all().filter(|function| held(batch, *function)).collect();
-            let Some(work) = works.get_mut(batch) else { return Chosen::Nothing };
+            let Some(work) = works.get_mut(batch) else { return NextCalls::Nothing };
             let lane = |function| &**self.lane(function);
             let function =
                 order::choose(work, estimates, &self.heights, lane, |one| free[one], |one| held.contains(&one));
-            let Some(function) = function else { return Chosen::Nothing };
+            let Some(function) = function else { return NextCalls::Nothing };
             *looks_at = Some((Some(batch), function));
-            // Which calls are next is known by taking them: those that must wait go back to where
-            // they stood.
+            // The next calls become known only by taking them: those that must wait go back to
+            // their places.
             let size = self.frame_size(function, estimates[function], in_flight[function]);
             let mut take = || self.take(works, batch, function, size);
             let of = |taken: Option<TakenCalls>, permit| {
-                taken.map_or(Chosen::Nothing, |taken| Chosen::Calls(function, taken, permit))
+                taken.map_or(NextCalls::Nothing, |taken| NextCalls::Calls(function, taken, permit))
             };
             let Some(limiter) = &self.limiters[function] else { return of(take(), None) };
             if let Some(reason) = self.lane(function).refuses(function)
                 && let Some(taken) = take()
             {
-                return Chosen::Never(function, taken, reason);
+                return NextCalls::Never(function, taken, reason);
             }
             let taken = if limiter.counts_tokens() { take() } else { None };
             let about = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
@@ -269,17 +271,17 @@ impl SchedulerCore {
             if let Some(reason) = counted.and_then(|tokens| limiter.exceeds(tokens))
                 && let Some(taken) = taken
             {
-                return Chosen::Never(function, taken, reason);
+                return NextCalls::Never(function, taken, reason);
             }
             match limiter.acquire(now_ns, counted.map_or(Tokens::Estimated(about), Tokens::Counted)) {
-                Acquired::Permit(permit) => return of(taken.or_else(take), Some(permit)),
+                AcquireResult::Permit(permit) => return of(taken.or_else(take), Some(permit)),
                 refused => {
                     if let Some(taken) = &taken {
                         gather::put_back(works, function, taken);
                     }
                     match refused {
-                        Acquired::Permit(_) => {}
-                        Acquired::Wait { until_ns, on_release } => {
+                        AcquireResult::Permit(_) => {}
+                        AcquireResult::Wait { until_ns, on_release } => {
                             throttled[function].until(until_ns, on_release);
                             let wait_ms = until_ns.saturating_sub(now_ns) / 1_000_000;
                             trace!(function = &*self.functions[function].name, wait_ms, "held back by its limit");
@@ -288,27 +290,34 @@ impl SchedulerCore {
                                 self.timers_changed.notify_one();
                             }
                         }
-                        Acquired::Refused(reason) => return Chosen::Refused(batch, function, reason),
+                        AcquireResult::Refused(reason) => return NextCalls::Refused(batch, function, reason),
                     }
                 }
             }
         }
     }
 
-    /// Whether the circuit breaker of a function is open, which is then tried with calls that have
-    /// not failed before.
+    /// Returns whether the circuit breaker of a function is open, which is then tried with calls
+    /// that have not failed before.
     fn tries_fresh(&self, function: FunctionId) -> bool {
         self.limiters[function].as_ref().is_some_and(|limiter| limiter.breaker_is_open())
     }
 
-    /// Whether a batch has only calls that failed before, while another has others to try with.
-    fn leaves_to_fresh(&self, works: &Works, batch: u64, function: FunctionId) -> bool {
+    /// Returns whether a batch has only calls that failed before, while another has others to try
+    /// with.
+    fn leaves_to_fresh(&self, works: &OpenBatches, batch: u64, function: FunctionId) -> bool {
         let fresh = |work: &Work| work.queues[function].has_fresh(work.submitted());
         self.tries_fresh(function) && !works.get(batch).is_some_and(fresh) && works.ready(function).any(fresh)
     }
 
     /// Takes the calls of the next frame, which begins with a queue that is ready.
-    fn take(&self, works: &mut Works, batch: u64, function: FunctionId, size: order::FrameSize) -> Option<TakenCalls> {
+    fn take(
+        &self,
+        works: &mut OpenBatches,
+        batch: u64,
+        function: FunctionId,
+        size: order::FrameSize,
+    ) -> Option<TakenCalls> {
         let fresh_first = self.tries_fresh(function);
         let gathered = gather::take(works, batch, function, &self.functions[function], fresh_first);
         gathered.or_else(|| {

@@ -1,4 +1,4 @@
-//! What is left to do of each batch: one queue of calls per function.
+//! Calls left in each batch: one queue of calls per function.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(crate) struct Queue {
     pub returned: VecDeque<Call>,
     /// Cells whose gates were not asked yet: their calls may come.
     pub undecided: usize,
-    /// Calls of a function with a limit that failed or were deferred. Each waits until so many
+    /// Calls of a function with a limit that failed or were deferred. Each waits until this many
     /// fresh calls were handed out, as long as there are any: what fails by itself holds up no
     /// others.
     pub retried: VecDeque<(usize, Call)>,
@@ -29,9 +29,9 @@ pub(crate) struct Queue {
     pub handed_out: usize,
     /// Set once; from then on nothing of the queue is handed out or reopened.
     pub closed: Option<Cause>,
-    /// How often another function of its pool went first since its last turn.
+    /// Number of times that another function of its pool went first since its last turn.
     pub passed_over: usize,
-    /// Until when what waits in the queue waits for more, where a time was set to look again.
+    /// Time until which the queued samples wait for more, if a time was set.
     pub looks_ns: u64,
     /// Calls of a streamed batch that end when their `total_timeout` passes: where each begins, and
     /// whether it is a `finish_group` call.
@@ -39,8 +39,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Whether there is something to hand out; `samples` are those that the batch was submitted
-    /// with.
+    /// Returns whether there is something to hand out; `samples` are those that the batch was
+    /// submitted with.
     pub(crate) fn is_ready(&self, samples: usize) -> bool {
         self.closed.is_none() && (self.has_first(samples) || !self.retried.is_empty())
     }
@@ -49,13 +49,13 @@ impl Queue {
         !self.returned.is_empty() || !self.arrived.is_empty() || self.cursor < samples
     }
 
-    /// Whether a call stands in it that has not failed before.
+    /// Returns whether it has a call that has not failed before.
     pub(crate) fn has_fresh(&self, samples: usize) -> bool {
         let came_back = self.returned.iter().any(|call| !call.has_failed());
         self.closed.is_none() && (came_back || !self.arrived.is_empty() || self.cursor < samples)
     }
 
-    /// Calls that stand in it, of `span` samples each.
+    /// Returns the number of its calls, of `span` samples each.
     pub(crate) fn waiting(&self, samples: usize, span: usize) -> usize {
         let fresh = samples.saturating_sub(self.cursor).div_ceil(span.max(1));
         if self.closed.is_some() { 0 } else { self.returned.len() + self.arrived.len() + self.retried.len() + fresh }
@@ -67,13 +67,13 @@ impl Queue {
         self.returned.front().or_else(|| self.arrived.front()).or(retried).map_or(self.cursor, |call| call.first)
     }
 
-    /// Adds a call that failed or was deferred, behind so many fresh ones.
+    /// Adds a call that failed or was deferred, behind `behind` fresh ones.
     pub(crate) fn retry(&mut self, call: Call, behind: usize) {
         self.retried.push_back((self.handed_out.saturating_add(behind), call));
     }
 
-    /// Takes a call that failed or was deferred, if it is its turn; `fresh_first`: only where no
-    /// fresh call stands.
+    /// Takes a call that failed or was deferred, if it is its turn; `fresh_first`: only if there is
+    /// no fresh call.
     pub(crate) fn take_retried(&mut self, samples: usize, fresh_first: bool) -> Option<Call> {
         let (after, _) = self.retried.front()?;
         let held_back = if fresh_first { self.has_fresh(samples) } else { *after > self.handed_out };
@@ -83,13 +83,13 @@ impl Queue {
         self.retried.pop_front().map(|(_, call)| call)
     }
 
-    /// Whether a call that goes first must go by itself: it died with its worker, or it is no call
-    /// on samples.
+    /// Returns whether a call that goes first must go by itself: it died with its worker, or it is
+    /// not a call on samples.
     pub(crate) fn is_headed_alone(&self) -> bool {
         self.returned.front().is_some_and(|call| call.finish || (call.suspect && call.part == 0))
     }
 
-    /// The samples that may be gathered with whatever comes: how many, and the first.
+    /// Returns the samples that may be gathered with any others: how many, and the first.
     pub(crate) fn standing(&self, samples: usize) -> Option<(usize, usize)> {
         let plain = self.returned.iter().take_while(|call| call.is_plain());
         let came_back = plain.clone().count();
@@ -98,7 +98,7 @@ impl Queue {
         (self.closed.is_none() && all > 0).then_some((all, first))
     }
 
-    /// Takes samples that may be gathered with whatever comes, at most so many.
+    /// Takes samples that may be gathered with any others, at most `most`.
     pub(crate) fn draw(&mut self, samples: usize, most: usize, into: &mut Vec<Call>) {
         for _ in 0..most {
             let came_back = self.returned.front().is_some_and(Call::is_plain);
@@ -115,7 +115,7 @@ impl Queue {
         }
     }
 
-    /// Takes the calls of one part, wherever in the queue they stand.
+    /// Takes the calls of one part, wherever they are in the queue.
     pub(crate) fn draw_part(&mut self, part: u64) -> Vec<Call> {
         let (drawn, left): (Vec<Call>, Vec<Call>) = self.returned.drain(..).partition(|call| call.part == part);
         self.returned.extend(left);

@@ -1,9 +1,9 @@
-//! Whether a failed attempt gets another, and when.
+//! Decides on another attempt after a failed one, and on its time.
 //!
 //! - `retries` counts attempts after the first. A call whose worker died is tried once more, alone,
-//!   beyond them. Deferrals and what is excused by an open circuit breaker are not counted.
-//! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least what was asked
-//!   for, up to `LONGEST_RETRY_AFTER`; a call deferred under a limit waits for that alone.
+//!   beyond them. Deferrals, and failures that an open circuit breaker excuses, are not counted.
+//! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least `Retry-After`
+//!   up to `LONGEST_RETRY_AFTER`; a call deferred under a limit waits for that alone.
 //! - No attempt starts after `total_timeout` or `batch_timeout`.
 //! - "Too many requests" defers a call up to `DEFERRALS` times, or more under a limit. 400, 401,
 //!   403, 404 and 422 are final.
@@ -18,9 +18,9 @@ use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
-/// How long before the end of a pause a call is back that waited for it.
+/// Time before the end of a pause at which a call that waited for it is back.
 const BEFORE_THE_END_NS: u64 = 1_000_000;
-/// How often a call is deferred that has fewer retries: by itself, and where its limit pauses for
+/// Number of deferrals of a call that has fewer retries: by itself, and where its limit pauses for
 /// all calls, of which one after the other finds out whether that was long enough.
 const DEFERRALS: u16 = 8;
 const DEFERRALS_UNDER_LIMIT: u16 = 32;
@@ -30,7 +30,7 @@ const DEFERRALS_UNDER_LIMIT: u16 = 32;
 pub(crate) struct Again {
     pub due_ns: u64,
     pub suspect: bool,
-    /// The attempt was no failure of the call's: the server had too many requests.
+    /// The attempt was not a failure of the call's: the server had too many requests.
     pub deferred: bool,
 }
 
@@ -60,8 +60,8 @@ pub(crate) fn decide(
         }
         let jitter = backoff_ns(times, random);
         let asked_ns = failure.retry_after.map_or(0, |asked: Duration| nanos(asked.min(LONGEST_RETRY_AFTER)));
-        // A limit pauses for all its calls: each by itself waits for what it was asked to alone,
-        // and is back before the pause is over.
+        // A limit pauses for all its calls: each waits for its `Retry-After` alone, and is back
+        // before the pause is over.
         let wait = if deferred && policy.limit.is_some() {
             asked_ns.saturating_sub(BEFORE_THE_END_NS)
         } else {
@@ -89,7 +89,7 @@ impl RequestAttempts {
         self.0.attempt
     }
 
-    /// What became of the earlier ones.
+    /// Returns the results of the earlier attempts.
     #[must_use]
     pub const fn history(&self) -> History {
         History { failed_before: self.0.has_failed(), throttled_before: self.0.deferred > 0, excused: self.0.excused }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_never_do_is_not_tried_again() {
+    fn hopeless_requests_are_not_retried() {
         for (status, again) in
             [(400, false), (401, false), (403, false), (404, false), (422, false), (408, true), (503, true)]
         {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_while_the_breaker_is_open_is_not_counted() {
+    fn failures_while_the_breaker_is_open_are_not_counted() {
         let error = failure(FailureKind::Error);
         let trial = |excused| Call { excused, ..call(4, false) };
         assert!(decide(&policy(0), &trial(4), &error, 0, None, 0.5).is_some());

@@ -1,7 +1,7 @@
-//! Which calls of pure functions are in flight, and who waits for their outcomes.
+//! Calls of pure functions in flight, and the calls that wait for their outcomes.
 //!
-//! - Of identical calls one leads and is made; the others wait.
-//! - A leader leaves once, with all who wait: whoever comes later leads anew.
+//! - Among identical calls one leads and is made; the others wait.
+//! - A leader leaves once, with all that wait: whoever comes later leads anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::batch::Batch;
 use crate::function::FunctionId;
 use crate::outcome_cache::OutcomeKey;
 
-/// What identifies a call among those of its function.
+/// Identity of a call among those of its function.
 pub(crate) type CallKey = (FunctionId, OutcomeKey);
-/// Where a call stands: batch, function, sample.
+/// Place of a call: batch, function, sample.
 type CellIndex = (u64, FunctionId, usize);
 /// A sample that waits for an identical call.
 pub(crate) type Waiter = (Arc<Batch>, usize);
@@ -35,7 +35,7 @@ impl SharedCalls {
         true
     }
 
-    /// What identifies the call, if it leads.
+    /// Returns the identity of the call, if it leads.
     pub(crate) fn key_of(&self, batch: u64, function: FunctionId, sample: usize) -> Option<CallKey> {
         self.leaders.get(&(batch, function, sample)).copied()
     }

@@ -2,8 +2,8 @@
 //! of an earlier one was kept.
 //!
 //! - Every waiter gets an outcome once: that of the call that leads, a failure after its retries
-//!   too. Where the leader was ended from outside (a cancellation, a timeout of its batch or group,
-//!   its total timeout) a waiter leads in its place.
+//!   too. If the leader was ended from outside (a cancellation, a timeout of its batch or group,
+//!   its total timeout), a waiting call leads in its place.
 //! - A waiter keeps its own bounds: what ends it meanwhile is its outcome.
 //! - Identities are made on threads that may block, a few samples at a time, so that the first
 //!   calls need not wait for the last.
@@ -61,13 +61,13 @@ impl SchedulerCore {
         };
         let calls = self.without_known(batch, function, leaders);
         self.queue_shared(batch, function, &calls, samples.len());
-        // What a sweep ended before it led was not seen by anyone.
+        // A call that a sweep ended before it led was not visible to any thread.
         let ended = samples.iter().filter(|sample| !is_open(batch, function, **sample));
         ended.for_each(|sample| self.pass_on_shared(batch, function, *sample));
         self.pump();
     }
 
-    /// What identifies the calls of these samples; `None` where that can't be told.
+    /// Returns the identities of these samples' calls; `None` if that is unknown.
     fn keys(
         &self,
         batch: &Batch,
@@ -147,8 +147,8 @@ impl SchedulerCore {
         });
     }
 
-    /// A cell of a pure function has its outcome: it is kept, and those who wait for it get it, or
-    /// one of them leads.
+    /// A cell of a pure function has its outcome: it is kept, and the waiting calls get it, or one
+    /// of them leads.
     pub(super) fn pass_on_shared(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize) {
         let (grid, column) = batch.place(function, false);
         let cached = self.function(function).cache.as_ref();
@@ -186,7 +186,7 @@ impl SchedulerCore {
         }
     }
 
-    /// Gives those who wait the outcome of a call that succeeded.
+    /// Gives the waiting calls the outcome of a call that succeeded.
     fn give_all(self: &Arc<Self>, function: FunctionId, waiters: Vec<Waiter>, known: &KeptOutcome) {
         for (other, place) in waiters {
             self.give(&other, function, place, known, OutcomeOrigin::IdenticalCall);
@@ -254,14 +254,14 @@ impl SchedulerCore {
     }
 }
 
-/// Where an outcome comes from that needs no call.
+/// Origin of an outcome that needs no call.
 #[derive(Clone, Copy)]
 enum OutcomeOrigin {
     IdenticalCall,
     EarlierCall,
 }
 
-/// What the call of a sample gave; it is no failure.
+/// Returns the kept result of a sample's call; it is not a failure.
 fn kept(batch: &Batch, function: FunctionId, sample: usize, outcome: Outcome) -> KeptOutcome {
     KeptOutcome {
         value: (outcome.status == Status::Ok).then_some(outcome.value),

@@ -1,4 +1,4 @@
-//! What becomes of a call on gathered samples that failed: two calls on half of them, or an end.
+//! Splits a call on gathered samples that failed: two calls on half of them, or an end.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::scheduler::timers::Due;
 /// A call and its batch.
 type Of<'a> = (&'a Arc<Batch>, Call);
 
-/// Whether a failure is about the endpoint, for all calls alike.
+/// Returns whether a failure is about the endpoint, for all calls alike.
 fn is_of_endpoint(failure: &Failure) -> bool {
     let Some(Answer::Status(status)) = failure.answer else {
         return matches!(failure.answer, Some(Answer::Unreachable | Answer::Broken));

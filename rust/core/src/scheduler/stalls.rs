@@ -29,7 +29,7 @@ pub(super) async fn watch(core: Weak<SchedulerCore>, after: Duration, report: Ar
 }
 
 impl SchedulerCore {
-    /// What the engine does now; `None` once it is closed.
+    /// Returns the present activity of the engine; `None` once it is closed.
     fn activity(&self) -> Option<Activity> {
         let (in_flight, open, ended) = {
             let state = self.state.lock();
@@ -45,7 +45,8 @@ impl SchedulerCore {
         if open.is_empty() {
             return Some(Activity { running: false, ended: (ended, 0) });
         }
-        // What lanes keep back for a moment, to complete it with what ends next.
+        // Completes the calls that lanes keep back for a moment, to complete them with the next
+        // ones.
         self.complete_ended();
         let running = in_flight
             .iter()

@@ -1,4 +1,4 @@
-//! What the scheduler's parts share: the functions and lanes, and the state under the lock.
+//! State that the scheduler's parts share: the functions and lanes, and the state under the lock.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,16 +17,16 @@ use crate::observer::BatchObserver;
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
 use crate::scheduler::call_counts::CallCounters;
+use crate::scheduler::open_batches::OpenBatches;
 use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
 use crate::scheduler::shared_calls::SharedCalls;
 use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
-use crate::scheduler::works::Works;
 use crate::sync::{AtomicU64, Mutex};
 use crate::tracer::Tracer;
 
-/// How many fresh calls go before one that is tried again: at least so many, and so many times
-/// those that may be in flight. A batch of that size has its retries at its end, and no sample of a
+/// Number of fresh calls that go before a retried one: at least this many, and a multiple of those
+/// that may be in flight. A batch of that size has its retries at its end, and no sample of a
 /// larger one waits for longer than that.
 const BEHIND: usize = 1024;
 const BEHIND_WIDTHS: usize = 4;
@@ -34,7 +34,7 @@ const BEHIND_WIDTHS: usize = 4;
 pub(super) struct SchedulerCore {
     pub(super) runtime: Handle,
     pub(super) clock: Clock,
-    /// Calls of pure functions in flight, and who waits for them.
+    /// Calls of pure functions in flight, and the calls that wait for them.
     pub(super) sharing: Mutex<SharedCalls>,
     /// Per function, since the start.
     pub(super) call_counts: Box<[CallCounters]>,
@@ -50,12 +50,12 @@ pub(super) struct SchedulerCore {
     pub(super) timers_changed: Arc<Notify>,
     /// Outcomes that came too late. Written by frames.
     pub(super) late: AtomicU64,
-    /// What each function used since the start. Written by frames.
+    /// Usage of each function since the start. Written by frames.
     pub(super) usage: Mutex<Vec<Usage>>,
     pub(super) releases: Arc<PayloadRelease>,
     /// Called with what to warn of. Written once, before the first batch.
     pub(super) limit_listener: OnceLock<LimitListener>,
-    /// Who learns of completed groups. Written once, before the first batch.
+    /// Observers of completed groups. Written once, before the first batch.
     pub(super) observers: OnceLock<Vec<Arc<dyn BatchObserver>>>,
     /// Told what happens. Written once, before the first batch.
     pub(super) tracer: OnceLock<Arc<dyn Tracer>>,
@@ -65,11 +65,11 @@ pub(super) struct SchedulerCore {
 type LimitListener = Box<dyn Fn(FunctionId, LimitWarning, &str) + Send + Sync>;
 
 pub(super) struct SchedulerState {
-    pub(super) works: Works,
+    pub(super) works: OpenBatches,
     pub(super) estimates: Vec<Estimate>,
-    /// What the lanes have, per function.
+    /// Calls with the lanes, per function.
     pub(super) in_flight: Vec<InHand>,
-    /// Per function: until when its limit lets nothing through.
+    /// Per function: the time until which its limit lets nothing through.
     pub(super) throttled: Vec<Throttled>,
     pub(super) timers: Timers,
     /// Frames, and calls of frames that go on, that have ended; batches that are done.
@@ -80,10 +80,10 @@ pub(super) struct SchedulerState {
     pub(super) last_part: u64,
     /// A thread is handing out frames.
     pub(super) pumping: bool,
-    /// Which functions may be given another frame: kept to be used again.
+    /// True for functions that may get another frame: kept to be used again.
     pub(super) free: Vec<bool>,
-    /// What that thread looks at, for the case that this panics: a function, of one batch or of
-    /// all.
+    /// The batch and function that this thread works on, for the case that it panics: a function,
+    /// of one batch or of all.
     pub(super) looks_at: Option<(Option<u64>, FunctionId)>,
     pub(super) closed: bool,
 }
@@ -92,7 +92,7 @@ impl SchedulerCore {
     pub(super) fn new(runtime: Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
         let limiters = Limiter::all(functions.iter().map(|function| function.policy.limit.as_ref()));
         let state = SchedulerState {
-            works: Works::new(functions.len()),
+            works: OpenBatches::new(functions.len()),
             estimates: vec![Estimate::default(); functions.len()],
             in_flight: vec![InHand::default(); functions.len()],
             throttled: vec![Throttled::default(); functions.len()],
@@ -134,21 +134,21 @@ impl SchedulerCore {
         &self.lanes[self.functions[function].lane]
     }
 
-    /// Has the lanes complete what has ended, since open calls are about to be ended (lane-1).
+    /// Has the lanes complete the ended calls, since open calls are about to be ended (lane-1).
     pub(super) fn complete_ended(&self) {
         self.lanes.iter().for_each(|lane| lane.complete_ended());
     }
 
-    /// What the lane is to have of a function whose calls it runs side by side.
+    /// Returns the bounds of a function's calls on a lane that runs them side by side.
     pub(super) fn concurrent_calls(&self, function: FunctionId, estimate: Estimate) -> Option<ConcurrentCalls> {
-        // With a limit a frame has one call, and there are no more than can go.
+        // If there is a limit, a frame has one call, and there are no more than can go.
         match self.lane(function).calls_run(function) {
             CallsRun::AtMost(width) if self.limiters[function].is_none() => Some(ConcurrentCalls::new(width, estimate)),
             _ => None,
         }
     }
 
-    /// How many calls the next frame of a function may have.
+    /// Returns the bound of the calls in the next frame of a function.
     pub(super) fn frame_size(&self, function: FunctionId, estimate: Estimate, in_flight: InHand) -> FrameSize {
         let (spec, lane) = (self.function(function), self.lane(function));
         let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
@@ -159,8 +159,8 @@ impl SchedulerCore {
         }
     }
 
-    /// Puts calls back that are tried again: where a limit says that there is one endpoint behind
-    /// them, one that failed alone goes behind fresh ones.
+    /// Puts calls back that are tried again: if a limit tells that there is one endpoint behind
+    /// them, a call that failed alone goes behind fresh ones.
     pub(super) fn put_back_retried(
         &self,
         state: &mut SchedulerState,
@@ -191,7 +191,7 @@ impl SchedulerState {
         self.works.queue(batch, function)?.closed.clone()
     }
 
-    /// A frame has so much less.
+    /// Subtracts `freed` from a frame's calls.
     pub(super) fn freed(&mut self, function: FunctionId, freed: InHand) {
         let InHand { frames, calls } = &mut self.in_flight[function];
         *frames -= freed.frames;
@@ -205,7 +205,7 @@ impl SchedulerState {
         }
     }
 
-    /// Puts a call back whose attempt failed or was deferred, behind so many fresh ones of its
+    /// Puts a call back whose attempt failed or was deferred, behind `behind` fresh ones of its
     /// queue, unless that was closed (scheduler-1).
     pub(super) fn retry(&mut self, batch: u64, function: FunctionId, call: Call, behind: usize) {
         self.works.edit(batch, function, |queue| {

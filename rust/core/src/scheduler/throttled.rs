@@ -27,7 +27,7 @@ impl Throttled {
         }
     }
 
-    /// Whether a timer to flush the limiter has to be set now.
+    /// Returns whether a timer to flush the limiter has to be set now.
     pub(crate) const fn schedule_flush(&mut self, has_unwritten: bool) -> bool {
         let first = has_unwritten && !self.flush_scheduled;
         self.flush_scheduled = has_unwritten;

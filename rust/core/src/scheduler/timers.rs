@@ -1,20 +1,20 @@
 //! Timers: what is due when.
 //!
 //! A batch that is done takes its timers with it, at a cost that does not depend on how many others
-//! are set. Of timeouts that each call or group of a streamed batch has, only the soonest is here:
-//! the others stand in a `DueQueue`, which lets go of those that ended.
+//! are set. For the timeouts of a streamed batch's calls or groups, only the soonest is here: the
+//! others are in a `DueQueue`, which drops the ended ones.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::call::{Call, Cause};
 use crate::function::FunctionId;
 
-/// What to do when a time comes.
+/// Action when a time comes.
 #[derive(Debug)]
 pub(crate) enum Due {
     /// Hand out other attempts, of these batches.
     Retry { function: FunctionId, calls: Vec<(u64, Vec<Call>)> },
-    /// End what is open of one function, or of all.
+    /// End the open calls of one function, or of all.
     Expire { batch: u64, function: Option<FunctionId>, cause: Cause },
     /// Look for work again: a limit lets more through.
     Look,
@@ -91,7 +91,7 @@ impl Timers {
     }
 }
 
-/// Things of one batch that are each due at a time of their own, soonest first.
+/// Entries of one batch that are each due at a separate time, soonest first.
 #[derive(Debug)]
 pub(crate) struct DueQueue<T>(VecDeque<(u64, T)>);
 
@@ -102,8 +102,8 @@ impl<T> Default for DueQueue<T> {
 }
 
 impl<T> DueQueue<T> {
-    /// Adds one; true if a timer must be set for it. What `is_over` at the front is let go: most
-    /// ends in the order in which it came.
+    /// Adds one; true if a timer must be set for it. Entries at the front for which `is_over` holds
+    /// are removed: most ends in the order in which it came.
     pub(crate) fn add(&mut self, due_ns: u64, thing: T, is_over: impl Fn(&T) -> bool) -> bool {
         while self.0.front().is_some_and(|(_, thing)| is_over(thing)) {
             self.0.pop_front();
@@ -114,7 +114,7 @@ impl<T> DueQueue<T> {
         place == 0
     }
 
-    /// What is due at `now_ns`, and when a timer must be set for the next.
+    /// Returns the entries due at `now_ns`, and the time of the timer for the next.
     pub(crate) fn take(&mut self, now_ns: u64, is_over: impl Fn(&T) -> bool) -> (Vec<T>, Option<u64>) {
         let mut due = Vec::new();
         while let Some((_, thing)) = self.0.pop_front_if(|(due_ns, thing)| *due_ns <= now_ns || is_over(thing)) {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_is_let_go() {
+    fn ended_entries_are_released() {
         let mut queue = DueQueue::default();
         assert!(queue.add(10, 0, |_| false));
         for thing in 1..1000 {

@@ -1,5 +1,5 @@
-//! What was spent under a cap, in a file, for all processes of a host that share it, used under a
-//! lock. Layout: `u64` magic, boot, checksum, 5 of the ledger, number of leases, 8 per lease.
+//! Spending under a cap, in a file, for all processes of a host that share it, used under a lock.
+//! Layout: `u64` magic, boot, checksum, 5 of the ledger, number of leases, 8 per lease.
 //!
 //! - Requests in flight of a dead process are forgotten; what it had spent counts.
 //! - Once no process that shares it lives, the next one starts at 0, unless the file is `kept`: it
@@ -56,8 +56,7 @@ impl SpendingFile {
         Self { file: LockedFile::new(path), kept, boot: boot(), me: Lease::new(), checked_ns: None }
     }
 
-    /// Does something with what it holds, under the lock; `None` if another process has it just
-    /// now.
+    /// Passes the content to `change`, under the lock; `None` if another process has it just now.
     pub(super) fn with<R>(
         &mut self,
         now_ns: u64,
@@ -72,7 +71,7 @@ impl SpendingFile {
     /// Gives up its lease, so that a cap that is not kept starts anew with the next run.
     pub(super) fn leave(&mut self, now_ns: u64) {
         if self.file.is_open() {
-            // Where the lock is taken the lease ends with the process.
+            // The lease ends with the process if the lock is taken.
             let _ = self.with(now_ns, |locked| locked.leases[locked.me] = Lease::default());
         }
     }
@@ -119,8 +118,8 @@ impl SpendingFile {
         Ok(LockedSpending { ledger, leases, me })
     }
 
-    /// What the file holds: nothing, where it is of another boot or version, or was not written as
-    /// a whole.
+    /// Returns the content of the file: nothing, where it is of another boot or version, or was not
+    /// written as a whole.
     fn stored(&self, all: &[u64]) -> (Ledger, Vec<Lease>) {
         let Some(([MAGIC, boot, wanted], rest)) = all.split_first_chunk::<3>() else { return Default::default() };
         let Some(count) = rest.get(5).and_then(|count| usize::try_from(*count).ok()) else { return Default::default() };

@@ -1,32 +1,32 @@
 //! The arithmetic of a cap: what was spent, and whether one more request may go.
 //!
 //! - A request in flight counts as the mean of those whose cost is known; before there is one, as
-//!   the most that it can cost. So does one that has ended and whose cost nobody knows.
+//!   the most that it can cost. An ended request with an unknown cost counts likewise.
 //! - Before a request has ended, those whose answers have no bound go one at a time.
 //! - Beside others in flight one goes only where they all may cost the most that they can, which
 //!   is four times the largest cost seen where answers have no bound.
 //! - So what is spent goes beyond the cap by no more than one request.
 
-/// What was spent under a cap.
+/// Spending under a cap.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Ledger {
     pub spent: f64,
     /// Requests whose cost is known.
     pub known: u64,
-    /// What those cost, about, whose cost nobody knows, and how many they are.
+    /// Estimated cost of requests whose cost is unknown; with it, their number.
     pub guessed: f64,
     pub unknown: u64,
     /// The largest cost of a request that is known.
     pub largest: f64,
 }
 
-/// What requests cost that have ended.
+/// Costs of ended requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct EndedCosts {
     pub spent: f64,
     pub known: u64,
     pub unknown: u64,
-    /// What the unknown ones cost at most.
+    /// Highest cost of the unknown ones.
     pub most: f64,
     /// The largest of the known ones.
     pub largest: f64,
@@ -35,7 +35,7 @@ pub(super) struct EndedCosts {
 /// How many times the largest cost seen a request without a bound may cost.
 const BEYOND_THE_LARGEST: f64 = 4.0;
 
-/// What a request may cost before it is known.
+/// Highest cost of a request before it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reserve {
     pub most: f64,
@@ -43,7 +43,7 @@ pub struct Reserve {
     pub bounded: bool,
 }
 
-/// Whether another request may go.
+/// Decision on another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Free,
@@ -66,13 +66,13 @@ impl Ledger {
         }
     }
 
-    /// What a request costs, about; `most` if none is known.
+    /// Returns the estimated cost of a request; `most` if none is known.
     #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
     pub(super) fn estimate(&self, most: f64) -> f64 {
         if self.known == 0 { most } else { self.spent / self.known as f64 }
     }
 
-    /// Whether another request may go beside so many in flight.
+    /// Returns whether another request may go beside `in_flight` in flight.
     #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
     pub(super) fn room(&self, max_cost: f64, in_flight: u64, asked: &Reserve) -> Room {
         let all = self.spent + self.guessed;
@@ -91,12 +91,12 @@ impl Ledger {
         }
     }
 
-    /// Whether no request may go, even when nothing is in flight.
+    /// Returns whether no request may go, even when nothing is in flight.
     pub(super) fn is_exhausted(&self, max_cost: f64) -> bool {
         self.room(max_cost, 0, &Reserve::default()) == Room::Full
     }
 
-    /// Whether it can be: a file may hold anything.
+    /// Returns whether it can be: a file may hold anything.
     pub(super) fn is_plausible(&self) -> bool {
         let of = |cost: f64, count: u64| cost.is_finite() && cost >= 0.0 && (count > 0 || cost <= 0.0);
         of(self.spent, self.known) && of(self.guessed, self.unknown) && of(self.largest, self.known)

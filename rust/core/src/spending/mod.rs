@@ -1,6 +1,6 @@
-//! What requests cost, and a cap on it: `Price` turns tokens into money, `Spending` counts what is
-//! spent and refuses what would go beyond, and `SpendingFile` keeps it for all processes of a host
-//! that share a cap.
+//! Costs of requests, and a cap on them: `Price` turns tokens into money, `Spending` counts it and
+//! refuses requests beyond the cap, and `SpendingFile` keeps it for all processes of a host that
+//! share a cap.
 
 mod file;
 mod ledger;
@@ -9,4 +9,4 @@ mod spender;
 
 pub use ledger::Reserve;
 pub use price::Price;
-pub use spender::{Admitted, Cap, Cost, SharedCap, Spending};
+pub use spender::{Admission, Cap, Cost, SharedCap, Spending};

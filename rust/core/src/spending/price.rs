@@ -1,4 +1,4 @@
-//! What tokens cost.
+//! Prices of tokens.
 
 use crate::report::Usage;
 
@@ -8,7 +8,7 @@ const MILLION: f64 = 1e6;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     pub input: f64,
-    /// Of the prompt's tokens that the server had in its cache.
+    /// Price of the prompt's tokens that the server had in its cache.
     pub cached: f64,
     /// Of those that it put there.
     pub written: f64,

@@ -1,9 +1,10 @@
-//! A cap on what requests cost: each asks before it is sent, and says what it cost when it has
+//! A cap on what requests cost: each asks before it is sent, and reports its cost when it has
 //! ended.
 //!
 //! - A request that is refused fails at once: no waiting makes room. Before a cost is known it
 //!   waits for those in flight.
-//! - What could not be written, because another process had the file, is written with the next use.
+//! - Costs that could not be written, because another process had the file, are written with the
+//!   next use.
 //! - A file that can't be used refuses requests and says why: the cap is a hard one.
 
 use std::io;
@@ -19,33 +20,33 @@ pub struct Cap {
     pub max_cost: f64,
     /// Whose it is, for messages: "of the dispatcher".
     pub whose: String,
-    /// Without one it is this engine's own.
+    /// Without one the cap is this engine's alone.
     pub shared: Option<SharedCap>,
 }
 
-/// Where processes share a cap.
+/// A cap that processes share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedCap {
     pub path: PathBuf,
-    /// What was spent counts even when no process lives that shares it.
+    /// True if the spending counts even when no process lives that shares it.
     pub kept: bool,
 }
 
-/// What a request cost that has ended.
+/// Cost of an ended request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cost {
     Known(f64),
     /// It was not made, or refused: nothing.
     Free,
-    /// Nobody knows, but it was so much at most.
+    /// An unknown cost, with its highest value.
     Unknown {
         most: f64,
     },
 }
 
-/// Whether a request may go.
+/// Admission of a request.
 #[derive(Debug, PartialEq)]
-pub enum Admitted {
+pub enum Admission {
     /// It is in flight, until `complete`.
     Yes,
     /// It is to fail, for this reason.
@@ -92,7 +93,7 @@ impl Spending {
     }
 
     /// Asks for one request.
-    pub fn admit(&self, now_ns: u64, asked: &Reserve) -> Admitted {
+    pub fn admit(&self, now_ns: u64, asked: &Reserve) -> Admission {
         let max_cost = self.cap.max_cost;
         let mut state = self.state.lock();
         let looked = state.with(now_ns, |ledger, in_flight, own| {
@@ -101,16 +102,16 @@ impl Spending {
             (room, *ledger, in_flight)
         });
         match looked {
-            Ok(None) => Admitted::Busy,
+            Ok(None) => Admission::Busy,
             Ok(Some((room, ledger, in_flight))) => {
                 self.note(&ledger);
                 match room {
-                    Room::Free => Admitted::Yes,
-                    Room::Later => Admitted::Busy,
-                    Room::Full => Admitted::Refused(self.reason(&ledger, in_flight, asked.most)),
+                    Room::Free => Admission::Yes,
+                    Room::Later => Admission::Busy,
+                    Room::Full => Admission::Refused(self.reason(&ledger, in_flight, asked.most)),
                 }
             }
-            Err(error) => Admitted::Refused(self.unusable(&error)),
+            Err(error) => Admission::Refused(self.unusable(&error)),
         }
     }
 
@@ -134,8 +135,8 @@ impl Spending {
         }
     }
 
-    /// Why nothing more may go, if so, as of the last use: calls need not wait for their turn to be
-    /// told.
+    /// Why nothing more may go, if so, as of the last use: calls fail at once rather than wait for
+    /// their turn.
     #[must_use]
     pub fn exhausted(&self, now_ns: u64) -> Option<String> {
         if self.exhausted.load(Ordering::Acquire) == 0 {
@@ -143,7 +144,7 @@ impl Spending {
         }
         let mut state = self.state.lock();
         let (ledger, in_flight) = state.with(now_ns, |ledger, in_flight, _| (*ledger, in_flight)).ok().flatten()?;
-        // What other processes completed since may have left room.
+        // Requests that other processes completed since may have left room.
         self.note(&ledger);
         ledger.is_exhausted(self.cap.max_cost).then(|| self.reason(&ledger, in_flight, 0.0))
     }
@@ -172,8 +173,8 @@ impl Spending {
 }
 
 impl SpendingState {
-    /// Looks at what was spent, at what is in flight, and at the engine's own part of that, which
-    /// may be changed, after what had ended was written; `None` if the file is locked.
+    /// Passes `look` the spending, the requests in flight, and the engine's part of those, which
+    /// may be changed, after the ended requests were written; `None` if the file is locked.
     fn with<R>(&mut self, now_ns: u64, look: impl FnOnce(&Ledger, u64, &mut u64) -> R) -> io::Result<Option<R>> {
         let Self { store, in_flight, unwritten, used_ns } = self;
         *used_ns = now_ns;

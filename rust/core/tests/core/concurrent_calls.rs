@@ -119,7 +119,7 @@ fn cheap_calls_come_in_few_frames() {
 }
 
 #[test]
-fn what_is_given_back_or_lost_is_counted_once() {
+fn returned_or_lost_frames_are_counted_once() {
     paused(async {
         let World { engine, lane } = world(function("f", Shape::Sample), |ask| match (ask.first % 7, ask.handed) {
             (0, 0) => Act::GiveBack,

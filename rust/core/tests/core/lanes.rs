@@ -11,7 +11,7 @@ use guerdon_core::delivery::Delivery;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::in_flight::{InFlight, InFlightCall, Location, Phase, Stack};
-use guerdon_core::lane::{Closing, Lane, LaneWaker, in_flight_elsewhere};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker, in_flight_elsewhere};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times, Traceback};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
@@ -67,7 +67,7 @@ impl Lane for Holding {
         self.silent.iter().for_each(|kept| kept.lock().push(answer.clone()));
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         let frames = std::mem::take(&mut *self.frames.lock());
         drop(frames);
         Box::pin(std::future::ready(()))
@@ -114,7 +114,7 @@ fn a_call_is_ended_once() {
 }
 
 #[test]
-fn what_has_ended_is_completed_with_others_before_long() {
+fn ended_calls_are_completed_together_soon() {
     const LONG: Times = Times { started_ns: 1, run_ns: 1_000_000 };
     paused(async {
         let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
@@ -144,7 +144,7 @@ fn what_has_ended_is_completed_with_others_before_long() {
 }
 
 #[test]
-fn what_has_ended_is_completed_before_open_calls_are_ended() {
+fn ended_calls_are_completed_before_open_ones_are_ended() {
     fn ends(spec: BatchSpec, policy: impl FnOnce(&mut Function), end: impl AsyncFnOnce(&Scheduler, &Arc<Batch>)) {
         paused(async {
             let mut one = function("f", Shape::Sample);
@@ -269,7 +269,7 @@ impl Lane for Panicking {
         }
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         self.0.close()
     }
 }
@@ -291,7 +291,7 @@ fn a_lane_that_panics_breaks_its_function_and_nothing_else() {
 }
 
 #[test]
-fn what_comes_too_late_is_dropped_and_counted() {
+fn late_items_are_dropped_and_counted() {
     paused(async {
         let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
         let batch = engine.submit(spec(2, 1)).unwrap();

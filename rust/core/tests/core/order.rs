@@ -179,7 +179,7 @@ fn a_frame_holds_no_more_bytes_than_its_lane_takes() {
 }
 
 #[test]
-fn what_was_taken_back_is_spread_out() {
+fn returned_calls_are_spread_out() {
     let frames = paused(async {
         let room = Room { places: 4, frame_calls: 16, take_back: 20 * MS, ..Room::default() };
         // In the first frame of the second batch one call is slow.

@@ -12,7 +12,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::{FrameEvent, FrameListener, FrameRunner, HostedFrame};
 use guerdon_core::function::{Function, FunctionId, Gather, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
@@ -55,7 +55,7 @@ impl Lane for Broken {
         InstantLane { frame_calls: 4 }.run(frame);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }
@@ -189,7 +189,7 @@ impl Lane for BrokenOnce {
         InstantLane { frame_calls: 4 }.run(frame);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }

@@ -6,7 +6,7 @@ use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Policy, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, FailureKind, Times};
 use guerdon_core::report::{Extra, Report, Usage};
 use guerdon_core::scheduler::Scheduler;
@@ -42,7 +42,7 @@ impl Lane for Holding {
         self.0.lock().push(frame);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         drop(std::mem::take(&mut *self.0.lock()));
         Box::pin(std::future::ready(()))
     }

@@ -125,7 +125,7 @@ fn a_failure_after_all_retries_is_that_of_all_who_wait() {
 }
 
 #[test]
-fn who_waits_for_a_cancelled_call_takes_it_over() {
+fn waiting_sample_takes_over_a_cancelled_call() {
     paused(async {
         let (engine, log) = engine(vec![pure("f")], wide(), |_| after(5.0, 1.0));
         let first = engine.submit(alike(1, 1, 1)).unwrap();
@@ -141,7 +141,7 @@ fn who_waits_for_a_cancelled_call_takes_it_over() {
 }
 
 #[test]
-fn who_waits_keeps_its_own_bounds() {
+fn waiting_samples_keep_their_own_bounds() {
     paused(async {
         let (engine, log) = engine(vec![pure("f")], wide(), |_| after(5.0, 1.0));
         let first = engine.submit(alike(1, 1, 1)).unwrap();

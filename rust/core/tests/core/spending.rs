@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use guerdon_core::spending::{Admitted, Cap, Cost, Reserve, SharedCap, Spending};
+use guerdon_core::spending::{Admission, Cap, Cost, Reserve, SharedCap, Spending};
 use proptest::prelude::*;
 
 /// A folder that goes with the test.
@@ -34,12 +34,12 @@ fn at_most(most: f64) -> Reserve {
 }
 
 fn admitted(spending: &Spending) -> bool {
-    spending.admit(1, &at_most(0.0)) == Admitted::Yes
+    spending.admit(1, &at_most(0.0)) == Admission::Yes
 }
 
 fn refused(spending: &Spending) -> String {
     match spending.admit(1, &at_most(0.0)) {
-        Admitted::Refused(reason) => reason,
+        Admission::Refused(reason) => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -60,7 +60,7 @@ fn calls_of_one_price_stop_at_the_cap() {
 }
 
 #[test]
-fn what_is_in_flight_is_reserved_and_room_that_it_leaves_is_used() {
+fn requests_in_flight_are_reserved_and_leave_room() {
     let spending = own(1.0);
     assert!(admitted(&spending));
     spending.complete(1, Cost::Known(0.25));
@@ -75,16 +75,16 @@ fn what_is_in_flight_is_reserved_and_room_that_it_leaves_is_used() {
 #[test]
 fn the_most_that_a_request_can_cost_counts_before_any_cost_is_known() {
     let spending = own(1.0);
-    assert_eq!(spending.admit(1, &at_most(0.6)), Admitted::Yes);
-    assert_eq!(spending.admit(1, &at_most(0.6)), Admitted::Busy, "the first may cost less");
-    assert_eq!(spending.admit(1, &at_most(0.2)), Admitted::Yes);
-    assert!(matches!(own(1.0).admit(1, &at_most(1.1)), Admitted::Refused(_)));
+    assert_eq!(spending.admit(1, &at_most(0.6)), Admission::Yes);
+    assert_eq!(spending.admit(1, &at_most(0.6)), Admission::Busy, "the first may cost less");
+    assert_eq!(spending.admit(1, &at_most(0.2)), Admission::Yes);
+    assert!(matches!(own(1.0).admit(1, &at_most(1.1)), Admission::Refused(_)));
 }
 
 #[test]
 fn a_request_whose_cost_nobody_knows_counts_as_others_do() {
     let spending = own(1.0);
-    (0..2).for_each(|_| assert_eq!(spending.admit(1, &at_most(0.1)), Admitted::Yes));
+    (0..2).for_each(|_| assert_eq!(spending.admit(1, &at_most(0.1)), Admission::Yes));
     spending.complete(1, Cost::Unknown { most: 0.1 });
     spending.complete(1, Cost::Known(0.4));
     assert!(admitted(&spending));
@@ -214,7 +214,7 @@ proptest! {
             prop_assert!(spent <= bound + 1e-9, "{} spent of {}", spent, bound);
         }
         let reason = format!("{spent:.6} spent on {known} requests");
-        if let Admitted::Refused(found) = make().admit(1, &at_most(0.0)) {
+        if let Admission::Refused(found) = make().admit(1, &at_most(0.0)) {
             prop_assert!(found.contains(&reason), "{} in {}", reason, found);
         }
     }

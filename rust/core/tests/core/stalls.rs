@@ -97,7 +97,7 @@ fn attempts_that_fail_and_are_tried_again_are_no_stall() {
 }
 
 #[test]
-fn what_waits_for_a_limit_is_no_stall() {
+fn waiting_for_a_limit_is_not_a_stall() {
     paused(async {
         let mut limited = patient("f");
         let rules = Rules { rpm: Some(0.2), tpm: None, concurrency: None };

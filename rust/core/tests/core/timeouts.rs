@@ -251,7 +251,7 @@ fn a_group_call_fails_as_one_and_a_failed_score_stays_failed() {
 }
 
 #[test]
-fn what_a_failed_cell_shows_is_its_functions_to_say() {
+fn failed_cell_shows_the_value_its_function_chose() {
     paused(async {
         let shows = [OnFailure::Nan, OnFailure::Abstain, OnFailure::Value(-1.0)];
         let functions = shows.map(|on_failure| with(|policy| policy.on_failure = on_failure));

@@ -7,7 +7,7 @@ use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Policy, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, TraceEvent, Tracer};
@@ -153,13 +153,13 @@ impl Lane for OneThread {
         }
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }
 
 #[test]
-fn what_a_thread_ran_is_reported_in_parts_that_follow_each_other() {
+fn thread_reports_follow_each_other() {
     paused(async {
         let (engine, reported) = traced(vec![function("each", Shape::Sample)], Duration::ZERO, Arc::new(OneThread));
         let batch = engine.submit(spec(400, 1)).unwrap();

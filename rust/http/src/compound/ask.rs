@@ -1,8 +1,8 @@
-//! One request of a compound call: with a permit of its own, tried again as a call would be.
+//! One request of a compound call: with a separate permit, tried again as a call would be.
 //!
 //! - A request is sent with a permit, and by the scheduler's own rules again: retries,
 //!   backoff, throttling, what the breaker excuses, nothing past the total timeout.
-//! - Whoever drops the future drops the request, its connection and its permit.
+//! - Dropping the future drops the request, its connection and its permit.
 
 use std::sync::Arc;
 
@@ -25,21 +25,20 @@ use crate::response::Scores;
 /// A sample: its share of the frame, and its index.
 pub type Sample = (usize, u32);
 
-/// What a request is about: one sample, or two that are compared.
+/// Subject of a request: one sample, or two that are compared.
 #[derive(Clone, Copy, Debug)]
-pub struct About {
+pub struct RequestSubject {
     pub first: Sample,
     pub second: Sample,
 }
 
-impl About {
+impl RequestSubject {
     pub const fn one(sample: Sample) -> Self {
         Self { first: sample, second: sample }
     }
 }
 
-/// Makes a request's body, out of what was wrong with the answer before; none where a text is not
-/// there.
+/// Makes a request's body, from the fault of the answer before; none where a text is not there.
 pub type MadeBody<'a> = dyn Fn(Option<&[u8]>) -> Option<Vec<u8>> + Sync + 'a;
 
 /// Asks for one unit.
@@ -50,7 +49,7 @@ pub struct Asker<'a> {
     meters: Vec<Meter<'a>>,
 }
 
-/// What one attempt of a request used; it counts for its member, also where it was dropped.
+/// Usage of one attempt of a request. it counts for its member, also where it was dropped.
 struct AttemptMeter<'a> {
     meter: Meter<'a>,
     whole: &'a Meter<'a>,
@@ -64,7 +63,7 @@ impl Drop for AttemptMeter<'_> {
 
 impl Drop for Asker<'_> {
     fn drop(&mut self) {
-        // What was used for a unit that is given up.
+        // Usage of a unit that is given up.
         for (member, meter) in self.meters.iter().enumerate() {
             let report = Report { extra: Vec::new(), ..meter.report() };
             if !report.is_empty() {
@@ -80,13 +79,14 @@ impl<'a> Asker<'a> {
         Self { queue, unit, meters: queue.spec.members.iter().map(meter).collect() }
     }
 
-    /// What a member's requests used so far, and its answers where they are kept; reported once.
+    /// Returns the usage of a member's requests so far, and its answers if they are kept; reported
+    /// once.
     pub fn used(&self, member: usize) -> Report {
         self.meters.get(member).map(Meter::report).unwrap_or_default()
     }
 
     /// Sends a member's request and reads its answer.
-    pub async fn ask(&self, member: usize, about: About) -> Result<Scores, Failure> {
+    pub async fn ask(&self, member: usize, about: RequestSubject) -> Result<Scores, Failure> {
         self.send(member, about, &|repair| self.body(member, about, repair)).await
     }
 
@@ -96,9 +96,9 @@ impl<'a> Asker<'a> {
         Some(self.unit.call.0.payload(share)?.text(self.queue.function, column, sample)?.to_text())
     }
 
-    /// Sends a request of a member, with the body that `made` makes of what was wrong with the
-    /// answer before, and reads its answer.
-    pub async fn send(&self, member: usize, about: About, made: &MadeBody<'_>) -> Result<Scores, Failure> {
+    /// Sends a request of a member, with the body that `made` makes of the fault of the answer
+    /// before, and reads its answer.
+    pub async fn send(&self, member: usize, about: RequestSubject, made: &MadeBody<'_>) -> Result<Scores, Failure> {
         let queue = self.queue;
         let asked = queue.spec.members.get(member).ok_or_else(|| broken("there is no such member"))?;
         let (rules, permits) = (&queue.spec.rules[asked.rules], &queue.permits[asked.rules]);
@@ -177,15 +177,15 @@ impl<'a> Asker<'a> {
     }
 
     /// Tokens of a request, as its function counts them: those of its samples together.
-    fn counted(&self, about: About) -> Option<f64> {
+    fn counted(&self, about: RequestSubject) -> Option<f64> {
         let (frame_ref, function) = (&self.unit.call.0, self.queue.function);
         let of = |(share, sample): Sample| frame_ref.payload(share)?.tokens(function, sample);
         let first = of(about.first)?;
         if about.first == about.second { Some(first) } else { Some(first + of(about.second)?) }
     }
 
-    /// The body of a request; of another attempt with what was wrong with the last answer.
-    fn body(&self, member: usize, about: About, repair: Option<&[u8]>) -> Option<Vec<u8>> {
+    /// The body of a request; for another attempt with the fault of the last answer.
+    fn body(&self, member: usize, about: RequestSubject, repair: Option<&[u8]>) -> Option<Vec<u8>> {
         let (function, frame_ref) = (self.queue.function, &self.unit.call.0);
         let asked = self.queue.spec.members.get(member)?;
         // The names are the same in all shares of a frame.

@@ -1,8 +1,8 @@
 //! Strengths out of comparisons, by the model of Bradley and Terry: one that is stronger by `d`
 //! wins with probability `1 / (1 + exp(-d))`.
 //!
-//! - The likelihood has a penalty on large strengths, so that there is one best fit, whoever won
-//!   all and whoever was never compared with whom; who was not compared at all has strength 0.
+//! - The likelihood has a penalty on large strengths, so that there is one best fit, also if a
+//!   member won all or was never compared; who was not compared at all has strength 0.
 //! - A score is the probability of a win over the others of the group, on average: between 0 and 1.
 
 /// One comparison: `first` won with this share, 1/2 for a tie.
@@ -13,14 +13,14 @@ pub struct Comparison {
     pub share: f64,
 }
 
-/// How much a large strength costs: as much as ten comparisons in a hundred that were tied with an
-/// average member.
+/// Cost of a large strength: as much as ten comparisons in a hundred that were tied with an average
+/// member.
 const PENALTY: f64 = 0.1;
 /// Newton's method takes fewer than ten steps; the bound is for what nobody thought of.
 const STEPS: usize = 60;
 const CLOSE: f64 = 1e-10;
 
-/// Strengths of so many members, 0 on average.
+/// Returns the strengths of `members` members, 0 on average.
 #[must_use]
 pub fn strengths(members: usize, comparisons: &[Comparison]) -> Vec<f64> {
     fit(members, comparisons, PENALTY)
@@ -177,8 +177,8 @@ mod tests {
         }
     }
 
-    /// By the steps of Zermelo, with `penalty` as ties against a member of strength 0: another
-    /// regulariser, which agrees where it is small.
+    /// Computes them by the steps of Zermelo, with `penalty` as ties against a member of strength
+    /// 0: another regulariser, which agrees where it is small.
     fn zermelo(members: usize, comparisons: &[Comparison]) -> Vec<f64> {
         let mut worth = vec![1.0f64; members];
         for _ in 0..20_000 {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wins_all_has_a_finite_strength() {
+    fn winner_of_all_has_a_finite_strength() {
         let all: Vec<Comparison> = (0..6).flat_map(|one| (one + 1..6).map(move |other| won(one, other))).collect();
         let found = strengths(6, &all);
         assert!(found.iter().all(|one| one.is_finite() && one.abs() < 20.0), "{found:?}");
@@ -230,8 +230,8 @@ mod tests {
     }
 
     proptest! {
-        /// The fit is a minimum, whatever came; seen from the other side it is the same; and a
-        /// member that does better in the same comparisons never gets a lower score.
+        /// The fit is a minimum, for any comparisons; seen from the other side it is the same; and
+        /// a member that does better in the same comparisons never gets a lower score.
         #[test]
         fn the_fit_is_the_best_one(
             games in prop::collection::vec((0usize..8, 1usize..8, 0u8..=4), 0..60), raised in 0usize..60,

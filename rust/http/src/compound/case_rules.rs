@@ -1,10 +1,10 @@
-//! How programs that a sandbox runs are judged, and how long each of their cases may run.
+//! Rules for judging programs that a sandbox runs, and the time of each of their cases.
 //!
-//! The time for all cases is a program's own: what it ran, and not what it waited.
+//! The time for all cases is a program's own: its running time, not its waiting time.
 
 use crate::compound::outputs::Outputs;
 
-/// How programs are judged.
+/// Rules for judging programs.
 #[derive(Clone, Debug)]
 pub struct CaseRules {
     pub outputs: Outputs,
@@ -12,19 +12,18 @@ pub struct CaseRules {
     pub share: bool,
     /// Seconds for all cases.
     pub timeout: f64,
-    /// Seconds for one; what is left where there is no such bound.
+    /// Seconds for one; the remaining time if there is no such bound.
     pub case_timeout: Option<f64>,
     /// Seconds for the compiler.
     pub compile_timeout: f64,
     /// Bytes that a program may print in a case.
     pub max_output: usize,
-    /// What stands before a program where a case calls its functions, as the beginning of a string
-    /// of JSON.
+    /// Source above a program whose functions a case calls, as the beginning of a JSON string.
     pub callers: String,
 }
 
 impl CaseRules {
-    /// How long the next case may run; none where no time is left.
+    /// Returns the time that the next case may run; none where no time is left.
     pub fn seconds_for(&self, used: f64, cases_left: usize) -> Option<f64> {
         let left = self.timeout - used;
         #[expect(clippy::cast_precision_loss, reason = "cases of a program")]

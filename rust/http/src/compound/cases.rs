@@ -1,10 +1,10 @@
 //! Programs that a sandbox runs: a request a case, one after the other, and the verdict made here.
 //!
-//! - What is expected stays here: a request has the program and what it reads.
-//! - What the program did fails the case; what the sandbox could not do fails the call, and no
+//! - Expected values stay here: a request has the program and its input.
+//! - A fault of the program fails the case; what the sandbox could not do fails the call, and no
 //!   program is wrong by it. No program can choose that its call fails.
-//! - The time for all cases counts what they ran, by the sandbox's clock: waiting there is no
-//!   fault of a program.
+//! - The time for all cases counts their running time, by the sandbox's clock: waiting is not a
+//!   program's fault.
 
 use guerdon_core::outcome::{Cell, Failure};
 use guerdon_core::report::Report;
@@ -13,20 +13,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::body::Text;
-use crate::compound::ask::{About, Asker, NO_TEXTS};
+use crate::compound::ask::{Asker, NO_TEXTS, RequestSubject};
 use crate::compound::case_rules::CaseRules;
 use crate::compound::outputs::{Outputs, cut, printable, shown};
 use crate::compound::unit::{Cells, broken};
 use crate::dialect::sandbox::{RunEnd, SandboxRun};
 use crate::raw_json::text;
 
-/// A program as its column has it: two texts of it, or why there is none.
+/// A program as its column has it: two texts of it, or the reason why there is none.
 #[derive(Deserialize)]
 struct Program<'a> {
-    /// For cases that read and print.
+    /// Source for cases that read and print.
     #[serde(borrow, default)]
     source: Option<&'a RawValue>,
-    /// For cases that call its functions: the line that does so, with the program in it.
+    /// Source for cases that call its functions: the line that does so, with the program in it.
     #[serde(borrow, default)]
     calls: Option<&'a RawValue>,
     /// It is the completion's fault.
@@ -48,7 +48,7 @@ struct Cases<'a> {
 
 #[derive(Deserialize)]
 struct Case<'a> {
-    /// What the program reads, or the call.
+    /// Input of the program, or the call.
     #[serde(borrow)]
     stdin: &'a RawValue,
     /// Any of these is right.
@@ -59,7 +59,7 @@ struct Case<'a> {
     calls: bool,
 }
 
-/// How long a case may run.
+/// Time that a case may run.
 #[derive(Clone, Copy)]
 struct CaseTime {
     seconds: f64,
@@ -67,7 +67,7 @@ struct CaseTime {
     shortened: bool,
 }
 
-/// What a run says of its case.
+/// Result of a run for its case.
 enum CaseEnd {
     Passed,
     /// Why it is not passed.
@@ -81,13 +81,13 @@ const PROGRAM: usize = 0;
 const CASES: usize = 1;
 /// More than these the reason only counts.
 const MOST_REASONS: usize = 5;
-/// What an interpreter may take to come to its program.
+/// Time that an interpreter may take to reach its program.
 const ENTER_SECONDS: f64 = 1.0;
-/// How a sandbox begins what it has in the place of an output that is no UTF-8.
+/// Beginning of a sandbox's substitute for an output that is not UTF-8.
 const UNDECODED: &str = "[DecodeError]";
 const TIME_IS_UP: &str = "the time for all cases was up";
 
-/// Runs the cases until the score stands.
+/// Runs the cases until the score is certain.
 pub async fn ask(asker: &Asker<'_>, rules: &CaseRules) -> (Result<Cells, Failure>, Report) {
     let columns = (asker.column(PROGRAM), asker.column(CASES));
     let (Some(program), Some(cases)) = columns else { return (Err(broken(NO_TEXTS)), Report::default()) };
@@ -150,7 +150,7 @@ async fn run(
 ) -> Result<(CaseEnd, f64), Failure> {
     let seconds = time.seconds;
     let nonce = case.calls.then(|| format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
-    // A call's nonce is the first line of what is read.
+    // A call's nonce is the first line of the input.
     let stdin = nonce.as_ref().map(|nonce| format!("\"{nonce}\\n{}", &case.stdin.get()[1..]));
     let stdin = stdin.as_deref().unwrap_or_else(|| case.stdin.get());
     let source = if case.calls { format!("{}{}", rules.callers, &source.get()[1..]) } else { source.get().to_owned() };
@@ -161,12 +161,12 @@ async fn run(
     };
     let member = asker.queue.spec.members.first().ok_or_else(|| broken(NO_TEXTS))?;
     let body = |_: Option<&[u8]>| member.request.body.fill(&[()], |place, ()| column(place));
-    let answer = asker.send(0, About::one(asker.unit.samples[0]), &body).await?;
+    let answer = asker.send(0, RequestSubject::one(asker.unit.samples[0]), &body).await?;
     let ran = answer.run.ok_or_else(|| broken(NO_TEXTS))?;
     if case.calls && !came_to_program(&ran, time) {
         return Err(broken(&lost_before(&ran)));
     }
-    // What a sandbox takes to stop a program is not the program's.
+    // The sandbox's time to stop a program does not count.
     let took = if ran.end == RunEnd::TimeLimit { seconds } else { ran.seconds.min(seconds) };
     Ok((case_end(rules, case, nonce.as_deref(), &ran, seconds), took))
 }
@@ -196,10 +196,10 @@ fn case_end(rules: &CaseRules, case: &Case<'_>, nonce: Option<&str>, ran: &Sandb
     CaseEnd::Fault(fault)
 }
 
-/// Whether a process that makes a call came to its program: what ended it before is no fault of
-/// that.
+/// Returns whether a process that makes a call came to its program: an earlier end is not its
+/// fault.
 ///
-/// - It says so, on its first line; but a sandbox drops all lines for a byte that is no UTF-8, and
+/// - It says so, on its first line; but a sandbox drops all lines for a byte that is not UTF-8, and
 ///   has only a complaint in their place: whatever it has counts.
 /// - One whose other cases left it no time for that has itself to blame.
 fn came_to_program(ran: &SandboxRun, time: CaseTime) -> bool {
@@ -214,7 +214,7 @@ fn lost_before(ran: &SandboxRun) -> String {
     printable(&format!("the sandbox did not come to the program: {how}"))
 }
 
-/// What a call gave: on the last line that begins with its nonce.
+/// Reads the value of a call: on the last line that begins with its nonce.
 fn returned(rules: &CaseRules, expected: &[String], nonce: &str, status: i64, stdout: &str) -> CaseEnd {
     let line = stdout.rsplit('\n').find_map(|line| line.strip_prefix(nonce));
     let answer = line.filter(|_| status == 0).and_then(|line| line.trim().split_once(' '));
@@ -282,7 +282,7 @@ fn brief(seconds: f64) -> String {
     format!("{seconds:.1e}").parse::<f64>().map_or_else(|_| seconds.to_string(), |rounded| rounded.to_string())
 }
 
-/// Of each case that was judged why it is not passed; nothing where it is.
+/// Returns for each judged case the reason why it did not pass; nothing where it is.
 fn reason_of(faults: &[String]) -> String {
     let failed = || faults.iter().enumerate().filter(|(_, fault)| !fault.is_empty());
     let mut reasons: Vec<String> =
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_before_the_program_is_no_fault_of_it() {
+    fn end_before_the_program_is_not_its_fault() {
         let ran =
             |end, stdout: &str| SandboxRun { end, seconds: 0.0, stdout: stdout.to_owned(), stderr: "no".to_owned() };
         let (whole, rest) = (CaseTime { seconds: 2.0, shortened: false }, CaseTime { seconds: 0.05, shortened: true });

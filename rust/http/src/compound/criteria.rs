@@ -1,4 +1,4 @@
-//! The criteria of a rubric, each with a column of its own: asked for in one request, or one after
+//! The criteria of a rubric, each with a separate column: asked for in one request, or one after
 //! the other, which begin with the same text: the server has it in its prefix cache from the second
 //! on.
 //!
@@ -8,11 +8,11 @@
 
 use guerdon_core::report::Report;
 
-use crate::compound::ask::{About, Asker};
+use crate::compound::ask::{Asker, RequestSubject};
 
 /// A request for each criterion.
 pub async fn ask_each(asker: &Asker<'_>) {
-    let about = About::one(asker.unit.samples[0]);
+    let about = RequestSubject::one(asker.unit.samples[0]);
     for member in 0..asker.queue.spec.members.len() {
         let answer = asker.ask(member, about).await;
         let mut report = asker.used(member);
@@ -26,10 +26,10 @@ pub async fn ask_each(asker: &Asker<'_>) {
 
 /// One request for all criteria.
 pub async fn ask_once(asker: &Asker<'_>, criteria: usize) {
-    let answer = asker.ask(0, About::one(asker.unit.samples[0])).await;
+    let answer = asker.ask(0, RequestSubject::one(asker.unit.samples[0])).await;
     let mut used = asker.used(0);
     for column in 0..criteria {
-        // What the request used counts once, for the first of them.
+        // The usage of the request counts once, for the first of them.
         let mut report = std::mem::take(&mut used);
         let ended = answer.as_ref().map_err(Clone::clone).map(|scores| {
             add_reason(&mut report, scores.reasons.get(column).cloned().flatten());

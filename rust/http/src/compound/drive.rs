@@ -1,4 +1,4 @@
-//! What each kind of compound call does with its unit.
+//! Steps of each kind of compound call for its unit.
 
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 //!
 //! - compound-1  Votes stop only where every way in which the rest may end, failures and
 //!   abstentions among them, gives the same result.
-//! - Votes all count the same: there are no weights here.
+//! - Votes all count the same, without weights.
 
-use crate::compound::reduce::{Opinion, Reduce, Reduced, Reduction, agreement_of};
+use crate::compound::reduce::{Opinion, Reduce, ReducedScore, Reduction, agreement_of};
 
-/// Whether the result is the same however `remaining` more votes end.
+/// Returns whether the result is the same however `remaining` more votes end.
 #[must_use]
 pub fn is_decided(rules: &Reduction, votes: &[Opinion], remaining: usize) -> bool {
     if remaining == 0 {
@@ -25,7 +25,8 @@ pub fn is_decided(rules: &Reduction, votes: &[Opinion], remaining: usize) -> boo
     scores >= needed && is_final(rules, votes, remaining)
 }
 
-/// How many more votes could decide it, at the least: those that are worth sending together.
+/// Returns the smallest number of further votes that could decide it: those that are worth sending
+/// together.
 #[must_use]
 pub fn worth_sending(rules: &Reduction, votes: &[Opinion], remaining: usize) -> usize {
     let mut likely = votes.to_vec();
@@ -43,7 +44,7 @@ fn count(votes: &[Opinion], wanted: impl Fn(&&Opinion) -> bool) -> usize {
     votes.iter().filter(wanted).count()
 }
 
-/// Whether there are scores enough, and more of them change nothing.
+/// Returns whether there are scores enough, and more of them change nothing.
 fn is_final(rules: &Reduction, votes: &[Opinion], remaining: usize) -> bool {
     let Some((leader, most)) = most_common(votes) else { return false };
     let scores = count(votes, |one| matches!(one, Opinion::Score(_)));
@@ -74,7 +75,7 @@ fn is_final(rules: &Reduction, votes: &[Opinion], remaining: usize) -> bool {
             let now = plain.reduced(votes);
             // Between the extremes a median only moves between their results.
             (1..=remaining).all(|more| with(more, f64::MIN) == now && with(more, f64::MAX) == now)
-                && matches!(now, Reduced::Score(_))
+                && matches!(now, ReducedScore::Score(_))
         }
         Reduce::Mean | Reduce::Min | Reduce::Max => false,
     }
@@ -103,7 +104,7 @@ mod tests {
 
     /// All results that votes can still come to, by trying every end of the rest: the scores that
     /// are there, some beyond and between, abstentions and failures.
-    fn brute_force(rules: &Reduction, votes: &mut Vec<Opinion>, remaining: usize, found: &mut Vec<Reduced>) {
+    fn brute_force(rules: &Reduction, votes: &mut Vec<Opinion>, remaining: usize, found: &mut Vec<ReducedScore>) {
         if remaining == 0 {
             let reduced = rules.reduced(votes);
             if !found.contains(&reduced) {
@@ -134,8 +135,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
-        /// compound-1: against trying all ends. Whatever is not decided by `is_decided` though it
-        /// might be costs requests, never the score.
+        /// compound-1: against trying all ends. A decided vote that `is_decided` misses costs
+        /// requests, never the score.
         #[test]
         fn votes_stop_only_where_nothing_can_change(
             (reduce, min_agreement) in rules(), mut votes in prop::collection::vec(opinion(), 0..6), remaining in 0usize..4,
@@ -149,7 +150,7 @@ mod tests {
                 prop_assert_eq!(found.len(), 1, "{:?} + {} may end as {:?}", votes, remaining, found);
                 if min_agreement.is_none() || remaining == 0 {
                     let now = rules.reduced(&votes);
-                    prop_assert!(found[0] == now || !matches!(found[0], Reduced::Score(_)));
+                    prop_assert!(found[0] == now || !matches!(found[0], ReducedScore::Score(_)));
                 }
             } else if min_agreement.is_none() {
                 prop_assert!(found.len() > 1, "{:?} + {} is decided: {:?}", votes, remaining, found);

@@ -1,5 +1,5 @@
-//! A function whose calls are several requests: who is asked, by which rules, and what is made of
-//! the answers.
+//! A function whose calls are several requests: its members, its rules, and the score made of the
+//! answers.
 
 use guerdon_core::function::{FunctionId, Policy};
 
@@ -13,7 +13,7 @@ use crate::function::HttpFunction;
 #[derive(Clone, Debug)]
 pub struct CompoundFunction {
     pub kind: Compound,
-    /// At least one.
+    /// Members, at least one.
     pub members: Vec<CompoundMember>,
     /// The rules for requests: timeout, retries, limit. Members that share an endpoint share them.
     pub rules: Vec<Policy>,
@@ -28,28 +28,28 @@ pub enum CompoundSpec {
     Follows { leader: FunctionId, column: usize },
 }
 
-/// What is asked by one kind of request.
+/// Requests of one kind.
 #[derive(Clone, Debug)]
 pub struct CompoundMember {
-    /// As `result.extra` calls it.
+    /// Name in `result.extra`.
     pub name: String,
     pub request: HttpFunction,
-    /// Which of the rules its requests obey.
+    /// Index of the rules for its requests.
     pub rules: usize,
-    /// Of a comparison: the columns that are those of the second sample.
+    /// Columns of a comparison's second sample.
     pub second: Vec<usize>,
 }
 
-/// What a call is.
+/// Kind of a call.
 #[derive(Clone, Debug)]
 pub enum Compound {
-    /// The same question so many times.
+    /// The same question a number of times.
     Votes(usize, Reduction),
     /// Each member once.
     Panel(Reduction),
-    /// Each member once, one after the other; each has a column of its own.
+    /// Each member once, one after the other; each has a separate column.
     Criteria,
-    /// One request, whose answer has a score for each of so many columns.
+    /// One request, whose answer has a score for each of this many columns.
     Rubric(usize),
     /// Pairs of a group.
     Pairwise(Pairwise),
@@ -57,7 +57,7 @@ pub enum Compound {
     Cases(CaseRules),
 }
 
-/// How the samples of a group are compared.
+/// Rule for comparing the samples of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairwise {
     pub schedule: Schedule,
@@ -66,7 +66,7 @@ pub struct Pairwise {
     pub both_orders: bool,
 }
 
-/// What comparisons are made into.
+/// Scores computed from comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairwiseScore {
     BradleyTerry,
@@ -74,7 +74,7 @@ pub enum PairwiseScore {
 }
 
 impl Compound {
-    /// How many scores the answer to one request has.
+    /// Returns the number of scores in the answer to one request.
     #[must_use]
     pub const fn scores(&self) -> usize {
         if let Self::Rubric(criteria) = self { *criteria } else { 1 }
@@ -93,7 +93,7 @@ impl Compound {
         RequestKey { group_size, ..key }
     }
 
-    /// How many columns of a result a call fills.
+    /// Returns the number of result columns that a call fills.
     #[must_use]
     pub const fn columns(&self, members: usize) -> usize {
         match self {

@@ -1,9 +1,9 @@
-//! Compound calls: one call of the scheduler that is several requests, and what is made of their
+//! Compound calls: one call of the scheduler that is several requests, and the score made of their
 //! answers. `queue` has the calls and runs a task for each unit of them, `drive` says what a task
 //! does, `ask` sends one request.
 //!
 //! - A unit is cancelled as a whole: when its calls are completed from outside, or at the end.
-//! - What is under way for it and can't matter any more is dropped at once.
+//! - Requests in flight that can't matter any more are dropped at once.
 //! - No score is made of half of the answers without the rules of its function saying so.
 
 mod ask;

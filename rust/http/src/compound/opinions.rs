@@ -2,11 +2,11 @@
 
 use guerdon_core::outcome::{Cell, Failure};
 
-use crate::compound::reduce::{Opinion, Reduced};
+use crate::compound::reduce::{Opinion, ReducedScore};
 use crate::compound::unit::{Cells, broken};
 use crate::response::Scores;
 
-/// What an answer says of its one sample; what failed, with the reason.
+/// Returns the opinion of an answer on its one sample; what failed, with the reason.
 pub fn opinion(answer: &Result<Scores, Failure>) -> (Opinion, Option<String>) {
     let scores = match answer {
         Ok(scores) => scores,
@@ -31,10 +31,10 @@ pub const fn shown(opinion: Opinion) -> Option<f64> {
 }
 
 /// The one cell of a result.
-pub fn cells(reduced: Reduced, too_few: impl FnOnce() -> String) -> Result<Cells, Failure> {
+pub fn cells(reduced: ReducedScore, too_few: impl FnOnce() -> String) -> Result<Cells, Failure> {
     match reduced {
-        Reduced::Score(score) => Ok(vec![Cell::Value(score)]),
-        Reduced::Abstained => Ok(vec![Cell::Abstained]),
-        Reduced::Failed => Err(broken(&too_few())),
+        ReducedScore::Score(score) => Ok(vec![Cell::Value(score)]),
+        ReducedScore::Abstained => Ok(vec![Cell::Abstained]),
+        ReducedScore::Failed => Err(broken(&too_few())),
     }
 }

@@ -1,5 +1,5 @@
-//! Compares the output of a program with what was expected, by the rules of
-//! `guerdon.rewards.code.trusted.compare`, which a test holds them to. Shows texts in reasons.
+//! Compares the output of a program with the expected one, by the rules of
+//! `guerdon.rewards.code.trusted.compare`, which a test keeps equal. Shows texts in reasons.
 //!
 //! - White space is Python's: what `str.split` splits at.
 //! - Numbers with other digits than 0 to 9 are compared as texts.
@@ -7,9 +7,9 @@
 /// When an output is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
-    /// But for white space at the ends of lines and of the text.
+    /// Ignores white space at the ends of lines and of the text.
     Exact,
-    /// But for any white space.
+    /// Ignores any white space.
     Tokens,
     /// Tokens, and numbers but for a millionth, absolute or of their value; two integers are
     /// the same or not.
@@ -20,11 +20,11 @@ const RELATIVE: f64 = 1e-6;
 const ABSOLUTE: f64 = 1e-6;
 /// A float takes at most some 330 characters.
 const LONGEST_NUMBER: usize = 400;
-/// How much of a text a reason shows, in characters.
+/// Longest part of a text that a reason shows, in characters.
 const SHOWN: usize = 80;
 
 impl Outputs {
-    /// Whether `printed` is what was expected.
+    /// Returns whether `printed` is the expected output.
     #[must_use]
     pub fn matches(self, expected: &str, printed: &str) -> bool {
         match self {

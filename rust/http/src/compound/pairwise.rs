@@ -1,7 +1,7 @@
 //! Samples of a group compared in pairs.
 //!
-//! - A pair counts once both of its orders are answered; where they contradict each
-//!   other it is a tie, and counted as a flip. So a judge that prefers a place prefers nobody.
+//! - A pair counts once both of its orders are answered; where they contradict each other it is a
+//!   tie, and counted as a flip. A judge that prefers a place therefore prefers neither sample.
 //! - A sample has a score only with at least half of the comparisons that were meant for
 //!   it; the others fail and say how many there were.
 //! - Before the group's time is up the comparisons that are there are made into scores.
@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use guerdon_core::outcome::{Cell, Failure};
 use guerdon_core::report::Report;
 
-use crate::compound::ask::{About, Asker, Sample};
+use crate::compound::ask::{Asker, RequestSubject, Sample};
 use crate::compound::bradley_terry::{Comparison, scores, strengths, win_rates};
 use crate::compound::function::{Pairwise, PairwiseScore};
 use crate::compound::opinions::opinion;
@@ -21,11 +21,11 @@ use crate::compound::reduce::Opinion;
 use crate::compound::unit::Cells;
 use crate::response::Scores;
 
-/// How long before its end a group's comparisons are made into scores.
+/// Time before its end at which a group's comparisons are made into scores.
 const BEFORE_END_NS: u64 = 250_000_000;
 
-/// What is known of a group.
-struct Standing {
+/// Results of a group so far.
+struct GroupScores {
     comparisons: Vec<Comparison>,
     /// By sample: comparisons that were meant for it, and pairs that flipped.
     meant: Vec<usize>,
@@ -37,7 +37,7 @@ struct Standing {
 
 pub async fn ask(asker: &Asker<'_>, rules: Pairwise) -> (Result<Cells, Failure>, Report) {
     let samples = &asker.unit.samples;
-    let mut standing = Standing::new(samples.len());
+    let mut standing = GroupScores::new(samples.len());
     if samples.len() < 2 {
         // Nothing to compare it with.
         return (Ok(samples.iter().map(|_| Cell::Abstained).collect()), standing.report());
@@ -53,7 +53,7 @@ pub async fn ask(asker: &Asker<'_>, rules: Pairwise) -> (Result<Cells, Failure>,
             }
             Some(ends_ns) => {
                 let left_ns = ends_ns.saturating_sub(clock.now_ns());
-                // Of a short time a part: most of it is for comparisons.
+                // If the time is short, a part of it: most of it is for comparisons.
                 let until_ns = ends_ns.saturating_sub(BEFORE_END_NS.min(left_ns / 10));
                 tokio::select! {
                     () = compare => false,
@@ -66,7 +66,7 @@ pub async fn ask(asker: &Asker<'_>, rules: Pairwise) -> (Result<Cells, Failure>,
 }
 
 /// Plays all rounds.
-async fn compare(asker: &Asker<'_>, rules: Pairwise, samples: &[Sample], standing: &mut Standing) {
+async fn compare(asker: &Asker<'_>, rules: Pairwise, samples: &[Sample], standing: &mut GroupScores) {
     for _ in 0..rules.schedule.rounds(samples.len()) {
         let pairs = rules.schedule.round(&standing.won, &standing.met);
         let mut under_way = FuturesUnordered::new();
@@ -82,13 +82,13 @@ async fn compare(asker: &Asker<'_>, rules: Pairwise, samples: &[Sample], standin
     }
 }
 
-/// What came of a pair: the share of the first, and whether the judge contradicted itself.
+/// Compares a pair: the share of the first, and whether the judge contradicted itself.
 async fn meet(asker: &Asker<'_>, rules: Pairwise, one: Sample, other: Sample) -> Result<(f64, bool), String> {
-    let there = async { preference(&asker.ask(0, About { first: one, second: other }).await) };
+    let there = async { preference(&asker.ask(0, RequestSubject { first: one, second: other }).await) };
     if !rules.both_orders {
         return there.await.map(|share| (share, false));
     }
-    let back = async { preference(&asker.ask(0, About { first: other, second: one }).await) };
+    let back = async { preference(&asker.ask(0, RequestSubject { first: other, second: one }).await) };
     // One order that failed says that the pair can't count: the other is cancelled.
     let (there, back) = futures_util::future::try_join(there, back).await?;
     Ok(both(there, back))
@@ -101,7 +101,7 @@ fn both(there: f64, back: f64) -> (f64, bool) {
     (if flipped { 0.5 } else { f64::midpoint(there, 1.0 - back) }, flipped)
 }
 
-/// How much an answer prefers the sample that is shown first, from 0 to 1.
+/// Returns the answer's preference for the sample that is shown first, from 0 to 1.
 fn preference(answer: &Result<Scores, Failure>) -> Result<f64, String> {
     match opinion(answer) {
         (Opinion::Score(share), _) if (0.0..=1.0).contains(&share) => Ok(share),
@@ -113,7 +113,7 @@ fn preference(answer: &Result<Scores, Failure>) -> Result<f64, String> {
     }
 }
 
-impl Standing {
+impl GroupScores {
     fn new(members: usize) -> Self {
         Self {
             comparisons: Vec::new(),
@@ -167,7 +167,7 @@ impl Standing {
         };
         scored.into_iter().enumerate().map(cell).collect()
     }
-    /// How the scores came about.
+    /// Returns the counts behind the scores.
     fn report(&self) -> Report {
         let mut report = Report::default();
         let counts = self.counts();

@@ -1,7 +1,7 @@
 //! A panel: several judges on one sample, each at its own endpoint, all at once.
 //!
-//! - A member that fails leaves the panel only where `needed` allows it: the others' score is never
-//!   taken for the whole panel's without being told so (`result.extra` has a field a member).
+//! - A member that fails leaves the panel only where `needed` allows it: the others' score never
+//!   replaces the whole panel's unless that is asked for (`result.extra` has a field a member).
 //! - Once too many have failed the others are cancelled.
 
 use futures_util::stream::FuturesUnordered;
@@ -9,13 +9,13 @@ use futures_util::{FutureExt, StreamExt};
 use guerdon_core::outcome::Failure;
 use guerdon_core::report::Report;
 
-use crate::compound::ask::{About, Asker};
+use crate::compound::ask::{Asker, RequestSubject};
 use crate::compound::opinions::{cells, opinion, shown};
 use crate::compound::reduce::{Opinion, Reduction};
 use crate::compound::unit::Cells;
 
 pub async fn ask(asker: &Asker<'_>, rules: &Reduction) -> (Result<Cells, Failure>, Report) {
-    let (members, about) = (&asker.queue.spec.members, About::one(asker.unit.samples[0]));
+    let (members, about) = (&asker.queue.spec.members, RequestSubject::one(asker.unit.samples[0]));
     let mut opinions = vec![None; members.len()];
     let mut failures = Vec::new();
     let asked = |member| asker.ask(member, about).map(move |answer| (member, answer));

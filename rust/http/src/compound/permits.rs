@@ -3,20 +3,20 @@
 //! - A request goes with a permit of its function's limiter, so that rates, tokens and concurrency
 //!   count requests, and so does the circuit breaker.
 //! - Only the first in the queue asks the limiter; who gives up leaves the queue.
-//! - A limiter that processes share hears of ends within milliseconds.
+//! - A limiter that processes share gets ends within milliseconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::limits::{Acquired, Feedback, History, LimitWarning, Limiter, Permit, Tokens};
+use guerdon_core::limits::{AcquireResult, Feedback, History, LimitWarning, Limiter, Permit, Tokens};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 
 use crate::fleet::HedgePermit;
 
-/// How soon a limiter is told of ends that wait to be written.
+/// Longest time until a limiter gets ends that wait to be written.
 const FLUSH: Duration = Duration::from_millis(2);
 
 /// The queue for the permits of one limiter.
@@ -46,18 +46,18 @@ impl PermitQueue {
         Arc::new(Self { limiter, clock, runtime, turn, released, flushing: AtomicBool::new(false) })
     }
 
-    /// Waits for a permit; `Err` says why there is none.
+    /// Waits for a permit; `Err` has the reason if there is none.
     pub async fn acquire(self: &Arc<Self>, tokens: Tokens) -> Result<RequestPermit, String> {
         let _turn = self.turn.lock().await;
         loop {
             // Before the question: no end is missed.
             let released = self.released.notified();
             match self.limiter.acquire(self.clock.now_ns(), tokens) {
-                Acquired::Permit(permit) => {
+                AcquireResult::Permit(permit) => {
                     return Ok(RequestPermit { sent: false, permit: Some(permit), queue: self.clone() });
                 }
-                Acquired::Refused(reason) => return Err(reason),
-                Acquired::Wait { until_ns, on_release } => {
+                AcquireResult::Refused(reason) => return Err(reason),
+                AcquireResult::Wait { until_ns, on_release } => {
                     let latest_ns = self.clock.now_ns().saturating_add(LONGEST_NS);
                     let until = self.clock.sleep_until_ns(until_ns.min(latest_ns));
                     tokio::select! {
@@ -69,7 +69,7 @@ impl PermitQueue {
         }
     }
 
-    /// Why a request with so many tokens can never go.
+    /// Returns the reason why a request with this many tokens can never go.
     pub fn exceeds(&self, tokens: f64) -> Option<String> {
         self.limiter.exceeds(tokens)
     }
@@ -96,7 +96,7 @@ impl PermitQueue {
     }
 }
 
-/// A limiter is asked again after this, whatever it said.
+/// A limiter is asked again after this time in any case.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 impl RequestPermit {
@@ -105,7 +105,7 @@ impl RequestPermit {
         self.sent = true;
     }
 
-    /// Leave for a second request; `None` where there is none right now.
+    /// Leave for a second request; `None` if there is none right now.
     pub fn second(&self) -> Option<HedgePermit> {
         let clock = self.queue.clock;
         let permit = self.permit.as_ref()?.another(clock.now_ns())?;

@@ -1,6 +1,6 @@
 //! The queue of one compound function: units that wait, and those whose requests are under way.
 //!
-//! - At most `limit` units are under way, each a task; the oldest batch first, in order.
+//! - At most `limit` units are in work, each a task; the oldest batch first, in order.
 //! - Requests under way are bounded by their limiter (`permits`), not by units.
 //! - A unit whose calls were all completed meanwhile is dropped, and its requests with it.
 //! - Calls are completed with no lock held: that may push another frame.
@@ -50,7 +50,7 @@ pub struct CompoundQueue {
 
 pub(super) struct CompoundState {
     units: BTreeMap<UnitKey, Unit>,
-    /// Units that no task has taken. Retries don't stand here: a unit is handed out once.
+    /// Units that no task has taken. Retries are not in it: a unit is handed out once.
     waiting: BTreeSet<UnitKey>,
     tasks: BTreeMap<u64, UnitTask>,
     /// Requests under way, for `dump()`.
@@ -74,7 +74,7 @@ struct RequestInFlight {
     since_ns: u64,
     attempt: u16,
     member: usize,
-    /// Where it was sent last. Written by the request.
+    /// Server of the last request. Written by the request.
     server: Arc<Mutex<Arc<str>>>,
 }
 
@@ -86,14 +86,14 @@ pub struct TakenUnit {
     pub call: UnitCall,
     /// The samples of the call, each with its share of the frame.
     pub samples: Vec<(usize, u32)>,
-    /// Which call its requests belong to; those of one unit have a prefix in common.
+    /// Call that its requests belong to; those of one unit have a prefix in common.
     pub request_key: RequestKey,
     pub batch: Arc<Batch>,
     pub fleets: Vec<Arc<Fleet>>,
     stop: Arc<Notify>,
 }
 
-/// What works on a unit until all of its columns are answered.
+/// OpenBatches on a unit until all of its columns are answered.
 pub type Drive = fn(Arc<CompoundQueue>, Arc<TakenUnit>) -> BoxFuture<'static, ()>;
 
 /// Frees the place of a task, however it ended.
@@ -125,7 +125,7 @@ impl Drop for UnitGuard {
 pub struct RequestGuard<'a> {
     queue: &'a CompoundQueue,
     id: u64,
-    /// Where it was sent last.
+    /// Server of the last request.
     pub server: Arc<Mutex<Arc<str>>>,
 }
 
@@ -136,7 +136,7 @@ impl Drop for RequestGuard<'_> {
 }
 
 impl CompoundQueue {
-    /// With nothing in it.
+    /// Returns an empty state.
     pub(super) fn state(fleets: Vec<Arc<Fleet>>) -> Mutex<CompoundState> {
         Mutex::new(CompoundState {
             units: BTreeMap::new(),
@@ -221,7 +221,7 @@ impl CompoundQueue {
                 unit.task = Some(task);
                 (key, unit.leader().cloned(), unit.batch.clone(), fleets)
             };
-            // Without the lock: looking at a call takes its frame's.
+            // Made without the lock: looking at a call takes its frame's.
             let Some(call) = leader.filter(|(frame_ref, index)| frame_ref.is_open(*index)) else {
                 self.abandon(key);
                 continue;
@@ -349,8 +349,8 @@ impl CompoundQueue {
 
     /// Snapshots of the requests under way, for `dump()`.
     pub fn in_flight(&self, now_ns: u64) -> Vec<(InFlightCall, String)> {
-        type Seen = (UnitCall, u64, u16, usize, Arc<str>);
-        let requests: Vec<Seen> = {
+        type RequestSnapshot = (UnitCall, u64, u16, usize, Arc<str>);
+        let requests: Vec<RequestSnapshot> = {
             let state = self.state.lock();
             let request = |one: &RequestInFlight| {
                 let call = state.units.get(&one.unit)?.calls().next()?.clone();
@@ -358,7 +358,7 @@ impl CompoundQueue {
             };
             state.requests.values().filter_map(request).collect()
         };
-        let snapshot = |((frame_ref, call), since_ns, attempt, member, server): &Seen| {
+        let snapshot = |((frame_ref, call), since_ns, attempt, member, server): &RequestSnapshot| {
             let one = frame_ref.in_flight(*call, now_ns.saturating_sub(*since_ns))?;
             let own = || self.spec.members.get(*member).map(|one| one.request.endpoint.host());
             let server = if server.is_empty() { own()? } else { server.to_string() };
@@ -411,7 +411,7 @@ fn complete((frame_ref, call): &UnitCall, Answered { ended, report, times }: Ans
     });
 }
 
-/// Works on one unit after the other, until none waits.
+/// OpenBatches on one unit after the other, until none waits.
 async fn run_units(guard: UnitGuard) {
     let queue = guard.queue.clone();
     while let Some(unit) = queue.take(guard.task) {
@@ -420,7 +420,7 @@ async fn run_units(guard: UnitGuard) {
             () = (queue.drive)(queue.clone(), unit.clone()) => {}
             () = unit.stop.notified() => {}
         }
-        // What is left of it was not answered: the scheduler has completed it.
+        // The remaining columns were not answered: the scheduler has completed it.
         let left = {
             let mut state = queue.state.lock();
             if let Some(task) = state.tasks.get_mut(&guard.task) {

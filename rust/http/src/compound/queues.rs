@@ -22,12 +22,12 @@ use crate::in_flight::InFlightFrame;
 /// See the module.
 #[derive(Clone)]
 pub struct CompoundQueues {
-    /// Of each function the queue, and its column there.
+    /// The queue of each function, and its column there.
     of: Vec<Option<(Arc<CompoundQueue>, usize)>>,
     limit_listener: Arc<OnceLock<LimitListener>>,
 }
 
-/// What all queues of a lane have in common.
+/// Parts that all queues of a lane share.
 pub struct LaneParts<'a> {
     pub clock: Clock,
     pub runtime: &'a Handle,
@@ -81,13 +81,13 @@ impl CompoundQueues {
         Ok(Self { of, limit_listener })
     }
 
-    /// Sets what is called when there is something to warn of about an endpoint. Only the first
-    /// one counts.
+    /// Sets the listener for warnings about an endpoint. Only the first one counts.
     pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
         let _ = self.limit_listener.set(Box::new(listener));
     }
 
-    /// How many calls of a function run at a time; `None` where its calls are single requests.
+    /// Returns the number of a function's calls that run at a time; `None` where its calls are
+    /// single requests.
     pub fn width(&self, function: FunctionId) -> Option<usize> {
         self.of.get(function)?.as_ref().map(|(queue, _)| queue.limit)
     }
@@ -118,7 +118,7 @@ impl CompoundQueues {
         self.queues().flat_map(move |queue| queue.in_flight(now_ns))
     }
 
-    /// Drops what was completed meanwhile; whether anything is here.
+    /// Drops requests whose calls were completed meanwhile; whether anything is here.
     pub fn drop_abandoned(&self) -> bool {
         self.queues().filter(|queue| queue.drop_abandoned()).count() > 0
     }
@@ -163,8 +163,8 @@ fn lead(
     Ok(Arc::new(queue))
 }
 
-/// A queue for the permits of each of a function's rules. Without a limit of its own, requests have
-/// one for their concurrency.
+/// A queue for the permits of each of a function's rules. If there is no limit, requests have one
+/// for their concurrency.
 fn permits(spec: &CompoundFunction, parts: &LaneParts<'_>) -> Vec<Arc<PermitQueue>> {
     let limit = |rules: &Policy| {
         let concurrency = Some(rules.concurrency.unwrap_or(parts.concurrency));

@@ -1,11 +1,11 @@
 //! Several opinions of one sample, of votes or of members of a panel, made into one score.
 //!
-//! - Fewer scores than `needed` make no score: the sample abstains if so many abstained that there
-//!   can't be enough, else it has failed.
+//! - Fewer scores than `needed` make no score: the sample abstains if too many abstained for the
+//!   number needed, else it has failed.
 //! - Opinions that failed or abstained count for nothing else.
 //! - A tie between the most common scores abstains: it is nobody's majority.
 
-/// How scores become one.
+/// Rule that makes one score of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     /// The middle one, or the mean of the two in the middle.
@@ -17,7 +17,7 @@ pub enum Reduce {
     Max,
 }
 
-/// What one request gave.
+/// Result of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Opinion {
     Score(f64),
@@ -25,9 +25,9 @@ pub enum Opinion {
     Failed,
 }
 
-/// What all of them come to.
+/// Result of all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reduced {
+pub enum ReducedScore {
     Score(f64),
     Abstained,
     /// Too few of them gave a score.
@@ -40,7 +40,7 @@ pub struct Reduction {
     pub reduce: Reduce,
     /// One for each opinion; empty: all count the same.
     pub weights: Vec<f64>,
-    /// How many scores it takes, at least 1.
+    /// Number of scores needed, at least 1.
     pub needed: usize,
     /// The least share of the scores that the most common one has, or the sample abstains.
     pub min_agreement: Option<f64>,
@@ -52,7 +52,7 @@ const EPSILON: f64 = 1e-9;
 impl Reduction {
     /// The result of all opinions, in the order of their weights.
     #[must_use]
-    pub fn reduced(&self, opinions: &[Opinion]) -> Reduced {
+    pub fn reduced(&self, opinions: &[Opinion]) -> ReducedScore {
         let weight = |place: usize| self.weights.get(place).copied().unwrap_or(1.0);
         let score = |(place, opinion): (usize, &Opinion)| match opinion {
             Opinion::Score(score) => Some((*score, weight(place))),
@@ -62,18 +62,18 @@ impl Reduction {
         if scores.len() < self.needed.max(1) {
             let abstained = opinions.iter().filter(|one| **one == Opinion::Abstained).count();
             let out_of_reach = abstained + self.needed.max(1) > opinions.len();
-            return if out_of_reach { Reduced::Abstained } else { Reduced::Failed };
+            return if out_of_reach { ReducedScore::Abstained } else { ReducedScore::Failed };
         }
         scores.sort_by(|one, other| one.0.total_cmp(&other.0));
         if self.min_agreement.is_some_and(|floor| agreement(&scores) < floor - EPSILON) {
-            return Reduced::Abstained;
+            return ReducedScore::Abstained;
         }
         match self.reduce {
-            Reduce::Min => Reduced::Score(scores[0].0),
-            Reduce::Max => Reduced::Score(scores[scores.len() - 1].0),
-            Reduce::Mean => mean(&scores).map_or(Reduced::Abstained, Reduced::Score),
-            Reduce::Median => Reduced::Score(median(&scores)),
-            Reduce::Majority => majority(&scores).map_or(Reduced::Abstained, Reduced::Score),
+            Reduce::Min => ReducedScore::Score(scores[0].0),
+            Reduce::Max => ReducedScore::Score(scores[scores.len() - 1].0),
+            Reduce::Mean => mean(&scores).map_or(ReducedScore::Abstained, ReducedScore::Score),
+            Reduce::Median => ReducedScore::Score(median(&scores)),
+            Reduce::Majority => majority(&scores).map_or(ReducedScore::Abstained, ReducedScore::Score),
         }
     }
 }
@@ -90,7 +90,7 @@ pub fn agreement_of(opinions: &[Opinion]) -> f64 {
     agreement(&scores)
 }
 
-/// Of scores in order.
+/// Returns the agreement of scores in order.
 fn agreement(scores: &[(f64, f64)]) -> f64 {
     let (most, all) =
         common(scores).fold((0.0, 0.0), |(most, all): (f64, f64), (_, weight)| (most.max(weight), all + weight));
@@ -144,13 +144,13 @@ mod tests {
         Reduction { reduce, weights: weights.to_vec(), needed: 1, min_agreement: None }
     }
 
-    fn of(rules: &Reduction, scores: &[f64]) -> Reduced {
+    fn of(rules: &Reduction, scores: &[f64]) -> ReducedScore {
         rules.reduced(&scores.iter().copied().map(Opinion::Score).collect::<Vec<_>>())
     }
 
     #[test]
-    fn what_several_scores_come_to() {
-        use Reduced::{Abstained, Score};
+    fn several_scores_give_one_reading() {
+        use ReducedScore::{Abstained, Score};
         for (reduce, scores, expected) in [
             (Reduce::Median, &[3.0, 1.0, 2.0][..], Score(2.0)),
             (Reduce::Median, &[4.0, 1.0, 2.0, 3.0], Score(2.5)),
@@ -167,38 +167,38 @@ mod tests {
 
     #[test]
     fn weights_count() {
-        assert_eq!(of(&rules(Reduce::Mean, &[3.0, 1.0]), &[1.0, 5.0]), Reduced::Score(2.0));
-        assert_eq!(of(&rules(Reduce::Median, &[1.0, 1.0, 3.0]), &[1.0, 2.0, 9.0]), Reduced::Score(9.0));
-        assert_eq!(of(&rules(Reduce::Median, &[1.0, 1.0]), &[1.0, 2.0]), Reduced::Score(1.5));
-        assert_eq!(of(&rules(Reduce::Majority, &[2.0, 1.0]), &[1.0, 2.0]), Reduced::Score(1.0));
+        assert_eq!(of(&rules(Reduce::Mean, &[3.0, 1.0]), &[1.0, 5.0]), ReducedScore::Score(2.0));
+        assert_eq!(of(&rules(Reduce::Median, &[1.0, 1.0, 3.0]), &[1.0, 2.0, 9.0]), ReducedScore::Score(9.0));
+        assert_eq!(of(&rules(Reduce::Median, &[1.0, 1.0]), &[1.0, 2.0]), ReducedScore::Score(1.5));
+        assert_eq!(of(&rules(Reduce::Majority, &[2.0, 1.0]), &[1.0, 2.0]), ReducedScore::Score(1.0));
     }
 
     #[test]
     fn too_few_scores_are_no_score() {
         let rules = Reduction { needed: 2, ..rules(Reduce::Mean, &[]) };
         use Opinion::{Abstained, Failed, Score};
-        assert_eq!(rules.reduced(&[Score(1.0), Score(3.0), Failed]), Reduced::Score(2.0));
-        assert_eq!(rules.reduced(&[Score(1.0), Failed, Failed]), Reduced::Failed);
-        assert_eq!(rules.reduced(&[Score(1.0), Abstained, Failed]), Reduced::Failed);
-        assert_eq!(rules.reduced(&[Score(1.0), Abstained, Abstained]), Reduced::Abstained);
-        assert_eq!(rules.reduced(&[Failed, Abstained, Abstained]), Reduced::Abstained);
+        assert_eq!(rules.reduced(&[Score(1.0), Score(3.0), Failed]), ReducedScore::Score(2.0));
+        assert_eq!(rules.reduced(&[Score(1.0), Failed, Failed]), ReducedScore::Failed);
+        assert_eq!(rules.reduced(&[Score(1.0), Abstained, Failed]), ReducedScore::Failed);
+        assert_eq!(rules.reduced(&[Score(1.0), Abstained, Abstained]), ReducedScore::Abstained);
+        assert_eq!(rules.reduced(&[Failed, Abstained, Abstained]), ReducedScore::Abstained);
     }
 
     #[test]
     fn below_the_floor_of_agreement_a_sample_abstains() {
         let rules = Reduction { min_agreement: Some(0.6), ..rules(Reduce::Mean, &[]) };
-        assert_eq!(of(&rules, &[1.0, 1.0, 1.0, 2.0, 3.0]), Reduced::Score(1.6));
-        assert_eq!(of(&rules, &[1.0, 1.0, 2.0, 2.0, 3.0]), Reduced::Abstained);
+        assert_eq!(of(&rules, &[1.0, 1.0, 1.0, 2.0, 3.0]), ReducedScore::Score(1.6));
+        assert_eq!(of(&rules, &[1.0, 1.0, 2.0, 2.0, 3.0]), ReducedScore::Abstained);
     }
 
     proptest! {
-        /// The order of opinions says nothing, and a score lies between the least and the most.
+        /// The order of opinions has no influence, and a score is between the least and the most.
         #[test]
         fn the_result_is_of_all_alike(mut scores in prop::collection::vec(-5..5, 1..9), at in 0usize..9) {
             for reduce in [Reduce::Median, Reduce::Mean, Reduce::Majority, Reduce::Min, Reduce::Max] {
                 let numbers: Vec<f64> = scores.iter().map(|score| f64::from(*score)).collect();
                 let reduced = of(&rules(reduce, &[]), &numbers);
-                if let Reduced::Score(score) = reduced {
+                if let ReducedScore::Score(score) = reduced {
                     let (least, most) = (numbers.iter().copied().fold(f64::MAX, f64::min), numbers.iter().copied().fold(f64::MIN, f64::max));
                     prop_assert!(score >= least - EPSILON && score <= most + EPSILON);
                 }
@@ -206,7 +206,7 @@ mod tests {
                 scores.rotate_left(at % count);
                 let turned: Vec<f64> = scores.iter().map(|score| f64::from(*score)).collect();
                 match (reduced, of(&rules(reduce, &[]), &turned)) {
-                    (Reduced::Score(one), Reduced::Score(other)) => prop_assert!((one - other).abs() < EPSILON),
+                    (ReducedScore::Score(one), ReducedScore::Score(other)) => prop_assert!((one - other).abs() < EPSILON),
                     (one, other) => prop_assert_eq!(one, other),
                 }
             }

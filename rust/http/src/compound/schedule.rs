@@ -1,4 +1,4 @@
-//! Which samples of a group are compared with which.
+//! Pairs of a group's samples to compare.
 //!
 //! - Nobody meets itself, and no two meet twice.
 //! - `Circular` and `AllPairs` know all pairs at once; `Swiss` knows a round when it has seen the
@@ -12,12 +12,12 @@ pub enum Schedule {
     /// Each with the next, the last with the first.
     Circular,
     AllPairs,
-    /// So many rounds; `None` chooses by the size of the group.
+    /// A number of rounds; `None` chooses by the size of the group.
     Swiss(Option<usize>),
 }
 
 impl Schedule {
-    /// How many rounds there are for so many members.
+    /// Returns the number of rounds for a group of this size.
     #[must_use]
     pub fn rounds(self, members: usize) -> usize {
         match self {
@@ -46,8 +46,8 @@ impl Schedule {
     }
 }
 
-/// Neighbours in the standings who did not meet yet. With an odd number the lowest that has met as
-/// many as anyone sits out.
+/// Neighbours in the standings who did not meet yet. If their number is odd, the lowest that has
+/// met most sits out.
 fn swiss(standings: &[f64], met: &BTreeSet<(usize, usize)>) -> Vec<(usize, usize)> {
     let games = |member: usize| met.iter().filter(|(one, other)| *one == member || *other == member).count();
     let mut order: Vec<usize> = (0..standings.len()).collect();

@@ -19,11 +19,11 @@ pub type UnitCall = (Arc<InFlightFrame>, usize);
 /// A unit: its batch, and its first sample there.
 pub type UnitKey = (u64, usize);
 
-/// What a column's call is completed with.
+/// Outcome of a column's call.
 #[derive(Clone, Debug)]
 pub struct Answered {
     pub ended: Result<Cells, Failure>,
-    /// For `result.extra`, also of a call that failed.
+    /// Values for `result.extra`, also of a call that failed.
     pub report: Report,
     pub times: Times,
 }
@@ -100,7 +100,7 @@ impl Unit {
         self.columns.iter().all(|state| matches!(state, State::Done))
     }
 
-    /// Whether no column waits for an answer of the requests.
+    /// Returns whether no column waits for an answer of the requests.
     pub fn is_answered(&self) -> bool {
         self.columns.iter().all(|state| matches!(state, State::Done | State::Answered(_)))
     }

@@ -1,6 +1,6 @@
 //! Votes: the same question several times, answered by one judge.
 //!
-//! - As many votes are sent together as can decide; more go out only while the result is open.
+//! - The votes that can decide it are sent together; more go out only while the result is open.
 //! - Votes that can't change the result any more are cancelled, or never sent (compound-1).
 
 use futures_util::StreamExt;
@@ -8,14 +8,14 @@ use futures_util::stream::FuturesUnordered;
 use guerdon_core::outcome::Failure;
 use guerdon_core::report::Report;
 
-use crate::compound::ask::{About, Asker};
+use crate::compound::ask::{Asker, RequestSubject};
 use crate::compound::early_stop::{is_decided, worth_sending};
 use crate::compound::opinions::{cells, opinion, shown};
 use crate::compound::reduce::{Opinion, Reduction, agreement_of};
 use crate::compound::unit::Cells;
 
 pub async fn ask(asker: &Asker<'_>, votes: usize, rules: &Reduction) -> (Result<Cells, Failure>, Report) {
-    let about = About::one(asker.unit.samples[0]);
+    let about = RequestSubject::one(asker.unit.samples[0]);
     let (mut opinions, mut last_error) = (Vec::with_capacity(votes), None);
     let mut sent = 0;
     let mut under_way = FuturesUnordered::new();

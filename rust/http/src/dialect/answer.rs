@@ -1,4 +1,4 @@
-//! What a judge answered, whatever the API.
+//! Answer of a judge, in the form common to all APIs.
 
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
@@ -20,12 +20,12 @@ const COMPLETE: &[&str] = &[
 /// Finish reasons of an answer whose tokens were used up.
 const USED_UP: &[&str] = &["length", "max_tokens", "max_output_tokens"];
 
-/// What a judge answered.
+/// Answer of a judge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JudgeAnswer {
-    /// What it said; `None` where there is no text, as in a refusal.
+    /// Its text; `None` if there is no text, as in a refusal.
     pub text: Option<String>,
-    /// What it thought before, where the server tells that apart from the text.
+    /// Reasoning before the answer, if the server keeps it apart from the text.
     pub reasoning: Option<String>,
     /// Why it says nothing.
     pub refusal: Option<String>,
@@ -34,17 +34,18 @@ pub struct JudgeAnswer {
     /// It would have gone on: its tokens were used up, or something stopped it. An answer of one
     /// token was meant to end there.
     pub cut: bool,
-    /// The most likely first tokens, each with its log-probability: NaN for what is no number.
+    /// The most likely first tokens, each with its log-probability: NaN for tokens that are not
+    /// numbers.
     pub first_token: Option<Vec<(String, f64)>>,
     pub usage: Option<Usage>,
-    /// As the server names it, which may be more exact than the name that was asked for.
+    /// Name by the server, which may be more exact than the requested one.
     pub model: Option<String>,
-    /// What to name when asking the server's provider about this answer.
+    /// Id of this answer for questions to the server's provider.
     pub request_id: Option<String>,
 }
 
 impl JudgeAnswer {
-    /// What it said; `Err` says why there is nothing. `body` is what it was read from.
+    /// Its text; `Err` says why there is nothing. `body` is the body that it was read from.
     pub fn text(&self, body: &[u8]) -> Result<&str, String> {
         self.text.as_deref().ok_or_else(|| match &self.refusal {
             Some(refusal) => format!("the judge refused: {}", quoted(refusal)),
@@ -52,7 +53,7 @@ impl JudgeAnswer {
         })
     }
 
-    /// What an event says about the answer as a whole, where it does.
+    /// Takes over the facts of an event about the answer as a whole.
     pub(super) fn about(&mut self, usage: Option<Usage>, model: Option<String>, request_id: Option<String>) {
         self.usage = usage.or(self.usage);
         self.model = model.or(self.model.take());
@@ -68,7 +69,7 @@ impl JudgeAnswer {
     }
 }
 
-/// Why the body of a response is no answer of its API.
+/// Reason why the body of a response is not an answer of its API.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAnAnswer {
     #[error("invalid JSON ({0}): {1}")]
@@ -83,7 +84,7 @@ pub enum NotAnAnswer {
 }
 
 impl NotAnAnswer {
-    /// There is no such field.
+    /// Returns the error for a missing field.
     pub(super) fn missing(what: &'static str, body: &[u8]) -> Self {
         Self::Missing(what, quoted(&String::from_utf8_lossy(body)))
     }

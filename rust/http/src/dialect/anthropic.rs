@@ -31,7 +31,7 @@ struct ContentBlock<'a> {
     thinking: Raw<'a>,
 }
 
-/// What happened in a stream.
+/// Event of a stream.
 #[derive(Deserialize)]
 struct MessageEvent<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -102,7 +102,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     Ok(answer)
 }
 
-/// What the reason of an answer's end says about it.
+/// Applies the reason of an answer's end.
 pub(super) fn stopped(answer: &mut JudgeAnswer) {
     match answer.finish_reason.as_deref() {
         Some("refusal") => answer.refusal = Some(answer.text.take().unwrap_or_default()),

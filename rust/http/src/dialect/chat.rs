@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
-use crate::dialect::choices::{FirstChoice, Indexed};
+use crate::dialect::choices::{FirstChoice, IndexedChoice};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 use crate::raw_json::{First, Raw, each_as, number, push, text};
@@ -29,7 +29,7 @@ struct ChatChoice<'a> {
     index: Raw<'a>,
     #[serde(borrow, default)]
     message: Option<Message<'a>>,
-    /// What an event adds to it.
+    /// Text that an event adds to it.
     #[serde(borrow, default)]
     delta: Option<Message<'a>>,
     #[serde(borrow, default)]
@@ -83,7 +83,7 @@ struct ChatLogprobs<'a> {
     content: First<FirstToken<'a>>,
 }
 
-impl Indexed for ChatChoice<'_> {
+impl IndexedChoice for ChatChoice<'_> {
     fn index(&self) -> Raw<'_> {
         self.index
     }
@@ -133,7 +133,7 @@ fn say(answer: &mut JudgeAnswer, message: Message<'_>) {
     match text(message.content) {
         Some(written) => push(&mut answer.text, Some(written)),
         None => each_as(message.content, |part: ContentPart<'_>| {
-            // What other parts hold, the model did not say: the text of a citation, or in an image.
+            // Other parts are not text of the model: the text of a citation, or in an image.
             if text(part.kind).is_none_or(|kind| matches!(kind.as_str(), "text" | "output_text")) {
                 push(&mut answer.text, text(part.text));
             }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer() {
+    fn other_bodies_are_not_answers() {
         let refused = r#"{"choices": [{"message": {"content": null, "refusal": "I can't"}}]}"#;
         let answer = read(refused.as_bytes()).unwrap();
         assert!(answer.text(b"").unwrap_err().contains("refused: \"I can't\""));

@@ -12,7 +12,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use crate::raw_json::{Raw, number};
 
 /// One of several choices.
-pub(super) trait Indexed {
+pub(super) trait IndexedChoice {
     /// Its place among them, where the server says.
     fn index(&self) -> Raw<'_>;
 }
@@ -27,11 +27,11 @@ impl<T> Default for FirstChoice<T> {
     }
 }
 
-impl<'de, T: Indexed + Deserialize<'de>> Deserialize<'de> for FirstChoice<T> {
+impl<'de, T: IndexedChoice + Deserialize<'de>> Deserialize<'de> for FirstChoice<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Choices<T>(PhantomData<T>);
 
-        impl<'de, T: Indexed + Deserialize<'de>> Visitor<'de> for Choices<T> {
+        impl<'de, T: IndexedChoice + Deserialize<'de>> Visitor<'de> for Choices<T> {
             type Value = Option<T>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +41,7 @@ impl<'de, T: Indexed + Deserialize<'de>> Deserialize<'de> for FirstChoice<T> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut choices: A) -> Result<Option<T>, A::Error> {
                 let mut chosen = None;
                 while let Some(choice) = choices.next_element::<T>()? {
-                    // Without an index the first one is meant.
+                    // An answer without an index is the first one.
                     let counts = choice.index().is_none_or(|index| number(Some(index)) == 0.0);
                     if chosen.is_none() && counts {
                         chosen = Some(choice);

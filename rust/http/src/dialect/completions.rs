@@ -7,7 +7,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
-use crate::dialect::choices::{FirstChoice, Indexed};
+use crate::dialect::choices::{FirstChoice, IndexedChoice};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 use crate::raw_json::{First, Raw, number, push, text};
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for TokenMap {
     }
 }
 
-impl Indexed for TextChoice<'_> {
+impl IndexedChoice for TextChoice<'_> {
     fn index(&self) -> Raw<'_> {
         self.index
     }

@@ -1,10 +1,10 @@
 //! The APIs that judges are asked by: how each one's answer is read. Their requests are made by
 //! `guerdon._lanes.http.dialects`, once a judge.
 //!
-//! - Whatever the API, an answer is a `JudgeAnswer`, or it is scores (`score`, `rewards`), or what
-//!   became of a program (`sandbox`).
-//! - What one API lacks is `None`; a field of a type that nobody expects counts as missing.
-//! - An answer takes about its own length in memory: only what is used of it is kept.
+//! - For each API, an answer is a `JudgeAnswer`, or scores (`score`, `rewards`), or the results of
+//!   a program (`sandbox`).
+//! - A fact that one API lacks is `None`; a field of a type that nobody expects counts as missing.
+//! - An answer takes about its own length in memory: only the used part of it is kept.
 
 mod answer;
 mod anthropic;
@@ -21,7 +21,7 @@ mod usage;
 pub use answer::{JudgeAnswer, NotAnAnswer};
 pub use usage::Usage;
 
-/// Which API a judge is asked by.
+/// API of a judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// OpenAI's chat completions, as most servers have them.

@@ -57,7 +57,7 @@ struct OutputPart<'a> {
     logprobs: Raw<'a>,
 }
 
-/// What happened in a stream.
+/// Event of a stream.
 #[derive(Deserialize)]
 struct ResponseEvent<'a> {
     #[serde(borrow, default, rename = "type")]

@@ -11,7 +11,7 @@ const USUAL: [&str; 4] = ["rewards", "scores", "reward", "score"];
 /// The same in an object of one sample.
 const OF_A_SAMPLE: [&str; 2] = ["reward", "score"];
 
-/// Where the score of each sample stands; `Err` for a sample that has none.
+/// Place of each sample's score; `Err` for a sample that has none.
 pub type ScoreValues<'a> = Vec<Result<&'a RawValue, String>>;
 
 /// The values of `samples` samples, in order; `Err` says why it is not these.
@@ -31,7 +31,7 @@ pub fn find<'a>(path: Option<&JsonPath>, answer: &'a RawValue, samples: usize) -
         }
         None => take(answer),
     }
-    // A list stands for its values, unless the path has selected each of them.
+    // A list means its values, unless the path has selected each of them.
     if let ([list], 1) = (&first[..], count)
         && list.get().starts_with('[')
     {

@@ -1,7 +1,7 @@
 //! Answers of code sandboxes that speak SandboxFusion's `/run_code`: what became of one run.
 //!
-//! - What a program did (it hung, crashed, did not compile) is an answer; what the sandbox could
-//!   not do is none, and says so: nobody's program is wrong because a sandbox was.
+//! - A fault of the program (it hung, crashed, did not compile) is an answer; what the sandbox
+//!   could not do is none, and says so: nobody's program is wrong because a sandbox was.
 //! - An answer that contradicts itself, or lacks what decides, is none either.
 
 use serde::Deserialize;
@@ -10,20 +10,20 @@ use serde_json::value::RawValue;
 use crate::quote::{quoted, truncated};
 use crate::raw_json::{Raw, number, object, text};
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxRun {
     pub end: RunEnd,
-    /// How long it ran, by the sandbox's clock; 0 where that does not say.
+    /// Duration by the sandbox's clock; 0 where that does not say.
     pub seconds: f64,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// By itself, with this status.
+    /// It ended by itself, with this status.
     Exit(i64),
     /// The sandbox ended it: its time was up.
     TimeLimit,
@@ -113,7 +113,7 @@ pub fn read(body: &[u8]) -> Result<SandboxRun, NoRun> {
     Ok(step.run(end))
 }
 
-/// How a step ended; none where the answer does not say.
+/// Returns the end of a step; none where the answer does not say.
 fn end_of(step: &CommandResult<'_>) -> Option<RunEnd> {
     match text(step.status)?.as_str() {
         "TimeLimitExceeded" => Some(RunEnd::TimeLimit),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_did_is_an_answer() {
+    fn program_faults_are_answers() {
         let (good, bad, slow) = (step("Finished", "0"), step("Finished", "1"), step("TimeLimitExceeded", "null"));
         let ran = answer("Success", "null", &good).unwrap();
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sandbox_could_not_do_is_none() {
+    fn sandbox_failures_are_not_answers() {
         let failed = |answer: Result<SandboxRun, NoRun>| match answer {
             Err(NoRun::Failed(why)) => why,
             other => panic!("{other:?}"),

@@ -12,10 +12,10 @@ use crate::raw_json::{each, field};
 
 /// Fields of the answer, or of the sample in it, that hold its numbers.
 const HOLD: [&str; 7] = ["data", "score", "scores", "probs", "embedding", "reward", "rewards"];
-/// How deep lists and objects are nested: `{"data": [{"data": [[0.5]]}]}`.
+/// Deepest nesting of lists and objects: `{"data": [{"data": [[0.5]]}]}`.
 const DEPTH: usize = 6;
 
-/// Where the score stands.
+/// Returns the score in the answer.
 pub fn find<'a>(path: Option<&JsonPath>, answer: &'a RawValue) -> Result<&'a RawValue, String> {
     let (mut first, mut count) = (None, 0_usize);
     let mut take = |value: &'a RawValue| {
@@ -37,7 +37,7 @@ pub fn find<'a>(path: Option<&JsonPath>, answer: &'a RawValue) -> Result<&'a Raw
     }
 }
 
-/// Takes all values that stand where servers put numbers.
+/// Takes all values at the places where servers put numbers.
 fn numbers<'a>(value: &'a RawValue, depth: usize, take: &mut dyn FnMut(&'a RawValue)) {
     match value.get().as_bytes().first() {
         _ if depth == 0 => take(value),

@@ -1,8 +1,8 @@
-//! What a server reports of samples that failed, beside their rewards: `status` and `reasons` as
-//! `guerdon serve` has them, `error`, `mask_sample`.
+//! A server's report of failed samples, beside their rewards: `status` and `reasons` as `guerdon
+//! serve` has them, `error`, `mask_sample`.
 //!
 //! - A reward that is there is the sample's, unless it is a 0 beside a failure.
-//! - Lists of another length, and words that are no status, say nothing: then null abstains.
+//! - Lists of another length, and words that are not statuses, are ignored: then null abstains.
 
 use guerdon_core::outcome::{Cell, Status};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::quote::truncated;
 use crate::raw_json::{each, field, text};
 
-/// What an answer reports of each sample that failed; none where it says no such thing.
+/// Returns the report on each failed sample of an answer; none where it says no such thing.
 pub fn find(answer: &RawValue, samples: usize) -> Option<Vec<Option<Cell>>> {
     if !answer.get().starts_with('{') {
         return None;
@@ -36,7 +36,7 @@ fn at<'a>(values: Option<&Vec<&'a RawValue>>, index: usize) -> Option<&'a str> {
     values?.get(index).map(|value| value.get())
 }
 
-/// The values of a list of so many; a single value stands for one.
+/// Returns the values of a list of `samples` entries; a single value counts as a list of one.
 fn list(value: &RawValue, samples: usize) -> Option<Vec<&RawValue>> {
     if !value.get().starts_with('[') {
         return (samples == 1).then(|| vec![value]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_statuses_says_nothing() {
+    fn other_values_than_statuses_are_ignored() {
         assert_eq!(found(r#"{"rewards": [null]}"#, 1), None);
         assert_eq!(found(r#"{"rewards": [null, 1], "status": ["timeout"]}"#, 2), None);
         assert_eq!(found(r#"{"rewards": [null, 1], "status": "timeout"}"#, 2), None, "of which one?");

@@ -7,17 +7,17 @@ use crate::raw_json::{Raw, count, object};
 /// Tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Of the request, cached ones included.
+    /// Tokens of the request, cached ones included.
     pub prompt: u64,
     /// Those of the prompt that the server had in its cache.
     pub cached: u64,
     /// Those of the prompt that it put there.
     pub written: u64,
-    /// Of the answer, reasoning included.
+    /// Tokens of the answer, reasoning included.
     pub completion: u64,
     /// Those of the answer that are reasoning.
     pub reasoning: u64,
-    /// As the server adds them up.
+    /// The server's sum of them.
     pub total: u64,
 }
 
@@ -66,7 +66,7 @@ struct Anthropic<'a> {
 }
 
 impl Usage {
-    /// Of OpenAI's APIs.
+    /// Reads the usage of OpenAI's APIs.
     pub fn openai(given: Raw<'_>) -> Option<Self> {
         let given: OpenAi<'_> = object(given)?;
         let prompt = count(given.prompt_tokens).or_else(|| count(given.input_tokens));
@@ -90,7 +90,7 @@ impl Usage {
         })
     }
 
-    /// Of Anthropic's messages.
+    /// Reads the usage of Anthropic's messages.
     pub fn anthropic(given: Raw<'_>) -> Option<Self> {
         let given: Anthropic<'_> = object(given)?;
         let (input, output) = (count(given.input_tokens), count(given.output_tokens));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_odd_counts_nothing() {
+    fn missing_or_odd_usage_counts_nothing() {
         assert_eq!(Usage::openai(None), None);
         assert_eq!(Usage::openai(Some(&raw("7"))), None);
         assert_eq!(Usage::openai(Some(&raw("{}"))), None);

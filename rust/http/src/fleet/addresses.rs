@@ -1,4 +1,4 @@
-//! The addresses of host names, each of which is an endpoint of its own (`resolve="all"`).
+//! The addresses of host names, each of which is a separate endpoint (`resolve="all"`).
 //!
 //! - Names are looked up every `EVERY` while requests are sent, and at once where one is new.
 //! - A look-up that fails, or finds nothing, changes nothing: the name server may be down while the
@@ -50,13 +50,13 @@ impl Addresses {
         self.known.lock().looked_up = None;
     }
 
-    /// Whether nobody knows an address, and it is time to look.
+    /// Returns whether nobody knows an address, and it is time to look.
     pub fn is_new(&self) -> bool {
         let known = self.known.lock();
         known.looked_up.is_none() || (known.by_name.is_empty() && known.is_stale())
     }
 
-    /// Whether it is time to look, and nobody does.
+    /// Returns whether it is time to look, and nobody does.
     pub fn is_stale(&self) -> bool {
         self.looking_up.try_lock().is_ok() && self.known.lock().is_stale()
     }

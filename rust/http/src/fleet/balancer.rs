@@ -2,23 +2,24 @@
 //!
 //! - fleet-1  An endpoint whose breaker is open gets nothing while another is up.
 //! - fleet-2  A group's requests go to one endpoint, unless that is down or has `BOUND` times its
-//!   share of what is in flight; then the group moves. All else goes where fewest are in flight.
+//!   share of the requests in flight; then the group moves. All else goes where fewest are in
+//!   flight.
 //! - fleet-3  Within an attempt a request goes to no endpoint twice; the next attempt goes to
 //!   another one, where one is up.
 
 use tracing::debug;
 
-use crate::fleet::health::{Availability, Ended, Health, SentAt};
+use crate::fleet::health::{Availability, Health, RequestEnd, SentAt};
 use crate::fleet::hedging::{HedgeAfter, HedgeBudget, Hedging};
 use crate::fleet::latency::{Latency, nanoseconds, real};
 use crate::fleet::recent::RecentMap;
 use crate::fleet::request::RequestKey;
 
-/// How far beyond its share an endpoint may be loaded before groups leave it.
+/// Factor of its share to which an endpoint may be loaded before groups leave it.
 const BOUND: f64 = 1.25;
-/// Not more of what is in flight may be overdue, if a request is to be hedged.
+/// Largest share of the requests in flight that may be overdue, if one is to be hedged.
 const OVERDUE: f64 = 0.25;
-/// How many times as long as a typical answer a trial may take before its call goes elsewhere too.
+/// Time of a trial, in typical answers, after which its call goes elsewhere too.
 const TRIAL: f64 = 2.0;
 
 /// Numbers an endpoint of a fleet, for ever.
@@ -35,7 +36,7 @@ pub struct Entry<M> {
 
 /// A request that was given to an endpoint.
 #[derive(Clone, Debug)]
-pub struct Chosen<M> {
+pub struct ChosenEndpoint<M> {
     pub id: EndpointId,
     pub member: M,
     pub sent: SentAt,
@@ -60,12 +61,13 @@ pub struct Balancer<M> {
     limit: usize,
     /// The endpoint of each group, by batch and group.
     homes: RecentMap<(u64, usize), EndpointId>,
-    /// Where the last attempts of a call failed, by batch and sample, and whether it was refused.
+    /// Endpoints at which the last attempts of a call failed, by batch and sample, and whether it
+    /// was refused.
     failed: RecentMap<(u64, usize), Vec<(EndpointId, bool)>>,
     hedging: Option<(HedgeAfter, HedgeBudget)>,
     pub counts: FleetCounts,
-    /// What the typical endpoint takes to answer, and after what a request is hedged; and requests
-    /// that have ended since these were looked up.
+    /// Time of an answer from the typical endpoint; with it, the time after which a request is
+    /// hedged; and requests that have ended since these were looked up.
     typical_ns: Option<f64>,
     hedge_ns: Option<u64>,
     ended: usize,
@@ -97,7 +99,7 @@ impl<M: Clone> Balancer<M> {
         &self.entries
     }
 
-    /// Replaces the list; endpoints that stay keep what is known of them.
+    /// Replaces the list; endpoints that stay keep their state.
     pub fn set(&mut self, wanted: impl IntoIterator<Item = (M, f64)>, same: impl Fn(&M, &M) -> bool) {
         let mut old = std::mem::take(&mut self.entries);
         for (member, weight) in wanted {
@@ -116,7 +118,7 @@ impl<M: Clone> Balancer<M> {
 
     /// The endpoint of a request that was sent to `tried` in this attempt; `None` where no other is
     /// left to try.
-    pub fn choose(&mut self, now_ns: u64, key: &RequestKey, tried: &[EndpointId]) -> Option<Chosen<M>> {
+    pub fn choose(&mut self, now_ns: u64, key: &RequestKey, tried: &[EndpointId]) -> Option<ChosenEndpoint<M>> {
         if tried.is_empty()
             && let Some((_, budget)) = &mut self.hedging
         {
@@ -124,7 +126,7 @@ impl<M: Clone> Balancer<M> {
         }
         if let [only] = &mut self.entries[..] {
             let free = !tried.contains(&only.id);
-            return free.then(|| Chosen {
+            return free.then(|| ChosenEndpoint {
                 id: only.id,
                 member: only.member.clone(),
                 sent: only.health.send(now_ns, false),
@@ -161,7 +163,7 @@ impl<M: Clone> Balancer<M> {
                 return self.least_loaded_or_home(&wanted, now_ns, key);
             }
         }
-        // All are down: the function's limiter hears of it by a request that fails.
+        // All are down: the function's limiter gets it by a request that fails.
         let soonest = |place: &usize| match states[*place] {
             Availability::Down(until_ns) => until_ns,
             _ => 0,
@@ -182,7 +184,7 @@ impl<M: Clone> Balancer<M> {
         let counted: Vec<f64> = among.iter().map(|place| self.counts_for(*place, now_ns)).collect();
         let all: f64 = counted.iter().sum();
         let in_flight: usize = among.iter().map(|place| self.entries[*place].health.in_flight).sum();
-        // What waits will be in flight soon: a group need not move while a batch begins.
+        // Waiting calls will be in flight soon: a group need not move while a batch begins.
         let expected = in_flight + 1 + key.waiting.min(self.limit.saturating_sub(in_flight + 1));
         let group = (key.batch, key.group);
         if key.group_size > 1
@@ -210,21 +212,21 @@ impl<M: Clone> Balancer<M> {
         entry.weight * entry.health.factor(self.typical_ns, now_ns)
     }
 
-    fn send(&mut self, place: usize, now_ns: u64) -> Chosen<M> {
+    fn send(&mut self, place: usize, now_ns: u64) -> ChosenEndpoint<M> {
         let entry = &mut self.entries[place];
         let trial = entry.health.availability(now_ns) == Availability::Trial;
-        Chosen { id: entry.id, member: entry.member.clone(), sent: entry.health.send(now_ns, trial) }
+        ChosenEndpoint { id: entry.id, member: entry.member.clone(), sent: entry.health.send(now_ns, trial) }
     }
 
     /// A request ended at an endpoint; nothing happens where that has left the list.
-    pub fn end(&mut self, id: EndpointId, sent: SentAt, key: &RequestKey, ended: Ended, now_ns: u64, random: f64) {
+    pub fn end(&mut self, id: EndpointId, sent: SentAt, key: &RequestKey, ended: RequestEnd, now_ns: u64, random: f64) {
         let call = (key.batch, key.sample);
         let several = self.entries.len() > 1;
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
             entry.health.end(sent, ended, key.attempt > 1, now_ns, random);
         }
         match ended {
-            Ended::Answered if several => {
+            RequestEnd::Answered if several => {
                 let refused = self.failed.remove(call).unwrap_or_default().into_iter().filter(|(_, refused)| *refused);
                 for (other, _) in refused.filter(|(other, _)| *other != id) {
                     if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == other) {
@@ -232,9 +234,9 @@ impl<M: Clone> Balancer<M> {
                     }
                 }
             }
-            Ended::Failed(..) | Ended::Refused(_) if several => {
+            RequestEnd::Failed(..) | RequestEnd::Refused(_) if several => {
                 let mut failed = self.failed.remove(call).unwrap_or_default();
-                failed.push((id, matches!(ended, Ended::Refused(_)) && !sent.trial));
+                failed.push((id, matches!(ended, RequestEnd::Refused(_)) && !sent.trial));
                 self.failed.insert(call, failed);
             }
             _ => {}
@@ -245,12 +247,12 @@ impl<M: Clone> Balancer<M> {
         }
     }
 
-    /// Whether any endpoint has ever had a score.
+    /// Returns whether any endpoint has ever had a score.
     pub fn has_answered(&self) -> bool {
         self.entries.iter().any(|entry| entry.health.answered > 0)
     }
 
-    /// Whether an endpoint beside these is up.
+    /// Returns whether an endpoint beside these is up.
     pub fn others_up(&self, tried: &[EndpointId], now_ns: u64) -> bool {
         let up = |entry: &Entry<M>| !matches!(entry.health.availability(now_ns), Availability::Down(_));
         self.entries.iter().any(|entry| !tried.contains(&entry.id) && up(entry))
@@ -270,14 +272,19 @@ impl<M: Clone> Balancer<M> {
         }
     }
 
-    /// Whether an overdue request may be sent a second time. A trial's call always may; any other
-    /// not where the fleet is overloaded, or the share of hedged calls is used up.
+    /// Returns whether an overdue request may be sent a second time. A trial's call always may; any
+    /// other not where the fleet is overloaded, or the share of hedged calls is used up.
     pub fn may_second(&self, now_ns: u64, tried: &[EndpointId], first: (EndpointId, SentAt)) -> bool {
         self.second_place(now_ns, tried, first).is_some()
     }
 
-    /// Where an overdue request is sent as well.
-    pub fn second(&mut self, now_ns: u64, tried: &[EndpointId], first: (EndpointId, SentAt)) -> Option<Chosen<M>> {
+    /// Returns the second endpoint of an overdue request.
+    pub fn second(
+        &mut self,
+        now_ns: u64,
+        tried: &[EndpointId],
+        first: (EndpointId, SentAt),
+    ) -> Option<ChosenEndpoint<M>> {
         let place = self.second_place(now_ns, tried, first)?;
         if first.1.trial {
             self.counts.failovers += 1;

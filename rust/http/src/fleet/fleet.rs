@@ -2,11 +2,11 @@
 //!
 //! - A request that its endpoint surely did not process (no connection, "too many requests") goes
 //!   to another at once, and so does one that it refused, once; any other failure ends the attempt.
-//! - What is refused for its address or key after others were answered is the endpoint's failure.
-//! - Endpoints come and go while requests are in flight: those that left answer what they have.
-//! - The function's limiter hears of a failure only where no other endpoint is up.
+//! - A refusal for its address or key, after others were answered, is the endpoint's failure.
+//! - Endpoints come and go while requests are in flight: those that left answer their requests.
+//! - The function's limiter gets a failure only if no other endpoint is up.
 //! - A half-open endpoint's trial that takes too long goes to another one too: it costs no call its
-//!   timeout. Who answers first counts, the other request is dropped with its connection.
+//!   timeout. The first answer counts; the other request is dropped with its connection.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -24,14 +24,14 @@ use tracing::debug;
 use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
 use crate::fleet::addresses::Addresses;
-use crate::fleet::balancer::{Balancer, Chosen, EndpointId, FleetCounts};
-use crate::fleet::health::{Ended, Refusal, SentAt};
+use crate::fleet::balancer::{Balancer, ChosenEndpoint, EndpointId, FleetCounts};
+use crate::fleet::health::{Refusal, RequestEnd, SentAt};
 use crate::fleet::hedging::Hedging;
 use crate::fleet::member::Member;
 use crate::fleet::pools::{Pools, connections_to};
 use crate::fleet::request::{Failed, FleetRequest, HedgePermit, RequestKey, SendError};
 
-/// How soon to look again for what an answer usually takes, and for leave to send once more.
+/// Pause before another look at the usual time of an answer, and for leave to send once more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The endpoints of a function, as they were configured.
@@ -39,7 +39,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub struct FleetOptions {
     /// Beside the function's own endpoint, which has the first weight.
     pub others: Vec<Endpoint>,
-    /// One for each endpoint; all 1 where there is none.
+    /// One for each endpoint; all 1 if there are none.
     pub weights: Vec<f64>,
     /// Each address of a host name is an endpoint.
     pub resolve_all: bool,
@@ -47,14 +47,14 @@ pub struct FleetOptions {
 }
 
 impl FleetOptions {
-    /// For these URLs, each with its weight; the first is the function's own endpoint.
+    /// Makes a list of these URLs, each with its weight; the first is the function's own endpoint.
     pub fn of(own: &Endpoint, urls: &[(String, f64)]) -> Result<Self, EndpointError> {
         let others = urls.iter().skip(1).map(|(url, _)| own.at_url(url)).collect::<Result<_, _>>()?;
         Ok(Self { others, weights: urls.iter().map(|(_, weight)| *weight).collect(), ..Self::default() })
     }
 }
 
-/// What is known of an endpoint, for people.
+/// Facts about an endpoint, for people.
 #[derive(Clone, Debug)]
 pub struct EndpointSnapshot {
     pub url: String,
@@ -81,23 +81,23 @@ pub struct Fleet {
     clock: Clock,
     hedges: bool,
     /// Written by `set` and `refresh`.
-    configured: Mutex<Configured>,
-    /// Where names are looked up.
+    configured: Mutex<EndpointSettings>,
+    /// Resolver of names.
     addresses: Option<Addresses>,
     long_responses: Arc<Semaphore>,
     /// Written by requests, `set` and `Addresses`.
     balancer: Mutex<Balancer<Arc<Member>>>,
 }
 
-struct Configured {
-    /// With their weights.
+struct EndpointSettings {
+    /// Endpoints with their weights.
     endpoints: Vec<(Endpoint, f64)>,
     /// That may be open at a time, to the endpoints or their addresses.
     connections: usize,
 }
 
 impl Fleet {
-    /// For a function with so many requests in flight.
+    /// Makes a fleet for a function with `requests` requests in flight.
     pub fn new(
         endpoint: &Endpoint,
         options: &FleetOptions,
@@ -116,7 +116,7 @@ impl Fleet {
             hedges: options.hedging.is_some(),
             addresses: options.resolve_all.then(Addresses::default),
             long_responses: Arc::new(Semaphore::new(LONG_RESPONSES)),
-            configured: Mutex::new(Configured { endpoints: Vec::new(), connections: planned }),
+            configured: Mutex::new(EndpointSettings { endpoints: Vec::new(), connections: planned }),
             balancer: Mutex::new(Balancer::new(requests, options.hedging)),
         };
         this.set(configured)?;
@@ -161,7 +161,7 @@ impl Fleet {
         endpoints.into_iter().map(member).collect()
     }
 
-    fn replace(&self, members: Vec<(Arc<Member>, f64)>, list: &mut Configured) {
+    fn replace(&self, members: Vec<(Arc<Member>, f64)>, list: &mut EndpointSettings) {
         if !members.is_empty() {
             let now = connections_to(members.iter().map(|(member, _)| member.endpoint()), self.requests);
             self.pools.descriptors().change(std::mem::replace(&mut list.connections, now), now);
@@ -182,7 +182,7 @@ impl Fleet {
         }
     }
 
-    /// Whether `refresh` has something to do.
+    /// Returns whether `refresh` has something to do.
     pub fn is_stale(&self) -> bool {
         self.addresses.as_ref().is_some_and(Addresses::is_stale)
     }
@@ -208,7 +208,7 @@ impl Fleet {
         self.balancer.lock().counts
     }
 
-    /// Sends a request, in so much time at most.
+    /// Sends a request, in at most the given time.
     pub async fn send<T>(
         &self,
         key: RequestKey,
@@ -217,7 +217,7 @@ impl Fleet {
     ) -> Result<T, Failed> {
         let until = Instant::now() + within;
         if self.addresses.as_ref().is_some_and(Addresses::is_new) {
-            // Without addresses there is no endpoint, which is what fails then.
+            // If there are no addresses there is no endpoint, and that fails then.
             let _ = tokio::time::timeout_at(until, self.refresh()).await;
         }
         let (mut tried, mut failure) = (Vec::new(), None);
@@ -230,7 +230,7 @@ impl Fleet {
                 Err(failed) => failed,
             };
             let mut failed = error.failure;
-            if ended == Ended::Refused(Refusal::Endpoint) && self.balancer.lock().has_answered() {
+            if ended == RequestEnd::Refused(Refusal::Endpoint) && self.balancer.lock().has_answered() {
                 (failed.retryable, failed.answer) = (true, Some(Answer::Status(503)));
             }
             failure = Some(failed);
@@ -249,11 +249,11 @@ impl Fleet {
     async fn send_once_or_twice<T>(
         &self,
         key: &RequestKey,
-        first: Chosen<Arc<Member>>,
+        first: ChosenEndpoint<Arc<Member>>,
         request: &impl FleetRequest<T>,
         until: Instant,
         tried: &mut Vec<EndpointId>,
-    ) -> Result<T, (SendError, Ended)> {
+    ) -> Result<T, (SendError, RequestEnd)> {
         let (id, sent, trial) = (first.id, first.sent, first.sent.trial);
         let overtaken = AtomicBool::new(false);
         let mut first = pin!(self.send_to(key, first, request, until, &overtaken));
@@ -297,13 +297,14 @@ impl Fleet {
         }
     }
 
-    /// Where an overdue request goes as well, with a permit of the function's limiter for it.
+    /// Chooses the second endpoint of an overdue request, with a permit of the function's limiter
+    /// for it.
     fn choose_second<T>(
         &self,
         request: &impl FleetRequest<T>,
         tried: &[EndpointId],
         first: (EndpointId, SentAt),
-    ) -> Option<(Chosen<Arc<Member>>, HedgePermit)> {
+    ) -> Option<(ChosenEndpoint<Arc<Member>>, HedgePermit)> {
         let now_ns = self.clock.now_ns();
         if !self.balancer.lock().may_second(now_ns, tried, first) {
             return None;
@@ -337,15 +338,15 @@ impl Fleet {
     async fn send_to<T>(
         &self,
         key: &RequestKey,
-        chosen: Chosen<Arc<Member>>,
+        chosen: ChosenEndpoint<Arc<Member>>,
         request: &impl FleetRequest<T>,
         until: Instant,
         overtaken: &AtomicBool,
-    ) -> Result<T, (SendError, Ended)> {
-        let Chosen { id, member, sent } = chosen;
-        let mut in_flight = InFlight { fleet: self, key, id, sent, overtaken, ended: Ended::Dropped };
+    ) -> Result<T, (SendError, RequestEnd)> {
+        let ChosenEndpoint { id, member, sent } = chosen;
+        let mut in_flight = InFlight { fleet: self, key, id, sent, overtaken, ended: RequestEnd::Dropped };
         let answer = request.send(&member, until).await;
-        in_flight.ended = answer.as_ref().map_or_else(Ended::of, |_| Ended::Answered);
+        in_flight.ended = answer.as_ref().map_or_else(RequestEnd::of, |_| RequestEnd::Answered);
         let ended = in_flight.ended;
         answer.map_err(|error| (error, ended))
     }
@@ -363,13 +364,13 @@ struct InFlight<'a> {
     sent: SentAt,
     /// Set where another endpoint answered first.
     overtaken: &'a AtomicBool,
-    ended: Ended,
+    ended: RequestEnd,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        if self.ended == Ended::Dropped && self.overtaken.load(Ordering::Relaxed) {
-            self.ended = Ended::Overtaken;
+        if self.ended == RequestEnd::Dropped && self.overtaken.load(Ordering::Relaxed) {
+            self.ended = RequestEnd::Overtaken;
         }
         let Self { fleet, key, id, sent, ended, .. } = self;
         fleet.balancer.lock().end(*id, *sent, key, *ended, fleet.clock.now_ns(), fastrand::f64());

@@ -1,5 +1,5 @@
-//! What is known of one endpoint: its circuit breaker, how fast it answers, what it has in flight.
-//! Arithmetic only: no clock, no lock, no socket.
+//! Health of one endpoint: its circuit breaker, its speed, its requests in flight. Arithmetic only:
+//! no clock, no lock, no socket.
 //!
 //! An endpoint that answers more slowly than the typical one counts for less, and one that is
 //! silent for longer than its answers take counts for less with each moment.
@@ -11,23 +11,23 @@ use guerdon_core::outcome::{Answer, FailureKind};
 use crate::fleet::latency::{Latency, real_ns};
 use crate::fleet::request::SendError;
 
-/// How much slower than the typical endpoint one may be before it counts for less.
+/// Factor of the typical endpoint's time above which an endpoint counts for less.
 const SLOW: f64 = 2.0;
 /// The least that an endpoint counts for.
 const LEAST_FACTOR: f64 = 0.02;
-/// In so much time without a request half of what is known of its speed is forgotten.
+/// Time without a request in which half of the knowledge of its speed is forgotten.
 const FORGET_NS: f64 = 10e9;
-/// How long an endpoint is left alone that said "too many requests" and not until when.
+/// Time that an endpoint is left alone that answered "too many requests" without a time.
 const THROTTLED_NS: u64 = 1_000_000_000;
 const LONGEST_THROTTLED_NS: u64 = 60_000_000_000;
 
-/// What an endpoint is to the next request.
+/// State of an endpoint for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
     Up,
     /// Half-open: the request would be a trial.
     Trial,
-    /// Nothing is sent to it until then: its breaker is open, or it said "too many requests".
+    /// Nothing is sent to it until then: its breaker is open, or it answered "too many requests".
     Down(u64),
 }
 
@@ -38,11 +38,12 @@ pub struct SentAt {
     pub trial: bool,
 }
 
-/// How a request to one endpoint ended.
+/// End of a request to one endpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ended {
+pub enum RequestEnd {
     Answered,
-    /// It failed; how long the endpoint asked to be left alone, where it said "too many requests".
+    /// It failed; the time that the endpoint asked to be left alone, if it answered "too many
+    /// requests".
     Failed(Signal, Option<u64>),
     /// It was answered without a score: the endpoint is to blame where another one has a score.
     Refused(Refusal),
@@ -55,9 +56,9 @@ pub enum Ended {
 /// An answer without a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// By its status the address or the key is wrong: 3xx, 401, 403, 404, 405, 421.
+    /// Its status tells that the address or the key is wrong: 3xx, 401, 403, 404, 405, 421.
     Endpoint,
-    /// By its status the request is wrong: 400, 422.
+    /// Its status tells that the request is wrong: 400, 422.
     Request,
     /// It can't be read.
     Unreadable,
@@ -78,7 +79,7 @@ pub struct Health {
     heard_ns: u64,
 }
 
-impl Ended {
+impl RequestEnd {
     pub fn of(error: &SendError) -> Self {
         if let (FailureKind::Error, Some(Answer::Status(code))) = (error.failure.kind, error.failure.answer)
             && let Some(refusal) = Refusal::of(code)
@@ -93,8 +94,8 @@ impl Ended {
         Self::Failed(feedback.signal(), throttled_ns)
     }
 
-    /// Whether another endpoint may have the request at once, after so many: the endpoint surely
-    /// did not process it, or refused it as the first.
+    /// Returns whether another endpoint may have the request at once, after `tries` tries: the
+    /// endpoint surely did not process it, or refused it as the first.
     pub const fn goes_on(self, tries: usize) -> bool {
         match self {
             Self::Failed(Signal::NoConnection, _) | Self::Failed(_, Some(_)) => true,
@@ -116,7 +117,7 @@ impl Refusal {
 }
 
 impl Health {
-    /// As a word for people.
+    /// Returns it as a word for people.
     pub fn breaker(&self, now_ns: u64) -> &'static str {
         match self.breaker.state(now_ns) {
             BreakerState::Closed => "closed",
@@ -153,16 +154,16 @@ impl Health {
     }
 
     /// A request ended; `failed_before` says whether an earlier attempt of its call failed.
-    pub fn end(&mut self, sent: SentAt, ended: Ended, failed_before: bool, now_ns: u64, random: f64) {
+    pub fn end(&mut self, sent: SentAt, ended: RequestEnd, failed_before: bool, now_ns: u64, random: f64) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let took_ns = now_ns.saturating_sub(sent.sent_ns);
         let signal = match ended {
-            Ended::Answered => {
+            RequestEnd::Answered => {
                 self.answered += 1;
                 self.latency.answered(took_ns);
                 Signal::Answered
             }
-            Ended::Failed(signal, throttled) => {
+            RequestEnd::Failed(signal, throttled) => {
                 self.failed += 1;
                 if signal == Signal::TimedOut {
                     self.latency.unanswered(took_ns);
@@ -172,16 +173,16 @@ impl Health {
                 }
                 signal
             }
-            Ended::Refused(_) => {
+            RequestEnd::Refused(_) => {
                 self.failed += 1;
                 self.heard_ns = now_ns;
-                // Whether it is to blame is known later, by another endpoint's answer.
+                // Another endpoint's answer decides later if it is to blame.
                 if sent.trial { Signal::Failed } else { Signal::Nothing }
             }
-            Ended::Dropped | Ended::Overtaken => {
+            RequestEnd::Dropped | RequestEnd::Overtaken => {
                 self.latency.unanswered(took_ns);
                 // A trial that takes too long has failed.
-                if ended == Ended::Overtaken && sent.trial { Signal::TimedOut } else { Signal::Nothing }
+                if ended == RequestEnd::Overtaken && sent.trial { Signal::TimedOut } else { Signal::Nothing }
             }
         };
         if signal == Signal::Answered {
@@ -201,13 +202,12 @@ impl Health {
         self.breaker.record(attempt, Signal::Failed, now_ns, self.in_flight, random);
     }
 
-    /// Whether it has answered nothing since this request was sent, or is slow anyway.
+    /// Returns whether it has answered nothing since this request was sent, or is slow anyway.
     pub fn is_slower(&self, sent: SentAt, typical_ns: Option<f64>, now_ns: u64) -> bool {
         self.heard_ns <= sent.sent_ns || self.factor(typical_ns, now_ns) < 1.0
     }
 
-    /// What it counts for, where the typical endpoint takes `typical_ns` to answer and counts for
-    /// 1.
+    /// Returns its weight, if the typical endpoint takes `typical_ns` to answer and counts for 1.
     pub fn factor(&self, typical_ns: Option<f64>, now_ns: u64) -> f64 {
         let Some(typical) = typical_ns else { return 1.0 };
         let own = self.latency.average_ns().unwrap_or(typical);

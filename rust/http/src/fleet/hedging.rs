@@ -5,20 +5,20 @@
 
 use std::time::Duration;
 
-/// How long a request must have waited before it is sent again.
+/// Time after which a waiting request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HedgeAfter {
-    /// As long as this share of an endpoint's answers take: of the typical endpoint, so that a slow
-    /// one does not stretch it.
+    /// The time of this share of an endpoint's answers: of the typical endpoint, so that a slow one
+    /// does not stretch it.
     Quantile(f64),
     Time(Duration),
 }
 
-/// Whether and when requests of a function are sent twice.
+/// Rule for sending requests of a function twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hedging {
     pub after: HedgeAfter,
-    /// Of all calls, at most.
+    /// Largest share of all calls.
     pub share: f64,
 }
 
@@ -42,8 +42,8 @@ impl HedgeBudget {
         self.credit = (self.credit + self.share).min((self.share * BURST).max(1.0));
     }
 
-    /// Whether one more may be sent twice. The half of what is allowed in a row is kept for urgent
-    /// ones: whose endpoint is slow, where the request may be.
+    /// Returns whether one more may be sent twice. Half of the burst is kept for urgent ones: whose
+    /// endpoint is slow, where the request may be.
     pub fn allows(&self, urgent: bool) -> bool {
         let kept = if urgent { 0.0 } else { self.share * BURST / 2.0 };
         self.credit >= kept + 1.0

@@ -1,4 +1,4 @@
-//! How long an endpoint takes to answer: an average that follows it, and quantiles of the last
+//! Time that an endpoint takes to answer: an average that follows it, and quantiles of the last
 //! answers. Arithmetic only.
 
 /// Answers that quantiles are taken of.
@@ -32,7 +32,7 @@ impl Latency {
         self.next = (self.next + 1) % WINDOW;
     }
 
-    /// There was no answer in this time, and nobody waits for one any more.
+    /// Notes a missing answer that no caller waits for any more.
     pub fn unanswered(&mut self, waited_ns: u64) {
         if self.average_ns().is_none_or(|average| real_ns(waited_ns) > average) {
             self.answered(waited_ns);
@@ -53,7 +53,7 @@ impl Latency {
         sorted.get(place.min(sorted.len().saturating_sub(1))).copied()
     }
 
-    /// Whether there are enough answers for a quantile to mean something.
+    /// Returns whether there are enough answers for a quantile to mean something.
     pub const fn is_known(&self) -> bool {
         self.answers >= LEAST
     }

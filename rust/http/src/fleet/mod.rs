@@ -4,7 +4,7 @@
 //!
 //! - A request is sent through its function's `Fleet`, also where that has one endpoint.
 //! - Functions that go to one server in the same way share its connections.
-//! - Nothing here knows what is sent: that is a `FleetRequest`.
+//! - This module does not depend on the content: that is a `FleetRequest`.
 
 mod addresses;
 mod balancer;

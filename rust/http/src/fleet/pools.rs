@@ -10,13 +10,13 @@ use crate::endpoint_error::EndpointError;
 use crate::fd_limit::Descriptors;
 use crate::pool::{Pool, connections};
 
-/// Requests in flight to one of so many endpoints: twice its share, since idle connections stay for
-/// a while where load moves on.
+/// Returns the usual number of requests in flight to one of the endpoints: twice its share, since
+/// idle connections stay for a while where load moves on.
 fn usual(requests: usize, endpoints: usize) -> usize {
     requests.min((2 * requests).div_ceil(endpoints.max(1)))
 }
 
-/// Connections to the endpoints of one function, with so many requests in flight.
+/// Returns the connections to the endpoints of one function, with `requests` requests in flight.
 pub fn connections_to<'a>(endpoints: impl ExactSizeIterator<Item = &'a Endpoint>, requests: usize) -> usize {
     let usual = usual(requests, endpoints.len());
     endpoints.map(|one| connections(one, usual)).sum()
@@ -39,8 +39,8 @@ struct KnownServer {
 }
 
 impl Pools {
-    /// For endpoints that are known from the start: each with the requests in flight of its
-    /// function, and the number of the function's endpoints.
+    /// Makes pools for endpoints that are known from the start: each with the requests in flight of
+    /// its function, and the number of the function's endpoints.
     pub fn new<'a>(planned: impl IntoIterator<Item = (&'a Endpoint, usize, usize)>) -> Self {
         let mut known: Vec<KnownServer> = Vec::new();
         for (endpoint, requests, endpoints) in planned {
@@ -58,7 +58,7 @@ impl Pools {
         &self.descriptors
     }
 
-    /// Refuses an endpoint that a proxy stands before: it would resolve the name by itself.
+    /// Refuses an endpoint behind a proxy: it would resolve the name by itself.
     pub fn refuse_proxy(endpoint: &Endpoint) -> Result<(), EndpointError> {
         if Connector::has_proxy(endpoint.uri()) {
             return Err(EndpointError::ResolveBehindProxy(endpoint.host()));
@@ -66,7 +66,7 @@ impl Pools {
         Ok(())
     }
 
-    /// The pool of an endpoint; a new server's is for so many requests in flight.
+    /// The pool of an endpoint; a new server's pool is for `requests` requests in flight.
     pub fn get(&self, endpoint: &Endpoint, requests: usize) -> Result<Arc<Pool>, EndpointError> {
         let mut known = self.known.lock();
         // Servers that came at run time and left.

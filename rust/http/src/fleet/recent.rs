@@ -1,5 +1,5 @@
-//! A map of bounded size that forgets what was not used lately: two halves, of which the older one
-//! is dropped when the younger one is full.
+//! A map of bounded size that forgets the entries that were not used lately: two halves, of which
+//! the older one is dropped when the younger one is full.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_stays_and_the_rest_goes() {
+    fn used_entries_stay_and_the_rest_goes() {
         let mut map = RecentMap::default();
         for key in 0..10 * HALF {
             map.insert(key, key);

@@ -1,4 +1,4 @@
-//! What a fleet sends and what it hears: the call that a request belongs to, the request itself,
+//! Requests of a fleet, and their results: the call that a request belongs to, the request itself,
 //! and how it failed.
 
 use std::future::Future;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::fleet::member::Member;
 
-/// Which call a request belongs to.
+/// Call of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestKey {
     /// The number of the batch; of gathered samples that of the first, as below.
@@ -19,7 +19,7 @@ pub struct RequestKey {
     pub group: usize,
     /// The first sample.
     pub sample: usize,
-    /// Samples of a group, 1 where there are no groups.
+    /// Samples of a group, 1 without groups.
     pub group_size: usize,
     /// Number of this attempt, from 1.
     pub attempt: u16,
@@ -32,8 +32,8 @@ pub trait FleetRequest<T>: Sync {
     /// Sends it to one endpoint and reads the response, which may take until then.
     fn send(&self, at: &Member, until: Instant) -> impl Future<Output = Result<T, SendError>> + Send;
 
-    /// Leave to send it a second time while the first is under way; `None`: it must not be. What is
-    /// returned is held until the second one has ended.
+    /// Leave to send it a second time while the first is under way; `None`: it must not be. The
+    /// permit is held until the second one has ended.
     fn second(&self) -> Option<HedgePermit> {
         None
     }
@@ -54,15 +54,15 @@ impl Drop for HedgePermit {
     }
 }
 
-/// Why there is no answer from one endpoint.
+/// Reason why there is no answer from one endpoint.
 #[derive(Debug)]
 pub struct SendError {
     pub failure: Failure,
-    /// There was no connection: the server knows nothing of the request.
+    /// True if there was no connection: the server knows nothing of the request.
     pub unsent: bool,
 }
 
-/// Why there is no answer from any.
+/// Reason why there is no answer from any.
 #[derive(Debug)]
 pub struct Failed {
     pub failure: Failure,
@@ -71,7 +71,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// There is no endpoint to send it to, for this reason if it is known.
+    /// Returns the failure for a missing endpoint, with the reason if it is known.
     pub fn no_endpoint(why: Option<String>) -> Self {
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let failure = Failure {

@@ -1,4 +1,4 @@
-//! What the lane keeps of batches that have ended.
+//! Checks the lane's state of batches that have ended.
 
 use std::any::Any;
 

@@ -1,18 +1,18 @@
-//! Chooses among the places of an answer where a score stands.
+//! Chooses among the places of a score in an answer.
 
 use guerdon_core::outcome::Cell;
 
-/// Which of several scores counts.
+/// The score that counts of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
-    /// There may be one only, said once or more often.
+    /// There may be one only, once or more often.
     #[default]
     Only,
     First,
     Last,
 }
 
-/// A place where a score may stand.
+/// A place that may have a score.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// `Err` says how two people could read it differently.
@@ -27,7 +27,7 @@ impl Candidate {
     }
 }
 
-/// Why there is no score.
+/// Reason why there is no score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// There is none.

@@ -1,6 +1,6 @@
 //! Reads which of several labels an answer chose; "yes" and "no" are two of them.
 //!
-//! A label counts as a clause of its own at the beginning or the end of a sentence: alone, behind
+//! A label counts as a separate clause at the beginning or the end of a sentence: alone, behind
 //! "Winner:", "the verdict is", "I choose" or ", so", and before an explanation.
 
 use guerdon_core::outcome::Cell;
@@ -14,7 +14,7 @@ use super::vocabulary::{
 };
 use crate::quote::quoted;
 
-/// In the place of a label.
+/// Replaces a label.
 const LABEL: char = '\u{E000}';
 
 /// Labels and their scores.
@@ -161,7 +161,7 @@ fn is_label(token: &Token) -> bool {
     token.is_mark(&[LABEL])
 }
 
-/// Whether a clause says that the label behind it is the verdict.
+/// Returns whether a clause says that the label behind it is the verdict.
 fn announces(clause: &[Token]) -> bool {
     let opening = |token: &&Token| token.is_mark(&['⟦', '(', '"', '\'', '“']);
     let trimmed = |tokens: &[Token]| tokens.len() - tokens.iter().rev().take_while(opening).count();

@@ -1,6 +1,6 @@
 //! Reads a field of the JSON that an answer is or holds.
 //!
-//! - Only whole objects count: what stands in one that can't be read is not looked at.
+//! - Only whole objects count: the contents of one that can't be read are skipped.
 //! - Braces that begin no object, as in LaTeX, are passed over.
 
 use serde_json::Value;
@@ -91,7 +91,7 @@ fn escaped(json: &str) -> String {
     found
 }
 
-/// Where an object ends that can't be read: at its last brace, or at the text's end.
+/// Returns the end of an object that can't be read: at its last brace, or at the text's end.
 fn end_of_object(text: &str, start: usize) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (offset, byte) in text[start..].bytes().enumerate() {

@@ -4,7 +4,7 @@ use guerdon_core::outcome::Cell;
 
 use crate::quote::quoted;
 
-/// By how much a soft score may be off because of tokens that the server did not list.
+/// Largest error of a soft score because of tokens that the server did not list.
 const NEARLY_NOTHING: f64 = 0.01;
 
 /// The log of a probability that was rounded up is hardly above 0.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_not_taken_for_impossible() {
+    fn unlisted_tokens_are_not_impossible() {
         let read_logprobs = |others: &[&str], seen: &[(&str, f64)]| {
             let others = others.iter().map(|other| (*other).to_owned()).collect();
             let seen: Vec<(&str, f64)> = seen.iter().map(|(token, p)| (*token, p.ln())).collect();

@@ -1,7 +1,7 @@
 //! Reads scores out of judges' answers: one parser a file, all of them behind `ScoreParser`.
 //!
-//! - What two careful people could read differently is an error, never a guess, never 0.
-//! - Of an answer that was cut, only that is read which no continuation can change.
+//! - An answer that two careful people could read differently is an error, never a guess, never 0.
+//! - In an answer that was cut, only the part is read that no continuation can change.
 //! - Answers may be hostile, since a model wrote them: reading takes time in proportion to their
 //!   length.
 

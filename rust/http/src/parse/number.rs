@@ -1,10 +1,10 @@
 //! Reads the score of an answer whose *form* says that it is the verdict.
 //!
 //! - A verdict is a sentence of one score and known words, then perhaps an explanation.
-//! - With a label ("Score: 7") or a verb ("I give it 7") it may stand anywhere, "7/10" in the first
-//!   or last sentence, and 7 in the first or last line, by itself.
-//! - What may be a verdict and can't be read is unclear; other sentences are not looked at.
-//! - Behind the last verdict no other number of the range may stand, nor what takes it back.
+//! - With a label ("Score: 7") or a verb ("I give it 7") it may be anywhere, "7/10" in the first or
+//!   last sentence, and 7 in the first or last line, by itself.
+//! - A possible verdict that can't be read is unclear; other sentences are not looked at.
+//! - The last verdict must not be followed by another number of the range, nor by a retraction.
 
 use guerdon_core::outcome::Cell;
 
@@ -16,7 +16,7 @@ use super::vocabulary::{
 };
 use crate::quote::quoted;
 
-/// How a sentence gives a score.
+/// Form in which a sentence gives a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// "Score: 7".
@@ -76,7 +76,7 @@ pub fn plain(text: &str, range: Option<Range>) -> Option<f64> {
     score(&tokens, range).filter(|(_, _, length)| *length == tokens.len())?.0
 }
 
-/// What a sentence says the score is; `None` where it does not.
+/// Returns the score of a sentence; `None` where it does not.
 fn reading(
     sentences: &[Sentence],
     at: usize,
@@ -99,7 +99,7 @@ fn reading(
     if !named && unfinished { Some(Err(unclear(sentence))) } else { Some(value) }
 }
 
-/// How a sentence gives a score and which, `Err` where it gives one that can't be read.
+/// Returns the form and the score of a sentence, `Err` if the score can't be read.
 fn of_sentence(
     sentence: &Sentence,
     range: Option<Range>,
@@ -149,8 +149,8 @@ fn of_sentence(
     }
 }
 
-/// A score at the beginning of tokens: its value, `None` where it is not one of the range; whether
-/// it says what it counts up to; how many tokens it has.
+/// A score at the beginning of tokens: its value, `None` where it is not one of the range; with the
+/// end of the scale, if it has one; how many tokens it has.
 fn score(tokens: &[Token], range: Option<Range>) -> Option<(Option<f64>, bool, usize)> {
     let Token::Number(value) = *tokens.first()? else { return None };
     let is_unit = |at: usize| tokens.get(at).and_then(Token::word).is_some_and(|word| UNITS.contains(&word));
@@ -202,18 +202,18 @@ fn without_scales(tokens: &[Token], range: Option<Range>) -> (Vec<Token>, bool) 
     (kept, scaled)
 }
 
-/// Whether a token stands between a verdict and its explanation.
+/// Returns whether a token is between a verdict and its explanation.
 pub fn opens_explanation(token: &Token) -> bool {
     token.is_mark(&[',', ';', '(', '—', SPACED_HYPHEN]) || token.is("because")
 }
 
-/// Whether an explanation leaves the score as it is.
+/// Returns whether an explanation leaves the score as it is.
 fn explains(tokens: &[Token]) -> bool {
     let unsure = has_any(tokens, &[NEGATIONS, CONDITIONS, BOUNDS, NUMBERS]) || retracts(tokens);
     !unsure && !tokens.iter().any(Token::has_digits)
 }
 
-/// Whether a sentence behind a verdict leaves open which score counts.
+/// Returns whether a sentence behind a verdict leaves open which score counts.
 fn unsettles(sentence: &Sentence, range: Option<Range>) -> bool {
     let range = range.unwrap_or(Range { low: 0.0, high: 100.0 });
     takes_back(sentence)

@@ -17,7 +17,7 @@ use super::tag::tagged;
 use crate::json_path::JsonPath;
 use crate::quote::quoted;
 
-/// Where in an answer the score stands.
+/// Place of the score in an answer.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// A verdict: "Score: 7", "7/10", 7.
@@ -42,15 +42,15 @@ pub struct ScoreParser {
     pub method: Method,
     pub which: Which,
     pub range: Option<Range>,
-    /// What the judge thought aloud is read, too.
+    /// True if the judge's reasoning is read, too.
     pub keep_reasoning: bool,
 }
 
-/// An answer, as far as scores stand in it.
+/// The parts of an answer that may have scores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnswerText<'a> {
     pub text: &'a str,
-    /// Where the server gives it apart from the text.
+    /// Reasoning, if the server gives it apart from the text.
     pub reasoning: Option<&'a str>,
     /// It would have gone on: `max_tokens` was reached, or the rest has not come yet.
     pub cut: bool,
@@ -63,8 +63,8 @@ impl From<Method> for ScoreParser {
 }
 
 impl ScoreParser {
-    /// The score in an answer whose reasoning, if any, stands in the text; `Err` says what is
-    /// missing or unclear. `cut`: the answer would have gone on.
+    /// Reads the score in an answer whose reasoning, if any, is in the text; `Err` has the missing
+    /// or unclear part. `cut`: the answer would have gone on.
     pub fn read(&self, text: &str, cut: bool) -> Result<Cell, String> {
         self.read_answer(AnswerText { text, reasoning: None, cut })
     }
@@ -84,13 +84,13 @@ impl ScoreParser {
         self.found(AnswerText { cut: true, ..beginning }).ok()
     }
 
-    /// How many criteria are asked for; `None` where it is one score.
+    /// Returns the number of criteria in the prompt; `None` where it is one score.
     #[must_use]
     pub const fn criteria(&self) -> Option<usize> {
         if let Method::Rubric(rubric) = &self.method { Some(rubric.criteria.len()) } else { None }
     }
 
-    /// What an answer says about each criterion of `Method::Rubric`.
+    /// Returns the judgment of each criterion of `Method::Rubric` in an answer.
     pub fn read_judgments(&self, answer: AnswerText<'_>) -> Result<Vec<Judgment>, String> {
         let read = |rubric: &Rubric| {
             let text = self.readable(answer)?;
@@ -113,7 +113,7 @@ impl ScoreParser {
         }
     }
 
-    /// Why there is no score in an answer.
+    /// Returns the reason why there is no score in an answer.
     pub(super) fn unreadable(&self, answer: AnswerText<'_>) -> Option<String> {
         self.found(answer).err()
     }
@@ -132,7 +132,7 @@ impl ScoreParser {
         candidate.reading.and_then(|cell| fitting(cell, self.range)).and_then(|cell| self.usual(cell))
     }
 
-    /// A number that may be a score where nobody said which ones there are: "call 988" has none.
+    /// Accepts a number that may be a score if there is no range: "call 988" has none.
     fn usual(&self, cell: Cell) -> Result<Cell, String> {
         let free = self.range.is_none()
             && matches!(self.method, Method::Number | Method::Labelled(_) | Method::Tag(_) | Method::Json(_));
@@ -144,7 +144,7 @@ impl ScoreParser {
         }
     }
 
-    /// What of an answer is read.
+    /// Returns the part of an answer that is read.
     fn readable<'a>(&self, answer: AnswerText<'a>) -> Result<Cow<'a, str>, String> {
         match answer.reasoning.filter(|_| has_text(answer.reasoning)) {
             Some(reasoning) if self.keep_reasoning => Ok(Cow::Owned(format!("{reasoning}\n{}", answer.text))),

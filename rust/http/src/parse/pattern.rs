@@ -18,7 +18,7 @@ const MOST_BYTES: usize = 1 << 20;
 #[error("{0}")]
 pub struct PatternError(String);
 
-/// A pattern, and the scores of what it matches.
+/// A pattern, and the scores of its matches.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -29,7 +29,7 @@ pub struct Pattern {
 
 impl Pattern {
     /// A pattern in Rust's syntax, which has neither backreferences nor look-around and so no
-    /// catastrophic case. Without words a match must be a number.
+    /// catastrophic case. If there are no words, a match must be a number.
     pub fn new(pattern: &str, words: BTreeMap<String, f64>) -> Result<Self, PatternError> {
         let built = RegexBuilder::new(pattern).size_limit(MOST_BYTES).build();
         let regex = built.map_err(|error| PatternError(error.to_string()))?;
@@ -66,8 +66,8 @@ impl Pattern {
         Ok(Cell::Value(*value))
     }
 
-    /// Whether no continuation of the text changes its first match: the automaton has nothing left
-    /// to wait for.
+    /// Returns whether no continuation of the text changes its first match: the automaton has
+    /// nothing left to wait for.
     fn first_match_is_final(&self, text: &str) -> bool {
         let Some(automaton) = &self.automaton else { return false };
         let mut cache = automaton.create_cache();
@@ -79,7 +79,7 @@ impl Pattern {
                 _ => return false,
             }
         }
-        // It learns of a match one byte late.
+        // It reports a match one byte late.
         let ends = |byte| automaton.next_state(&mut cache, state, byte).is_ok_and(|next| next.is_dead());
         state.is_match() && (0..=u8::MAX).all(ends)
     }

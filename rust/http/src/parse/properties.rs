@@ -1,4 +1,4 @@
-//! What holds for every parser and every answer.
+//! Properties of every parser on every answer.
 
 use std::collections::BTreeMap;
 
@@ -245,7 +245,7 @@ fn read(parser: &ScoreParser, text: &str, reasoning: Option<&str>, cut: bool) ->
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// What is read of a prefix that was cut, or decided on one, the whole answer has, too.
+    /// A score of a prefix, cut or decided early, is the score of the whole answer, too.
     #[test]
     fn a_cut_answer_reads_like_the_whole_one_or_not_at_all(text in answers(), apart in any::<bool>()) {
         let reasoning = apart.then_some("7 or 8?");
@@ -263,7 +263,7 @@ proptest! {
         }
     }
 
-    /// A number that was read stands in the answer as a token, with no letter or digit beside it.
+    /// A number that was read is a token of the answer, with no letter or digit beside it.
     #[test]
     fn a_number_is_never_part_of_a_token(text in answers()) {
         for parser in parsers().filter(|parser| matches!(parser.method, Method::Number)) {
@@ -296,7 +296,7 @@ proptest! {
         }
     }
 
-    /// What is clear with "yes" is as clear with "no".
+    /// A text that is clear with "yes" is as clear with "no".
     #[test]
     fn yes_and_no_are_read_alike(pieces in prop::collection::vec(prop::sample::select(YES_NO_PIECES), 1..8)) {
         let text = pieces.concat();
@@ -309,9 +309,9 @@ proptest! {
         prop_assert_eq!(read(&parser, &swapped, None, false), flipped, "{:?} and {:?}", text, swapped);
     }
 
-    /// With one score or several that agree, which one counts makes no difference.
+    /// For one score, or several that agree, all choices give the same.
     #[test]
-    fn what_is_clear_is_first_and_last(text in answers()) {
+    fn clear_scores_are_first_and_last(text in answers()) {
         for only in parsers().filter(|parser| parser.which == Which::Only) {
             let Some(found) = read(&only, &text, None, false) else { continue };
             for which in [Which::First, Which::Last] {

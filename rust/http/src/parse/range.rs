@@ -4,10 +4,10 @@ use std::fmt;
 
 use guerdon_core::outcome::Cell;
 
-/// What answers count up to where no range was given: "8/10" is 8.
+/// Highest score of answers if no range was given: "8/10" is 8.
 const USUAL_TOP: f64 = 10.0;
 
-/// From `low` to `high`, both included.
+/// Numbers from `low` to `high`, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     pub low: f64,
@@ -26,13 +26,13 @@ impl fmt::Display for Range {
     }
 }
 
-/// Whether scores count up to `top`: by the range, if there is one.
+/// Returns whether scores count up to `top`: by the range, if there is one.
 #[expect(clippy::float_cmp, reason = "what an answer says is the range's end or is not")]
 pub fn is_top(range: Option<Range>, top: f64) -> bool {
     top == range.map_or(USUAL_TOP, |range| range.high)
 }
 
-/// Whether "`low` to `high`" is how scores are given, not a score.
+/// Returns whether "`low` to `high`" is how scores are given, not a score.
 pub fn is_scale(range: Option<Range>, low: f64, high: f64) -> bool {
     range.map_or((low == 0.0 || low == 1.0) && is_top(None, high), |range| range == Range { low, high })
 }

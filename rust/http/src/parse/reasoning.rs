@@ -1,8 +1,8 @@
 //! Takes the reasoning out of an answer: what a judge thought aloud is not its verdict.
 //!
 //! - Tags that leave open where the reasoning ends are an error.
-//! - A chat template may begin the reasoning, so that the answer has only its end: that end stands
-//!   at the beginning or end of a line.
+//! - A chat template may begin the reasoning, so that the answer has only its end: that end is at
+//!   the beginning or end of a line.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ const MARKS: [(&str, &str); 12] = [
     ("<|start_thinking|>", "<|end_thinking|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
 ];
-/// Where the parts of an answer begin that names its channels.
+/// Mark at the beginning of each part in an answer that names its channels.
 const CHANNEL: &str = "<|channel|>";
 const FINAL: &str = "<|channel|>final<|message|>";
 
@@ -33,7 +33,7 @@ struct Mark {
     end: usize,
 }
 
-/// The answer without its reasoning; `Err` says why there is none.
+/// The answer without its reasoning; `Err` has the reason if there is none.
 pub fn stripped(text: &str) -> Result<Cow<'_, str>, String> {
     let answer = if text.contains(CHANNEL) { Cow::Borrowed(final_channel(text)?) } else { without_blocks(text)? };
     if answer.trim().is_empty() && !text.trim().is_empty() {

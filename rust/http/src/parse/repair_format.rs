@@ -4,8 +4,8 @@ use super::parser::{AnswerText, Method, ScoreParser};
 use super::rubric::Layout;
 
 impl ScoreParser {
-    /// What the judge is told after an answer that could not be read; `None` where no other wording
-    /// would help.
+    /// Returns the message to the judge after an answer that could not be read; `None` where no
+    /// other wording would help.
     #[must_use]
     pub fn repair_message(&self, answer: AnswerText<'_>) -> Option<String> {
         let (why, wanted) = (self.unreadable(answer)?, self.wanted()?);

@@ -20,7 +20,7 @@ pub struct Criterion {
     pub weight: f64,
 }
 
-/// How an answer gives the scores.
+/// Layout of the scores in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// `{"accuracy": 8, "clarity": {"reason": "…", "score": 7}}`.
@@ -29,14 +29,14 @@ pub enum Layout {
     Tags,
 }
 
-/// What is wanted of an answer: a score for each criterion.
+/// Expected scores of an answer: a score for each criterion.
 #[derive(Clone, Debug)]
 pub struct Rubric {
     pub criteria: Vec<Criterion>,
     pub layout: Layout,
 }
 
-/// What an answer says about one criterion.
+/// Judgment of one criterion in an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgment {
     pub score: Cell,

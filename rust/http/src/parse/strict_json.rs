@@ -1,4 +1,4 @@
-//! JSON in which a name that stands twice in an object is an error: two people could read either.
+//! JSON in which a name that occurs twice in an object is an error: two people could read either.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 
 /// The value at the beginning of a text, and how many bytes it takes.
 pub fn first_value(text: &str) -> Option<(Value, usize)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Strict>();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<StrictValue>();
     let value = values.next()?.ok()?;
     Some((value.0, values.byte_offset()))
 }
 
-/// A value without names that stand twice.
-struct Strict(Value);
+/// A value without names that occur twice.
+struct StrictValue(Value);
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(StrictVisitor).map(Self)
     }
@@ -56,7 +56,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Value, A::Error> {
         let mut found = Vec::new();
-        while let Some(Strict(value)) = values.next_element()? {
+        while let Some(StrictValue(value)) = values.next_element()? {
             found.push(value);
         }
         Ok(Value::Array(found))
@@ -65,7 +65,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut found = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let Strict(value) = fields.next_value()?;
+            let StrictValue(value) = fields.next_value()?;
             if found.insert(name, value).is_some() {
                 return Err(Error::custom("a name stands twice in an object"));
             }

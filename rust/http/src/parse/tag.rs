@@ -62,13 +62,13 @@ fn mark(number: usize) -> Option<char> {
     char::from_u32(code).filter(|mark| PLACES.contains(mark))
 }
 
-/// Which of the contents a token stands for.
+/// Returns the index of the content that a token replaces.
 fn place(token: &Token) -> Option<usize> {
     let Token::Mark(mark) = *token else { return None };
     u32::from(mark).checked_sub(u32::from(*PLACES.start()))?.try_into().ok()
 }
 
-/// Whether the words beside a tag are those of a verdict or the tag's name.
+/// Returns whether the words beside a tag are those of a verdict or the tag's name.
 fn stands_alone(sentence: &Sentence, name: &str) -> bool {
     let name = name.to_lowercase();
     let known = |word: &str| is_known(word) || name.split(['_', '-']).any(|part| part == word);
@@ -80,7 +80,7 @@ fn stands_alone(sentence: &Sentence, name: &str) -> bool {
     !sentence.question && are_plain(before, known) && are_plain(&words, known) && !retracts(&rest[end..])
 }
 
-/// A text with a new line in the place of each tag: what stands in other tags is apart.
+/// A text with a new line in the place of each tag: the contents of other tags are separate.
 fn without_tags(text: &str) -> String {
     let (mut kept, mut from) = (String::with_capacity(text.len()), 0);
     for (start, _) in text.match_indices('<') {
@@ -101,7 +101,7 @@ fn without_tags(text: &str) -> String {
     kept
 }
 
-/// What stands in a tag, or behind the last one that is not closed.
+/// Content of a tag, or the text behind the last tag that is not closed.
 pub struct Content<'a> {
     pub inside: &'a str,
     pub closed: bool,
@@ -129,7 +129,7 @@ pub fn contents<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Content<'
     })
 }
 
-/// Where the last opening tag stands.
+/// Returns the place of the last opening tag.
 fn last_opening(text: &str, opening: &str) -> Option<Span<usize>> {
     text.rmatch_indices(opening).find_map(|(at, _)| {
         let rest = &text[at + opening.len()..];

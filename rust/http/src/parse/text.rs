@@ -16,7 +16,7 @@ const ABBREVIATIONS: [&str; 16] =
 const LAYOUT: [&str; 11] =
     ["\\boxed", "\\text", "\\mathbf", "\\(", "\\)", "\\[", "\\]", "<b>", "</b>", "<strong>", "</strong>"];
 
-/// Letters that no answer has, in the place of what was read before.
+/// Letters that occur in no answer; they replace the parts read before.
 pub const PLACES: std::ops::RangeInclusive<char> = '\u{E000}'..='\u{F8FF}';
 
 /// The mark of a hyphen between blanks, which is a dash or a minus.
@@ -33,7 +33,7 @@ const SHOWN: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
-    /// In lower case, and as it is written.
+    /// A word in lower case, and in its original form.
     Word(String, String),
     Number(f64),
     /// Digits that are not a plain number: "GPT-4", "7-8", "3,5", "2nd".
@@ -71,8 +71,8 @@ pub struct Sentence {
     pub ends_line: bool,
 }
 
-/// The sentences of a text that have words. Of one that was `cut`, those that have ended, with more
-/// text behind. A text of too many is unclear: it would take memory many times its length.
+/// The sentences of a text that have words. For one that was `cut`, those that have ended, with
+/// more text behind. A text of too many is unclear: it would take memory many times its length.
 pub fn sentences(text: &str, cut: bool) -> Result<Vec<Sentence>, Unread> {
     let text = with_ascii_digits(text);
     let mut found = Vec::new();
@@ -81,7 +81,7 @@ pub fn sentences(text: &str, cut: bool) -> Result<Vec<Sentence>, Unread> {
         split(&cleaned(line), &mut found);
     }
     let rest = &text[finished..];
-    // What a command or a tag becomes is known once it has ended.
+    // The text of a command or a tag is complete only at its end.
     if !rest.contains(['\\', '<']) {
         let before = found.len();
         split(&cleaned(rest), &mut found);
@@ -203,8 +203,8 @@ fn is_abbreviation(before: &str, after: &str) -> bool {
         && ABBREVIATIONS.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// The tokens of a sentence. Of one that is too long for a verdict, the first, and of what follows
-/// numbers and places alone.
+/// The tokens of a sentence. For one that is too long for a verdict, the first tokens, and of the
+/// rest numbers and places alone.
 fn tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -294,8 +294,9 @@ fn chunk(text: &str) -> Token {
     }
 }
 
-/// Whether a letter is part of the word beside it. Chinese, Japanese, Korean, Thai and others are
-/// written without spaces, so that a number beside their letters stands by itself: "8分".
+/// Returns whether a letter is part of the word beside it. Chinese, Japanese, Korean, Thai and
+/// others are written without spaces, so that a number beside their letters is a separate token:
+/// "8分".
 pub fn is_word(letter: char) -> bool {
     let unspaced = matches!(letter,
         '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}' | '\u{2E80}'..='\u{9FFF}'

@@ -1,8 +1,8 @@
 //! The words of the verdict grammar, which are English.
 //!
 //! A verdict has words of these lists only, which is why negations, conditions and comparisons need
-//! no list before a score. Behind it the judge explains in words of its own; the lists at the end
-//! say which of those take the verdict back.
+//! no list before a score. The judge's explanation follows it; the lists at the end say which of
+//! those take the verdict back.
 
 use super::text::{Sentence, Token};
 
@@ -11,16 +11,16 @@ const LABELS: &[&str] =
     &["score", "rating", "grade", "mark", "verdict", "reward", "overall", "final", "judgment", "judgement"];
 /// Names of a score before ":" and "=" only: "the total is 7" may count anything.
 const COUNTS: &[&str] = &["result", "total"];
-/// What the judge does: "I'd give it", "I rate this".
+/// Verbs of the judge: "I'd give it", "I rate this".
 const GIVING: &[&str] = &["give", "rate", "assign", "award", "say", "score", "giving"];
-/// What the answer does: "it deserves".
+/// Verbs of the answer: "it deserves".
 const EARNING: &[&str] = &["gets", "deserves", "earns", "receives", "merits", "scores"];
 const JUDGE: &[&str] = &["i", "we", "i'd", "we'd", "i'll", "we'll"];
 pub const BEING: &[&str] = &["is", "it's", "that's"];
 pub const UNITS: &[&str] = &["point", "points", "pts", "star", "stars", "mark", "marks", "分", "点", "점"];
 /// Words that begin a conclusion.
 pub const CONCLUDING: &[&str] = &["so", "therefore", "thus", "hence", "accordingly", "consequently"];
-/// What a choice's label is the name of: "Option A".
+/// Nouns that a choice's label can name: "Option A".
 const NOUNS: &[&str] = &[
     "response",
     "answer",
@@ -51,7 +51,7 @@ const ANNOUNCING: &[&str] = &[
     "evaluation",
     "assessment",
 ];
-/// What the judge does with a label: "I choose A".
+/// Verbs of the judge with a label: "I choose A".
 const CHOOSING: &[&str] = &["choose", "pick", "select", "prefer", "go"];
 const FILLER: &[&str] = &[
     "my", "our", "the", "this", "that", "it", "a", "an", "of", "for", "would", "will", "solid", "here", "here's",
@@ -124,33 +124,34 @@ const RETRACTIONS: &[&str] = &[
 /// Words with which a sentence turns the one before it around.
 const TURNING: &[&str] = &["not", "no", "if", "only", "yes"];
 
-/// Whether a word may stand in a verdict.
+/// Returns whether a word may occur in a verdict.
 pub fn is_known(word: &str) -> bool {
     let lists = [FILLER, LABELS, COUNTS, GIVING, EARNING, JUDGE, BEING, CONCLUDING, NOUNS];
     lists.iter().any(|list| list.contains(&word))
 }
 
-/// Whether a word may stand before a label that was chosen.
+/// Returns whether a word may precede a label that was chosen.
 pub fn may_announce(word: &str) -> bool {
     is_known(word) || ANNOUNCING.contains(&word) || CHOOSING.contains(&word)
 }
 
-/// Whether a word is what a choice's label is the name of.
+/// Returns whether a word is what a choice's label is the name of.
 pub fn is_noun(word: &str) -> bool {
     NOUNS.contains(&word)
 }
 
-/// Whether a word before a label says that it is the verdict, without "is" or a colon.
+/// Returns whether a word before a label says that it is the verdict, without "is" or a colon.
 pub fn chooses(word: &str) -> bool {
     CHOOSING.contains(&word) || NOUNS.contains(&word) || LABELS.contains(&word) || ANNOUNCING.contains(&word)
 }
 
-/// Whether tokens are words of a verdict, in a sense that a verdict has, and marks that join them.
+/// Returns whether tokens are words of a verdict, in a sense that a verdict has, and marks that
+/// join them.
 pub fn are_plain(tokens: &[Token], known: impl Fn(&str) -> bool) -> bool {
     tokens.iter().enumerate().all(|(at, token)| match token {
         Token::Word(word, written) => {
             let subject = || at.checked_sub(1).and_then(|before| tokens[before].word());
-            // "Response A" names something, "would" is a condition where nobody says what they do.
+            // "Response A" names something, "would" is a condition unless a person's verb follows.
             let article = word != "a" || written == "a" || at == 0;
             let judged =
                 !matches!(word.as_str(), "would" | "will") || subject().is_some_and(|word| JUDGE.contains(&word));
@@ -161,7 +162,7 @@ pub fn are_plain(tokens: &[Token], known: impl Fn(&str) -> bool) -> bool {
     })
 }
 
-/// Whether words name a score or say that one is given.
+/// Returns whether words name a score or say that one is given.
 pub fn names_a_score(tokens: &[Token]) -> bool {
     let judge = tokens.iter().filter_map(Token::word).any(|word| JUDGE.contains(&word));
     tokens.iter().enumerate().any(|(at, token)| {
@@ -176,7 +177,7 @@ pub fn names_a_score(tokens: &[Token]) -> bool {
     })
 }
 
-/// Whether one of these words is there; negations in their short form, too.
+/// Returns whether one of these words is there; negations in their short form, too.
 pub fn has_any(tokens: &[Token], lists: &[&[&str]]) -> bool {
     tokens.iter().filter_map(Token::word).any(|word| {
         let negates = word.ends_with("n't") && lists.contains(&NEGATIONS);
@@ -184,7 +185,7 @@ pub fn has_any(tokens: &[Token], lists: &[&[&str]]) -> bool {
     })
 }
 
-/// Whether a part of a sentence takes back what stands before it.
+/// Returns whether a part of a sentence takes back the part before it.
 pub fn retracts(tokens: &[Token]) -> bool {
     let second_thought = |pair: &[Token]| {
         (pair[0].is("second") && pair[1].word().is_some_and(|word| word.starts_with("thought")))
@@ -193,7 +194,7 @@ pub fn retracts(tokens: &[Token]) -> bool {
     has_any(tokens, &[RETRACTIONS]) || tokens.windows(2).any(second_thought)
 }
 
-/// Whether a sentence behind a verdict may take it back.
+/// Returns whether a sentence behind a verdict may take it back.
 pub fn takes_back(sentence: &Sentence) -> bool {
     let opening = sentence.tokens.iter().find_map(Token::word);
     retracts(&sentence.tokens) || opening.is_some_and(|word| TURNING.contains(&word))

@@ -1,4 +1,4 @@
-//! Which connections are kept, used again and closed, over real sockets of this machine.
+//! Connections that are kept, used again and closed, over real sockets of this machine.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -62,7 +62,7 @@ async fn a_connection_serves_one_request_after_the_other() {
 }
 
 #[tokio::test]
-async fn what_the_server_closed_is_not_used() {
+async fn connections_that_a_server_closed_are_not_used() {
     let (endpoint, connections) = server(1).await;
     let pool = pool(&endpoint);
     for round in 1..=3 {
@@ -88,7 +88,7 @@ async fn connections_end_with_their_lifetime() {
 }
 
 #[tokio::test]
-async fn what_was_idle_when_silence_began_is_not_used() {
+async fn connections_idle_when_silence_began_are_not_used() {
     let (endpoint, connections) = server(usize::MAX).await;
     let pool = pool(&endpoint);
     exchange(&pool, &endpoint).await;
@@ -100,7 +100,7 @@ async fn what_was_idle_when_silence_began_is_not_used() {
     assert_eq!(connections.load(Ordering::Relaxed), 2);
 }
 
-/// So many connections are being made at a time; who waits takes what became idle meanwhile.
+/// Few connections are being made at a time; who waits takes what became idle meanwhile.
 #[tokio::test]
 async fn connections_are_not_made_all_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -162,7 +162,7 @@ async fn a_connection_that_is_closed_when_it_is_used_again() {
     exchange(&resend_after_idle, &endpoint).await;
     exchange(&resend_after_idle, &endpoint).await;
     assert_eq!(requests.load(Ordering::Relaxed), 3, "one came twice");
-    // It ran for longer than a server takes to close what was idle: it may have been begun.
+    // It ran for longer than a server takes to close an idle connection: it may have been begun.
     let (endpoint, requests) = slow_to_close(RESEND_WITHIN + Duration::from_millis(100)).await;
     let slow = Pool { resend_after_idle: Duration::ZERO, ..pool(&endpoint) };
     exchange(&slow, &endpoint).await;
@@ -171,7 +171,7 @@ async fn a_connection_that_is_closed_when_it_is_used_again() {
         Err(TransportError::Exchange(_))
     ));
     assert_eq!(requests.load(Ordering::Relaxed), 2);
-    // In steady use it is the server that died, not its idle timeout.
+    // A connection in steady use ends because the server died, not by its idle timeout.
     let (endpoint, requests) = closing_server(1).await;
     let busy = Pool { resend_after_idle: Duration::MAX, ..pool(&endpoint) };
     exchange(&busy, &endpoint).await;
@@ -188,7 +188,7 @@ async fn a_connection_that_is_closed_when_it_is_used_again() {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_is_closed() {
+async fn unused_connections_are_closed() {
     let (endpoint, _) = server(usize::MAX).await;
     let pool = pool(&endpoint);
     exchange(&pool, &endpoint).await;

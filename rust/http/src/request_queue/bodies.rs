@@ -1,5 +1,5 @@
-//! What is sent for a call: its function's template with its texts, and in another attempt what was
-//! wrong with the last answer.
+//! Bodies of a call's requests: its function's template with its texts, and in another attempt the
+//! fault of the last answer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::meter::Meter;
 use crate::repair::Repairs;
 use crate::request_body::RequestBody;
 
-/// A body of so many bytes is written while it is sent.
+/// Length from which on a body is written while it is sent.
 const LONG_BODY: usize = 32 << 10;
 
 /// See the module.
@@ -47,7 +47,7 @@ impl Bodies {
         LongBody::new(template, Box::new(texts), samples.len()).map(|body| RequestBody::Long(body.into()))
     }
 
-    /// The template of a request: of another attempt with what was wrong with the last answer.
+    /// The template of a request, in another attempt with the fault of the last answer.
     fn template(&self, key: RequestKey) -> Arc<BodyTemplate> {
         if key.attempt > 1
             && self.template.takes_repair()
@@ -84,7 +84,7 @@ impl Bodies {
         self.repairs.lock().drop_ended()
     }
 
-    /// Whether answers of calls that may be tried again are kept.
+    /// Returns whether answers of calls that may be tried again are kept.
     pub fn keeps_repairs(&self) -> bool {
         !self.repairs.lock().is_empty()
     }

@@ -1,7 +1,8 @@
-//! Which calls wait, and which request has which: kept under the lock of a queue.
+//! Waiting calls, and the call of each request: kept under the lock of a queue.
 //!
 //! - Each call is taken by one request, the oldest batch's first.
-//! - At most so many requests are as may be in flight, and no more begin than calls wait.
+//! - The number of requests is at most that of those that may be in flight, and no more begin than
+//!   calls wait.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -41,7 +42,7 @@ struct WaitingFrame {
 pub struct RequestTask {
     pub call: Option<Call>,
     pub started_ns: u64,
-    /// Where it was sent. Written by the request.
+    /// Server of the request. Written by the request.
     pub server: Arc<Mutex<Arc<str>>>,
     /// Notified when its call was completed meanwhile; one for each request.
     pub stop: Arc<Notify>,
@@ -157,7 +158,7 @@ impl Calls {
         !self.tasks.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Whether it is closed, and the last request has ended.
+    /// Returns whether it is closed, and the last request has ended.
     pub fn is_gone(&self) -> bool {
         self.is_closed() && self.tasks.is_empty()
     }

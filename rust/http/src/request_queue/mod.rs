@@ -1,5 +1,5 @@
 //! The request queue of one function: calls that wait, and requests in flight. `queue` runs the
-//! requests, `calls` says which request has which call, `bodies` what is sent for it.
+//! requests, `calls` has the call of each request, `bodies` the bytes sent for it.
 
 mod bodies;
 mod calls;

@@ -117,7 +117,7 @@ impl RequestQueue {
     fn take(&self, task: u64) -> Option<(TakenCall, Vec<(usize, u32)>)> {
         loop {
             let taken = self.calls.lock().take(task, || self.clock.now_ns())?;
-            // Without the lock: completing a call may push another frame (see `in_flight`).
+            // Made without the lock: completing a call may push another frame (see `in_flight`).
             let (frame_ref, index) = &taken.call;
             if frame_ref.is_open(*index) {
                 let samples = frame_ref.samples(*index);
@@ -163,14 +163,14 @@ impl RequestQueue {
         });
     }
 
-    /// Where a request was sent last.
+    /// Returns the server of the last request.
     fn server(&self, sent: &Mutex<Arc<str>>) -> Arc<str> {
         let server = sent.lock().clone();
         if server.is_empty() { self.spec.endpoint.host().into() } else { server }
     }
 
-    /// Drops requests whose calls were completed meanwhile, and what was kept for them; whether
-    /// anything is here.
+    /// Drops requests whose calls were completed meanwhile, and their bodies; whether anything is
+    /// here.
     pub fn drop_abandoned(&self) -> bool {
         let kept = self.bodies.drop_ended();
         let (tasks, busy) = {
@@ -191,7 +191,7 @@ impl RequestQueue {
         self.calls.lock().is_busy() || self.keeps_repairs()
     }
 
-    /// Whether answers of calls that may be tried again are kept.
+    /// Returns whether answers of calls that may be tried again are kept.
     pub fn keeps_repairs(&self) -> bool {
         self.bodies.keeps_repairs()
     }

@@ -98,7 +98,7 @@ async fn go(mut stream: TcpStream, politely: bool) -> std::io::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_server_did_not_look_at_comes_once_more() {
+async fn requests_that_a_server_ignored_are_sent_once_more() {
     assert_eq!(judged(First::Reset(Reason::REFUSED_STREAM), 0).await, (Status::Ok, String::new(), 2, 1));
     assert_eq!(judged(First::GoneAway, 0).await, (Status::Ok, String::new(), 2, 2));
 }
@@ -108,7 +108,7 @@ async fn what_the_server_did_not_look_at_comes_once_more() {
 /// Sees: `error` after `retries`: ConnectionError; a stream that it refused, or did not look at
 /// before a GOAWAY, costs no attempt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_server_began_is_an_attempt() {
+async fn requests_that_a_server_began_are_attempts() {
     for first in [First::Reset(Reason::INTERNAL_ERROR), First::TransportError, First::CutOff] {
         let (status, reason, requests, _) = judged(first, 0).await;
         assert_eq!((status, requests), (Status::Error, 1), "{first:?}: {reason}");

@@ -103,7 +103,7 @@ async fn each_fault_fails_its_sample_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_broken_once_is_tried_again_and_what_is_hopeless_is_not() {
+async fn broken_requests_are_retried_unless_hopeless() {
     let hopeless =
         ["[[status 400]]", "[[status 401]]", "[[status 403]]", "[[status 404]]", "[[status 422]]", "[[redirect]]"];
     let (judge, rig) = judged(JudgeConfig::default(), 2).await;

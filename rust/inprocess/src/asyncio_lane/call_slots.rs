@@ -1,8 +1,9 @@
-//! How many calls of one function its loop runs and has waiting, and how many more it takes.
+//! Number of one function's calls that its loop runs and has waiting, and the number that it takes
+//! in addition.
 //!
-//! - What waits on the loop is beyond the scheduler's order: a loop takes what fills its free
-//!   slots, and what is expected to start within `AHEAD_NS`. Long calls come one by one, cheap ones
-//!   by the thousand.
+//! - Calls that wait on the loop are beyond the scheduler's order: a loop takes as many as fill its
+//!   free slots, and as are expected to start within `AHEAD_NS`. Long calls come one by one, cheap
+//!   ones by the thousand.
 //! - A scheduler that was refused is woken once there is room; none is refused and forgotten: both
 //!   are one word.
 
@@ -62,7 +63,8 @@ impl CallSlots {
         usize::try_from(self.concurrency).unwrap_or(usize::MAX)
     }
 
-    /// How many more calls the loop takes now. The scheduler is woken if there are none.
+    /// Returns the number of calls that the loop takes now in addition. The scheduler is woken if
+    /// there are none.
     pub fn room(&self) -> usize {
         let mut counts = self.counts.load(Ordering::Acquire);
         loop {
@@ -88,11 +90,12 @@ impl CallSlots {
         }
     }
 
-    /// Whether the scheduler was refused and is to be woken; it counts as woken from here on.
+    /// Returns whether the scheduler was refused and is to be woken; it counts as woken from here
+    /// on.
     #[inline]
     pub fn must_wake(&self) -> bool {
         let counts = self.counts.load(Ordering::Acquire);
-        // Half of what may wait, so that cheap calls come many at a time.
+        // Half of the number that may wait, so that cheap calls come many at a time.
         counts & REFUSED != 0
             && self.room_of(counts) >= (self.ahead() / 2).max(1)
             && self.counts.fetch_and(!REFUSED, Ordering::AcqRel) & REFUSED != 0
@@ -111,7 +114,7 @@ impl CallSlots {
         self.mean_ns.store(known.saturating_mul(2).max(LONG_NS), Ordering::Relaxed);
     }
 
-    /// Whether as many calls run as may.
+    /// Returns whether as many calls run as may.
     pub fn is_full(&self) -> bool {
         self.counts.load(Ordering::Acquire) % WAITING >= self.concurrency
     }

@@ -1,15 +1,15 @@
-//! How far the calls of a frame on an event loop are, under their lock.
+//! Progress of a frame's calls on an event loop, under their lock.
 
 use crate::asyncio_lane::call_slots::{CallSlots, Counts};
 use crate::frame::CallFrame;
 use crate::sync::MutexGuard;
 
-/// How far a call is.
+/// Progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Waiting,
     Running,
-    /// The loop was told to cancel it.
+    /// The loop has the order to cancel it.
     Cancelled,
     /// The watchdog ended it; the loop does not know yet.
     Lost,
@@ -20,7 +20,7 @@ pub(super) enum Progress {
 pub(super) struct CallStates<F> {
     /// Taken with the last call.
     pub(super) frame: Option<F>,
-    /// How far each call is, and when it was started.
+    /// Progress of each call, and its start.
     pub(super) calls: Vec<(Progress, u64)>,
     /// The first call that was never started.
     pub(super) cursor: usize,
@@ -44,7 +44,7 @@ impl<F> CallStates<F> {
         (self.low..self.cursor).map(|call| (call, self.calls[call].0, self.calls[call].1))
     }
 
-    /// What its function's slots know of it.
+    /// Returns the counts for its function's slots.
     pub(super) const fn counts(&self) -> Counts {
         if self.frame.is_some() {
             Counts { waiting: self.calls.len() - self.cursor, running: self.in_flight }
@@ -64,7 +64,7 @@ impl<F> CallStates<F> {
     }
 }
 
-/// The calls under their lock. What changes is counted before they are unlocked.
+/// The calls under their lock. Changes are counted before they are unlocked.
 pub(super) struct LockedCalls<'a, F> {
     pub(super) state: MutexGuard<'a, CallStates<F>>,
     slots: &'a CallSlots,

@@ -9,7 +9,7 @@ use guerdon_core::outcome::Times;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
 use crate::asyncio_lane::call_states::{CallStates, Progress};
-use crate::asyncio_lane::in_flight::{CallsInFlight, Finished};
+use crate::asyncio_lane::in_flight::{CallsInFlight, FinishedCalls};
 use crate::frame::CallFrame;
 
 /// A call for the loop to cancel.
@@ -22,22 +22,22 @@ pub struct Overdue {
     pub ended: bool,
 }
 
-/// What the watchdog found.
-pub struct Looked<F> {
-    /// To be dropped without a lock held, if nothing is left of it.
+/// Findings of the watchdog.
+pub struct TimeoutCheck<F> {
+    /// The finished frame, to be dropped without a lock held.
     pub frame: Option<F>,
     /// The loop has not turned since it should have cancelled a call.
     pub hung: bool,
 }
 
 impl<F: CallFrame> CallsInFlight<F> {
-    /// One look of the watchdog. The frame goes here without being forgotten: the loop is told of
-    /// the calls that it lost before.
-    pub fn look(&self, now_ns: u64, setup_late: bool) -> Looked<F> {
+    /// One look of the watchdog. The frame goes here without being forgotten: the loop gets the
+    /// calls that it lost before.
+    pub fn look(&self, now_ns: u64, setup_late: bool) -> TimeoutCheck<F> {
         let turned_ns = self.heartbeat().turned_ns();
         let mut guard = self.lock();
         let state = &mut *guard.state;
-        let Some(frame) = state.frame.as_mut() else { return Looked { frame: None, hung: false } };
+        let Some(frame) = state.frame.as_mut() else { return TimeoutCheck { frame: None, hung: false } };
         if setup_late {
             frame.time_out_setup(None);
         }
@@ -55,7 +55,7 @@ impl<F: CallFrame> CallsInFlight<F> {
             }
         }
         let frame = if state.is_over() { self.take_frame(state) } else { None };
-        Looked { frame, hung }
+        TimeoutCheck { frame, hung }
     }
 
     /// Nanoseconds until the next call is due, `None` when one is.
@@ -78,9 +78,9 @@ impl<F: CallFrame> CallsInFlight<F> {
         Some(soonest)
     }
 
-    /// The calls that are to be cancelled, or were ended without their coroutine; each is told
+    /// The calls that are to be cancelled, or were ended without their coroutine; each is reported
     /// once.
-    pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<Finished<F>>>) {
+    pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<FinishedCalls<F>>>) {
         let mut guard = self.lock();
         let state = &mut *guard.state;
         let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! One event loop of the asyncio lane: what waits for it, what it has in flight, whether it turns.
+//! One event loop of the asyncio lane: its waiting frames, its frames in flight, its heartbeat.
 //!
 //! - It is woken once for all frames that arrive before it looks.
 //! - It cancels a call at its timeout. At `timeout + grace` the watchdog ends the call, whatever
-//!   the loop does: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
+//!   the loop's state: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
 //! - Silent for half a second with work, it is reported once; silent from before a call's timeout
 //!   until its end by the watchdog, it is replaced by a loop of the next generation.
 //! - A loop that has ended keeps nothing; one that ended of itself is followed by another.
@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use crate::asyncio_lane::call_slots::LoopFunction;
 use crate::asyncio_lane::call_timeouts::Overdue;
 use crate::asyncio_lane::heartbeat::Heartbeat;
-use crate::asyncio_lane::in_flight::{CallsInFlight, Finished, Origin};
+use crate::asyncio_lane::in_flight::{CallsInFlight, FinishedCalls, Origin};
 use crate::frame::{CallFrame, Timeouts};
 use crate::supervisor::{SupervisorQueue, SupervisorRequest};
 use crate::sync::{Mutex, MutexGuard};
@@ -32,14 +32,15 @@ const SILENCE_NS: u64 = 500_000_000;
 
 pub(super) struct LoopState<F> {
     closed: bool,
-    /// Of the newest loop; 0 before the first.
+    /// Number of the newest loop; 0 before the first.
     pub(super) generation: u64,
     waiting: VecDeque<F>,
-    /// What the loop runs, and what it must still be told; of replaced loops too. By number.
+    /// Frames on the loop; frames that it has not got yet are kept besides; of replaced loops too.
+    /// By number.
     pub(super) in_flight: BTreeMap<u64, Arc<CallsInFlight<F>>>,
     /// Frames that were taken.
     taken: u64,
-    /// Of the newest loop.
+    /// Heartbeat of the newest loop.
     heartbeat: Arc<Heartbeat>,
     /// Wakes the loop that gets the work; none before the first, and when it has ended.
     wake: Option<Arc<Wake>>,
@@ -105,7 +106,7 @@ impl<F: CallFrame> EventLoop<F> {
         time::now_ns(self.clock)
     }
 
-    /// What wakes the loop of this generation, and what shows that it turns; `None` if another was
+    /// Returns the wake-up of the loop of this generation, and its heartbeat; `None` if another was
     /// asked for since.
     pub fn open(&self, generation: u64) -> Option<(Arc<Wake>, Arc<Heartbeat>)> {
         let state = self.state.lock();
@@ -156,19 +157,19 @@ impl<F: CallFrame> EventLoop<F> {
         Some(calls)
     }
 
-    /// Whether the loop of this generation is to end.
+    /// Returns whether the loop of this generation is to end.
     pub fn is_over(&self, generation: u64) -> bool {
         let state = self.state.lock();
         state.closed || state.generation != generation
     }
 
-    /// What the loop of this generation runs.
+    /// Returns the frames on the loop of this generation.
     pub fn in_flight(&self, generation: u64) -> Vec<Arc<CallsInFlight<F>>> {
         self.state.lock().in_flight.values().filter(|one| one.generation() == generation).cloned().collect()
     }
 
-    /// The calls that the loop of this generation is to cancel, or that ignored it; each is told
-    /// once.
+    /// The calls that the loop of this generation is to cancel, or that ignored it; each is
+    /// reported once.
     pub fn overdue(&self, generation: u64) -> Vec<Overdue> {
         let now_ns = self.now_ns();
         let mut all = Vec::new();
@@ -189,7 +190,7 @@ impl<F: CallFrame> EventLoop<F> {
     }
 
     /// Lets go of calls of which nothing is left.
-    pub fn finish(&self, calls: &Arc<CallsInFlight<F>>, finished: Option<Box<Finished<F>>>) {
+    pub fn finish(&self, calls: &Arc<CallsInFlight<F>>, finished: Option<Box<FinishedCalls<F>>>) {
         let Some(finished) = finished else { return };
         if finished.forget {
             self.forget(calls);
@@ -225,7 +226,7 @@ impl<F: CallFrame> EventLoop<F> {
         }
     }
 
-    /// The loop of this generation can't be had for what waits.
+    /// Fails the waiting frames, as the loop of this generation can't be started.
     pub fn fail_waiting(&self, generation: u64, reason: &str) {
         let stranded = {
             let mut state = self.state.lock();
@@ -321,7 +322,7 @@ impl<F: CallFrame> EventLoop<F> {
         self.is_busy()
     }
 
-    /// What follows from the loop's silence; true if it was replaced.
+    /// Acts on the loop's silence; true if it was replaced.
     fn check_silence(&self, silent: bool, hung: bool) -> bool {
         let mut state = self.state.lock();
         if !silent {
@@ -329,7 +330,7 @@ impl<F: CallFrame> EventLoop<F> {
             state.hung = false;
         }
         state.hung |= hung;
-        // A `setup()` that loads a model on its loop is no mistake.
+        // A `setup()` that loads a model on its loop is not an error.
         if silent && (hung || state.in_setup.is_empty()) && !std::mem::replace(&mut state.reported, true) {
             state.heartbeat.blocked();
             let generation = state.generation;
@@ -338,7 +339,7 @@ impl<F: CallFrame> EventLoop<F> {
         silent && state.hung && !state.closed && self.next_generation(&mut state).is_ok()
     }
 
-    /// Asks for a loop, or fails what waits for one.
+    /// Asks for a loop, or fails the frames that wait for one.
     fn start(&self, mut state: MutexGuard<'_, LoopState<F>>) {
         if let Err(error) = self.next_generation(&mut state) {
             let generation = state.generation;

@@ -1,10 +1,10 @@
-//! Whether an event loop turns: when it last did, whether it was asked to report its next turn, and
-//! whether a silence of it is still to be explained.
+//! Tells if an event loop turns: when it last did, whether it was asked to report its next turn,
+//! and whether a silence of it is still to be explained.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::time::thread_cpu_ns;
 
-/// What the thread of a silent loop must have run since it turned, for a call to be blamed: on a
+/// Processor time of a silent loop's thread since it turned, from which on a call is blamed: on a
 /// busy machine it may just not have run.
 const RAN_NS: u64 = 100_000_000;
 
@@ -15,10 +15,10 @@ pub struct Heartbeat {
     turned_ns: AtomicU64,
     /// It was asked to report its next turn, and has not yet. Written by the loop.
     report_requested: AtomicBool,
-    /// What its thread had run by then. Written by the loop.
+    /// Processor time of its thread by then. Written by the loop.
     cpu_ns: AtomicU64,
-    /// It was reported as blocked, and nobody has said yet by what. Written by the watchdog, and by
-    /// who says it: the thread supervisor, or the loop.
+    /// True if it was reported as blocked, and the cause is not known yet. Written by the watchdog,
+    /// and by who says it: the thread supervisor, or the loop.
     unexplained: AtomicBool,
 }
 
@@ -43,8 +43,8 @@ impl Heartbeat {
         self.turned_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop is yet to be asked to report its next turn; it counts as asked from here
-    /// on.
+    /// Returns whether the loop is yet to be asked to report its next turn; it counts as asked from
+    /// here on.
     #[inline]
     pub fn request_report(&self) -> bool {
         !self.report_requested.swap(true, Ordering::Relaxed)
@@ -56,14 +56,14 @@ impl Heartbeat {
         self.unexplained.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has not turned since, and nobody has said yet why; it counts as said from here
-    /// on.
+    /// Returns whether it has not turned since, and the cause is not known yet; it counts as
+    /// reported from here on.
     #[inline]
     pub fn explain(&self) -> bool {
         self.unexplained.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the call that ends now, on the loop's thread, is what blocked it.
+    /// Returns whether the call that ends now, on the loop's thread, is what blocked it.
     #[inline]
     pub fn was_blocked_here(&self) -> bool {
         if !self.unexplained.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! The calls of a frame that an event loop runs: which are in flight, which is next, how each ends.
 //!
 //! - A call is ended once: by its coroutine, or by the watchdog at `timeout + grace`.
-//! - A call that was cancelled, or ran past its timeout, timed out, whatever it brings afterwards.
+//! - A call that was cancelled, or ran past its timeout, timed out, whatever its later result.
 //! - The frame is dropped with its last call.
 //! - A loop that has run calls for `TURN_NS` without turning gets no other call until it has
 //!   turned. That is known, not guessed: after `REPORT_NS` it is asked to report its next turn.
@@ -20,7 +20,7 @@ use crate::asyncio_lane::heartbeat::Heartbeat;
 use crate::frame::{CallFrame, Timeouts};
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
-/// How long calls may run one after the other before the loop turns.
+/// Longest time that calls run one after the other before the loop turns.
 const TURN_NS: u64 = 2_000_000;
 /// After how much of that the loop is asked to report when it turns.
 const REPORT_NS: u64 = 500_000;
@@ -28,7 +28,7 @@ const REPORT_NS: u64 = 500_000;
 /// which may have others to send first.
 const TAKE_BACK_NS: u64 = 20_000_000;
 
-/// What a runner does next.
+/// Next step of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// No call is left to start.
@@ -40,7 +40,7 @@ pub enum Next {
     Turn { long: bool, report: bool },
 }
 
-/// Which loop took a frame, and when.
+/// Loop that took a frame, and the time.
 pub struct Origin {
     pub heartbeat: Arc<Heartbeat>,
     pub generation: u64,
@@ -49,24 +49,24 @@ pub struct Origin {
 }
 
 /// Calls that the loop runs no more, if any are left of the frame.
-pub struct Finished<F> {
-    /// To be dropped without a lock held.
+pub struct FinishedCalls<F> {
+    /// The frame, to be dropped without a lock held.
     pub frame: Option<F>,
     /// The loop knows of all calls that were ended without it: it need not keep these any longer.
     pub forget: bool,
 }
 
-/// What follows when a call ends: usually just the next one.
-pub type Ended<F> = (Next, Option<Box<Finished<F>>>);
+/// Consequence of a call's end: usually just the next one.
+pub type EndStep<F> = (Next, Option<Box<FinishedCalls<F>>>);
 
 pub struct CallsInFlight<F> {
     heartbeat: Arc<Heartbeat>,
-    /// Of the loop that runs them.
+    /// Number of the loop that runs them.
     generation: u64,
     /// Among the frames of all generations.
     number: u64,
     taken_ns: u64,
-    /// Of the function, over all its frames.
+    /// Slots of the function, over all its frames.
     slots: Arc<CallSlots>,
     pub(super) id: u64,
     pub(super) function: FunctionId,
@@ -92,7 +92,7 @@ impl<F> CallsInFlight<F> {
         self.number
     }
 
-    /// Of the loop that runs them.
+    /// Number of the loop that runs them.
     pub fn heartbeat(&self) -> &Heartbeat {
         &self.heartbeat
     }
@@ -109,7 +109,7 @@ impl<F> CallsInFlight<F> {
         self.id
     }
 
-    /// Whether the watchdog has anything to do here.
+    /// Returns whether the watchdog has anything to do here.
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }
@@ -123,17 +123,17 @@ impl<F> CallsInFlight<F> {
     }
 
     /// Lets the frame go with its last call.
-    pub(super) fn finish(&self, state: &mut CallStates<F>) -> Option<Box<Finished<F>>> {
+    pub(super) fn finish(&self, state: &mut CallStates<F>) -> Option<Box<FinishedCalls<F>>> {
         state.is_over().then(|| {
             let frame = self.take_frame(state);
             let forget = !state.started().any(|(_, progress, _)| progress == Progress::Lost);
-            Box::new(Finished { frame, forget })
+            Box::new(FinishedCalls { frame, forget })
         })
     }
 }
 
 impl<F: CallFrame> CallsInFlight<F> {
-    /// Of a frame whose calls are counted as waiting.
+    /// Makes the state of a frame whose calls are counted as waiting.
     pub fn new(origin: Origin, timeouts: Timeouts, slots: Arc<CallSlots>, frame: F) -> Self {
         let (id, function) = (frame.id(), frame.function_id());
         let (active, state) = (AtomicBool::new(true), Mutex::new(CallStates::new(frame)));
@@ -141,7 +141,7 @@ impl<F: CallFrame> CallsInFlight<F> {
         Self { heartbeat, generation, number, taken_ns, slots, id, function, timeouts, active, state }
     }
 
-    /// What `read` finds in the frame; `None` if it was taken.
+    /// Returns the value that `read` gives for the frame; `None` if it was taken.
     pub fn read<T>(&self, read: impl FnOnce(&mut F) -> T) -> Option<T> {
         self.state.lock().frame.as_mut().map(read)
     }
@@ -156,12 +156,12 @@ impl<F: CallFrame> CallsInFlight<F> {
     }
 
     /// Starts the next call.
-    pub fn start(&self, now_ns: u64) -> Ended<F> {
+    pub fn start(&self, now_ns: u64) -> EndStep<F> {
         self.advance(self.lock(), now_ns, None)
     }
 
     /// Ends a call and starts the next.
-    pub fn end(&self, now_ns: u64, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> Ended<F> {
+    pub fn end(&self, now_ns: u64, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> EndStep<F> {
         let mut guard = self.lock();
         let state = &mut *guard.state;
         let Some((progress, started_ns)) = state.calls.get(call).copied() else { return (Next::Nothing, None) };
@@ -192,7 +192,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     }
 
     /// `ended_ns` is the start of the runner's last call.
-    fn advance(&self, mut guard: LockedCalls<'_, F>, now_ns: u64, ended_ns: Option<u64>) -> Ended<F> {
+    fn advance(&self, mut guard: LockedCalls<'_, F>, now_ns: u64, ended_ns: Option<u64>) -> EndStep<F> {
         let state = &mut *guard.state;
         let Some(frame) = state.frame.as_ref() else { return (Next::Nothing, None) };
         let turned_ns = self.heartbeat.turned_ns();
@@ -215,9 +215,9 @@ impl<F: CallFrame> CallsInFlight<F> {
         (Next::Nothing, self.finish(state))
     }
 
-    /// Gives what was not started back to the scheduler: the loop hangs, or its calls take longer
-    /// than was expected when they came.
-    pub fn give_back_rest(&self) -> Option<Box<Finished<F>>> {
+    /// Gives the calls that were not started back to the scheduler: the loop hangs, or its calls
+    /// take longer than was expected when they came.
+    pub fn give_back_rest(&self) -> Option<Box<FinishedCalls<F>>> {
         let mut guard = self.lock();
         let state = &mut *guard.state;
         let rest = state.cursor..state.calls.len();
@@ -255,7 +255,7 @@ impl<F: CallFrame> CallsInFlight<F> {
         Some(frame)
     }
 
-    /// Whether calls wait here for a free slot longer than they were expected to.
+    /// Returns whether calls wait here for a free slot longer than they were expected to.
     pub fn waits_long(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.taken_ns) > TAKE_BACK_NS
             && self.slots.is_full()
@@ -299,11 +299,11 @@ mod tests {
         (CallsInFlight::new(origin, timeouts, slots, frame.clone()), frame, heartbeat)
     }
 
-    fn next(ended: &Ended<FakeFrame>) -> Option<usize> {
+    fn next(ended: &EndStep<FakeFrame>) -> Option<usize> {
         if let Next::Call { index, .. } = ended.0 { Some(index) } else { None }
     }
 
-    fn ok(calls: &CallsInFlight<FakeFrame>, now_ns: u64, call: usize) -> Ended<FakeFrame> {
+    fn ok(calls: &CallsInFlight<FakeFrame>, now_ns: u64, call: usize) -> EndStep<FakeFrame> {
         calls.end(now_ns, call, None, |frame, _| frame.complete(call))
     }
 

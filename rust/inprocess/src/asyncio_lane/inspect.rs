@@ -1,4 +1,4 @@
-//! What event loops have in flight, for people.
+//! Calls in flight on event loops, for people.
 
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::{InFlight, Location, Stack};
@@ -6,7 +6,7 @@ use guerdon_core::in_flight::{InFlight, Location, Stack};
 use crate::asyncio_lane::event_loop::EventLoop;
 
 impl EventLoop<Frame> {
-    /// What its loops have in flight, for people.
+    /// Returns the calls in flight on its loops, for people.
     pub fn inspect(&self, now_ns: u64) -> Vec<InFlight> {
         let (in_flight, in_setup, newest) = {
             let state = self.state.lock();

@@ -1,4 +1,4 @@
-//! What the thread of an event loop calls: where its work comes from, and how its calls end.
+//! Functions for the thread of an event loop: where its work comes from, and how its calls end.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use guerdon_core::wake::Wake;
 use crate::asyncio_lane::call_timeouts::Overdue;
 use crate::asyncio_lane::event_loop::EventLoop;
 use crate::asyncio_lane::heartbeat::Heartbeat;
-use crate::asyncio_lane::in_flight::{CallsInFlight, Ended, Next};
+use crate::asyncio_lane::in_flight::{CallsInFlight, EndStep, Next};
 use crate::frame::CallFrame;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -45,7 +45,8 @@ pub struct LoopFrame<F> {
 }
 
 impl<F: CallFrame> LoopQueue<F> {
-    /// Of a loop that was asked for. `None` if it is not wanted any more: then it has ended.
+    /// Makes the queue of a loop that was asked for. `None` if it is not wanted any more: then it
+    /// has ended.
     pub fn new(owner: Arc<EventLoop<F>>, generation: u64) -> Option<Self> {
         let Some((wake, heartbeat)) = owner.open(generation) else {
             owner.loop_ended(generation);
@@ -59,8 +60,8 @@ impl<F: CallFrame> LoopQueue<F> {
         self.wake.fd()
     }
 
-    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays
-    /// readable until then.
+    /// Takes the wake-up. Must be called before anything else: the descriptor stays readable until
+    /// then.
     pub fn drain(&self) {
         self.wake.drain();
     }
@@ -71,7 +72,7 @@ impl<F: CallFrame> LoopQueue<F> {
         Some(LoopFrame { owner: self.owner.clone(), calls })
     }
 
-    /// Whether the loop is to end.
+    /// Returns whether the loop is to end.
     pub fn is_over(&self) -> bool {
         self.owner.is_over(self.generation)
     }
@@ -96,7 +97,7 @@ impl<F: CallFrame> LoopQueue<F> {
         Beat { nap_ns: (!in_flight.is_empty()).then_some(nap_ns.max(SHORTEST_NAP_NS)), overdue: false }
     }
 
-    /// The calls to cancel, and those that ignored it; each is told once.
+    /// The calls to cancel, and those that ignored it; each is reported once.
     pub fn overdue(&self) -> Vec<Overdue> {
         self.owner.overdue(self.generation)
     }
@@ -109,7 +110,8 @@ impl<F: CallFrame> LoopQueue<F> {
         self.owner.setup_ends(self.generation, function);
     }
 
-    /// Whether the loop is blocked and nobody has said by what; it counts as said from here on.
+    /// Returns whether the loop is blocked and the cause is not known yet; it counts as reported
+    /// from here on.
     pub fn explain_block(&self) -> bool {
         self.heartbeat.explain()
     }
@@ -135,7 +137,7 @@ impl<F: CallFrame> LoopFrame<F> {
         self.calls.id()
     }
 
-    /// What `read` finds in the frame; `None` if the watchdog has taken it.
+    /// Returns the value that `read` gives for the frame; `None` if the watchdog has taken it.
     pub fn read<T>(&self, read: impl FnOnce(&mut F) -> T) -> Option<T> {
         self.calls.read(read)
     }
@@ -154,7 +156,7 @@ impl<F: CallFrame> LoopFrame<F> {
         self.next(self.calls.end(now_ns, call, stack, end))
     }
 
-    /// Gives back what was never started: nobody is there to do it.
+    /// Gives back the calls that were never started: nobody is there to do it.
     pub fn give_back_rest(&self) {
         if self.calls.is_active() {
             self.owner.finish(&self.calls, self.calls.give_back_rest());
@@ -171,7 +173,7 @@ impl<F: CallFrame> LoopFrame<F> {
     }
 
     #[inline]
-    fn next(&self, (next, finished): Ended<F>) -> Next {
+    fn next(&self, (next, finished): EndStep<F>) -> Next {
         self.owner.finish(&self.calls, finished);
         self.owner.refill(&self.calls);
         next

@@ -18,7 +18,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::InFlight;
-use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -31,7 +31,7 @@ pub use event_loop::EventLoop;
 pub use in_flight::Next;
 pub use loop_queue::{Beat, LoopFrame, LoopQueue};
 
-/// How often the watchdog looks at loops with work.
+/// Interval at which the watchdog checks loops with work.
 const TICK: Duration = Duration::from_millis(25);
 
 pub struct AsyncioLane {
@@ -42,7 +42,7 @@ pub struct AsyncioLane {
     /// The loop of each function of this lane.
     loop_of: Vec<Option<usize>>,
     supervisor: Arc<SupervisorQueue>,
-    /// Whether the watchdog runs. Written by frames that arrive and by the watchdog.
+    /// True while the watchdog runs. Written by frames that arrive and by the watchdog.
     watched: Arc<Mutex<bool>>,
     ended: Arc<Notify>,
     waker: Arc<OnceLock<LaneWaker>>,
@@ -159,7 +159,7 @@ impl Lane for AsyncioLane {
         self.loops.iter().flat_map(|one| one.inspect(now_ns)).collect()
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         for one in &self.loops {
             one.close();
         }

@@ -104,7 +104,7 @@ fn a_loop_that_ends_beside_the_watchdog() {
     });
 }
 
-/// A call is cancelled by its loop while the watchdog passes its grace: it is told of once as
+/// A call is cancelled by its loop while the watchdog passes its grace: it is reported once as
 /// cancelled, and once as ended at most.
 #[test]
 fn a_cancellation_beside_the_watchdog() {

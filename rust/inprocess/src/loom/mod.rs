@@ -16,7 +16,7 @@ use guerdon_core::function::{Function, OnFailure, Policy, Shape};
 use loom::thread;
 
 /// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions
-/// find what there is to find.
+/// find the same as more.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));

@@ -44,7 +44,7 @@ fn live(pool: &Pool, thread: u64) {
 }
 
 /// A call ends while the watchdog finds it out of time: one of them ends it. Either its thread goes
-/// on with what waits, or it is abandoned, gets nothing, and another is started for that.
+/// on with the waiting frames, or it is abandoned, gets none, and another is started for them.
 #[test]
 fn a_call_that_comes_back_beside_the_watchdog() {
     explore(|| {
@@ -157,7 +157,7 @@ fn a_frame_beside_a_thread_that_goes_to_sleep() {
 }
 
 /// A thread dies in a call while the watchdog finds it out of time and work comes: the call ends
-/// once, and another thread is ordered for what waits.
+/// once, and another thread is ordered for the waiting frames.
 #[test]
 fn a_thread_that_dies_beside_the_watchdog_and_work() {
     explore(|| {

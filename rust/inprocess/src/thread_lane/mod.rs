@@ -2,8 +2,8 @@
 //!
 //! - Time is watched only while a frame runs.
 //! - Cheap calls that ended are settled together: half a millisecond after the first of them began,
-//!   with their frame, or when the watchdog looks; and before a timeout or a cancellation ends what
-//!   is open, so that what they gave in time counts.
+//!   with their frame, or when the watchdog looks; and before a timeout or a cancellation ends the
+//!   open calls, so that values that they returned in time count.
 
 mod pool;
 mod running_frame;
@@ -17,7 +17,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::{InFlight, Location, Stack};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use tokio::runtime::Handle;
 
@@ -25,10 +25,10 @@ use crate::supervisor::SupervisorQueue;
 pub use pool::{ThreadFrame, ThreadPool, most_threads};
 pub use running_frame::{Death, RunningFrame};
 
-/// The most calls in a frame. Only those of cheap functions are so many: a frame is to take a few
+/// The most calls in a frame. Only frames of cheap functions have so many: a frame is to take a few
 /// milliseconds.
 const FRAME_CALLS: usize = 4096;
-/// How often running frames are looked at.
+/// Interval at which running frames are checked.
 const TICK: Duration = Duration::from_millis(5);
 
 pub struct ThreadLane {
@@ -43,7 +43,7 @@ impl ThreadLane {
         Self { runtime: runtime.clone(), pool, waker: Arc::default() }
     }
 
-    /// What the lane's threads ask.
+    /// Returns the pool that the lane's threads use.
     pub const fn pool(&self) -> &Arc<ThreadPool<Frame>> {
         &self.pool
     }
@@ -105,7 +105,7 @@ impl Lane for ThreadLane {
         vec![("abandoned_threads", self.pool.abandoned() as u64)]
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         self.pool.close();
         let pool = self.pool.clone();
         Box::pin(async move {
@@ -120,7 +120,7 @@ impl Lane for ThreadLane {
     }
 }
 
-/// Watches the running calls until there is none.
+/// Watches the running calls until there are none.
 async fn watchdog(pool: Arc<ThreadPool<Frame>>, waker: Arc<OnceLock<LaneWaker>>) {
     loop {
         tokio::time::sleep(TICK).await;

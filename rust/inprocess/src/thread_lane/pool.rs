@@ -2,10 +2,10 @@
 //!
 //! A function has at most its limit of threads that count. A thread whose call ran past its
 //! timeout, or was ended by the scheduler, is abandoned: it counts no more, another may take its
-//! place, what it brings is dropped, and it ends when it comes back; while too many of a function
+//! place, its results are dropped, and it ends when it comes back; while too many of a function
 //! hang, its calls fail at once. `setup()` runs once, on the first thread, while the others wait;
 //! `close()` once, on the last. A `setup()` that failed is tried again with the next batch. A
-//! thread that dies fails the call that it had in hand, and another is started for what waits.
+//! thread that dies fails its running call, and another is started for the waiting frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use crate::frame::{CallFrame, Timeouts};
 use crate::supervisor::{SupervisedLane, SupervisorQueue, SupervisorRequest};
 use crate::sync::Mutex;
-use crate::thread_lane::running_frame::{Abandon, Checked, Death, RunningFrame, Spent, Step};
-use crate::thread_lane::slots::{Assigned, FunctionSlots};
+use crate::thread_lane::running_frame::{Abandon, CheckResult, Death, FrameTimes, RunningFrame, Step};
+use crate::thread_lane::slots::{Assignment, FunctionSlots};
 use crate::time;
 
 /// Threads of a function that says nothing else.
@@ -129,8 +129,8 @@ impl<F: CallFrame> ThreadPool<F> {
         self.assign(&mut slots, function);
     }
 
-    /// Waits for work for this thread, which Python calls `ident`; `None` when it is to end. With
-    /// the frame comes whether the watchdog must be started.
+    /// Waits for work for this thread, which Python calls `ident`; `None` when it is to end. The
+    /// flag beside the frame tells whether the watchdog must be started.
     pub fn next_frame(
         self: &Arc<Self>,
         function: FunctionId,
@@ -166,10 +166,10 @@ impl<F: CallFrame> ThreadPool<F> {
             let Some(one) = slots.functions.get_mut(function) else { return false };
             let left = one.leave(thread, closed);
             if !closed {
-                // It may have been on its way to what waits, or in `setup()`.
+                // It may have been on its way to a waiting frame, or in `setup()`.
                 one.wake_all();
-                // Where none can be had another try is in vain: those that are there take what
-                // waits.
+                // If no thread can be started, another try would fail, too: the present ones take
+                // the waiting frames.
                 if !left.unused {
                     self.assign(&mut slots, function);
                 }
@@ -221,17 +221,17 @@ impl<F: CallFrame> ThreadPool<F> {
         Some(running.into_iter().filter_map(slow).collect())
     }
 
-    /// Whether the frame's call takes long.
+    /// Returns whether the frame's call takes long.
     pub(crate) fn check_frame(&self, function: FunctionId, frame: &RunningFrame<F>, now_ns: u64) -> bool {
         let thread = frame.thread();
         match frame.check(now_ns, |why| self.abandon(function, frame.thread(), why)) {
-            Checked::InTime => false,
-            Checked::Slow => true,
-            Checked::OutOfTime => {
+            CheckResult::InTime => false,
+            CheckResult::Slow => true,
+            CheckResult::OutOfTime => {
                 self.supervisor.push(SupervisorRequest::ReadStack { thread: frame.thread(), ident: frame.ident() });
                 true
             }
-            Checked::Abandoned(frame) => {
+            CheckResult::Abandoned(frame) => {
                 frame.trace_abandoned(thread);
                 drop(frame);
                 self.refuse_waiting(function);
@@ -267,9 +267,9 @@ impl<F: CallFrame> ThreadPool<F> {
         drop(dropped);
     }
 
-    /// Sees to it that a thread takes what waits for this function.
+    /// Has a thread take the waiting frames of this function.
     fn assign(&self, slots: &mut Slots<F>, function: FunctionId) {
-        if slots.functions[function].assign() == Assigned::Start {
+        if slots.functions[function].assign() == Assignment::Start {
             self.order_thread(slots, function);
         }
     }
@@ -292,7 +292,7 @@ impl<F: CallFrame> ThreadPool<F> {
         self.release_supervisor(&slots);
     }
 
-    /// Fails what waits for a function of which too many threads hang.
+    /// Fails the waiting frames of a function of which too many threads hang.
     fn refuse_waiting(&self, function: FunctionId) {
         let (waiting, reason) = {
             let mut slots = self.slots.lock();
@@ -305,7 +305,7 @@ impl<F: CallFrame> ThreadPool<F> {
         fail(waiting, &reason);
     }
 
-    /// `setup()` came back. When it failed, what waits fails with it.
+    /// `setup()` came back. The waiting frames fail with a failed setup.
     fn end_setup(&self, function: FunctionId, failed: Option<(&str, Option<&str>)>) {
         let waiting: VecDeque<F> = {
             let mut slots = self.slots.lock();
@@ -320,7 +320,7 @@ impl<F: CallFrame> ThreadPool<F> {
         }
     }
 
-    fn finish(&self, function: FunctionId, thread: u64, spent: Spent) {
+    fn finish(&self, function: FunctionId, thread: u64, spent: FrameTimes) {
         self.slots.lock().functions[function].finish(thread, spent);
     }
 
@@ -339,12 +339,13 @@ fn fail<F: CallFrame>(frames: VecDeque<F>, reason: &str) {
 }
 
 impl<F: CallFrame> ThreadFrame<F> {
-    /// Whether this thread must run the function's `setup()` first.
+    /// Returns whether this thread must run the function's `setup()` first.
     pub const fn in_setup(&self) -> bool {
         self.in_setup
     }
 
-    /// What `read` finds in the frame, given the call in hand; `None` if the watchdog has taken it.
+    /// Returns the value that `read` gives for the frame and the running call; `None` if the
+    /// watchdog has taken it.
     pub fn read<T>(&self, read: impl FnOnce(&mut F, Option<usize>) -> T) -> Option<T> {
         self.running.read(read)
     }
@@ -363,7 +364,7 @@ impl<F: CallFrame> ThreadFrame<F> {
     }
 
     /// Starts the first call. This, and what ends a call, gives how many calls are passed over
-    /// before the next; `None` when there is none.
+    /// before the next; `None` when no call is left.
     pub fn start(&self) -> Option<usize> {
         self.next(self.running.start(time::now_ns(self.pool.clock)))
     }
@@ -394,11 +395,11 @@ impl<F: CallFrame> ThreadFrame<F> {
     }
 }
 
-/// A thread that lets go of its frame early has died.
+/// A thread that drops its frame early has died.
 impl<F: CallFrame> Drop for ThreadFrame<F> {
     fn drop(&mut self) {
         if let Some(frame) = self.running.die(time::now_ns(self.pool.clock), Death::default()) {
-            self.pool.finish(self.function, self.running.thread(), Spent::default());
+            self.pool.finish(self.function, self.running.thread(), FrameTimes::default());
             drop(frame);
         }
     }

@@ -1,6 +1,6 @@
 //! A frame that a Python thread runs: one call at a time, each ended before the next is started.
 //!
-//! - A call is ended by its thread or by the watchdog, whoever is first; the other finds no frame.
+//! - The first of its thread and the watchdog ends a call; the other finds no frame.
 //! - A call that came back after its timeout timed out, even if the watchdog had not looked yet.
 //! - A call that is out of time is asked for its stack before it is ended, and has `STACK_NS` for
 //!   that: C code may hold the GIL.
@@ -14,36 +14,36 @@ use crate::frame::{CallFrame, Timeouts};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::thread_cpu_ns;
 
-/// How long Python may take to say where a call is. While C code holds the GIL, whoever waits for
-/// the outcome waits for the GIL too: on a busy machine an answer is worth more than the moment.
+/// Time that Python has to locate a call. While C code holds the GIL, callers that wait for the
+/// outcome wait for the GIL too: on a busy machine an answer is worth more than the moment.
 const STACK_NS: u64 = 500_000_000;
-/// Age of a call, or of the whole frame, at which what waits behind it goes back to the scheduler.
+/// Age of a call, or of the whole frame, at which the calls behind it go back to the scheduler.
 const TAKE_BACK_NS: u64 = 20_000_000;
-/// How long a call may take before its function is seen to take long.
+/// Time of a call above which its function counts as slow.
 const SLOW_NS: u64 = 2_000_000;
 
-/// What a frame's calls took.
+/// Times of a frame's calls.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub struct FrameTimes {
     pub calls: u64,
     pub run_ns: u64,
-    /// Of the thread, over the whole frame.
+    /// Processor time of the thread, over the whole frame.
     pub cpu_ns: u64,
 }
 
-/// What comes after a call.
+/// Next step after a call.
 pub enum Step<F> {
-    /// The next one has begun; so many before it were passed over, since they count no more.
+    /// The next one has begun; `skipped` before it were passed over, since they count no more.
     Call { skipped: usize },
     /// That was the last.
-    Finished { spent: Spent, frame: Box<F> },
+    Finished { spent: FrameTimes, frame: Box<F> },
     /// The watchdog has taken the frame.
     Taken,
 }
 
-/// What the watchdog found.
+/// Findings of the watchdog.
 #[derive(Debug)]
-pub enum Checked<F> {
+pub enum CheckResult<F> {
     InTime,
     /// The call in hand takes long.
     Slow,
@@ -64,7 +64,7 @@ pub enum Abandon {
     InSetup,
 }
 
-/// What ended a thread that had a frame in hand.
+/// Cause that ended a thread with a running frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Death<'a> {
     pub reason: &'a str,
@@ -92,13 +92,13 @@ struct RunState<F> {
     started_ns: u64,
     /// When the first call was started.
     began_ns: u64,
-    spent: Spent,
+    spent: FrameTimes,
     cpu_from_ns: u64,
 }
 
 pub struct RunningFrame<F> {
     thread: u64,
-    /// As Python calls the thread.
+    /// Python's id of the thread.
     ident: u64,
     timeouts: Timeouts,
     /// Written by the frame's thread and by the watchdog.
@@ -116,14 +116,15 @@ impl<F: CallFrame> RunningFrame<F> {
             in_setup,
             started_ns: now_ns,
             began_ns: 0,
-            spent: Spent::default(),
+            spent: FrameTimes::default(),
             cpu_from_ns: thread_cpu_ns(),
             frame: Some(frame),
         };
         Self { thread, ident, timeouts, state: Mutex::new(state) }
     }
 
-    /// What `read` finds in the frame, given the call in hand; `None` if the frame was taken.
+    /// Returns the value that `read` gives for the frame and the running call; `None` if the frame
+    /// was taken.
     pub fn read<T>(&self, read: impl FnOnce(&mut F, Option<usize>) -> T) -> Option<T> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -172,8 +173,8 @@ impl<F: CallFrame> RunningFrame<F> {
     }
 
     /// The thread has died: the call in hand failed, or the next one if there was none, so that
-    /// what kills every thread comes to an end. What is left goes back to the scheduler with the
-    /// frame, which is to be dropped without a lock held.
+    /// what kills every thread comes to an end. The remaining calls go back to the scheduler with
+    /// the frame, which is to be dropped without a lock held.
     pub fn die(&self, now_ns: u64, death: Death<'_>) -> Option<Box<F>> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -226,20 +227,20 @@ impl<F: CallFrame> RunningFrame<F> {
 
     /// One look of the watchdog. `abandon` is called with the frame locked, so that its thread
     /// can't ask for another meanwhile.
-    pub fn check(&self, now_ns: u64, abandon: impl FnOnce(Abandon)) -> Checked<F> {
+    pub fn check(&self, now_ns: u64, abandon: impl FnOnce(Abandon)) -> CheckResult<F> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let Some(frame) = state.frame.as_mut() else { return Checked::InTime };
+        let Some(frame) = state.frame.as_mut() else { return CheckResult::InTime };
         let age_ns = now_ns.saturating_sub(state.started_ns);
         let why = if state.in_setup {
             if age_ns < self.timeouts.setup_ns {
-                return Checked::InTime;
+                return CheckResult::InTime;
             }
             frame.time_out_setup(None);
             Abandon::InSetup
         } else {
             frame.complete_ended();
-            let Some(call) = state.current else { return Checked::InTime };
+            let Some(call) = state.current else { return CheckResult::InTime };
             let swept = !frame.is_open(call);
             if !swept && age_ns < self.timeouts.call_ns {
                 return Self::check_pace(state, now_ns, age_ns);
@@ -248,10 +249,10 @@ impl<F: CallFrame> RunningFrame<F> {
                 match state.stack_request.filter(|(asked, _)| *asked == call) {
                     None => {
                         (state.stack_request, state.stack) = (Some((call, now_ns)), None);
-                        return Checked::OutOfTime;
+                        return CheckResult::OutOfTime;
                     }
                     Some((_, at_ns)) if state.stack.is_none() && now_ns.saturating_sub(at_ns) < STACK_NS => {
-                        return Checked::Slow;
+                        return CheckResult::Slow;
                     }
                     Some(_) => {}
                 }
@@ -261,11 +262,11 @@ impl<F: CallFrame> RunningFrame<F> {
             if swept { Abandon::Swept } else { Abandon::TimedOut }
         };
         abandon(why);
-        state.frame.take().map_or(Checked::InTime, |frame| Checked::Abandoned(Box::new(frame)))
+        state.frame.take().map_or(CheckResult::InTime, |frame| CheckResult::Abandoned(Box::new(frame)))
     }
 
-    /// Takes back what waits behind a slow call, or is left of a frame that has taken long.
-    fn check_pace(state: &mut RunState<F>, now_ns: u64, age_ns: u64) -> Checked<F> {
+    /// Takes back the calls behind a slow one, or the rest of a frame that has taken long.
+    fn check_pace(state: &mut RunState<F>, now_ns: u64, age_ns: u64) -> CheckResult<F> {
         let frame_ns = now_ns.saturating_sub(state.began_ns);
         if let Some(frame) = state.frame.as_mut()
             && age_ns.max(frame_ns) >= TAKE_BACK_NS
@@ -276,7 +277,7 @@ impl<F: CallFrame> RunningFrame<F> {
             frame.observe(age_ns.max(frame_ns / (state.spent.calls + 1)));
             frame.give_back(behind);
         }
-        if age_ns >= SLOW_NS { Checked::Slow } else { Checked::InTime }
+        if age_ns >= SLOW_NS { CheckResult::Slow } else { CheckResult::InTime }
     }
 
     fn advance(mut guard: MutexGuard<'_, RunState<F>>, now_ns: u64) -> Step<F> {
@@ -376,21 +377,21 @@ mod tests {
         let (running, frame) = running(2, false);
         running.start(0);
         let check = |at: u64| running.check(at * MS, |why| assert_eq!(why, Abandon::TimedOut));
-        assert!(matches!(check(10), Checked::Slow));
-        assert!(matches!(check(100), Checked::OutOfTime));
-        assert!(matches!(check(105), Checked::Slow), "it has half a second to answer");
+        assert!(matches!(check(10), CheckResult::Slow));
+        assert!(matches!(check(100), CheckResult::OutOfTime));
+        assert!(matches!(check(105), CheckResult::Slow), "it has half a second to answer");
         running.set_stack("the stack".to_owned());
-        assert!(matches!(check(110), Checked::Abandoned(_)));
+        assert!(matches!(check(110), CheckResult::Abandoned(_)));
         assert!(frame.ends()[0].ends_with("(with a stack)"), "{:?}", frame.ends());
         assert!(matches!(ok(&running, 111 * MS), Step::Taken), "what it brings is dropped");
-        assert!(matches!(check(115), Checked::InTime));
+        assert!(matches!(check(115), CheckResult::InTime));
     }
 
     #[test]
-    fn what_waits_behind_a_slow_call_goes_back() {
+    fn calls_behind_a_slow_one_go_back() {
         let (running, frame) = running(3, false);
         running.start(0);
-        assert!(matches!(running.check(25 * MS, |_| panic!("it is in time")), Checked::Slow));
+        assert!(matches!(running.check(25 * MS, |_| panic!("it is in time")), CheckResult::Slow));
         assert_eq!(frame.ends(), ["", "given back", "given back"]);
         assert!(matches!(ok(&running, 30 * MS), Step::Finished { .. }));
     }
@@ -400,10 +401,10 @@ mod tests {
         let (swept, frame) = running(1, false);
         swept.start(0);
         frame.sweep(0);
-        assert!(matches!(swept.check(1, |why| assert_eq!(why, Abandon::Swept)), Checked::Abandoned(_)));
+        assert!(matches!(swept.check(1, |why| assert_eq!(why, Abandon::Swept)), CheckResult::Abandoned(_)));
         let (late, frame) = running(1, true);
-        assert!(matches!(late.check(99 * MS, |_| panic!("it is in time")), Checked::InTime));
-        assert!(matches!(late.check(100 * MS, |why| assert_eq!(why, Abandon::InSetup)), Checked::Abandoned(_)));
+        assert!(matches!(late.check(99 * MS, |_| panic!("it is in time")), CheckResult::InTime));
+        assert!(matches!(late.check(100 * MS, |why| assert_eq!(why, Abandon::InSetup)), CheckResult::Abandoned(_)));
         assert_eq!(frame.setup_failure(), "timed out");
         assert!(!late.end_setup() && !late.fail_setup("too late", None));
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::sync::Condvar;
-use crate::thread_lane::running_frame::{RunningFrame, Spent};
+use crate::thread_lane::running_frame::{FrameTimes, RunningFrame};
 use crate::thread_lane::threads::{StateKind, ThreadState, Threads};
 
 /// Mean run time of a call from which a function gets all its threads.
@@ -15,7 +15,7 @@ const LONG_NS: u64 = 100_000;
 /// of the threads and some of the memory that the trainer may have.
 const MOST_ABANDONED: usize = 64;
 
-/// Whether a function is ready for calls.
+/// State of a function's setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
     Needed,
@@ -23,17 +23,17 @@ pub enum Setup {
     Done,
 }
 
-/// Who is to take a frame that waits.
+/// Thread for a waiting frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Assigned {
+pub enum Assignment {
     /// A thread that is there, or on its way.
     Nothing,
     /// A thread that must be started.
     Start,
 }
 
-/// What a thread leaves behind that ends.
-pub struct Left<F> {
+/// State that an ending thread leaves behind.
+pub struct ThreadRemains<F> {
     /// It must run the function's `close()` first.
     pub close: bool,
     /// It could not be started, or died before it asked for work.
@@ -56,7 +56,7 @@ pub struct FunctionSlots<F> {
     sets_up: Option<u64>,
     /// Mean run time of its calls, the last frames counting most.
     mean_ns: Option<u64>,
-    /// With how many abandoned threads the next warning is due.
+    /// Number of abandoned threads at which the next warning is due.
     warn_at: u64,
 }
 
@@ -78,12 +78,12 @@ impl<F> FunctionSlots<F> {
         self.width
     }
 
-    /// How many more frames it would take now.
+    /// Returns the number of frames that it would take now in addition.
     pub fn room(&self) -> usize {
         self.width.saturating_sub(self.threads.count(StateKind::Running) + self.waiting.len())
     }
 
-    /// Whether a frame has told how long the calls take.
+    /// Returns whether a frame has shown the duration of the calls.
     pub const fn is_known(&self) -> bool {
         self.mean_ns.is_some()
     }
@@ -112,7 +112,7 @@ impl<F> FunctionSlots<F> {
         })
     }
 
-    /// Whether a warning is due: with 1, 2, 4, 8, … abandoned threads.
+    /// Returns whether a warning is due: with 1, 2, 4, 8, … abandoned threads.
     pub const fn warns(&mut self, abandoned: u64) -> bool {
         let due = abandoned >= self.warn_at;
         if due {
@@ -129,13 +129,14 @@ impl<F> FunctionSlots<F> {
         self.waiting.push_back(frame);
     }
 
-    /// Who takes what waits; counted as on its way from here on. A thread that waits is woken.
-    pub fn assign(&mut self) -> Assigned {
+    /// Assigns waiting frames to threads; counted as on its way from here on. A thread that waits
+    /// is woken.
+    pub fn assign(&mut self) -> Assignment {
         let coming = [StateKind::Ordered, StateKind::Arriving, StateKind::Woken].map(|kind| self.threads.count(kind));
         if self.waiting.len() <= coming.iter().sum() || self.threads.wake_one() {
-            return Assigned::Nothing;
+            return Assignment::Nothing;
         }
-        if self.threads.counting() < self.limit { Assigned::Start } else { Assigned::Nothing }
+        if self.threads.counting() < self.limit { Assignment::Start } else { Assignment::Nothing }
     }
 
     /// A thread was ordered.
@@ -169,8 +170,8 @@ impl<F> FunctionSlots<F> {
         self.threads.wake_all();
     }
 
-    /// The next frame for this thread, and whether it must run `setup()` first. While another does,
-    /// there is none.
+    /// The next frame for this thread, and whether it must run `setup()` first. `None` while
+    /// another thread does so.
     pub fn take(&mut self, thread: u64) -> Option<(F, bool)> {
         if self.setup == Setup::Running {
             return None;
@@ -189,15 +190,15 @@ impl<F> FunctionSlots<F> {
     }
 
     /// A thread has run its frame, and comes for another.
-    pub fn finish(&mut self, thread: u64, spent: Spent) {
+    pub fn finish(&mut self, thread: u64, spent: FrameTimes) {
         if self.of_thread(thread).is_some() {
             self.threads.set(thread, Some(ThreadState::Arriving));
             self.learn(spent);
         }
     }
 
-    /// A thread counts no more, nor does what it brings; how many such there are, unless it had
-    /// nothing in hand.
+    /// Abandons a thread, whose results do not count any more; how many such there are, unless it
+    /// had nothing in hand.
     pub fn abandon(&mut self, thread: u64, in_setup: bool) -> Option<u64> {
         self.of_thread(thread)?;
         self.threads.set(thread, Some(ThreadState::Abandoned));
@@ -208,7 +209,7 @@ impl<F> FunctionSlots<F> {
     }
 
     /// A thread is about to end.
-    pub fn leave(&mut self, thread: u64, closed: bool) -> Left<F> {
+    pub fn leave(&mut self, thread: u64, closed: bool) -> ThreadRemains<F> {
         let before = self.threads.set(thread, None);
         let unused = matches!(before, Some(ThreadState::Ordered));
         let stranded = if unused && !self.has_threads() { self.drain() } else { VecDeque::new() };
@@ -220,10 +221,10 @@ impl<F> FunctionSlots<F> {
         if close {
             self.setup = Setup::Needed;
         }
-        Left { close, unused, died_in, stranded }
+        ThreadRemains { close, unused, died_in, stranded }
     }
 
-    /// Whether the function was set up, and no thread is there to close it.
+    /// Returns whether the function was set up, and no thread is there to close it.
     pub fn needs_close(&self) -> bool {
         !self.has_threads() && self.setup == Setup::Done
     }
@@ -247,7 +248,7 @@ impl<F> FunctionSlots<F> {
 
     /// Cheap calls get one thread: the GIL lets one run at a time anyway, and a hand-over costs
     /// more than such a call. Calls that take long, or wait, get all.
-    fn learn(&mut self, spent: Spent) {
+    fn learn(&mut self, spent: FrameTimes) {
         let Some(mean) = spent.run_ns.checked_div(spent.calls) else { return };
         let mean = self.mean_ns.map_or(mean, |known| known.midpoint(mean));
         self.mean_ns = Some(mean);
@@ -271,7 +272,7 @@ mod tests {
     /// A frame comes; whether a thread is ordered for it.
     fn push(slots: &mut FunctionSlots<FakeFrame>, thread: u64) -> bool {
         slots.push(FakeFrame::new(1));
-        let start = slots.assign() == Assigned::Start;
+        let start = slots.assign() == Assignment::Start;
         if start {
             slots.start_thread(thread);
         }
@@ -291,10 +292,10 @@ mod tests {
     fn a_frame_wakes_an_idle_thread_before_another_is_started() {
         let mut slots = slots(2);
         assert!(push(&mut slots, 1));
-        assert_eq!(slots.assign(), Assigned::Nothing, "one is on its way");
+        assert_eq!(slots.assign(), Assignment::Nothing, "one is on its way");
         assert!(take(&mut slots, 1));
         slots.end_setup(true);
-        slots.finish(1, Spent::default());
+        slots.finish(1, FrameTimes::default());
         assert!(slots.arrives(1));
         slots.begin_wait(1);
         assert!(!push(&mut slots, 2), "it is woken");
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn only_calls_that_take_long_or_wait_get_all_threads() {
         let mut slots = slots(8);
-        let spent = |run_ns, cpu_ns| Spent { calls: 1, run_ns, cpu_ns };
+        let spent = |run_ns, cpu_ns| FrameTimes { calls: 1, run_ns, cpu_ns };
         for (run_ns, cpu_ns, width) in [(1_000, 1_000, 1), (50_000_000, 50_000_000, 8), (0, 0, 8)] {
             slots.learn(spent(run_ns, cpu_ns));
             assert_eq!(slots.width(), width);
@@ -323,8 +324,8 @@ mod tests {
         assert!(!take(&mut slots, 2), "setup() runs");
         assert!(slots.end_setup(true).is_empty());
         assert!(take(&mut slots, 2));
-        slots.finish(1, Spent::default());
-        slots.finish(2, Spent::default());
+        slots.finish(1, FrameTimes::default());
+        slots.finish(2, FrameTimes::default());
         assert!(!slots.leave(1, true).close);
         assert!(slots.leave(2, true).close);
         assert!(!slots.needs_close(), "once");
@@ -338,7 +339,7 @@ mod tests {
         assert!(!push(&mut slots, 2));
         assert_eq!(slots.abandon(1, true), Some(1));
         assert_eq!(slots.abandon(1, true), None);
-        assert_eq!(slots.assign(), Assigned::Start, "another takes its place");
+        assert_eq!(slots.assign(), Assignment::Start, "another takes its place");
         slots.start_thread(2);
         assert!(slots.leave(1, false).died_in.is_none() && slots.abandoned() == 0);
         assert!(take(&mut slots, 2), "setup() is tried again");
@@ -372,14 +373,14 @@ mod tests {
         assert!(slots.leave(2, false).died_in.is_some());
         assert!(push(&mut slots, 3) && take(&mut slots, 3), "it died in setup(), which is tried again");
         slots.end_setup(true);
-        slots.finish(3, Spent::default());
+        slots.finish(3, FrameTimes::default());
         assert!(slots.leave(3, false).died_in.is_none(), "between two frames");
         assert!(push(&mut slots, 4) && take(&mut slots, 4));
-        slots.finish(4, Spent::default());
+        slots.finish(4, FrameTimes::default());
         assert!(slots.arrives(4));
         slots.begin_wait(4);
         assert!(!push(&mut slots, 5));
         assert_eq!(slots.leave(4, false).stranded.len(), 0, "it was woken, and had asked before");
-        assert_eq!(slots.assign(), Assigned::Start);
+        assert_eq!(slots.assign(), Assignment::Start);
     }
 }

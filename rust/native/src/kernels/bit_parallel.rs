@@ -1,8 +1,7 @@
 //! Longest common subsequence and edit distance, 64 cells of the table at a time (Hyyrö's and
 //! Myers' bit vectors).
 //!
-//! - The table is worked off in strips of 64 rows: memory is linear in the texts, whatever they
-//!   are made of.
+//! - The table is worked off in strips of 64 rows: memory is linear in the texts, for any contents.
 //! - At the start of each strip, and every 100 000 steps of a long one, the caller may stop it.
 
 use crate::kernels::fault::{Fault, Stop};
@@ -11,7 +10,7 @@ const STRIP: usize = 64;
 /// Steps between two questions: about 0.2 ms.
 const STEPS: usize = 100_000;
 
-/// Which rows of a strip each token stands in.
+/// Rows of a strip in which each token occurs.
 struct Rows {
     masks: Vec<u64>,
 }
@@ -32,11 +31,11 @@ impl Rows {
     }
 }
 
-/// How long the longest common subsequence is. All tokens are below `distinct`.
+/// Returns the length of the longest common subsequence. All tokens are below `distinct`.
 pub fn common_subsequence(one: &[u32], other: &[u32], distinct: usize, stop: &dyn Stop) -> Result<usize, Fault> {
     let (rows, columns) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let mut masks = Rows::new(distinct);
-    // What each column hands on to the next strip.
+    // Carries of each column for the next strip.
     let mut carries = vec![false; columns.len()];
     let mut length = 0;
     for strip in rows.chunks(STRIP) {
@@ -63,7 +62,7 @@ pub fn common_subsequence(one: &[u32], other: &[u32], distinct: usize, stop: &dy
 pub fn edit_distance(one: &[u32], other: &[u32], distinct: usize, stop: &dyn Stop) -> Result<usize, Fault> {
     let (rows, columns) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let mut masks = Rows::new(distinct);
-    // By how much the last row of the strip above rises in each column; above the first one, by 1.
+    // Rise of the last row of the strip above in each column; above the first one, by 1.
     let mut rises = vec![1_i8; columns.len()];
     for strip in rows.chunks(STRIP) {
         masks.put(strip);
@@ -95,7 +94,7 @@ pub fn edit_distance(one: &[u32], other: &[u32], distinct: usize, stop: &dyn Sto
 
 #[cfg(test)]
 mod tests {
-    //! Both against the table that they stand for.
+    //! Both against the full table.
 
     use proptest::prelude::*;
 

@@ -10,12 +10,12 @@ use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::matching::{Part, best_of};
 use crate::kernels::python_text::{lower, split, strip_end};
-use crate::kernels::tokens::{ABSENT, COUNTED as ORDER, Numbering, common_ngrams};
+use crate::kernels::tokens::{ABSENT, COUNTED as ORDER, TokenNumbers, common_ngrams};
 
-/// What stands for the logarithm of 0 in sacrebleu.
+/// sacrebleu's substitute for the logarithm of 0.
 const LOG_OF_0: f64 = -9_999_999_999.0;
 
-/// What an n-gram length without a match counts.
+/// Rule for n-gram lengths without a match.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Smooth {
@@ -53,7 +53,7 @@ impl Bleu {
     fn score_of(&self, text: &str, references: &[Cow<'_, str>], stop: &dyn Stop) -> Result<f64, Fault> {
         stop.check()?;
         let text = self.tokenized(text);
-        let mut numbering = Numbering::new();
+        let mut numbering = TokenNumbers::new();
         let found = numbering.numbers(split(&text));
         let mut wanted = Vec::with_capacity(references.len());
         for reference in references {

@@ -5,7 +5,7 @@ use crate::kernels::fault::{Fault, Score, Stop};
 use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::matching::{Part, best_of};
-use crate::kernels::tokens::Numbering;
+use crate::kernels::tokens::TokenNumbers;
 
 /// See the module.
 pub struct EditDistance {
@@ -13,9 +13,9 @@ pub struct EditDistance {
 }
 
 fn similarity(text: &str, reference: &str, stop: &dyn Stop) -> Result<f64, Fault> {
-    let mut numbering = Numbering::new();
+    let mut numbering = TokenNumbers::new();
     let (text, reference) = (numbering.numbers(text.chars()), numbering.numbers(reference.chars()));
-    // What both begin and end with costs nothing.
+    // A common prefix and suffix cost nothing.
     let start = text.iter().zip(&reference).take_while(|(one, other)| one == other).count();
     let (one, other) = (&text[start..], &reference[start..]);
     let end = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();

@@ -1,9 +1,9 @@
-//! What comes of a sample beside a number, and how work on it is stopped.
+//! Faults of a sample in place of a number, and how work on it is stopped.
 
-/// What a kernel says of a sample: a number, or that it has no opinion.
+/// Result of a kernel for a sample: a number, or that it has no opinion.
 pub type Score = Option<f64>;
 
-/// Why there is no score.
+/// Reason why there is no score.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It was asked to stop.
@@ -27,7 +27,7 @@ impl Fault {
     }
 }
 
-/// Whether work on a sample is to stop: asked now and then by kernels that take long.
+/// Tells if work on a sample must stop: asked now and then by kernels that take long.
 pub trait Stop {
     fn is_asked(&self) -> bool;
 

@@ -1,4 +1,4 @@
-//! Whether a text has the form of a reasoned answer.
+//! Checks that a text has the form of a reasoned answer.
 
 use crate::kernels::fault::{Fault, Score, Stop};
 use crate::kernels::input::{Input, InputForm};
@@ -20,7 +20,7 @@ impl Kernel for ThinkFormat {
     }
 }
 
-/// The share of these texts that stand in the text exactly once.
+/// The share of these texts that occur in the text exactly once.
 pub struct TagCount {
     pub tags: Vec<String>,
 }

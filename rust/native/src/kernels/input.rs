@@ -1,4 +1,4 @@
-//! What a kernel gets of a sample, and how references stand in it.
+//! Inputs of a kernel for a sample, and the form of references in them.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::kernels::fault::Fault;
 
-/// What an input is, whatever it was in Python.
+/// Form of an input, independent of its type in Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputForm {
     /// A text.
@@ -47,7 +47,7 @@ impl Input<'_> {
         }
     }
 
-    /// The references at this place; `None` where the column says that there is none.
+    /// The references at this place; `None` if the column has none.
     pub(crate) fn references<'a>(inputs: &'a [Input<'_>], place: usize) -> Result<Option<Vec<Cow<'a, str>>>, Fault> {
         match inputs.get(place) {
             Some(Input::Text(text)) => Ok(Some(vec![Cow::Borrowed(text)])),

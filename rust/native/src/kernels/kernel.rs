@@ -1,11 +1,11 @@
-//! What a kernel is.
+//! Interface of a kernel.
 
 use crate::kernels::fault::{Fault, Score, Stop};
 use crate::kernels::input::{Input, InputForm};
 
 /// A reward function: pure, and called from many threads at a time.
 pub trait Kernel: Send + Sync {
-    /// What its inputs are, in order; the first is what is scored.
+    /// Returns the forms of its inputs, in order; the first is scored.
     fn inputs(&self) -> Vec<InputForm>;
 
     /// The score of a sample; `inputs` are as `inputs()` says.

@@ -7,7 +7,7 @@ use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::python_text::{is_punctuation, last_tagged, lower, split};
 
-/// What of a text is compared: all of it, or what its last `<tag>…</tag>` holds.
+/// Part of a text that is compared: all of it, or what its last `<tag>…</tag>` holds.
 #[derive(Debug, Default)]
 pub struct Part(pub Option<String>);
 
@@ -21,7 +21,7 @@ impl Part {
     }
 }
 
-/// The best that a text gets by any of its references: 0 where the text lacks what is compared.
+/// The best score of a text by any of its references; 0 if the text lacks the compared part.
 pub fn best_of(
     inputs: &[Input<'_>],
     part: &Part,

@@ -1,7 +1,8 @@
-//! Reward functions as native kernels: one text, what it is compared with, one number.
+//! Reward functions as native kernels: one text, its counterpart, one number.
 //!
 //! - A kernel gives what its original gives (docs/rewards.md names it), for every input.
-//! - What a kernel can't decide is no number: it abstains, or says what is wrong with the input.
+//! - A sample that a kernel can't decide does not get a number: it abstains, or names the fault of
+//!   the input.
 //! - Work that is more than linear in the input asks whether it should stop, every millisecond or
 //!   so; that of JSON schemas between two values, all other between two passes over a text.
 //! - Nothing here knows of Python, batches or lanes; text that Python would split, fold or classify

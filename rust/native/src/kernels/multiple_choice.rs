@@ -11,9 +11,9 @@ use crate::kernels::kernel::Kernel;
 use crate::kernels::matching::{Part, best_of, is_any};
 
 const WORD: &[u8] = b"answer";
-/// What may stand around a letter.
+/// Characters that may enclose a letter.
 const MARKS: [char; 13] = ['*', '_', '$', '(', '[', '{', ')', ']', '}', '"', '\'', '`', '\\'];
-/// Commands and words that may stand before it.
+/// Commands and words that may precede it.
 const BEFORE: [&str; 8] = ["boxed", "text", "textbf", "mathrm", "mathbf", "option", "choice", "letter"];
 
 /// 1 where the letter that the completion gives as its answer is a reference.
@@ -51,7 +51,7 @@ impl MultipleChoice {
         is_alone.then_some(choice)
     }
 
-    /// Whether what stands behind a letter leaves it the answer.
+    /// Returns whether the text behind a letter leaves it the answer.
     fn ends(&self, behind: &str, letter: char, colon: bool) -> bool {
         let mut next = behind.chars();
         match next.next() {
@@ -72,7 +72,7 @@ impl MultipleChoice {
         !self.goes_on(rest)
     }
 
-    /// Whether another choice stands beside it.
+    /// Returns whether another choice follows.
     fn goes_on(&self, behind: &str) -> bool {
         let is_blank = |one: char| MARKS.contains(&one) || matches!(one, ' ' | '\t');
         let rest = behind.trim_start_matches(is_blank);
@@ -113,7 +113,7 @@ impl Kernel for MultipleChoice {
 
 #[cfg(test)]
 mod tests {
-    //! Which letter is the answer.
+    //! Returns the letter of the answer.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Whether `json.loads` of CPython takes a text: JSON, and also NaN, Infinity and -Infinity.
+//! Checks that `json.loads` of CPython accepts a text: JSON, and also NaN, Infinity and -Infinity.
 
 /// Nesting beyond which CPython may raise a `RecursionError`, by its limit and the stack it is on.
 const DEEPEST: usize = 400;
@@ -133,7 +133,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! What CPython 3.11 takes, recorded.
+    //! Texts that CPython 3.11 accepts, recorded.
 
     use super::*;
 

@@ -44,7 +44,7 @@ pub fn is_word(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_alphanumeric() || character == '_';
     }
-    // Most of what is alphabetic is a letter; the rest (marks, circled letters) is looked up.
+    // Most alphabetic characters are letters; the rest (marks, circled letters) is looked up.
     character.is_alphanumeric() && in_ranges(&WORDS, character)
 }
 
@@ -60,7 +60,7 @@ pub fn is_lower(text: &str) -> bool {
     !against && text.chars().any(char::is_lowercase)
 }
 
-/// Whether `re.IGNORECASE` takes a character for this lower-case ASCII letter.
+/// Returns whether `re.IGNORECASE` takes a character for this lower-case ASCII letter.
 pub const fn is_letter_ignoring_case(character: char, letter: char) -> bool {
     let other = match letter {
         'i' => matches!(character, '\u{130}' | '\u{131}'),
@@ -112,7 +112,7 @@ const fn is_title(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! What CPython 3.11 gives, recorded.
+    //! Results of CPython 3.11, recorded.
 
     use super::*;
 

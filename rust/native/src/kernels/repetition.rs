@@ -4,7 +4,7 @@ use crate::kernels::fault::{Fault, Score, Stop};
 use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::python_text::{lower, split};
-use crate::kernels::tokens::{Numbering, distinct_ngrams};
+use crate::kernels::tokens::{TokenNumbers, distinct_ngrams};
 
 /// Of token ids (TRL), or of words in lower case (open-r1).
 pub struct RepetitionPenalty {
@@ -32,7 +32,7 @@ impl Kernel for RepetitionPenalty {
     fn score(&self, inputs: &[Input<'_>], stop: &dyn Stop) -> Result<Score, Fault> {
         let repeated = if self.of_words {
             let text = lower(Input::text(inputs)?);
-            self.repeated(&Numbering::new().numbers(split(&text)), stop)?
+            self.repeated(&TokenNumbers::new().numbers(split(&text)), stop)?
         } else {
             self.repeated(Input::ids(inputs)?, stop)?
         };

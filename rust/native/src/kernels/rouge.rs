@@ -8,9 +8,9 @@ use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::matching::{Part, best_of};
 use crate::kernels::python_text::lower;
-use crate::kernels::tokens::Numbering;
+use crate::kernels::tokens::TokenNumbers;
 
-/// Which of the three numbers is the score.
+/// The one of the three numbers that is the score.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -19,8 +19,8 @@ pub enum Measure {
     Recall,
 }
 
-/// See the module. Of several references the one with the greatest F-measure counts, the first of
-/// those.
+/// See the module. Among several references the one with the greatest F-measure counts, the first
+/// of those.
 pub struct RougeL {
     pub measure: Measure,
 }
@@ -33,7 +33,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// F-measure, precision and recall.
 fn rouge_l(text: &str, reference: &str, stop: &dyn Stop) -> Result<(f64, f64, f64), Fault> {
-    let mut numbering = Numbering::new();
+    let mut numbering = TokenNumbers::new();
     let found = numbering.numbers(words(text));
     let wanted = numbering.numbers(words(reference));
     if found.is_empty() || wanted.is_empty() {

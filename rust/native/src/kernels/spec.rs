@@ -161,7 +161,7 @@ fn made(spec: Spec) -> Result<Box<dyn Kernel>, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    //! What is refused.
+    //! Refused specifications.
 
     use super::*;
     use crate::kernels::input::Input;

@@ -8,7 +8,7 @@ use crate::kernels::input::{Input, InputForm};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::matching::{Part, best_of, is_any};
 use crate::kernels::python_text::{is_punctuation, is_space, is_word, lower, split};
-use crate::kernels::tokens::{Numbering, common_tokens};
+use crate::kernels::tokens::{TokenNumbers, common_tokens};
 
 const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
@@ -38,7 +38,7 @@ fn normalized_ascii(text: &str) -> String {
             kept.push(' ');
         }
     };
-    // Where the letters and digits behind the last other character begin.
+    // Beginning of the letters and digits behind the last other character.
     let mut start = 0;
     for one in text.chars().chain([' ']) {
         if one.is_ascii_alphanumeric() {
@@ -83,9 +83,9 @@ pub struct SquadF1 {
     pub part: Part,
 }
 
-/// 2PR / (P + R), of the words that both share, each as often as it stands in both.
+/// Returns 2PR / (P + R), for the words that both share, each as often as it occurs in both.
 fn f1(answer: &str, reference: &str) -> f64 {
-    let mut numbering = Numbering::new();
+    let mut numbering = TokenNumbers::new();
     let answer = numbering.numbers(answer.split(' ').filter(|word| !word.is_empty()));
     let reference = numbering.numbers(reference.split(' ').filter(|word| !word.is_empty()));
     if answer.is_empty() || reference.is_empty() {
@@ -137,7 +137,7 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(normalized(text), expected, "{text:?}");
-            // What has other characters too goes another way.
+            // Words with other characters take another path.
             assert_eq!(normalized(&format!("{text} \u{3b1}")), format!("{expected} \u{3b1}").trim_start(), "{text:?}");
         }
     }

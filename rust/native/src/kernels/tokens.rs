@@ -10,11 +10,11 @@ use crate::kernels::fault::{Fault, Stop};
 
 /// Numbers tokens in the order in which they come. Its hashes are keyed: a model can't write a text
 /// that makes them collide.
-pub struct Numbering<T> {
+pub struct TokenNumbers<T> {
     known: HashMap<T, u32, RandomState>,
 }
 
-impl<T: Eq + Hash> Numbering<T> {
+impl<T: Eq + Hash> TokenNumbers<T> {
     pub fn new() -> Self {
         Self { known: HashMap::default() }
     }
@@ -38,7 +38,7 @@ impl<T: Eq + Hash> Numbering<T> {
         self.known.get(token).copied()
     }
 
-    /// How many different ones there were.
+    /// Returns the number of different tokens.
     pub fn len(&self) -> usize {
         self.known.len()
     }
@@ -47,7 +47,7 @@ impl<T: Eq + Hash> Numbering<T> {
 /// Tokens that are hashed between two questions whether to stop: a millisecond's work, about.
 const UNTIL_ASKED: usize = 200_000;
 
-/// How many different n-grams there are.
+/// Returns the number of different n-grams.
 pub fn distinct_ngrams(tokens: &[u32], n: usize, stop: &dyn Stop) -> Result<usize, Fault> {
     // Long ones overlap, so the work is the text's length times theirs.
     let each = (UNTIL_ASKED / n.max(1)).max(1);
@@ -78,9 +78,9 @@ pub const COUNTED: usize = 4;
 /// The number of a token, or of an n-gram, that a text lacks.
 pub const ABSENT: u32 = u32::MAX;
 
-/// How many n-grams of a text are in a reference, each as often as in the one that has most, by
-/// their length less one. `distinct`: how many different tokens the text has. What is kept at a
-/// time is of one length.
+/// Returns the numbers of a text's n-grams that are in a reference, each counted as often as in the
+/// reference that has most, by their length less one. `distinct`: how many different tokens the
+/// text has. N-grams of one length are kept at a time.
 pub fn common_ngrams(
     text: &[u32],
     references: &[Vec<u32>],
@@ -125,7 +125,7 @@ fn longer(shorter: &[u32], tokens: &[u32], mut number: impl FnMut(u64) -> u32) -
     longer.collect()
 }
 
-/// How often each number stands there.
+/// Returns the number of places of each id.
 fn counts(ids: &[u32], distinct: usize) -> impl Iterator<Item = u32> {
     let mut counts = vec![0; distinct];
     ids.iter().filter(|id| **id != ABSENT).for_each(|id| counts[*id as usize] += 1);
@@ -137,7 +137,7 @@ fn packed(ngram: &[u32]) -> u128 {
     ngram.iter().fold(0, |all, token| all << 32 | u128::from(*token))
 }
 
-/// How many tokens two lists share, each as often as it stands in both.
+/// Returns the number of tokens that two lists share, each counted as often as it is in both.
 pub fn common_tokens(one: &[u32], other: &[u32], distinct: usize) -> usize {
     let mut counts = vec![0_usize; distinct];
     one.iter().for_each(|token| counts[*token as usize] += 1);

@@ -1,7 +1,7 @@
 //! The frames that one worker holds, and how their calls end.
 //!
 //! - When a worker ends, its messages count first, the page second; then the call in hand fails and
-//!   the rest is given back. What a worker was killed for is charged to that call alone.
+//!   the rest is given back. The cause of a worker's kill is charged to that call alone.
 //! - An answer that took longer than the timeout is a timeout, whether or not the worker was
 //!   signalled.
 //! - A call's messages are taken in before its value is read: they may carry its records.
@@ -32,7 +32,7 @@ use crate::slots::QueuedFrame;
 use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
 
-/// What a message changed.
+/// Changes by a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Update {
     pub ready: bool,
@@ -48,7 +48,7 @@ const KEPT_CONSTANTS: usize = 8;
 pub(super) struct InFlightFrames {
     sent: VecDeque<SentFrame>,
     last_id: u64,
-    /// What the worker has of the frames sent to it.
+    /// Constants that the worker has of the frames sent to it.
     constants: SentConstants,
 }
 
@@ -89,18 +89,18 @@ impl InFlightFrames {
         memory_limit: Option<u64>,
         now_ns: u64,
         out: &mut Vec<u8>,
-    ) -> Result<(), QueuedFrame> {
+    ) -> Option<QueuedFrame> {
         let id = self.last_id + 1;
         if !wire::run(id, &held.frame, &mut self.constants, out) {
-            return Err(held);
+            return Some(held);
         }
         self.last_id = id;
         let QueuedFrame { guard, frame } = held;
         self.sent.push_back(SentFrame { id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
-        Ok(())
+        None
     }
 
-    /// What the page says is in hand.
+    /// Returns the running call according to the page.
     pub(super) fn in_hand(&self, page: &PageSnapshot) -> Option<InHand> {
         let sent = self.sent.front()?;
         let policy = &sent.frame.function().policy;
@@ -121,7 +121,7 @@ impl InFlightFrames {
         })
     }
 
-    /// The claim in hand, and what it is for `dump()`.
+    /// Returns the present claim, with its call for `dump()`.
     pub(super) fn in_flight_call(&self, page: &PageSnapshot, now_ns: u64) -> Option<(u64, InFlightCall)> {
         let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
         let hand = sent.hand(page);
@@ -130,7 +130,7 @@ impl InFlightFrames {
         let age_ns = now_ns - started_ns;
         let call = match hand {
             Current::Nothing => return None,
-            // it has said how it ended
+            // its end was reported.
             Current::Call(call) if !sent.frame.is_pending(call) => return None,
             Current::Call(call) => InFlightCall::call(&sent.frame, call, age_ns),
             Current::Phase(IMPORTING | DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
@@ -140,8 +140,8 @@ impl InFlightFrames {
         Some((page.progress(), call))
     }
 
-    /// Whether something waits behind the claim that has run too long, or that nobody waits for any
-    /// more.
+    /// Returns whether something waits behind the claim that has run too long, or that nobody waits
+    /// for any more.
     pub(super) fn is_held_up(&self, claim: u64, slow: bool) -> bool {
         let Some(sent) = self.sent.front().filter(|sent| sent.id == claim >> 8) else { return false };
         let behind = sent.after(claim);
@@ -155,7 +155,7 @@ impl InFlightFrames {
         }
     }
 
-    /// Gives back what stands behind a claim; with nothing claimed, everything that has not begun.
+    /// Gives back the calls behind a claim; with nothing claimed, everything that has not begun.
     pub(super) fn take_back(&mut self, page: &PageSnapshot, age_ns: u64) {
         for (index, sent) in self.sent.iter_mut().enumerate() {
             match (index == 0, sent.hand(page)) {
@@ -173,13 +173,14 @@ impl InFlightFrames {
         }
     }
 
-    /// Whether the page says that the frame at work has ended, which its worker has not said yet.
+    /// Returns whether the page shows the end of the running frame, which its worker has not
+    /// reported yet.
     pub(super) fn has_ended(&self, page: &PageSnapshot) -> bool {
         self.sent.front().is_some_and(|sent| sent.done(page).is_some())
     }
 
     /// Completes the calls before `claim` that gave plain values. The claim must be from an earlier
-    /// look than what was read from the socket.
+    /// check than the bytes from the socket.
     pub(super) fn complete_before(&mut self, claim: u64, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8)
             && let Current::Call(call) = sent.hand_of((claim & 0xFF) as u8)
@@ -220,8 +221,8 @@ impl InFlightFrames {
                     return Err(Violation);
                 }
                 if let Some(page) = page() {
-                    // The next frame may have ended since. Else a function that says so itself
-                    // would be given back and run for ever.
+                    // The next frame may have ended since. Otherwise a function that reports so
+                    // itself would be given back and run for ever.
                     if page.last_done() < frame || page.done(frame).is_some_and(|done| done != ran) {
                         return Err(Violation);
                     }
@@ -281,7 +282,7 @@ impl InFlightFrames {
         Ok(Update::default())
     }
 
-    /// Fails the one call at work for what it did, whatever it gave; not to be tried again.
+    /// Fails the one running call, whatever its result; not to be tried again.
     pub(super) fn fail_front(&mut self, reason: String, traceback: Option<String>, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.frame.is_pending(0)) {
             let ended = page.stamp(sent.id, 1) > page.stamp(sent.id, 0);

@@ -23,17 +23,17 @@ const FRAME_RECORDS: usize = CALLS << 20;
 pub(crate) struct SentFrame {
     pub(super) id: u64,
     pub(super) sent_ns: u64,
-    /// What its function may allocate.
+    /// Memory that its function may allocate.
     pub(super) memory_limit: Option<u64>,
     /// Bytes of the records of its calls.
     pub(super) recorded: usize,
-    /// Before the frame, so that the place is free when the scheduler learns that the frame ended.
+    /// Dropped before the frame, so that the place is free when the scheduler gets the frame's end.
     #[expect(dead_code, reason = "held until the frame ends")]
     pub(super) guard: SlotGuard,
     pub(super) frame: Frame,
 }
 
-/// What is at the front of a worker.
+/// Front of a worker's queue.
 #[derive(Clone, Copy)]
 pub(super) enum Current {
     Nothing,
@@ -70,15 +70,15 @@ impl SentFrame {
     /// The number of calls that ran, once the worker wrote that the frame has ended.
     pub(super) fn done(&self, page: &PageSnapshot) -> Option<usize> {
         let ran = page.done(self.id).or_else(|| {
-            // The one behind it has ended too, and stands in the word. The call at which frames
-            // were taken back was stamped, and not run.
+            // The one behind it has ended too, and is in the word. The call at which frames were
+            // taken back was stamped, and not run.
             let taken = usize::from(page.taken() >= self.id);
             (page.last_done() == self.id + 1).then(|| self.begun(page).saturating_sub(taken))
         });
         ran.filter(|ran| *ran <= self.frame.len())
     }
 
-    /// What stands in the progress word while this is in hand.
+    /// Returns the value of the progress word while this runs.
     pub(super) fn claim(&self, hand: Current) -> u64 {
         self.id << 8
             | match hand {
@@ -120,7 +120,7 @@ impl SentFrame {
         Times { started_ns, run_ns: end_ns.saturating_sub(started_ns) }
     }
 
-    /// Completes calls that ran from the page; `done` when no message of theirs can come any more.
+    /// Completes calls that ran from the page; `done` if none of their messages can come any more.
     pub(super) fn complete(&mut self, calls: Range<usize>, page: &PageSnapshot, now_ns: u64, done: bool) {
         for call in calls {
             if !self.frame.is_pending(call) {
@@ -128,7 +128,7 @@ impl SentFrame {
             }
             let mut times = self.times(page, call, None);
             times.started_ns = times.started_ns.min(now_ns);
-            // What stands there for a call that was not begun is no value of it.
+            // A value there of a call that was not begun is not its own.
             let state = if page.stamp(self.id, call) < self.sent_ns { u8::MAX } else { page.state(self.id, call) };
             let cell = match (self.frame.kind(), state) {
                 (CallKind::Sample, 0) => Cell::Value(page.value(self.id, call)),
@@ -195,7 +195,7 @@ impl SentFrame {
         self.frame.give_back(0..calls);
     }
 
-    /// Fails what was in hand.
+    /// Fails the running call.
     fn charge(&mut self, hand: Current, page: &PageSnapshot, loss: &Loss, now_ns: u64) {
         match hand {
             Current::Nothing => {}
@@ -235,9 +235,9 @@ impl SentFrame {
         self.frame.fail_setup(reason, stack);
     }
 
-    /// Whether the worker was killed for an earlier call, which has ended meanwhile. Without one
-    /// that ended there is no innocence: a worker that forges its claims would get the same calls
-    /// again and again.
+    /// Returns whether the worker was killed for an earlier call, which has ended meanwhile.
+    /// Without one that ended a call is not innocent: a worker that forges its claims would get the
+    /// same calls again and again.
     fn is_innocent(&self, call: usize, page: &PageSnapshot, loss: &Loss) -> bool {
         let Loss::Expired(claim, _) = loss else { return false };
         if *claim >> 8 == self.id {

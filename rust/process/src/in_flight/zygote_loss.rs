@@ -1,10 +1,10 @@
-//! What becomes of the call in hand of a worker that was killed with the process that forked it.
+//! Result for the running call of a worker that was killed with the process that forked it.
 //!
 //! A loss that other workers shared costs it nothing but another attempt. It has a loader to itself
 //! then, or after a second such loss a zygote, and the loss of that is its end.
 
 use guerdon_core::clock::nanos;
-use guerdon_core::loss_ledger::{Charge, LossLedger, Standing};
+use guerdon_core::loss_ledger::{Charge, LossLedger, LossProgress};
 use guerdon_core::outcome::{FailureKind, Times};
 
 use super::loss::{Loss, WITH_ITS_OWN};
@@ -16,7 +16,7 @@ impl SentFrame {
         &mut self,
         hand: Current,
         page: &PageSnapshot,
-        standing: Standing,
+        standing: LossProgress,
         ledger: &LossLedger<()>,
         now_ns: u64,
     ) {
@@ -46,8 +46,8 @@ impl SentFrame {
         }
     }
 
-    /// Whether the death of a worker in a call is the first of its own, after a zygote was lost
-    /// under it: it is tried once more, as any call is.
+    /// Returns whether the death of a worker in a call is the first by itself, after a zygote was
+    /// lost under it: it is tried once more, as any call is.
     pub(super) fn is_excused(&self, hand: Current, page: &PageSnapshot, ledger: &LossLedger<()>, now_ns: u64) -> bool {
         let call = match hand {
             Current::Nothing => return false,

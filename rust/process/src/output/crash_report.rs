@@ -1,10 +1,10 @@
-//! Which lines of a crashed interpreter's report are shown: all but the frames of the worker
-//! program below the user's, which say nothing of what went wrong.
+//! Lines of a crashed interpreter's report that are shown: all but the frames of the worker program
+//! below the user's, which say nothing of what went wrong.
 //!
 //! - A stack that has no frame of the user's is shown whole.
-//! - Lines keep their order, and at most `MOST_HELD` wait for what comes after them.
+//! - Lines keep their order, and at most `MOST_HELD` wait for the ones after them.
 
-/// How the report of an interpreter begins.
+/// Beginning of the interpreter's report.
 pub(super) const BEGINNING: &[u8] = b"Fatal Python error: ";
 /// More than the worker program has below a function; `faulthandler` writes a hundred in all.
 const MOST_HELD: usize = 128;
@@ -20,7 +20,7 @@ pub(super) struct CrashReport {
 }
 
 impl CrashReport {
-    /// Shows what is to be shown now that this line has come.
+    /// Shows the lines that can be shown after this one.
     pub(super) fn feed(&mut self, line: &[u8], mut show: impl FnMut(&[u8])) {
         self.begun |= line.starts_with(BEGINNING);
         match frame(line).filter(|_| self.begun) {
@@ -46,7 +46,7 @@ impl CrashReport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
-    /// Of the worker program.
+    /// A line of the worker program.
     Ours,
     Users,
 }

@@ -4,15 +4,15 @@ const LONGEST_LINE: usize = 8192;
 /// More than a mark has.
 const LONGEST_MARK: usize = 32;
 
-/// What a stream holds.
+/// Content of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     Line(&'a [u8]),
-    /// What follows is this function's.
+    /// The following lines are this function's.
     Mark(usize),
 }
 
-/// What a mark begins with; the function's number and a newline follow.
+/// Beginning of a mark; the function's number and a newline follow.
 const MARK: &[u8] = b"\0guerdon:";
 
 /// Cuts a stream into lines.
@@ -36,8 +36,8 @@ impl Lines {
         self.hold(bytes, &mut give);
     }
 
-    /// Takes a piece of a line in. What is too long is given at once, and the rest of it passed
-    /// over but for a mark at its end.
+    /// Takes a piece of a line in. Passes on a line that is too long at once, and skips the rest of
+    /// it but for a mark at its end.
     fn hold(&mut self, bytes: &[u8], give: &mut impl FnMut(Piece<'_>)) {
         if bytes.is_empty() {
             return;
@@ -64,7 +64,7 @@ impl Lines {
         }
         let mark = mark_at_end(&self.held);
         let text = mark.map_or(self.held.len(), |(start, _)| start);
-        // A mark ends the queue that it stands in, and is none itself.
+        // A mark ends the line that it is in, and is not a line itself.
         if !self.skipping && (mark.is_none() || text > 0) {
             give(Piece::Line(&self.held[..text]));
         }
@@ -82,7 +82,7 @@ impl Lines {
     }
 }
 
-/// Where the mark at the end of a line begins, and the function that it names.
+/// Returns the beginning of the mark at the end of a line, and the function that it names.
 fn mark_at_end(line: &[u8]) -> Option<(usize, usize)> {
     let start = line.iter().rposition(|byte| *byte == 0)?;
     let digits = line[start..].strip_prefix(MARK)?;
@@ -93,7 +93,7 @@ fn mark_at_end(line: &[u8]) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    /// What comes of a stream that arrives in these pieces: lines, and marks as `<3>`.
+    /// Returns the content of a stream that arrives in these pieces: lines, and marks as `<3>`.
     fn cut(pieces: &[&[u8]]) -> Vec<String> {
         let mut lines = Lines::default();
         let mut seen = Vec::new();
@@ -124,7 +124,7 @@ mod tests {
         let long = "x".repeat(3 * LONGEST_LINE);
         assert_eq!(cut(&[long.as_bytes(), b"y\0guerdon:1\nb\n"]), [&long[..LONGEST_LINE], "<1>", "b"]);
         assert_eq!(cut(&[long.as_bytes(), b"\0guerdon", b":1\nb\n"]), [&long[..LONGEST_LINE], "<1>", "b"]);
-        // What is no mark is a line.
+        // Bytes that are not a mark are a line.
         assert_eq!(cut(&[b"\0guerdon:\n\0guerdon:x\n"]), ["\0guerdon:", "\0guerdon:x"]);
     }
 

@@ -1,4 +1,4 @@
-//! What workers print: whole lines to the trainer's stderr, each with its function and process.
+//! Output of workers: whole lines to the trainer's stderr, each with its function and process.
 //!
 //! - A worker never waits for the terminal: output is read at once, and dropped when too much
 //!   waits. At most `LINES_A_SECOND` lines are shown a second; the number of dropped ones is
@@ -32,14 +32,14 @@ const LONGEST_STACK: usize = 16 << 10;
 /// Reads of 16 KB after the process has ended: more than a pipe holds.
 const LAST_READS: u32 = 16;
 
-/// Where lines go; the lane's is standard error.
+/// Destination of lines; the lane's is standard error.
 pub type Sink = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
 /// Writes to the trainer's standard error.
 #[must_use]
 pub fn standard_error() -> Sink {
     Arc::new(|lines| {
-        // Nobody is there to be told that standard error is closed.
+        // A closed standard error can't be reported anywhere.
         let _ = std::io::stderr().lock().write_all(lines);
     })
 }
@@ -75,7 +75,7 @@ impl Source {
         source
     }
 
-    /// What the process said of its stack as it crashed.
+    /// Returns the stack that the process reported as it crashed.
     pub(super) fn crash(&self) -> Option<String> {
         let text = std::mem::take(&mut *self.crash.lock());
         (!text.is_empty()).then_some(text)
@@ -151,7 +151,7 @@ pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<
             }
         }
         let read = if last {
-            // Whatever is there: the runtime may not have been told of it yet.
+            // Reads all that is there: the runtime may not have noticed it yet.
             left -= 1;
             source.take(|| rustix::io::read(&*pipe, &mut bytes).map_err(Into::into))
         } else {

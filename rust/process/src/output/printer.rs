@@ -2,7 +2,8 @@
 //!
 //! - One thread at a time writes, and lines keep their order: a terminal that blocks holds up
 //!   nothing else.
-//! - What waits for the sink is bounded; what is dropped is counted, and the count is written.
+//! - The lines that wait for the sink are bounded; what is dropped is counted, and the count is
+//!   written.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ const LINES_A_SECOND: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
 /// Lines that may wait for the terminal.
 const WAITING: usize = 4096;
-/// How long the terminal may take for what is left to print.
+/// Time that the terminal has for the remaining lines.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// See the module.
@@ -102,12 +103,12 @@ impl Printer {
         self.lines.try_send(Item::Line(line)).is_ok()
     }
 
-    /// Waits for what was printed so far to be written, but not for a terminal that blocks.
+    /// Waits until the output so far is written, but not for a terminal that blocks.
     pub async fn last_words(&self) {
         let _ = timeout(LAST_WORDS, self.flush()).await;
     }
 
-    /// Waits until what was printed so far is written.
+    /// Waits until the output so far is written.
     async fn flush(&self) {
         let dropped = std::mem::take(&mut self.second.lock().dropped);
         if dropped > 0 {
@@ -115,7 +116,7 @@ impl Printer {
         }
         let (answer, flushed) = oneshot::channel();
         if self.lines.send(Item::Flush(answer)).await.is_ok() {
-            // An error: the task is gone, and so is what waited.
+            // An error: the task is gone, and so are the waiting lines.
             let _ = flushed.await;
         }
     }
@@ -154,7 +155,7 @@ impl Printer {
         self.send(format!("[guerdon] {text}\n"));
     }
 
-    /// Says how many lines were dropped; later, where there is no room for that either.
+    /// Says how many lines were dropped; later, if there is no room for that either.
     fn tell(&self, dropped: u64) {
         if dropped > 0 && !self.send(report(dropped)) {
             self.second.lock().dropped += dropped;
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_dropped_last_is_reported_without_another_line() {
+    async fn last_drops_are_reported_without_another_line() {
         let (sent, mut seen) = mpsc::unbounded_channel();
         let printer = Printer::start(Arc::new(move |lines: &[u8]| {
             sent.send(String::from_utf8_lossy(lines).into_owned()).ok();
@@ -222,7 +223,7 @@ mod tests {
                 tokio::time::sleep(SECOND).await;
             }
         }
-        // It has what it writes, and what waits: each no more than the channel holds.
+        // It has the present line, and the waiting ones: each no more than the channel holds.
         let dropped = printer.dropped();
         assert!((20_000 - 2 * WAITING as u64..20_000 - WAITING as u64).contains(&dropped), "{dropped}");
         drop(go_on);

@@ -1,10 +1,10 @@
-//! A check of a busy worker: what it has in hand, and what has to be done about it.
+//! A check of a busy worker: its running call, and the action on it.
 
 use guerdon_core::clock::nanos;
 use rustix::process::Signal;
 use tracing::debug;
 
-use super::pending::Taking;
+use super::pending::PendingReturn;
 use super::{Session, SessionEvent};
 use crate::in_flight::Loss;
 use crate::output_meter::OutputAction;
@@ -70,7 +70,7 @@ impl Session {
         SessionEvent::kill(why)
     }
 
-    /// Has the worker end what it claims by an exception.
+    /// Has the worker end its claim by an exception.
     pub(super) fn fire(&self, claim: u64) {
         debug!(pid = self.process.child.pid.as_raw_pid(), "timeout signal");
         // If either fails the process is ending; the kill is due in any case.
@@ -87,10 +87,10 @@ impl Session {
                     return;
                 }
                 self.slot.set_stalled(true);
-                // With nothing behind the slow call there is nothing to take back yet, but nothing
-                // may be put behind it either.
+                // If no call is behind the slow one, there is none to take back yet, but none may
+                // be put behind it either.
                 let taken = !held_up || self.process.child.page.take_back(self.in_flight.lock().last_id()).is_ok();
-                self.taking = Some(Taking { asked_ns: now_ns, collected: !held_up || !taken });
+                self.taking = Some(PendingReturn { asked_ns: now_ns, collected: !held_up || !taken });
             }
             Some(taking) if !taking.collected && now_ns.saturating_sub(taking.asked_ns) >= nanos(TICK) / 2 => {
                 taking.collected = true;
@@ -100,13 +100,13 @@ impl Session {
         }
     }
 
-    /// Fails a call that ends, or begins again to count one that begins, for what it printed.
+    /// Fails a call that ends, or begins again to count one that begins, because of its output.
     pub(super) fn judge_output(&mut self, message: &Message) {
         let printed = || self.process.printed();
         match message {
             Message::Begun { frame, prepared } => {
                 self.output_meter.begun(*prepared, printed);
-                // A worker that is not told goes on after a while.
+                // A worker without an answer goes on after a while.
                 let _ = self.process.child.page.counted(*frame);
             }
             Message::Cells { .. } | Message::Done { ran: 1.., .. } => {

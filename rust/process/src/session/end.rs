@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use guerdon_core::loss_ledger::Standing;
+use guerdon_core::loss_ledger::LossProgress;
 use guerdon_core::tracer::Moment;
 use tokio::time::timeout;
 use tracing::debug;
@@ -17,7 +17,7 @@ use crate::slots::SlotKind;
 use crate::wire;
 use crate::worker_socket::Read;
 
-/// How long a worker may take to close its functions, and when it is told to amid work.
+/// Time that a worker has to close its functions, also if it gets the order amid work.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BUSY: Duration = Duration::from_millis(200);
 
@@ -33,7 +33,7 @@ impl Session {
         let successor = self.successor.take();
         match event {
             SessionEvent::Dead => {
-                // Its socket may be open still, in a child of its own: what follows is no run time.
+                // Its socket may be open still, in one of its children: later time is not run time.
                 let now_ns = self.shared.clock.now_ns();
                 self.disconnected_ns.get_or_insert(now_ns);
                 // Before it is reaped: a loader that has no other worker is ended then.
@@ -100,9 +100,10 @@ impl Session {
         }
     }
 
-    /// Whether the worker was killed with the process that forked it, and had that to itself.
-    async fn standing(&self, orphaned: bool, ending: ExitStatus) -> Option<Standing> {
-        // How else it ended is its own doing.
+    /// Returns whether the worker was killed with the process that forked it, and had that to
+    /// itself.
+    async fn standing(&self, orphaned: bool, ending: ExitStatus) -> Option<LossProgress> {
+        // Any other end is its own.
         if !orphaned || !ending.may_be_killed() {
             return None;
         }
@@ -111,7 +112,7 @@ impl Session {
             SlotKind::OwnLoader => self.process.child.parent.was_lost_alone().await,
             SlotKind::Pool | SlotKind::Pinned | SlotKind::Alone => false,
         };
-        Some(if alone { Standing::Apart } else { Standing::Next })
+        Some(if alone { LossProgress::Apart } else { LossProgress::Next })
     }
 
     pub(super) fn say_close(&mut self) {
@@ -119,9 +120,9 @@ impl Session {
         self.flush();
     }
 
-    /// Takes in what a dead worker said last.
+    /// Takes in the last messages of a dead worker.
     pub(super) fn drain(&mut self) {
-        // Whatever it finds, there is nothing more to do to the worker.
+        // Nothing more is done to the worker, whatever the messages.
         while matches!(self.receive(Read::All), Ok(true)) {}
     }
 

@@ -25,10 +25,10 @@ use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::tracer::{Executor, Moment};
-use pending::{StackAnswer, Taking};
+use pending::{PendingReturn, StackAnswer};
 
 use crate::child::DYING;
-use crate::child::Forked;
+use crate::child::ForkedWorker;
 use crate::in_flight::{InFlightFrames, Loss, Update};
 use crate::inspect::InspectRequests;
 use crate::lane_state::LaneState;
@@ -41,10 +41,10 @@ use crate::worker_process::WorkerProcess;
 use crate::worker_socket::{Read, WorkerSocket};
 use crate::zygote::Fork;
 
-/// How long a forked worker may take to say ready, beyond what loading may take.
+/// Time that a forked worker has to report ready, beyond the time for loading.
 const START: Duration = Duration::from_secs(20);
-/// Most reads in a row. After so many whatever was in the socket before them has been read: either
-/// one of them emptied it, or they were as full as no socket is.
+/// Most reads in a row. Number of reads after which all earlier bytes of the socket have been read:
+/// either one of them emptied it, or they were as full as no socket is.
 const READS: u32 = 256;
 /// Time between two looks at a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ pub(super) enum SessionEnd {
     Closing,
 }
 
-/// What the loop found.
+/// Event of the loop.
 enum SessionEvent {
     Dead,
     Kill(Loss),
@@ -76,7 +76,7 @@ enum SessionEvent {
 }
 
 impl SessionEvent {
-    /// For the log.
+    /// Returns the name for the log.
     const fn name(&self) -> &'static str {
         match self {
             Self::Dead => "dead",
@@ -100,13 +100,13 @@ pub(super) struct Session {
     /// Counts the worker in its pool.
     start: Start,
     socket: WorkerSocket,
-    /// Others complete what has ended.
+    /// Other threads complete the ended calls.
     in_flight: Arc<Mutex<InFlightFrames>>,
     watchdog: Watchdog,
-    /// Where it is asked what the worker has in hand.
+    /// Requests for the worker's calls.
     inspect_requests: InspectRequests,
     ready: bool,
-    taking: Option<Taking>,
+    taking: Option<PendingReturn>,
     stack_answer: Option<StackAnswer>,
     /// The progress word at the last look.
     last_claim: u64,
@@ -115,7 +115,7 @@ pub(super) struct Session {
     given: BTreeSet<FunctionId>,
     calls: u64,
     born: Instant,
-    /// The worker that will follow this one, which is only finishing what it has.
+    /// The worker that will follow this one, which only finishes its frames.
     successor: Option<Fork>,
     /// The next frame would be more calls than it shall run.
     full: bool,
@@ -123,14 +123,14 @@ pub(super) struct Session {
     makes_room: bool,
     /// When its connection was seen to be closed.
     disconnected_ns: Option<u64>,
-    /// Whether it took too much memory, and when that was looked at.
+    /// True if it took too much memory, and when that was looked at.
     heavy: bool,
     weighed: Instant,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<LaneState>, slot: Arc<Slot>, forked: Forked) -> Self {
-        let Forked { child, socket, output } = forked;
+    pub(super) fn new(shared: Arc<LaneState>, slot: Arc<Slot>, forked: ForkedWorker) -> Self {
+        let ForkedWorker { child, socket, output } = forked;
         let process = WorkerProcess::new(&shared, shared.zygote_of(slot.kind).clone(), child, output);
         Self {
             inspect_requests: shared.inspector.open(process.child.pid.as_raw_nonzero().get()),
@@ -295,7 +295,7 @@ impl Session {
         }
     }
 
-    /// Whether the worker shall get no more frames.
+    /// Returns whether the worker shall get no more frames.
     fn is_over(&self, used: bool) -> bool {
         let config = &self.shared.config;
         match self.slot.kind {
@@ -309,25 +309,26 @@ impl Session {
         }
     }
 
-    /// Whether another worker follows this one at once.
+    /// Returns whether another worker follows this one at once.
     fn has_successor(&self) -> bool {
         let wanted = match self.slot.kind {
             SlotKind::Pool => true,
-            // Where each call has a worker of its own the next one starts ahead of its call.
+            // If each call has a worker of its own, the next one starts ahead of its call.
             SlotKind::Alone => self.shared.slots.forks_ahead && !self.slot.starts.is_narrow(),
             SlotKind::Pinned | SlotKind::OwnLoader | SlotKind::OwnZygote => false,
         };
         wanted && !self.makes_room
     }
 
-    /// Takes on another pool's request for room. What a pinned function keeps in its worker stays.
+    /// Takes on another pool's request for room. State that a pinned function keeps in its worker
+    /// stays.
     fn can_make_room(&self) -> bool {
         // Nor does one leave that another follows already.
         let may = self.slot.kind != SlotKind::Pinned && !self.makes_room && self.successor.is_none();
         may && self.shared.give_way.accept(self.slot.pool)
     }
 
-    /// Whether a frame, or else any frame, may be sent beside what the worker holds.
+    /// Returns whether a frame, or else any frame, may be sent beside what the worker holds.
     fn may_send(&self, next: Option<&QueuedFrame>) -> bool {
         let metered = |frame: &Frame| self.shared.is_metered(frame.function_id());
         let in_flight = self.in_flight.lock();
@@ -352,7 +353,7 @@ impl Session {
         self.output_meter.sent(limits.max_output, || self.process.printed());
         frame.set_executor(|| Executor::Worker(self.slot.index));
         let now_ns = self.shared.clock.now_ns();
-        let unsent = self.in_flight.lock().send(held, limits.memory_limit, now_ns, self.socket.outgoing()).err();
+        let unsent = self.in_flight.lock().send(held, limits.memory_limit, now_ns, self.socket.outgoing());
         self.flush();
         let Some(QueuedFrame { guard, mut frame }) = unsent else { return true };
         drop(guard);
@@ -379,7 +380,7 @@ impl Session {
         }
     }
 
-    /// Reads what has come and acts on it; true when the worker retires.
+    /// Reads the arrived bytes and acts on them; true when the worker retires.
     fn receive(&mut self, how: Read) -> Result<bool, SessionEvent> {
         let mut left = READS;
         while left > 0 && self.socket.read(how) {

@@ -1,14 +1,15 @@
-//! What a session waits for: frames that its worker gives back, a stack that it was asked for.
+//! Events that a session waits for: frames that its worker gives back, a stack that it was asked
+//! for.
 
 use tokio::task::JoinHandle;
 
 /// Frames are being taken back.
-pub(super) struct Taking {
+pub(super) struct PendingReturn {
     pub asked_ns: u64,
     pub collected: bool,
 }
 
-/// A worker was asked where it stands.
+/// A pending question for a worker's location.
 pub(super) struct StackAnswer {
     pub claim: u64,
     pub answer: AbortOnDrop,

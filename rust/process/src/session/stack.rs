@@ -1,5 +1,5 @@
-//! Where the worker stands, asked beside everything else: the session never waits for a stack but
-//! that of a call it is about to kill.
+//! Location of the worker, requested beside everything else: the session never waits for a stack
+//! but that of a call it is about to kill.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use super::pending::{AbortOnDrop, StackAnswer};
 use crate::inspect::InspectRequest;
 use crate::watchdog::MOST_WORDS;
 
-/// How long a worker that is to be killed may take to say where it stands, from when the kill was
-/// due and from when it was asked.
+/// Time that a worker to be killed has to report its location, from the time the kill was due and
+/// from the request.
 const LATE_LOOK: Duration = Duration::from_millis(20);
 const LAST_LOOK: Duration = LATE_LOOK.saturating_add(MOST_WORDS);
 
 impl Session {
-    /// Asks where a claim stands, beside everything else.
+    /// Asks for the location of a claim, beside everything else.
     pub(super) fn ask(&self, claim: u64) -> StackAnswer {
         let (child, shared) = (self.process.child.clone(), self.shared.clone());
         let answer = tokio::spawn(async move { child.stack(claim, &shared.worker_dir, LAST_LOOK).await.ok() });
         StackAnswer { claim, answer: AbortOnDrop(answer) }
     }
 
-    /// Tells what the worker has in hand, once it has said where it stands, beside everything else.
+    /// Answers with the worker's calls, once it has reported its location, beside everything else.
     pub(super) fn answer(&self, ask: InspectRequest) {
         let Ok(page) = self.process.child.page.read() else { return };
         let Some((claim, call)) = self.in_flight.lock().in_flight_call(&page, self.shared.clock.now_ns()) else {
@@ -34,12 +34,13 @@ impl Session {
         tokio::spawn(async move {
             let stack = child.stack(claim, &shared.worker_dir, ask.within).await;
             let location = Location::Worker(child.pid.as_raw_nonzero().get());
-            // Whoever asked may have given up.
+            // The asking thread may have given up.
             let _ = ask.answer.send(InFlight { call, location, stack: Stack::found(stack) });
         });
     }
 
-    /// Where the call stands that the worker is killed for, unless nobody waits for it any more.
+    /// Returns the location of the call that the worker is killed for, unless the call's outcome is
+    /// not needed any more.
     pub(super) async fn last_stack(&mut self, claim: u64) -> Option<String> {
         let page = self.process.child.page.read().ok()?;
         self.in_flight.lock().in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;

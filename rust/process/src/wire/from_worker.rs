@@ -1,5 +1,5 @@
-//! What a worker says. It is not trusted: no bytes make the parser panic, or hold more memory than
-//! one message of their kind may; longer reasons and tracebacks are truncated.
+//! Messages of a worker. It is not trusted: no bytes make the parser panic, or hold more memory
+//! than one message of their kind may; longer reasons and tracebacks are truncated.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ const LARGEST_TEXT: usize = 1 << 20;
 /// Most bytes kept of a reason or a traceback, and of all reasons of one message.
 const LONGEST_TEXT: usize = 32 << 10;
 const LONGEST_REASONS: usize = 4 << 20;
-/// What stands for the rest.
+/// Substitute for the rest.
 const TRUNCATED: &str = "… (shortened)";
 const HEADER: usize = 16;
 const NO_ANSWER: u16 = u16::MAX;
 
-/// What a worker says.
+/// Messages of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Message {
     Ready,
@@ -74,7 +74,7 @@ pub(crate) struct Text {
     pub traceback: Option<String>,
 }
 
-/// Why bytes are refused: no worker of ours sends them.
+/// Why bytes are refused: our workers never send them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum WireError {
     #[error("a message of kind {0}, which there is not")]
@@ -93,7 +93,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// Where to read into: what is appended is parsed next.
+    /// Returns the buffer to read into: what is appended is parsed next.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.used > 0 {
             self.bytes.drain(..self.used);

@@ -6,7 +6,7 @@
 
 // The format, all numbers little-endian.
 //
-// To the worker, a header of 24 bytes and a body:
+// Messages to the worker have a header of 24 bytes and a body:
 //
 // ```text
 // u64 length of the body   u64 frame   u16 function   u8 kind of the calls   u8 message   u32 calls
@@ -42,7 +42,7 @@ mod to_worker;
 pub(crate) use from_worker::{Message, Parser, Text, WireError};
 pub(crate) use to_worker::{close, environment, run};
 
-/// Where a text would have its length: there is none.
+/// Length of an absent text.
 const NONE: u32 = u32::MAX;
 
 fn count(number: usize) -> [u8; 4] {

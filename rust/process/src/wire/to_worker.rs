@@ -1,4 +1,4 @@
-//! What a worker is told: the calls of a frame, what its environment holds, and to end.
+//! Messages to a worker: the calls of a frame, what its environment holds, and to end.
 
 use guerdon_core::call::CallKind;
 use guerdon_core::columns;

@@ -1,9 +1,9 @@
 //! Loaders beside the first: those that fork for many at the same time, and those that fork for
 //! one.
 //!
-//! - Where there is no room for another process, one loader forks for all.
+//! - If there is no room for another process, one loader forks for all.
 //! - A loader of one worker ends once that was reaped; the loss of it takes no other worker along.
-//!   Where there can be none its worker has the same parent as others.
+//!   Without one, its worker has the same parent as others.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,12 +18,12 @@ use super::ZygoteSupervisor;
 use super::new_worker::{answered_by, fork_by, is_refusal};
 use super::process::{Loader, LoaderClone, ZygoteProcess};
 use super::requests::ForkReply;
-use crate::child::{Forked, pid_from_message};
+use crate::child::{ForkedWorker, pid_from_message};
 use crate::parent::Parent;
 use crate::pidfd::Pidfd;
 use crate::zygote_requests::{self, ZygoteSocket};
 
-/// How long one loader forks for all, once there was no room for a process.
+/// Time that one loader forks for all, once there was no room for a process.
 const ONE_LOADER: Duration = Duration::from_secs(60);
 
 impl ZygoteSupervisor {
@@ -55,7 +55,7 @@ impl ZygoteSupervisor {
                         }
                         again.push(reply);
                     }
-                    // The others may stand where it should.
+                    // The others may be in its place.
                     Err(_) if self.has_clones() => again.push(reply),
                     forked => {
                         self.forks += usize::from(forked.is_ok());
@@ -91,7 +91,7 @@ impl ZygoteSupervisor {
         self.zygote.as_ref().is_some_and(|zygote| zygote.clones.iter().any(|clone| !clone.parent.is_of_one()))
     }
 
-    /// Makes room for workers: where there is none for a process, one loader forks for all.
+    /// Makes room for workers: if there is no room for a process, one loader forks for all.
     async fn end_clones(&mut self) {
         self.one_loader_until = Some(Instant::now() + ONE_LOADER);
         if let Some(zygote) = &self.zygote {
@@ -120,7 +120,7 @@ impl ZygoteSupervisor {
     }
 
     /// Forks a worker by a loader that it has to itself; as others are where there can be none.
-    pub(super) async fn fork_apart(&mut self) -> io::Result<Forked> {
+    pub(super) async fn fork_apart(&mut self) -> io::Result<ForkedWorker> {
         if self.prepared().await.is_ok() {
             match self.answered(async |supervisor| supervisor.ask_for_loader(Parent::of_one).await).await {
                 Ok(Some(LoaderClone { control, pid, parent })) => {

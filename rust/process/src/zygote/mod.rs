@@ -1,8 +1,8 @@
 //! The zygote: a clean interpreter that never runs user code, and its loader, which has loaded the
 //! functions and forks workers.
 //!
-//! - Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader
-//!   becomes a worker, others load for themselves, and one loaded spare is kept.
+//! - Workers are forked by the loader if it is single-threaded once it has loaded. Otherwise the
+//!   loader becomes a worker, others load for themselves, and one loaded spare is kept.
 //! - A zygote that ends, or stays stopped, is replaced at the next fork; what outlives it is found
 //!   by its mark and killed. That of suspects starts with the first of them, and rests after them.
 //! - One task serves all requests: reaps first, then forks, one by each loader at a time.
@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::blocking;
-use crate::child::{Forked, pid_from_message};
+use crate::child::{ForkedWorker, pid_from_message};
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
 use crate::load_retries::LoadRetries;
@@ -39,7 +39,7 @@ pub(super) use requests::{Fork, LaneStage, Zygote};
 use requests::{ForkReply, Modules, Reap, Request};
 use rounds::{Step, most_loaders, next_step};
 
-/// How long the zygote may take to end everything, before it is killed.
+/// Time that the zygote has to end everything, before it is killed.
 const END: Duration = Duration::from_secs(2);
 
 /// When the zygote's process starts.
@@ -47,7 +47,7 @@ const END: Duration = Duration::from_secs(2);
 pub(super) enum Begin {
     /// At once: by the first request the functions may be loaded.
     AtOnce,
-    /// With the first request.
+    /// Starts with the first request.
     WhenAsked,
 }
 
@@ -93,9 +93,9 @@ struct ZygoteSupervisor {
     printer: Arc<Printer>,
     zygote: Option<ZygoteProcess>,
     reaps: VecDeque<Reap>,
-    /// Who waits for a worker.
+    /// Requests for a worker.
     asked: VecDeque<ForkReply>,
-    /// Who waits for one with a loader to itself.
+    /// Requests for a worker with a loader to itself.
     asked_apart: VecDeque<ForkReply>,
     /// It was asked to rest.
     rests: bool,
@@ -103,9 +103,9 @@ struct ZygoteSupervisor {
     one_loader_until: Option<Instant>,
     /// Workers forked so far.
     forks: usize,
-    /// Whether there is to be a loader.
+    /// Decides on a loader.
     loading: LoadRetries,
-    spare: Option<Forked>,
+    spare: Option<ForkedWorker>,
     /// Lost stems that are waited for and whose leavings are killed.
     leavings: Vec<oneshot::Receiver<()>>,
     modules: Modules,
@@ -119,7 +119,7 @@ impl ZygoteSupervisor {
         begin: Begin,
     ) {
         if begin == Begin::AtOnce {
-            // A failure shows again, and is told, at the first fork.
+            // A failure occurs again, and is reported, at the first fork.
             tokio::select! {
                 _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
                 () = async {
@@ -189,7 +189,7 @@ impl ZygoteSupervisor {
     }
 
     fn note(&mut self, request: Request) {
-        // Who asks for a worker needs what a rest would end.
+        // A request for a worker needs the processes that a rest would end.
         self.rests &= !matches!(request, Request::Fork(_) | Request::ForkApart(_));
         match request {
             Request::Fork(reply) => self.asked.push_back(reply),
@@ -200,7 +200,7 @@ impl ZygoteSupervisor {
         }
     }
 
-    async fn fork(&mut self) -> io::Result<Forked> {
+    async fn fork(&mut self) -> io::Result<ForkedWorker> {
         let given = match self.spare.take() {
             Some(spare) if spare.child.parent.is_alive() => spare,
             _ => self.fork_now().await?,
@@ -214,7 +214,7 @@ impl ZygoteSupervisor {
         Ok(given)
     }
 
-    async fn fork_now(&mut self) -> io::Result<Forked> {
+    async fn fork_now(&mut self) -> io::Result<ForkedWorker> {
         let mut result = Err(io::ErrorKind::NotConnected.into());
         for _ in 0..2 {
             if let Err(error) = self.prepared().await {
@@ -225,7 +225,7 @@ impl ZygoteSupervisor {
             result = self.answered(async |supervisor| supervisor.ask_for_worker().await).await;
             match &result {
                 Ok(_) => break,
-                // What fork() itself said: the zygote is well.
+                // The error comes from fork() itself: the zygote is well.
                 Err(error) if is_refusal(error) => break,
                 // The zygote is lost or out of step.
                 Err(_) => self.lose_stem(),
@@ -234,7 +234,7 @@ impl ZygoteSupervisor {
         result
     }
 
-    /// What the zygote answers; an error when it doesn't, in time or ever.
+    /// Returns the answer of the zygote; an error when it doesn't, in time or ever.
     async fn answered<T>(&mut self, ask: impl AsyncFnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let asked = self.zygote.iter().flat_map(ZygoteProcess::pids).collect();
         tokio::select! {
@@ -243,7 +243,7 @@ impl ZygoteSupervisor {
         }
     }
 
-    async fn ask_for_worker(&mut self) -> io::Result<Forked> {
+    async fn ask_for_worker(&mut self) -> io::Result<ForkedWorker> {
         let load_late = self.loading.is_late();
         let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
         let parent = zygote.parent.clone();
@@ -273,7 +273,7 @@ impl ZygoteSupervisor {
 
     async fn reap(&mut self, ended: &Reap) -> ExitStatus {
         let Some(zygote) = &self.zygote else { return ExitStatus::Unknown };
-        // What it left became the zygote's when it ended; a lost zygote shows at the next request.
+        // Its orphans became the zygote's when it ended; a lost zygote shows at the next request.
         let _ = zygote.control.send(zygote_requests::ORPHANS, 0, ended.mark.0, &[]).await;
         let forked_it = zygote.loaders().find(|loader| Arc::ptr_eq(&loader.parent, &ended.parent));
         let of_loader = match &forked_it {
@@ -342,7 +342,7 @@ impl ZygoteSupervisor {
             let _ = zygote.parent.pidfd.signal(Signal::KILL);
             self.leavings.retain_mut(|left| matches!(left.try_recv(), Err(TryRecvError::Empty)));
             self.leavings.push(blocking::run(move || {
-                // it can't be said to anyone that it was not ours to wait for
+                // the wait for a process that was not ours can't be reported to anyone
                 let _ = zygote.process.wait();
                 zygote.token.sweep();
             }));

@@ -1,4 +1,4 @@
-//! What a worker is given before it is there, and what asks a loader for one.
+//! Equipment of a worker before it is there, and the request to a loader for one.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::timeout;
 
 use super::process::{ANSWER, stay_stopped};
-use crate::child::{Child, Forked, WorkerMark, pid_from_message};
+use crate::child::{Child, ForkedWorker, WorkerMark, pid_from_message};
 use crate::output;
 use crate::parent::Parent;
 use crate::pidfd::Pidfd;
@@ -27,8 +27,8 @@ pub(super) struct NewWorker {
     stack: StackFile,
     output: Receiver,
     their_output: OwnedFd,
-    /// Kept until the child's pidfd takes its place: that must not be the one for which there is no
-    /// room, when the child is there already.
+    /// Kept until the child's pidfd takes its place: the child's descriptors must not lack room
+    /// when it is there already.
     reserve: OwnedFd,
 }
 
@@ -49,21 +49,21 @@ impl NewWorker {
     }
 
     /// The worker, once it has a pid.
-    pub(super) fn forked(self, pid: Pid, parent: Arc<Parent>) -> io::Result<Forked> {
+    pub(super) fn forked(self, pid: Pid, parent: Arc<Parent>) -> io::Result<ForkedWorker> {
         drop(self.reserve);
         let Self { mark, socket, page, stack, output, .. } = self;
         let child = Child { pid, pidfd: Pidfd::open(pid)?, mark, page, stack, parent };
-        Ok(Forked { child, socket, output })
+        Ok(ForkedWorker { child, socket, output })
     }
 }
 
-/// Whether the system refused a fork: the process that was asked is well.
+/// Returns whether the system refused a fork: the process that was asked is well.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     let lost = [Errno::PIPE, Errno::CONNRESET].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|errno| !lost.contains(&errno))
 }
 
-/// What a loader answers; an error when it doesn't, in time or ever.
+/// Returns the answer of a loader; an error when it doesn't, in time or ever.
 pub(super) async fn answered_by<T>(pid: Pid, answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::select! {
         answer = timeout(ANSWER, answer) => answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
@@ -72,7 +72,7 @@ pub(super) async fn answered_by<T>(pid: Pid, answer: impl Future<Output = io::Re
 }
 
 /// Has a loader fork a worker.
-pub(super) async fn fork_by(control: &ZygoteSocket, parent: Arc<Parent>) -> io::Result<Forked> {
+pub(super) async fn fork_by(control: &ZygoteSocket, parent: Arc<Parent>) -> io::Result<ForkedWorker> {
     let new = NewWorker::new()?;
     new.send(control, zygote_requests::WORKER, 0).await?;
     let pid = pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?;

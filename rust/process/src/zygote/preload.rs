@@ -15,7 +15,7 @@ use super::process::{Loader, LoaderClone, stay_stopped};
 use crate::zygote_requests;
 
 impl ZygoteSupervisor {
-    /// Has the loaders import what they have not yet; false if one is lost by it.
+    /// Has the loaders import the missing modules; false if one is lost by it.
     pub(super) async fn preload(&mut self) -> bool {
         let names = self.modules.names[self.modules.done..].join("\n");
         let Some(zygote) = self.zygote.as_ref().filter(|zygote| matches!(zygote.loader, Loader::Forks(..))) else {
@@ -47,7 +47,7 @@ impl ZygoteSupervisor {
         all_well
     }
 
-    /// Whether a loader can go on forking.
+    /// Returns whether a loader can go on forking.
     async fn ask_to_import(&self, loader: &LoaderClone, names: &str, has_workers: bool) -> io::Result<bool> {
         let file = rustix::fs::memfd_create("guerdon-modules", rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::io::pwrite(&file, names.as_bytes(), 0)?;

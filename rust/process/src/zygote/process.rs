@@ -22,7 +22,7 @@ use crate::parent::Parent;
 use crate::pidfd::{Pidfd, open_pidfd};
 use crate::zygote_requests::{self, ZygoteSocket};
 
-/// How long the zygote may take to answer what it does at once.
+/// Time that the zygote has to answer requests that it fulfils at once.
 pub(super) const ANSWER: Duration = Duration::from_secs(20);
 /// Time between two looks at whether a process that owes an answer is stopped.
 const STOPPED: Duration = Duration::from_millis(250);
@@ -37,7 +37,7 @@ pub(super) struct ZygoteProcess {
     /// Loaders that the first one forked; none without it.
     pub(super) clones: Vec<LoaderClone>,
     pub(super) output_ended: Arc<Notify>,
-    /// Reads what it and the loader print.
+    /// Reads the output of it and the loader.
     pub(super) reader: JoinHandle<()>,
 }
 
@@ -93,8 +93,8 @@ impl ZygoteProcess {
         }
     }
 
-    /// Takes leave of loaders that have ended. In this order: the workers of a loader are the
-    /// zygote's to reap, unasked, once it is gone.
+    /// Takes leave of loaders that have ended. Forgets in this order: the workers of a loader are
+    /// the zygote's to reap, unasked, once it is gone.
     pub(super) async fn forget_ended_loaders(&mut self) -> io::Result<()> {
         let lost = match &self.loader {
             Loader::Forks(_, pid, parent) if parent.pidfd.has_ended() => {
@@ -140,7 +140,7 @@ impl ZygoteProcess {
         Pid::from_raw(self.process.id().cast_signed()).into_iter().chain(loader).collect()
     }
 
-    /// From now on its children may be reaped by anyone.
+    /// Notes that its children may be reaped by any process from now on.
     pub(super) fn lost(&self) {
         self.parent.lost();
         self.loaders().for_each(|loader| loader.parent.lost());
@@ -212,7 +212,7 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
     })
 }
 
-/// What came of loading.
+/// Result of loading.
 pub(super) enum Load {
     Done(Loader),
     Ended,

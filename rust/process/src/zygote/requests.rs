@@ -1,4 +1,4 @@
-//! What the lane asks the zygote's supervisor for, and how far the lane is closed.
+//! Requests of the lane to the zygote's supervisor, and the progress of the lane's end.
 
 use std::io;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::process::Pid;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::child::{Child, Forked, WorkerMark};
+use crate::child::{Child, ForkedWorker, WorkerMark};
 use crate::exit_status::ExitStatus;
 use crate::parent::Parent;
 
-/// How far the lane is closed.
+/// Progress of the lane's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LaneStage {
     Open,
     /// Workers are sent away, and none is forked.
     Closing,
-    /// What is left is the zygote's to end.
+    /// The zygote ends all remaining processes.
     Ended,
 }
 
 /// A worker that was asked for.
-pub(crate) type Fork = oneshot::Receiver<io::Result<Forked>>;
+pub(crate) type Fork = oneshot::Receiver<io::Result<ForkedWorker>>;
 
 /// Asks the zygote's supervisor.
 #[derive(Clone)]
@@ -32,12 +32,12 @@ pub(crate) struct Zygote {
     pub(super) loads: Arc<AtomicU64>,
 }
 
-/// Where a worker is sent that was asked for.
-pub(super) type ForkReply = oneshot::Sender<io::Result<Forked>>;
+/// Receiver of a requested worker.
+pub(super) type ForkReply = oneshot::Sender<io::Result<ForkedWorker>>;
 
 pub(super) enum Request {
     Fork(ForkReply),
-    /// By a loader that forks no other worker, if there can be one.
+    /// Fork by a loader that forks no other worker, if there can be one.
     ForkApart(ForkReply),
     Reap(Reap),
     /// Modules that values need: workers that are forked from now on shall have them.
@@ -60,7 +60,7 @@ pub(super) struct Reap {
 pub(super) struct Modules {
     /// Their names. Added to by requests.
     pub names: Vec<Arc<str>>,
-    /// How many of them the loaders have imported, or are not to import.
+    /// Number of them that the loaders have imported, or must not import.
     pub done: usize,
     /// Workers that were forked before the loader was there.
     pub forks_before: usize,
@@ -107,7 +107,7 @@ impl Zygote {
         let _ = self.requests.send(Request::Rest); // a supervisor that is gone has ended them
     }
 
-    /// Takes leave of a process that has ended, and has killed what it left behind; how it did.
+    /// Reaps a process that has ended, and kills the processes that it left behind; how it did.
     pub(crate) fn reap(&self, child: &Child) -> oneshot::Receiver<ExitStatus> {
         let (reply, ending) = oneshot::channel();
         let (pid, mark, parent) = (child.pid, child.mark, child.parent.clone());

@@ -1,31 +1,32 @@
-//! What the zygote's supervisor does next, and how many loaders it has.
+//! Next steps of the zygote's supervisor, and the number of its loaders.
 //!
 //! - A reap waits for one round of forks that has begun, at most.
 //! - A round is one fork by each loader; loaders are made while many forks wait.
 
-/// Workers for each loader: of a pool, and where each call has a worker of its own.
+/// Workers for each loader: the limit for the slots of a pool, and for calls that each have a
+/// worker.
 const POOL_SLOTS: usize = 16;
 const CALL_SLOTS: usize = 4;
 /// Forks that may wait for each loader before another is made.
 const WAITING: usize = 2;
 
-/// What is to be done next.
+/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Reap,
     /// Make another loader.
     Clone,
-    /// Fork so many workers at the same time.
+    /// Fork this many workers at the same time.
     Fork(usize),
     Wait,
 }
 
-/// The most loaders for so many workers.
+/// Returns the largest number of loaders for `workers` workers.
 pub(super) fn most_loaders(workers: usize, forks_for_calls: bool) -> usize {
     workers.div_ceil(if forks_for_calls { CALL_SLOTS } else { POOL_SLOTS }).max(1)
 }
 
-/// The next step, with so many requests and loaders.
+/// Returns the next step, for these numbers of requests and loaders.
 pub(super) fn next_step(reaps: usize, forks: usize, loaders: usize, most: usize) -> Step {
     if reaps > 0 {
         Step::Reap
@@ -50,7 +51,7 @@ mod tests {
     const FORK: Duration = Duration::from_millis(18);
     const REAP: Duration = Duration::from_micros(200);
 
-    /// Slots whose workers die all at once, on a machine of so many cores.
+    /// Slots whose workers die all at once, on a machine with a number of cores.
     struct Storm {
         now: Duration,
         /// When a worker died that is to be reaped, by slot.

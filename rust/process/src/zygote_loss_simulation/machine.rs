@@ -8,8 +8,8 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
-use guerdon_core::loss_ledger::{LossLedger, Standing};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
+use guerdon_core::loss_ledger::{LossLedger, LossProgress};
 use guerdon_core::outcome::Cell;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -22,7 +22,7 @@ use crate::shared_page::PageSnapshot;
 use crate::slots::{QueuedFrame, Slot, SlotKind, SlotState, Slots, give_back};
 use crate::wire::Message;
 
-/// As `Parent::was_lost_alone` waits.
+/// Time that `Parent::was_lost_alone` waits.
 const SPREAD: Duration = Duration::from_millis(50);
 
 /// A process, which ends with the one that forked it.
@@ -76,7 +76,7 @@ impl Machine {
         })
     }
 
-    /// How many processes were killed by calls.
+    /// Returns the number of processes that were killed by calls.
     pub(super) fn ended(&self) -> usize {
         self.ended.load(Ordering::Relaxed)
     }
@@ -160,7 +160,7 @@ impl Machine {
     }
 
     /// As `Session::standing`.
-    async fn standing(&self, kind: SlotKind, worker: &Process) -> Standing {
+    async fn standing(&self, kind: SlotKind, worker: &Process) -> LossProgress {
         let alone = match kind {
             SlotKind::OwnZygote => true,
             SlotKind::OwnLoader => {
@@ -170,14 +170,14 @@ impl Machine {
             }
             _ => false,
         };
-        if alone { Standing::Apart } else { Standing::Next }
+        if alone { LossProgress::Apart } else { LossProgress::Next }
     }
 
     /// Runs a frame; whether the worker lives.
     async fn run(&self, kind: SlotKind, worker: &Process, held: QueuedFrame) -> bool {
         let samples: Vec<Vec<usize>> = (0..held.frame.len()).map(|call| held.frame.samples(call).collect()).collect();
         let mut flight = InFlightFrames::default();
-        assert!(flight.send(held, None, self.clock.now_ns(), &mut Vec::new()).is_ok());
+        assert!(flight.send(held, None, self.clock.now_ns(), &mut Vec::new()).is_none());
         let (id, calls) = (flight.last_id(), samples.len());
         let (mut values, mut times) = (Vec::new(), vec![self.clock.now_ns()]);
         for of in &samples {
@@ -188,12 +188,12 @@ impl Machine {
                 of.iter().any(|sample| self.plan.flaky.contains(sample) && self.have_died.lock().insert(*sample));
             let loss = tokio::select! {
                 biased;
-                () = self.death(worker) => Some(Loss::Zygote(Standing::Next)),
+                () = self.death(worker) => Some(Loss::Zygote(LossProgress::Next)),
                 () = sleep(takes) => if flaky {
                     Some(Loss::Crashed("died".to_owned(), None, false))
                 } else if poisonous {
                     self.strike(worker);
-                    Some(Loss::Zygote(Standing::Next))
+                    Some(Loss::Zygote(LossProgress::Next))
                 } else {
                     None
                 },
@@ -273,7 +273,7 @@ impl Lane for SimulatedLane {
         self.0.put(frame, losses);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }

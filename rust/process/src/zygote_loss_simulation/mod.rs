@@ -76,9 +76,9 @@ fn those_that_kill_their_parent_have_crashed_and_no_others() {
     }
 }
 
-/// Fault: the same with the loader or the zygote, wherever above the worker it stands
-/// Sees: they are `crashed`, after two losses that others shared and one that they did not; every
-/// other call has its value
+/// Fault: the same with the loader or the zygote, at any place above the worker
+/// Sees: they are `crashed`, after two losses that others shared and one that they did not;
+/// every other call has its value
 #[test]
 fn those_that_kill_the_zygote_have_crashed_and_no_others() {
     for seed in seeds(30, 100) {
@@ -123,7 +123,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 100, ..ProptestConfig::default() })]
 
-    /// Whatever comes in whatever order. A batch that is cancelled amid it ends, too.
+    /// Events come in any order. A batch that is cancelled amid it ends, too.
     #[test]
     fn poisons_alone_have_crashed(plan in plans()) {
         if plan.cancel_after.is_some() {

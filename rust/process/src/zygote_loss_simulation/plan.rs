@@ -1,4 +1,4 @@
-//! What goes wrong in a simulation.
+//! Faults in a simulation.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ pub(super) const MS: Duration = Duration::from_millis(1);
 /// Samples of a call, where it has several.
 pub(super) const GATHERED: usize = 8;
 
-/// What a poison kills, as its worker finds it.
+/// Process that a poison kills, as its worker finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Parent,
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub(super) kills: Vec<Duration>,
     pub(super) longest: Duration,
     pub(super) deadly_after: Duration,
-    /// How long the functions take to load.
+    /// Loading time of the functions.
     pub(super) load: Duration,
     pub(super) retries: u16,
     pub(super) gathered: bool,

@@ -27,7 +27,7 @@ fn values_come_back_in_their_places() {
 }
 
 #[test]
-fn what_a_function_does_ends_its_own_cell_only() {
+fn function_faults_end_their_own_cell_only() {
     let rig = Rig::new(vec![spec("work")]);
     rig.warm();
     let mut texts = gives(64);
@@ -308,7 +308,7 @@ fn an_isolated_function_gets_a_worker_for_each_call() {
 }
 
 #[test]
-fn what_workers_print_is_shown_by_line_with_function_and_process() {
+fn output_of_workers_is_shown_by_line_with_function_and_process() {
     let rig = Rig::new(vec![spec("work")]);
     rig.score(&["speak hello", "speak hell\u{f6}"]);
     let printed = rig.printed.clone();

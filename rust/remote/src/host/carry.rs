@@ -16,15 +16,15 @@ use crate::host::record::{self, Record};
 
 /// Buffers of small records; a message larger than that goes around them.
 const BUFFER: usize = 64 << 10;
-/// How long what a process sent before its end may take to be read.
+/// Time to read the bytes that a process sent before its end.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How long a process may take to end once its socket is closed.
+/// Time that a process has to end once its socket is closed.
 const ENDING: Duration = Duration::from_millis(50);
 const ENDED: &str = "its process ended";
-/// How long the last message may take once this end is done.
+/// Time for the last message once this end is done.
 const LAST: Duration = Duration::from_millis(500);
 
-/// What sends and gets messages at this end.
+/// Sends and receives messages at this end.
 pub trait Ends: Send + Sync {
     /// The next message to send; `None` when this end is done.
     fn next(&self) -> impl Future<Output = Option<Vec<u8>>> + Send;
@@ -33,7 +33,7 @@ pub trait Ends: Send + Sync {
     fn deliver(&self, message: Vec<u8>);
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CarryEnd {
     /// This end was done.
@@ -80,7 +80,7 @@ pub async fn carry<E: Ends>(
         () = ended => ENDED.to_owned(),
         () = silent => return CarryEnd::Silent,
     };
-    // What it sent before is still on its way.
+    // Its last bytes are still on their way.
     let _ = timeout(DRAIN, reading).await;
     CarryEnd::Lost(lost)
 }
@@ -113,7 +113,7 @@ impl Signs {
     }
 }
 
-/// Delivers what comes; returns how the other end went.
+/// Delivers the arriving messages; returns how the other end went.
 async fn read(mut from: impl AsyncRead + Unpin, ends: &impl Ends, progress: &Progress, signs: &Signs) -> String {
     loop {
         match record::read(&mut from, progress).await {
@@ -126,7 +126,7 @@ async fn read(mut from: impl AsyncRead + Unpin, ends: &impl Ends, progress: &Pro
     }
 }
 
-/// Sends what there is; returns when this end is done.
+/// Sends the waiting messages; returns when this end is done.
 async fn write(mut to: impl AsyncWrite + Unpin, ends: &impl Ends, signs: &Signs) -> io::Result<()> {
     loop {
         let mut next = pin!(ends.next());

@@ -1,4 +1,4 @@
-//! Whether the other end is there: it is asked, and must show some progress in time.
+//! Tells if the other end is there: it is asked, and must show some progress in time.
 //!
 //! Time is counted in looks at it rather than by the clock, so that a process that was itself
 //! stopped, or a machine that slept, does not take the other for lost.
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How long a silence may be.
+/// Longest silence.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience(pub Duration);
 
-/// How often it is asked within that time.
+/// Number of checks within that time.
 const LOOKS: u32 = 10;
 
-/// Whether bytes of the other end came since the last look. That it takes ours says nothing: the
+/// True if bytes of the other end came since the last check. That it takes ours says nothing: the
 /// kernel does.
 #[derive(Default)]
 pub struct Progress(AtomicBool);

@@ -1,4 +1,4 @@
-//! What goes over the socket: a kind, a length and, of a message, its bytes.
+//! Records on the socket: a kind, a length and, of a message, its bytes.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::host::liveness::Progress;
 
 /// Bytes that are read, or that room is made for, at a time.
 const PIECE: u64 = 1 << 20;
-// No letters: text is no record.
+// No letters: no text begins with it.
 const MESSAGE: u8 = 0xa5;
 const QUESTION: u8 = 0xa6;
 const ANSWER: u8 = 0xa7;
@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8)) {
+        fn written_values_are_read_back(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8)) {
             let mut bytes = Vec::new();
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
             runtime.block_on(async {

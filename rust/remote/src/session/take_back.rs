@@ -1,7 +1,8 @@
 //! Asks a node for frames that it has not begun.
 //!
-//! - What a node keeps for itself it is not asked for: calls of a function that has one worker.
-//! - What it answers tells: one that has begun goes on, and of its calls those come back that wait.
+//! - A frame that a node keeps for itself is not asked for: calls of a function that has one
+//!   worker.
+//! - Its answer tells: one that has begun goes on, and of its calls those come back that wait.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::wire::to_agent;
 const ASK_AGAIN: u32 = 4;
 
 impl Session {
-    /// Asks for all that has not begun, and for what waits of the others.
+    /// Asks for all frames that have not begun, and for the waiting calls of the others.
     pub(super) fn ask_all_back(&mut self) {
         let (again, draining) = (self.ticks.is_multiple_of(ASK_AGAIN), self.node.state() == NodeState::Draining);
         self.ask_for(|lane, _, sent| {
@@ -25,7 +26,7 @@ impl Session {
         });
     }
 
-    /// Asks for so many frames that have not begun.
+    /// Asks for `frames` frames that have not begun.
     pub(super) fn ask_to_move(&mut self, frames: usize) {
         let mut left = frames;
         for (id, sent) in self.frames.iter_mut().rev().filter(|(_, sent)| sent.is_movable()).take(frames) {
@@ -36,8 +37,8 @@ impl Session {
         self.node.backlog.unclaim(left);
     }
 
-    /// Asks for what waits of frames that have begun, and for what of functions that run in agents
-    /// has not, where others would run it now: else they would go to and fro.
+    /// Asks for the waiting calls of frames that have begun, and for frames that have not, of
+    /// functions that run in agents, if others would run them now: else they would go to and fro.
     pub(super) fn ask_for_idle(&mut self) {
         let again = self.ticks.is_multiple_of(ASK_AGAIN);
         if !again && !self.lane.runs_in_agents {

@@ -1,8 +1,8 @@
-//! A call that is to have a node to itself, in every order in which the loss of nodes, the end of
-//! calls, what is taken back, nodes that come and a cancellation can meet.
+//! A call that must have a node to itself, in every order in which the loss of nodes, the end of
+//! calls, returned frames, new nodes and a cancellation can meet.
 //!
 //! The scheduler and the sessions are the real ones; agents begin a frame when they have no other,
-//! and give back what has not begun.
+//! and give back frames that they have not begun.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::frame_runner::EndedCell;
 use guerdon_core::function::{FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Status, Times};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{function, paused, spec};
@@ -24,7 +24,7 @@ use crate::config::{RemoteConfig, RunsOn};
 const SAMPLES: usize = 3;
 const RAN: Times = Times { started_ns: 1, run_ns: 1 };
 
-/// What is chosen at each step of an order, and of how many.
+/// Choice at each step of an order, and the number of choices.
 #[derive(Default)]
 struct Orders {
     made: Vec<(usize, usize)>,
@@ -55,7 +55,7 @@ impl Orders {
     }
 }
 
-/// The remote lane without tasks of its own.
+/// The remote lane without tasks.
 struct ByHand(Arc<LaneState>);
 
 impl Lane for ByHand {
@@ -83,12 +83,12 @@ impl Lane for ByHand {
         self.0.run(frame);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// What runs in this process while there is no node: held until the model ends it.
+/// The frames that run in this process while there is no node: held until the model ends it.
 #[derive(Default)]
 struct Local(Mutex<Vec<Frame>>);
 
@@ -115,7 +115,7 @@ impl Lane for Local {
         self.0.lock().push(frame);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }
@@ -153,7 +153,7 @@ impl AtNode {
     }
 }
 
-/// What may happen.
+/// Possible event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     TakeIn(usize),
@@ -165,7 +165,7 @@ enum Step {
     Cancel,
 }
 
-/// How often what need not happen may.
+/// Bounds of events that need not happen.
 #[derive(Clone, Copy)]
 struct Limits {
     losses: usize,
@@ -183,7 +183,7 @@ struct Model {
     /// Calls that had the node to themselves that was lost.
     guilty: BTreeSet<usize>,
     cancelled: bool,
-    /// How many nodes were kept after the last step.
+    /// Number of nodes kept after the last step.
     kept: usize,
 }
 
@@ -270,7 +270,7 @@ impl Model {
                 self.cancelled = true;
             }
         }
-        // What the scheduler and the lane do on the runtime.
+        // Lets the scheduler and the lane work on the runtime.
         for _ in 0..8 {
             tokio::task::yield_now().await;
             let held = std::mem::take(&mut *self.local.0.lock());
@@ -283,13 +283,13 @@ impl Model {
         self.check(step);
     }
 
-    /// What always holds.
+    /// Checks the invariants.
     fn check(&mut self, step: Step) {
         let nodes = self.state.nodes.read();
         let ready: Vec<_> = nodes.iter().filter(|node| node.state() == NodeState::Ready).collect();
-        let (kept, most) = (ready.iter().filter(|node| node.kept() != Kept::No).count(), (ready.len() / 2).max(1));
+        let (kept, most) = (ready.iter().filter(|node| node.kept() != NodeHold::No).count(), (ready.len() / 2).max(1));
         assert!(kept <= self.kept.max(most), "{kept} nodes of {} are kept, after {step:?}", ready.len());
-        // What has no workers here waits for the next node.
+        // A frame without workers here waits for the next node.
         let waits = self.state.runs_in_agents || self.state.apart.lock().is_empty();
         assert!(!ready.is_empty() || waits, "a call waits for none, after {step:?}");
         drop(nodes);
@@ -297,13 +297,13 @@ impl Model {
         for AtNode { session, inputs } in self.nodes.iter().flatten() {
             let node = &session.node;
             let apart = session.frames.values().any(SentFrame::is_apart);
-            assert!(!apart || (node.frames() == 1 && node.kept() == Kept::Now), "it has others, after {step:?}");
+            assert!(!apart || (node.frames() == 1 && node.kept() == NodeHold::Now), "it has others, after {step:?}");
             let emptied = session.frames.values().all(|sent| sent.begun || sent.asked_back);
-            assert!(node.kept() != Kept::Soon || !inputs.is_empty() || emptied, "others wait, after {step:?}");
+            assert!(node.kept() != NodeHold::Soon || !inputs.is_empty() || emptied, "others wait, after {step:?}");
         }
     }
 
-    /// All sessions take in what they were told.
+    /// All sessions take in their orders.
     async fn take_in(&mut self) {
         for node in 0..self.nodes.len() {
             while self.nodes[node].as_ref().is_some_and(|at| !at.inputs.is_empty()) {
@@ -332,7 +332,7 @@ impl Model {
         assert!(self.batch.is_done(), "a call is lost");
         assert!(self.state.apart.lock().is_empty());
         for node in self.state.nodes.read().iter().filter(|node| node.state() == NodeState::Ready) {
-            assert_eq!((node.frames(), node.kept()), (0, Kept::No), "a node stays kept");
+            assert_eq!((node.frames(), node.kept()), (0, NodeHold::No), "a node stays kept");
         }
         for sample in 0..SAMPLES {
             let status = self.batch.cell(sample, 0).unwrap().outcome.status;
@@ -375,7 +375,7 @@ fn explore(runs_on: RunsOn, calls: usize, nodes: usize, limits: Limits, depth: u
                     _ => {}
                 }
                 model.make(step).await;
-                was_apart |= model.nodes.iter().flatten().any(|at| at.session.node.kept() != Kept::No);
+                was_apart |= model.nodes.iter().flatten().any(|at| at.session.node.kept() != NodeHold::No);
             }
             model.finish().await;
             model.scheduler.close().await;

@@ -1,4 +1,4 @@
-//! What a driver and an agent say to each other.
+//! Messages between a driver and an agent.
 //!
 //! A message is a row of items, all numbers little-endian: `u32 length of the body`, `u8 kind`, the
 //! body. `to_agent` and `to_driver` have the kinds. Lengths are looked at before anything is made
@@ -17,10 +17,10 @@ pub(crate) use to_driver::{InHandCall, ToDriver};
 /// Raised with every change of the items: both sides must have the same.
 pub(crate) const PROTOCOL: u16 = 4;
 
-/// What tells the functions of an engine from others'.
+/// Digest that tells the functions of an engine from others'.
 pub type Digest = [u8; 32];
 
-/// What an agent counts.
+/// Counters of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentStats {
     pub workers: u64,
@@ -31,7 +31,7 @@ pub struct AgentStats {
     pub abandoned_threads: u64,
 }
 
-/// Why bytes are refused: nobody of ours sends them.
+/// Why bytes are refused: our processes never send them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum WireError {
     #[error("an item of kind {0}, which there is not")]

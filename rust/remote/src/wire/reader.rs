@@ -32,7 +32,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// What an item has beside plain numbers and bytes.
+/// Items beside plain numbers and bytes.
 pub(super) trait ReadItem<'a> {
     fn index(&mut self) -> Option<usize>;
 

@@ -1,4 +1,4 @@
-//! What a driver says.
+//! Messages of a driver.
 
 // Bodies, by kind:
 //
@@ -27,7 +27,7 @@ use super::{Digest, WireError, count, item};
 
 const NO_NAMES: u32 = u32::MAX;
 
-/// What a driver says.
+/// Messages of a driver.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ToAgent {
     Hello { protocol: u16, digest: Digest, clock_ns: u64 },
@@ -39,7 +39,7 @@ pub(crate) enum ToAgent {
     Inspect(Duration),
 }
 
-/// A frame, whose values stand in the message.
+/// A frame, whose values are in the message.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FrameHead {
     pub id: u64,
@@ -51,7 +51,7 @@ pub(crate) struct FrameHead {
     pub samples: usize,
     pub names: Option<Vec<String>>,
     pub scores: Vec<Option<f64>>,
-    /// Where in the message.
+    /// Place in the message.
     pub values: Range<usize>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn close(out: &mut Vec<u8>) {
     item(out, 6, |_| {});
 }
 
-/// Asks what it has in hand, and where that stands.
+/// Asks for its calls, and their locations.
 pub(crate) fn inspect(within: Duration, out: &mut Vec<u8>) {
     let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
     item(out, 7, |out| out.extend_from_slice(&millis.to_le_bytes()));

@@ -1,4 +1,4 @@
-//! What an agent says. Times are on the agent's clock.
+//! Messages of an agent. Times are on the agent's clock.
 
 // Bodies, by kind; `text` is a u32 length and UTF-8, `times` u64 start and u64 run time:
 //
@@ -33,7 +33,7 @@ use super::{AgentStats, PROTOCOL, WireError, bytes, count, item, text};
 const VALUE: u8 = 0;
 const ABSTAINED: u8 = 1;
 const INVALID: u8 = 2;
-/// What the function reported stands above it.
+/// Set for reports of the function.
 const REPORTED: u8 = 16;
 
 const RETRYABLE: u8 = 1;
@@ -45,7 +45,7 @@ const NO_TRACEBACK: u8 = 0;
 const RAISED: u8 = 1;
 const LAST_SEEN: u8 = 2;
 
-/// What an agent says.
+/// Messages of an agent.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ToDriver {
     Ready { protocol: u16, slots: usize, heard_ns: u64, clock_ns: u64 },
@@ -66,7 +66,7 @@ pub(crate) struct InHandCall {
     pub age_ns: u64,
     /// The worker, thread or loop that has it.
     pub place: String,
-    /// Where it stands, or why that is not known.
+    /// Its location, or the reason why that is unknown.
     pub stack: Result<String, String>,
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn event(id: u64, event: &FrameEvent, out: &mut Vec<u8>) {
     });
 }
 
-/// Cells of one sample each; those that are no rewards by themselves, for they have a text.
+/// Cells of one sample each; those that are not rewards by themselves, for they have a text.
 fn of_samples(id: u64, cells: &[EndedCell], out: &mut Vec<u8>) {
     let plain = cells.iter().filter(|one| matches!(one.cell, Cell::Value(_) | Cell::Abstained));
     let number = plain.clone().count();

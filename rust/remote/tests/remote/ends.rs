@@ -7,7 +7,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Status};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_remote::{RemoteConfig, RemoteLane};
@@ -52,7 +52,7 @@ impl Lane for Closed {
 
     fn run(&self, _: Frame) {}
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         self.0.fetch_add(1, Ordering::SeqCst);
         Box::pin(async {})
     }
@@ -61,7 +61,7 @@ impl Lane for Closed {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_of_this_process_that_are_made_beside_close_are_closed() {
     let local = Arc::<Closed>::default();
-    let closing = Arc::<Mutex<Option<std::thread::JoinHandle<Closing>>>>::default();
+    let closing = Arc::<Mutex<Option<std::thread::JoinHandle<CloseFuture>>>>::default();
     let lane_of = Arc::<Mutex<Option<Arc<RemoteLane>>>>::default();
     let (made, ends, of) = (local.clone(), closing.clone(), lane_of.clone());
     let make = move || {

@@ -30,7 +30,7 @@ fn one(shape: Shape) -> Vec<Function> {
 /// Fault: a node is lost with frames in hand
 /// Sees: a warning; what it had runs elsewhere
 #[test]
-fn what_a_lost_node_had_runs_elsewhere() {
+fn frames_of_a_lost_node_run_elsewhere() {
     paused(async {
         let rig = Rig::new(one(Shape::Sample), takes(5 * MS));
         rig.add("a", NodeSpec::new(4));
@@ -167,7 +167,7 @@ fn a_drained_node_ends_what_it_began_and_goes() {
 /// Fault: calls stall at one node
 /// Sees: nothing: what waits behind them goes to another
 #[test]
-fn what_waits_at_a_stalled_node_is_taken_back() {
+fn frames_at_a_stalled_node_are_taken_back() {
     paused(async {
         // One call of a's two workers takes an hour; what is behind it goes to b.
         let slow = |ask: &Ask| Act::Return {

@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 50, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_an_agent_sends_harms_nobody(
+    fn agent_messages_never_harm_the_driver(
         messages in prop::collection::vec(prop_oneof![items(), near_items()], 1..4),
     ) {
         without_panic(async move {
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_driver_sends_harms_nobody(
+    fn driver_messages_never_harm_the_agent(
         messages in prop::collection::vec(prop_oneof![items(), near_items()], 1..6),
     ) {
         without_panic(async move {

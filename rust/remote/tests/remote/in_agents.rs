@@ -85,7 +85,7 @@ fn workers_and_threads_do_not_take_each_others_places() {
 }
 
 #[test]
-fn what_waits_goes_to_a_node_that_has_nothing_of_the_function() {
+fn waiting_frames_go_to_a_node_without_the_function() {
     for runs_on in [RunsOn::Threads(4), RunsOn::Loop(64)] {
         paused(async {
             let rig = rig(vec![function("f", Shape::Sample)], vec![runs_on], 40 * MS);
@@ -126,7 +126,7 @@ fn a_drained_node_ends_what_it_has_begun_and_gives_the_rest_back() {
 /// Fault: the node is lost whose loop runs many calls at a time (`node="any"`)
 /// Sees: each of them is made once more elsewhere
 #[test]
-fn what_a_lost_loop_ran_runs_elsewhere() {
+fn calls_of_a_lost_loop_run_elsewhere() {
     paused(async {
         let rig = rig(vec![function("f", Shape::Sample)], vec![RunsOn::Loop(32)], 50 * MS);
         rig.add("a", NodeSpec::new(1));
@@ -144,7 +144,7 @@ fn what_a_lost_loop_ran_runs_elsewhere() {
 /// Fault: two nodes are lost under a call that would run in the trainer's process next
 /// Sees: it waits for a node, then it is `crashed`: what ended two agents does not end the trainer
 #[test]
-fn what_may_have_ended_two_agents_does_not_run_here() {
+fn call_that_may_have_ended_two_agents_does_not_run_here() {
     for (runs_on, here) in [(RunsOn::Threads(4), false), (RunsOn::Loop(4), false), (RunsOn::Workers, true)] {
         paused(async {
             let rig = Rig::with(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Shape;
 use guerdon_core::lane::Lane;
-use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace, Taken};
+use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, OutgoingBytes, Pace};
 use guerdon_testkit::{Act, Ask, FakeLane, Room, function, paused};
 use tokio::runtime::Handle;
 
@@ -20,7 +20,7 @@ fn agent() -> Agent {
 
 fn waiting(link: &Link) -> Vec<u8> {
     let next = || match link.take(Duration::ZERO, Pace::AT_ONCE) {
-        Taken::Message(message) => Some(message),
+        OutgoingBytes::Message(message) => Some(message),
         _ => None,
     };
     std::iter::from_fn(next).flatten().collect()

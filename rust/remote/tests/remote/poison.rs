@@ -238,7 +238,7 @@ fn a_worker_that_dies_once_after_a_node_was_lost() {
 }
 
 #[test]
-fn what_waits_for_a_node_of_its_own_is_let_go_with_its_batch() {
+fn frames_waiting_for_their_own_node_go_with_their_batch() {
     paused(async {
         let rig = Rig::new(vec![function("f", Shape::Sample)], |_: &Ask| Act::Hang);
         for name in ["a", "b"] {

@@ -61,7 +61,7 @@ fn calls_at_a_time_are_counted_over_all_drivers() {
 }
 
 #[test]
-fn what_a_driver_that_has_gone_had_there_is_ended() {
+fn frames_of_a_gone_driver_are_ended() {
     paused(async {
         let (gone, stays) = pair(&[function("f", Shape::Sample)], NodeSpec::new(4));
         tokio::time::sleep(50 * MS).await;

@@ -2,7 +2,7 @@
 //! writer can go on between them.
 //!
 //! - The file has its name when it is whole, and the stream goes after that.
-//! - Of a stream that breaks off all whole messages count.
+//! - If a stream breaks off, all complete messages count.
 //! - A stream that is damaged, of another version or can't be read now stays as it is.
 
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::journal::layout::{SCHEMA, SCHEMA_KEY, properties};
 use crate::journal::messages::{Ahead, ahead};
 use crate::journal::part::{self, OwnedStream};
 
-/// What became of a stream.
+/// Result of a stream's conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConvertedStream {
     pub rows: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Conversion {
     target: Option<ArrowWriter<File>>,
     temporary: PathBuf,
     rows: u64,
-    /// Where the last whole message ends.
+    /// End of the last complete message.
     good: u64,
 }
 

@@ -1,8 +1,8 @@
-//! What the call of a sample recorded and reported, as one JSON object.
+//! Records and reports of a sample's call, as one JSON object.
 //!
 //! - A call on several samples recorded lists of one value a sample, which are taken apart; what is
 //!   no such list belongs to each of them.
-//! - What a judge said (`answer`) has a column of its own.
+//! - The text of a judge (`answer`) has a column of its own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,17 +12,17 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::report::Extra;
 use serde_json::{Map, Value};
 
-/// The name under which judges report what they said.
+/// The name under which judges report their text.
 const ANSWER: &str = "answer";
 
-/// What is known of one sample.
+/// Extra values of one sample.
 #[derive(Default)]
 pub(crate) struct SampleExtra {
     pub fields: Map<String, Value>,
     pub answer: Option<String>,
 }
 
-/// What one function recorded and reported of these samples; only of those with anything.
+/// Returns the records and reports of one function for these samples; only of those with anything.
 pub(crate) fn extras(batch: &Batch, function: FunctionId, samples: &Range<usize>) -> BTreeMap<usize, SampleExtra> {
     let mut found: BTreeMap<usize, SampleExtra> = BTreeMap::new();
     let records = batch.records_in(function, samples);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_kept_as_text() {
+    fn other_records_than_json_are_kept_as_text() {
         let found = items(&record(r#"[["metric", "m", NaN]]"#));
         let text = Value::String(r#"[["metric", "m", NaN]]"#.to_owned());
         assert_eq!(found, [("recorded".to_owned(), text, ValueScope::Each)]);

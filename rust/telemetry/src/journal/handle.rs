@@ -28,7 +28,7 @@ const THREAD: &str = "guerdon journal";
 /// Batches of one engine, by their bits: more than any makes.
 const BATCH_BITS: u32 = 24;
 
-/// How a journal is written.
+/// Configuration of a journal.
 pub struct JournalConfig {
     pub folder: PathBuf,
     pub run: String,
@@ -52,8 +52,8 @@ pub struct Journal {
     functions: usize,
 }
 
-/// What stands in front of the numbers of an engine's batches, so that those of two engines of a
-/// rank differ: of one process by the count, of a run that was started again by the time.
+/// Returns the first number of an engine's batches, so that those of two engines of a rank differ:
+/// of one process by the count, of a run that was started again by the time.
 fn first_batch(now: Duration) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let seconds = now.as_secs() & ((1 << 28) - 1); // with `BATCH_BITS` exact in a float
@@ -83,7 +83,7 @@ impl Journal {
         Ok(Self { shared, reads_texts, functions: count })
     }
 
-    /// Sets who is told of trouble, on the writer's thread.
+    /// Sets the listener for problems, on the writer's thread.
     pub fn on_trouble(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         self.shared.problems.listen(listener);
     }
@@ -93,7 +93,7 @@ impl Journal {
         self.shared.counts()
     }
 
-    /// Lets no more rows in; the writer ends by itself when it has written what there is.
+    /// Lets no more rows in; the writer ends by itself when it has written the waiting rows.
     pub fn end(&self) {
         self.shared.queue.end();
     }

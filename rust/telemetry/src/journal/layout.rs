@@ -12,11 +12,11 @@ use parquet::schema::types::ColumnPath;
 
 use crate::journal::texts::Kind;
 
-/// Of the columns and what they mean: it changes when one does.
+/// Version of the columns and their meaning: it changes when one does.
 pub(crate) const SCHEMA: &str = "1";
 pub(crate) const SCHEMA_KEY: &str = "guerdon.schema";
 pub(crate) const KINDS_KEY: &str = "guerdon.kinds";
-/// What the rows alone do not say of the dispatcher that they come from: a JSON object.
+/// Key of the dispatcher's facts, which the rows alone lack: a JSON object.
 pub(crate) const DISPATCHER_KEY: &str = "guerdon.dispatcher";
 
 /// Rows of a row group: what a reader has in memory at a time.
@@ -76,7 +76,7 @@ fn plain(column: &str) -> &str {
     column.strip_prefix("column_").unwrap_or(column)
 }
 
-/// How the Parquet file of a stream with this schema is written.
+/// Returns the properties of the Parquet file for a stream with this schema.
 pub(crate) fn properties(schema: &Schema) -> WriterProperties {
     let metadata = schema.metadata();
     let kept = [SCHEMA_KEY, KINDS_KEY, DISPATCHER_KEY]

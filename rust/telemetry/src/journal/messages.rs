@@ -1,5 +1,5 @@
-//! Where the messages of a stream end, by their heads alone: a stream that its writer died over is
-//! told from one that is damaged, or that can't be read now.
+//! Ends of a stream's messages, by their heads alone: a stream whose writer died is told from one
+//! that is damaged, or that can't be read now.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use arrow_ipc::{MessageHeader, root_as_message};
 const HEAD: u64 = 8;
 const MARK: [u8; 4] = [0xff; 4];
 
-/// What a stream has at some place.
+/// Content of a stream at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ahead {
     /// The message, and those before it, are whole; where it ends.
@@ -22,7 +22,8 @@ pub(crate) enum Ahead {
     BreaksOff,
 }
 
-/// What comes at `at`, up to the next message of a kind. An error of what is no stream.
+/// Returns the content at `at`, up to the next message of a kind. An error means that it is not a
+/// stream.
 pub(crate) fn ahead(file: &File, mut at: u64, kind: MessageHeader) -> io::Result<Ahead> {
     let length = file.metadata()?.len();
     loop {

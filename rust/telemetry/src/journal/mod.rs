@@ -2,7 +2,7 @@
 //!
 //! - Observing a batch only pushes to a bounded queue and never waits; one thread writes.
 //! - A part grows as an Arrow stream and becomes a Parquet file of the same name, which is there
-//!   whole or not at all. Whoever holds the lock on a stream owns it.
+//!   whole or not at all. The holder of the lock on a stream owns it.
 //! - Trouble with the disk costs rows, which are counted, and never a batch.
 
 mod conversion;

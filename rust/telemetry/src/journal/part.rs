@@ -28,7 +28,7 @@ pub(crate) fn io_error(error: ArrowError) -> io::Error {
     }
 }
 
-/// Whether a file is the stream of a part by its name: `<run>-r<rank>-<pid>-<part>.arrows`.
+/// Returns whether a file is the stream of a part by its name: `<run>-r<rank>-<pid>-<part>.arrows`.
 pub(crate) fn is_stream(path: &Path) -> bool {
     let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
     let number = |text: Option<&str>| text.is_some_and(|text| text.parse::<u32>().is_ok());
@@ -69,7 +69,7 @@ impl PartNames {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 file => file?,
             };
-            // Who recovers streams may have taken it for one whose writer died.
+            // A process that recovers streams may have taken it for one whose writer died.
             let Some(stream) = OwnedStream::lock(path, file) else { continue };
             if stream.finished().exists() {
                 fs::remove_file(&stream.path)?;
@@ -91,7 +91,7 @@ impl OwnedStream {
     fn lock(path: PathBuf, file: File) -> Option<Self> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(error) if io::Error::from(error).kind() == ErrorKind::WouldBlock => return None,
-            // A file system without locks: nobody recovers what can't be locked.
+            // A file system without locks: a file that can't be locked is not recovered.
             _ => {}
         }
         Self { path, file }.if_there()
@@ -170,7 +170,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the file was removed under its writer.
+    /// Returns whether the file was removed under its writer.
     pub(crate) fn is_gone(&self) -> bool {
         self.owned.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
@@ -186,7 +186,7 @@ impl Stream {
             }
             Ok(())
         };
-        // Without the mark of its end a stream ends where it ends.
+        // A stream without the mark of its end ends at its last message.
         let _ = end(&mut owned.file);
         owned
     }

@@ -1,13 +1,13 @@
-//! What goes wrong with a journal, said once.
+//! Problems of a journal, reported once.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
-/// What can go wrong.
+/// Possible problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The folder does not take what is written.
+    /// The folder refuses writes.
     Disk = 1,
     /// Rows come faster than they can be written.
     Overflow = 2,
@@ -17,7 +17,7 @@ pub(crate) enum Problem {
     Recovery = 8,
     /// A defect.
     Writer = 16,
-    /// A stream stays one: its rows are there, so that this must not stand for rows that are lost.
+    /// A stream stays one: its rows are there, so that it must not count as lost rows.
     Conversion = 32,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct ProblemReports {
     reported: AtomicU8,
     /// Written once, before there are rows.
     listener: Mutex<Option<ProblemListener>>,
-    /// What came while nobody listened.
+    /// Problems from the time without a listener.
     unheard: Mutex<Vec<String>>,
 }
 
 impl ProblemReports {
-    /// Sets who is told, on the writer's thread.
+    /// Sets the listener, on the writer's thread.
     pub(crate) fn listen(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         for reason in std::mem::take(&mut *self.unheard.lock()) {
             listener(&reason);

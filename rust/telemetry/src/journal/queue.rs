@@ -1,7 +1,8 @@
-//! What waits to be written: bounded by rows and by bytes, and nobody waits to get in.
+//! Rows that wait to be written: bounded by rows and by bytes, and nobody waits to get in.
 //!
-//! - What finds no room is dropped, and its rows are counted; so is what comes after the end.
-//! - What was let in is taken once, in order.
+//! - Groups without room are dropped, and their rows are counted; so is a group that comes after
+//!   the end.
+//! - A group that was let in is taken once, in order.
 //! - The one who takes is woken when there is as much as it waits for, not for each push.
 
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::time::Instant;
 use guerdon_core::condvar::Condvar;
 use parking_lot::Mutex;
 
-/// What a queue may hold.
+/// Bounds of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub rows: usize,
@@ -29,7 +30,7 @@ struct QueueContent<T> {
     bytes: usize,
     dropped: u64,
     ended: bool,
-    /// How many rows the one who takes waits for.
+    /// Number of rows that the taking thread waits for.
     wanted: Option<usize>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Queue<T> {
     changed: Condvar,
 }
 
-/// What there was at the end of a wait.
+/// State of the queue at the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueState {
     pub rows: usize,
@@ -54,7 +55,8 @@ impl<T> Queue<T> {
         Self { bounds, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Adds an item of so many rows and, about, bytes. One alone may have more than the bounds.
+    /// Adds an item of `rows` rows and about `bytes` bytes. One alone may have more than the
+    /// bounds.
     pub(crate) fn push(&self, item: T, rows: usize, bytes: usize) {
         let mut state = self.state.lock();
         let room = state.rows + rows <= self.bounds.rows && state.bytes.saturating_add(bytes) <= self.bounds.bytes;
@@ -96,7 +98,7 @@ impl<T> Queue<T> {
         QueueState { rows: state.rows, ended: state.ended }
     }
 
-    /// The first items, of so many rows or a little more; at least one if there is one.
+    /// Returns the first items, of `rows` rows or a little more; at least one if there is one.
     pub(crate) fn take(&self, rows: usize) -> Vec<T> {
         let mut state = self.state.lock();
         let mut taken = Vec::new();
@@ -152,7 +154,7 @@ mod tests {
         /// The queue against a model of it: what is let in comes out once and in order, all else is
         /// counted.
         #[test]
-        fn what_is_let_in_comes_out_in_order(steps in steps()) {
+        fn admitted_items_come_out_in_order(steps in steps()) {
             let (bounds, queue) = (Bounds { rows: 20, bytes: 20 }, queue(20, 20));
             let mut inside: VecDeque<(usize, usize, usize)> = VecDeque::new();
             let (mut dropped, mut ended, mut number) = (0, false, 0);

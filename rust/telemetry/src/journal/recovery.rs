@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::journal::conversion::Conversion;
 use crate::journal::part::{OwnedStream, is_stream};
 
-/// What was found.
+/// Result of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Parts that were made, and the rows in them.
@@ -29,7 +29,7 @@ pub(crate) fn streams(folder: &Path) -> io::Result<VecDeque<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         paths.push(entry?.path());
     }
-    // Who opens a pipe waits for its other end.
+    // Opening a pipe waits for its other end.
     paths.retain(|path| is_stream(path) && path.is_file());
     paths.sort();
     Ok(paths.into())

@@ -20,16 +20,16 @@ use guerdon_core::report::Usage;
 use crate::journal::extra::extras;
 use crate::journal::texts::TextColumn;
 
-/// A table with so many rows, or so many bytes of text, is full.
+/// Rows of a full table; one is also full by its bytes of text.
 const MOST_ROWS: usize = 1 << 16;
 const MOST_BYTES: usize = 32 << 20;
-/// Of a reason and of a traceback: the traceback's end says what happened.
+/// Longest part of a reason and of a traceback: the traceback's end says what happened.
 const LONGEST_REASON: usize = 4 << 10;
 const LONGEST_TRACEBACK: usize = 64 << 10;
-/// Of a text: more than any completion has, and few enough for a column of 32-bit offsets.
+/// Longest text: more than any completion has, and few enough for a column of 32-bit offsets.
 const LONGEST_TEXT: usize = 256 << 20;
 
-/// In the order of their numbers.
+/// Statuses in the order of their numbers.
 const STATUSES: [&str; 7] = ["ok", "abstained", "timeout", "error", "crashed", "cancelled", "skipped"];
 
 /// Makes a reason and a traceback of a note, as the package shows them.
@@ -43,12 +43,12 @@ pub struct FunctionName {
     pub weight: f32,
 }
 
-/// What is the same in all rows of a dispatcher.
+/// Values that are the same in all rows of a dispatcher.
 pub(crate) struct Constants {
     pub rank: i32,
     pub functions: Vec<FunctionName>,
     pub describe: Describe,
-    /// The number that stands in front of a batch's own.
+    /// The number in front of a batch's own.
     pub first_batch: u64,
     /// Microseconds since 1970 when the engine's clock showed zero.
     pub epoch_us: i64,
@@ -218,7 +218,7 @@ impl Rows {
         let known = usage.filter(|usage| usage.requests > usage.unknown);
         self.prompt_tokens.append_option(known.map(|usage| signed(usage.prompt_tokens)));
         self.completion_tokens.append_option(known.map(|usage| signed(usage.completion_tokens)));
-        // Without a price there is none.
+        // The cost is null if there is no price.
         self.cost.append_option(usage.map(|usage| usage.cost).filter(|cost| *cost > 0.0));
     }
 
@@ -276,7 +276,7 @@ impl Rows {
     }
 }
 
-/// Where a text goes.
+/// Column of a text.
 #[derive(Clone, Copy)]
 enum Column {
     Answer,

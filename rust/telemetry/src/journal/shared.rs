@@ -1,4 +1,4 @@
-//! What the writer's thread shares with those who bring it groups, and with those who wait for it.
+//! State that the writer's thread shares with the threads that bring it groups or wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use crate::journal::problems::{Problem, ProblemReports};
 use crate::journal::queue::{Bounds, Queue};
 use crate::journal::texts::TextColumn;
 
-/// What may wait to be written.
+/// Bounds of waiting rows.
 const MOST_ROWS: usize = 1 << 20;
 const MOST_BYTES: usize = 256 << 20;
-/// What a sample's texts are taken to have until some were read.
+/// Assumed size of a sample's texts until some were read.
 const BYTES_OF_TEXTS: u64 = 4096;
 
-/// What was written so far.
+/// Rows written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub rows: u64,
@@ -31,11 +31,11 @@ pub struct Counts {
 pub(crate) struct CompleteGroups {
     pub batch: Arc<Batch>,
     pub groups: Vec<usize>,
-    /// Where texts are wanted.
+    /// Present if texts are written.
     pub payload: Option<SharedPayload>,
 }
 
-/// What the writer's thread shares with the others.
+/// State that the writer's thread shares with the others.
 pub(crate) struct Shared {
     pub queue: Queue<CompleteGroups>,
     pub problems: ProblemReports,

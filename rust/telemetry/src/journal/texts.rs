@@ -3,7 +3,7 @@
 use guerdon_core::payload::SharedPayload;
 use serde_json::Value;
 
-/// How a column of texts is written, in all of a part.
+/// Form of a column of texts, in all of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Strings as they are.
@@ -13,7 +13,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the key-value metadata of a part name it.
+    /// Returns the name in the key-value metadata of a part.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextColumn {
     pub kind: Kind,
-    /// One a sample; `None` where there is none.
+    /// One a sample; `None` if there is none.
     pub values: Vec<Option<String>>,
 }
 

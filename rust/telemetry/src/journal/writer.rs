@@ -1,9 +1,9 @@
 //! The writer's thread: takes complete groups, makes rows of them and brings them to disk.
 //!
-//! - What completed is on disk within `GATHER` and the time that it takes to write, unless texts
+//! - Completed rows are on disk within `GATHER` and the time that it takes to write, unless texts
 //!   must be read and Python lets nobody in.
 //! - Between rows it goes on with parts that become Parquet files: rows go first.
-//! - Where the disk takes nothing, rows are dropped and counted, and it tries again after a while.
+//! - If the disk takes nothing, rows are dropped and counted, and it tries again after a while.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -25,9 +25,9 @@ use crate::journal::rows::{Constants, Rows, samples_of};
 use crate::journal::shared::{CompleteGroups, Shared};
 use crate::journal::texts::{Kind, TextColumn, TextSource};
 
-/// How long rows gather before they are written: a message of few rows is mostly header.
+/// Time that rows gather before they are written: a message of few rows is mostly header.
 const GATHER: Duration = Duration::from_millis(200);
-/// So many rows are written at once.
+/// Number of rows that are written at once.
 const ENOUGH: usize = 1 << 14;
 /// The most samples that are looked at in one go: Python's lock is soon given back, and few have
 /// their texts in memory twice.
@@ -40,7 +40,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     source: Option<Arc<dyn TextSource>>,
     names: PartNames,
-    /// Of texts and chosen columns, with their kinds in the part that is being written.
+    /// Names of texts and chosen columns, with their kinds in the part that is being written.
     texts: Vec<(String, Kind)>,
     dispatcher: String,
     rotate: u64,
@@ -85,7 +85,7 @@ impl Writer {
 
     /// Until the end of the queue, and of all parts.
     pub(crate) fn run(mut self) {
-        // What other runs left behind.
+        // Streams of other runs.
         self.others = streams(self.names.folder()).unwrap_or_default();
         loop {
             let busy = self.converts();
@@ -120,7 +120,7 @@ impl Writer {
         }
     }
 
-    /// Writes what waits.
+    /// Writes the waiting rows.
     fn write_all(&mut self) {
         loop {
             let taken = self.shared.queue.take(ENOUGH);
@@ -216,7 +216,7 @@ impl Writer {
 
     fn append(&mut self) -> io::Result<()> {
         if let Some(stream) = self.stream.take_if(|stream| stream.is_gone()) {
-            // What it had is lost; the folder may come back.
+            // Its rows are lost; the folder may come back.
             self.shared.rows.fetch_sub(stream.rows(), Ordering::Relaxed);
             self.shared.lost.fetch_add(stream.rows(), Ordering::Relaxed);
             let path = stream.end().path.display().to_string();
@@ -244,7 +244,7 @@ impl Writer {
             self.rests_until = None;
             self.stream = Some(stream);
         } else {
-            // What is whole in it is recovered later.
+            // Complete messages in it are recovered later.
             let left = stream.end();
             if left.file.metadata().is_ok_and(|file| file.len() == 0) {
                 let _ = fs::remove_file(&left.path);
@@ -272,12 +272,12 @@ impl Writer {
         self.texts.iter_mut().for_each(|(_, kind)| *kind = Kind::Text);
     }
 
-    /// Whether something is to become a Parquet file.
+    /// Returns whether something is to become a Parquet file.
     fn converts(&self) -> bool {
         self.conversion.is_some() || !self.finished.is_empty() || !self.others.is_empty()
     }
 
-    /// Goes on with what is to become a Parquet file; whether there is more to do.
+    /// Goes on with the next Parquet file; whether there is more to do.
     fn convert(&mut self) -> bool {
         if self.conversion.is_none() {
             let (path, stream) = match self.finished.pop_front() {

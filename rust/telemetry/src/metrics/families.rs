@@ -1,6 +1,6 @@
-//! Every metric by name, with what it means: `docs/metrics.md` has the same table.
+//! Every metric by name, with its meaning: `docs/metrics.md` has the same table.
 
-/// How Prometheus sees a metric.
+/// Kind of a metric for Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyKind {
     Counter,

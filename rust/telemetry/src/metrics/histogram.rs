@@ -10,7 +10,7 @@ const PARTS_LOG2: u32 = 3;
 const FIRST: u32 = 10;
 const LAST: u32 = 40;
 const RAW: usize = ((LAST - FIRST + 1) << PARTS_LOG2) as usize + 2;
-/// Each bound splits the raw bucket that it lies in.
+/// Each bound splits its raw bucket.
 const BUCKETS: usize = RAW + BOUNDS.len();
 const TABLE: Table = Table::new();
 
@@ -55,7 +55,7 @@ const fn raw_end(raw: usize) -> u64 {
 }
 
 struct Table {
-    /// Of each raw bucket: the first of its buckets, and the bound above which comes the second.
+    /// For each raw bucket: the first of its buckets, and the bound above which comes the second.
     first: [u16; RAW],
     split: [u64; RAW],
     /// The upper end of each bucket.
@@ -124,7 +124,7 @@ impl Histogram {
         self.sum_ns
     }
 
-    /// How many times were at most each of `BOUNDS`.
+    /// Returns for each of `BOUNDS` the number of times that were at most that.
     #[must_use]
     pub fn cumulative(&self) -> [u64; BOUNDS.len()] {
         let (mut counts, mut bound, mut seen) = ([0; BOUNDS.len()], 0, 0);
@@ -138,7 +138,8 @@ impl Histogram {
         counts
     }
 
-    /// The time that so many percent are not above, to an eighth; `None` without any.
+    /// Returns the time that `percent` percent of them do not exceed, to an eighth; `None` without
+    /// any.
     #[must_use]
     pub fn percentile_ns(&self, percent: u64) -> Option<u64> {
         let rank = (self.count * percent).div_ceil(100).max(1);

@@ -1,7 +1,7 @@
-//! What a dispatcher shows of itself while it runs: metrics for Prometheus, and the live state for
-//! `guerdon top`, over one small HTTP server that needs nothing of Python.
+//! Live views of a dispatcher: metrics for Prometheus, and the live state for `guerdon top`, over
+//! one small HTTP server that needs nothing of Python.
 //!
-//! - `tallies` counts outcomes as groups complete, and only while somebody wants to know.
+//! - `tallies` counts outcomes as groups complete, and only once a reader has asked.
 //! - `server` answers: on a Unix socket everything, to the same user; on TCP the metrics alone.
 //! - The engine is seen through one trait, `Source`; nothing here changes it.
 

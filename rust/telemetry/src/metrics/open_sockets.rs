@@ -1,7 +1,8 @@
 //! The open sockets of all servers of this process, for a forked child to close its copies.
 //!
-//! - To open a socket and to enter it is one step, as to leave and to close: both have the lock,
-//!   and so has whoever forks. A child finds here what it has inherited, no more and no less.
+//! - Opening a socket and entering it is one step, as is leaving and closing: both have the lock,
+//!   and so has whoever forks. A child finds here the sockets that it has inherited, no more and no
+//!   less.
 //! - The lock is the standard library's, which keeps nothing beside it: the child can release what
 //!   the thread that forked had taken.
 
@@ -17,14 +18,14 @@ use std::task::{Context, Poll};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-static OPEN: Mutex<Open> = Mutex::new(Open { process: 0, descriptors: BTreeSet::new() });
+static OPEN: Mutex<OpenSockets> = Mutex::new(OpenSockets { process: 0, descriptors: BTreeSet::new() });
 
 thread_local! {
-    /// What this thread holds from before a fork until after it.
-    static FORKING: RefCell<Option<MutexGuard<'static, Open>>> = const { RefCell::new(None) };
+    /// Lock that this thread holds from before a fork until after it.
+    static FORKING: RefCell<Option<MutexGuard<'static, OpenSockets>>> = const { RefCell::new(None) };
 }
 
-struct Open {
+struct OpenSockets {
     /// Whose they are: a child finds its parent's.
     process: u32,
     descriptors: BTreeSet<RawFd>,
@@ -51,11 +52,11 @@ pub fn inherited() -> Vec<RawFd> {
     std::mem::take(&mut open.descriptors).into_iter().collect()
 }
 
-fn lock() -> MutexGuard<'static, Open> {
+fn lock() -> MutexGuard<'static, OpenSockets> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn locked<T>(work: impl FnOnce(&mut Open) -> T) -> T {
+fn locked<T>(work: impl FnOnce(&mut OpenSockets) -> T) -> T {
     // A signal handler may come here on the thread that is about to fork.
     FORKING.with_borrow_mut(|held| match held {
         Some(open) => work(open),
@@ -63,7 +64,7 @@ fn locked<T>(work: impl FnOnce(&mut Open) -> T) -> T {
     })
 }
 
-/// What owns a socket that is entered; it leaves when this is dropped.
+/// Owner of a socket that is entered; it leaves when this is dropped.
 pub struct RegisteredSocket<T> {
     descriptor: RawFd,
     /// None once it was given on.
@@ -79,7 +80,7 @@ impl<T> RegisteredSocket<T> {
         locked(|open| opening().map(|owner| Self::enter(open, owner)))
     }
 
-    fn enter(open: &mut Open, owner: T) -> Self
+    fn enter(open: &mut OpenSockets, owner: T) -> Self
     where
         T: AsRawFd,
     {

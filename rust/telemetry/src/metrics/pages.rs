@@ -1,4 +1,4 @@
-//! What the server answers: the metrics as text, the live state as JSON.
+//! Answers of the server: the metrics as text, the live state as JSON.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use crate::metrics::text::{Number, Sample, Sink, Text, seconds};
 
 /// The slowest calls in flight that are shown.
 const CALLS_SHOWN: usize = 20;
-/// Counters of the engine that stand for nothing else.
+/// Counters of the engine without a family of their own.
 const STATS: [(families::Family, &str); 12] = [
     (families::OPEN_BATCHES, "open_batches"),
     (families::LATE, "late_outcomes"),
@@ -30,7 +30,7 @@ const STATS: [(families::Family, &str); 12] = [
     (families::HEDGES_WON, "hedges_won"),
     (families::NODES_LOST, "nodes_lost"),
 ];
-/// Counters of what was dropped, by the name of the sink.
+/// Counters of dropped entries, by the name of the sink.
 const DROPPED: [(&str, &str); 3] =
     [("cache", "cache_dropped"), ("journal", "journal_dropped"), ("trace", "trace_dropped")];
 
@@ -251,7 +251,7 @@ impl Isolation {
 }
 
 impl Endpoint {
-    /// How a label names it.
+    /// Returns its name in a label.
     fn place(&self) -> String {
         self.address.as_ref().map_or_else(|| self.url.clone(), |address| format!("{} ({address})", self.url))
     }

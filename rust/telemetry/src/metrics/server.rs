@@ -1,7 +1,7 @@
 //! The server: HTTP/1 on a Unix socket and on TCP.
 //!
 //! - On TCP there are the metrics alone; the state has stacks in it, and is for the same user.
-//! - With a TCP port it runs on a thread of its own, which nothing of the engine can hold up; a
+//! - If it has a TCP port it runs on a separate thread, which no part of the engine can hold up; a
 //!   Unix socket alone is served by the engine's runtime, and costs no thread.
 //! - Headers, their time, the time of a connection and the number of connections have bounds.
 //! - `stop` leaves no thread, descriptor or file.
@@ -43,9 +43,10 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 const LARGEST_HEAD: usize = 16 << 10;
 /// Connections of a listener at a time; one more ends the oldest.
 const MOST: usize = 16;
-/// How long the state may wait for the stacks of workers, and half of it for those of this process.
+/// Time that the state may wait for the stacks of workers, and half of it for those of this
+/// process.
 const STACKS_WITHIN: Duration = Duration::from_millis(300);
-/// After an accept that failed: for want of descriptors, mostly.
+/// After an accept that failed: mostly for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,7 +54,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const JSON: &str = "application/json";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Where it listens.
+/// Address of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Listen {
     /// A path for the socket; a file there is replaced.
@@ -61,7 +62,7 @@ pub struct Listen {
     pub address: Option<SocketAddr>,
 }
 
-/// What could not be listened on, and why.
+/// Address that could not be used, and the reason.
 #[derive(Debug, Default)]
 pub struct NotServed {
     pub socket: Option<io::Error>,
@@ -86,7 +87,7 @@ struct ServerShared {
 }
 
 impl Server {
-    /// Starts to serve. What can't be listened on is told, and the rest is served.
+    /// Starts to serve. Addresses that can't be used are reported, and the rest is served.
     pub fn start(
         runtime: &Handle,
         listen: &Listen,
@@ -103,7 +104,7 @@ impl Server {
             not_served.socket = Some(error);
             None
         });
-        let address = tcp.as_ref().and_then(Listening::address);
+        let address = tcp.as_ref().and_then(ListenState::address);
         let socket = unix.as_ref().and(listen.socket.clone());
         let (stop, stopped) = watch::channel(false);
         let shared = ServerShared { identity, source, tallies, runtime: runtime.clone() };
@@ -126,7 +127,7 @@ impl Server {
         (Self { stop, socket, address, thread, ended }, not_served)
     }
 
-    /// Where the metrics are, if on TCP at all.
+    /// Returns the address of the metrics, if they are on TCP at all.
     #[must_use]
     pub const fn address(&self) -> Option<SocketAddr> {
         self.address
@@ -167,12 +168,12 @@ impl Drop for Server {
     }
 }
 
-enum Listening {
+enum ListenState {
     Tcp(RegisteredSocket<std::net::TcpListener>),
     Unix(RegisteredSocket<StdUnixListener>),
 }
 
-impl Listening {
+impl ListenState {
     fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.owner()?.local_addr().ok(),
@@ -181,20 +182,20 @@ impl Listening {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<Listening> {
+fn bind_tcp(address: SocketAddr) -> io::Result<ListenState> {
     let listener = RegisteredSocket::open(|| std::net::TcpListener::bind(address))?;
     listener.owner().map_or(Ok(()), |listener| listener.set_nonblocking(true))?;
-    Ok(Listening::Tcp(listener))
+    Ok(ListenState::Tcp(listener))
 }
 
-fn bind_unix(path: &Path) -> io::Result<Listening> {
+fn bind_unix(path: &Path) -> io::Result<ListenState> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let listener = RegisteredSocket::open(|| StdUnixListener::bind(path))?;
     listener.owner().map_or(Ok(()), |listener| listener.set_nonblocking(true))?;
-    Ok(Listening::Unix(listener))
+    Ok(ListenState::Unix(listener))
 }
 
 fn spawn_thread(serving: impl Future<Output = ()> + Send + 'static) -> io::Result<JoinHandle<()>> {
@@ -202,13 +203,13 @@ fn spawn_thread(serving: impl Future<Output = ()> + Send + 'static) -> io::Resul
     std::thread::Builder::new().name("guerdon-metrics".to_owned()).spawn(move || runtime.block_on(serving))
 }
 
-async fn serve_all(listening: Vec<Listening>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
+async fn serve_all(listening: Vec<ListenState>, shared: Arc<ServerShared>, stopped: watch::Receiver<bool>) {
     let mut serving = JoinSet::new();
     for one in listening {
         let (shared, stopped) = (shared.clone(), stopped.clone());
         match one {
-            Listening::Tcp(listener) => serving.spawn(serve_tcp(listener, shared, stopped)),
-            Listening::Unix(listener) => serving.spawn(serve_unix(listener, shared, stopped)),
+            ListenState::Tcp(listener) => serving.spawn(serve_tcp(listener, shared, stopped)),
+            ListenState::Unix(listener) => serving.spawn(serve_unix(listener, shared, stopped)),
         };
     }
     while serving.join_next().await.is_some() {}
@@ -250,7 +251,7 @@ async fn serve_unix(
     }
 }
 
-/// What comes first, or `None` when the server stops.
+/// Returns the result of `work`, or `None` when the server stops first.
 async fn until<T>(stopped: &mut watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! What is shown: the numbers of an engine at one moment, and what it has in hand.
+//! Data shown: the numbers of an engine at one moment, and its calls in flight.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -11,17 +11,17 @@ pub trait Source: Send + Sync + 'static {
     /// The numbers now; `None` once the engine is gone. It waits for nobody.
     fn snapshot(&self) -> Option<Snapshot>;
 
-    /// What is in hand now, with stacks where `stacks` is set. Called where waiting is allowed, and
-    /// takes no longer than `within` by much.
+    /// Returns the calls in flight now, with stacks if `stacks` is set. Called where waiting is
+    /// allowed, and takes no longer than `within` by much.
     fn state(&self, stacks: bool, within: Duration) -> State;
 }
 
-/// Who shows all this.
+/// Identity of the process and its dispatcher.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
     pub version: &'static str,
     pub pid: u32,
-    /// Of this process in the training, from 0.
+    /// Rank of this process in the training, from 0.
     pub rank: u32,
     pub host: String,
     /// The version of Python.
@@ -47,30 +47,30 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
 pub struct Snapshot {
     pub functions: Vec<Function>,
     pub endpoints: Vec<Endpoint>,
-    /// Of code rewards.
+    /// Isolation of code rewards.
     pub isolations: Vec<Isolation>,
-    /// Of an engine whose calls run on nodes.
+    /// Nodes of an engine whose calls run on some.
     pub nodes: Vec<Node>,
     /// By name: as `Dispatcher.stats` has them.
     pub stats: BTreeMap<&'static str, u64>,
 }
 
-/// Of one function.
+/// Figures of one function.
 #[derive(Clone, Debug)]
 pub struct Function {
     pub name: String,
     pub lane: &'static str,
     /// Calls that a lane has.
     pub in_flight: usize,
-    /// Of judges and reward services.
+    /// Usage of judges and reward services.
     pub usage: Option<Usage>,
-    /// Whether that is counted in tokens.
+    /// True if that is counted in tokens.
     pub tokens: bool,
-    /// Whether a price is known for it.
+    /// True if a price is known for it.
     pub priced: bool,
-    /// Of pure functions.
+    /// Cache of pure functions.
     pub cache: Option<Cache>,
-    /// Of those with a limit: whether its circuit breaker is open.
+    /// State of a limit's breaker: whether its circuit breaker is open.
     pub breaker_open: Option<bool>,
 }
 
@@ -80,7 +80,7 @@ pub struct Cache {
     pub shared: u64,
     pub hits: u64,
     pub misses: u64,
-    /// Whether outcomes are kept in a folder: else only `shared` means something.
+    /// True if outcomes are kept in a folder: else only `shared` means something.
     #[serde(skip)]
     pub kept: bool,
 }
@@ -100,7 +100,7 @@ pub struct Endpoint {
     pub p50_s: Option<f64>,
 }
 
-/// What holds the programs of a code reward.
+/// Isolation of a code reward's programs.
 #[derive(Clone, Debug)]
 pub struct Isolation {
     pub function: String,
@@ -135,7 +135,7 @@ impl Node {
     }
 }
 
-/// What an engine has in hand.
+/// Calls in flight of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// Cells without an outcome, per function.
@@ -156,10 +156,10 @@ pub struct Call {
     pub attempt: u16,
     pub phase: &'static str,
     pub seconds: f64,
-    /// Where it runs: the worker's pid, a thread or loop, a server.
+    /// Its place: the worker's pid, a thread or loop, a server.
     pub place: String,
     pub stack: Option<String>,
-    /// Why there is no stack.
+    /// Reason why there is no stack.
     pub no_stack: Option<String>,
 }
 
@@ -168,13 +168,13 @@ pub struct Call {
 pub struct Worker {
     pub pid: i32,
     pub rss_bytes: Option<u64>,
-    /// What it has in hand.
+    /// Function of its call.
     pub function: Option<String>,
     pub sample: Option<usize>,
     pub seconds: Option<f64>,
 }
 
-/// Of times, in seconds; `None` without any.
+/// Percentiles of times, in seconds; `None` without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
     pub p50: Option<f64>,

@@ -1,8 +1,8 @@
 //! Counts of outcomes, taken as groups complete.
 //!
-//! - Until somebody wants to know, a completed group costs one load. From then on each cell is
-//!   counted once, by whoever completed its group.
-//! - Threads count in stripes of their own, so they seldom meet; reading adds the stripes up.
+//! - Until a reader asks, a completed group costs one load. From then on each cell is counted once,
+//!   by the thread that completed its group.
+//! - Threads count in separate stripes, so they seldom meet; reading adds the stripes up.
 //! - Counting takes no lock for longer than a group, and never waits for a reader for longer than
 //!   it takes to copy a stripe.
 
@@ -23,7 +23,7 @@ use crate::metrics::histogram::Histogram;
 /// Statuses, in the order of their numbers, by the names that Python has for them.
 pub const STATUSES: [&str; 7] = ["ok", "abstained", "timeout", "error", "crashed", "cancelled", "skipped"];
 const STRIPES: usize = 4;
-/// The rate is that of so many whole seconds.
+/// Number of whole seconds that the rate covers.
 const RATE_SECONDS: u64 = 10;
 const RING: usize = 16;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -38,7 +38,7 @@ thread_local! {
 pub struct Tally {
     /// Samples, by the number of their status.
     pub samples: [u64; STATUSES.len()],
-    /// Of each call whose function started; of gathered samples, of each sample.
+    /// Run times of each call whose function started; of gathered samples, of each sample.
     pub run: Histogram,
     pub queue: Histogram,
     /// Groups with at least two rewards, and those of them whose rewards are all equal.
@@ -53,8 +53,8 @@ pub struct Tallies {
     clock: Clock,
     functions: usize,
     counting: AtomicBool,
-    /// When it began to count, and what was counted since, per function. Written by whoever
-    /// completes groups.
+    /// Start of the counting, and the counts since, per function. Written by whoever completes
+    /// groups.
     stripes: OnceLock<(SystemTime, [Mutex<Vec<Tally>>; STRIPES])>,
 }
 
@@ -77,7 +77,7 @@ impl Tallies {
         self.stripes.get().map(|(since, _)| *since)
     }
 
-    /// What was counted, per function.
+    /// Returns the counts, per function.
     #[must_use]
     pub fn read(&self) -> Vec<Tally> {
         let mut all = vec![Tally::default(); self.functions];

@@ -55,7 +55,7 @@ pub trait Sink {
     fn histograms<'a>(&mut self, family: &Family, samples: impl IntoIterator<Item = (&'a str, &'a Histogram)>);
 }
 
-/// One series with its value, for what is no text; of a histogram its sum and its count.
+/// One series with its value, without text; of a histogram its sum and its count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub name: String,

@@ -1,14 +1,15 @@
-//! What is known of the batches that are open, or of which calls may still come.
+//! State of the batches that are open, or of which calls may still come.
 
 use std::collections::BTreeMap;
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::tracer::CallSpan;
 
-/// Of the oldest of more nothing is drawn: what told their end was dropped.
+/// Most batches that are kept; the oldest of more is not drawn: the report of their end was
+/// dropped.
 const MOST: usize = 1 << 14;
 
-/// What is known of one batch.
+/// State of one batch.
 pub(crate) struct BatchState {
     pub step: Option<u64>,
     pub submitted_ns: u64,
@@ -24,7 +25,7 @@ impl BatchState {
     }
 }
 
-/// What ran of a function in a batch.
+/// Calls of a function that ran in a batch.
 #[derive(Clone, Copy)]
 pub(crate) struct CallTally {
     pub ready_ns: u64,

@@ -1,4 +1,4 @@
-//! From what the engine tells to what stands on a timeline.
+//! Turns reports of the engine into items of a timeline.
 //!
 //! - A call is a slice on the track of its worker or thread, inside that of its frame where there
 //!   are several; calls of a loop or of an endpoint have tracks on which they don't overlap.
@@ -20,7 +20,7 @@ use crate::timeline::item::{Details, Item, ItemKind, TrackId};
 use crate::timeline::open_calls::OpenCall;
 use crate::timeline::tracks::{TrackKind, Tracks, first_u64};
 
-/// The track that counts the events for which there was no room.
+/// The track that counts the events without room.
 pub(crate) const DROPPED: &str = "dropped trace events";
 /// Instants that are part of how calls are drawn.
 pub(crate) const READY: &str = "ready";
@@ -58,7 +58,7 @@ pub(crate) struct TimelineBuilder {
     pub items: Vec<Item>,
     /// About how many bytes the items take.
     pub bytes: usize,
-    /// Of the tracker's clock against that of the file.
+    /// Offset of the tracker's clock against that of the file.
     offset_ns: u64,
     salt: u64,
     process: TrackId,
@@ -133,7 +133,7 @@ impl TimelineBuilder {
         }
     }
 
-    /// Takes what there is to write; nothing of it is split from what belongs to it.
+    /// Takes the items to write; nothing of it is split from what belongs to it.
     pub(crate) fn take_items(&mut self) -> Vec<Item> {
         self.put_ready();
         self.bytes = 0;
@@ -270,7 +270,7 @@ impl TimelineBuilder {
         (self.tracks.beside(parent, layout.from_ns, layout.to_ns), layout)
     }
 
-    /// What goes with a call's slice; its flow is kept for where it begins.
+    /// Returns the details of a call's slice; its flow is kept for where it begins.
     fn call(&mut self, function: FunctionId, span: &CallSpan) -> Details {
         let flow = self.flow(function, span);
         if span.attempt <= 1 {
@@ -384,7 +384,7 @@ impl TimelineBuilder {
         let dropped = dropped + self.lost;
         if self.dropped != dropped {
             self.dropped = dropped;
-            // Their ends may be among what was dropped.
+            // Their ends may be among the dropped ones.
             self.sent.clear();
             self.push(Item { at_ns, depth: 0, track: self.dropped_track, kind: ItemKind::Counter(dropped) });
         }
@@ -402,7 +402,7 @@ impl TimelineBuilder {
             .collect();
         for (executor, function, batch, first, calls, at_ns) in sent {
             let track = self.executor_track(&executor, function);
-            // Of two frames of a worker the first one runs.
+            // If a worker has two frames, the first one runs.
             if taken.contains(&track) {
                 continue;
             }

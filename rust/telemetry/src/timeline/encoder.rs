@@ -1,10 +1,10 @@
 //! Items as Perfetto's packets.
 //!
-//! - A segment is a packet sequence of its own: its texts are interned in it, and its times never
-//!   go back.
+//! - A segment is a separate packet sequence: its texts are interned in it, and its times never go
+//!   back.
 //! - A track is described before its first item in a slot, its parents before it.
 //!
-//! The numbers are those of `perfetto/protos/perfetto/trace`; tests read what is written here with
+//! The numbers are those of `perfetto/protos/perfetto/trace`; tests read the written file with
 //! Perfetto's own protos.
 
 use std::collections::{HashMap, HashSet};
@@ -26,7 +26,7 @@ pub(crate) mod packet {
     pub(crate) const INTERNED: u32 = 12;
     pub(crate) const SEQUENCE_FLAGS: u32 = 13;
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
-    /// Of no message of Perfetto's: readers pass over it.
+    /// Field that no message of Perfetto's has: readers pass over it.
     pub(crate) const PADDING: u32 = 2047;
 }
 

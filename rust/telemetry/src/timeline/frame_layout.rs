@@ -1,16 +1,16 @@
-//! When a frame and its calls stand on a track: at their own times, one after the other.
+//! Places of a frame and its calls on a track: at their own times, one after the other.
 
 use guerdon_core::tracer::{CallSpan, FrameSpan};
 
-/// How much later than it began a frame may stand where its track was not free before. Clocks may
-/// stand still, and each slice takes a nanosecond at least.
+/// Longest delay of a frame's slice if its track was not free when it began. Clocks may stop, and
+/// each slice takes a nanosecond at least.
 const STANDSTILL_NS: u64 = 1000;
 
 /// See the module.
 pub(crate) struct FrameLayout {
     pub from_ns: u64,
     pub to_ns: u64,
-    /// From when to when, one for each call that has its own slice.
+    /// Start and end of each call that has its own slice.
     pub calls: Vec<(u64, u64)>,
 }
 
@@ -102,7 +102,7 @@ mod tests {
         found
     }
 
-    /// What is found of frames that are reported in this order, in parts as they are written.
+    /// Returns the slices of frames that are reported in this order, in parts as they are written.
     fn reported(frames: &[TraceEvent], parts: usize) -> BTreeMap<(TrackId, u8), Vec<(u64, u64)>> {
         let functions = [("one".to_owned(), "process".to_owned())];
         let mut timeline = TimelineBuilder::new((1, "guerdon"), &functions, 0, 1);
@@ -136,8 +136,8 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order frames are reported, and calls within them, each has its own times,
-        /// and those of a worker stand on one track.
+        /// For any order of reported frames, and of calls within them, each has its own times, and
+        /// those of a worker are on one track.
         #[test]
         fn frames_keep_their_times_in_any_order(
             (frames, order) in in_turn().prop_flat_map(|frames| {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_late_and_touches_the_next_stands_beside() {
+    fn late_slice_that_touches_the_next_gets_its_own_lane() {
         let found = reported(&[frame(0, 1, &[(70, 90)]), frame(0, 2, &[(50, 70)]), frame(0, 3, &[(20, 49)])], 1);
         assert_eq!(found.into_values().collect::<Vec<_>>(), [vec![(20, 49), (70, 90)], vec![(50, 70)]]);
     }

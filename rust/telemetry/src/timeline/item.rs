@@ -1,4 +1,4 @@
-//! What stands on a timeline: beginnings and ends of slices, instants and values of counters.
+//! Items of a timeline: beginnings and ends of slices, instants and values of counters.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ const LONGEST_TEXT: usize = 256;
 /// A track, by its place in `Tracks`.
 pub(crate) type TrackId = usize;
 
-/// What goes with a slice, by name.
+/// Value of a slice's detail.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Number(u64),
@@ -16,7 +16,7 @@ pub(crate) enum Value {
     Text(Arc<str>),
 }
 
-/// A slice's or an instant's name and what goes with it.
+/// A slice's or an instant's name and its details.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Details {
     pub name: Arc<str>,
@@ -57,7 +57,7 @@ impl Details {
     }
 }
 
-/// What an item is.
+/// Kind of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ItemKind {
     Begin(Box<Details>),
@@ -70,7 +70,7 @@ pub(crate) enum ItemKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub at_ns: u64,
-    /// How many slices of the track it stands in.
+    /// Number of slices of the track around it.
     pub depth: u8,
     pub track: TrackId,
     pub kind: ItemKind,

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a file to read it; what is no file is refused by what was opened, not by its name.
+/// Opens a file to read it; a path that is not a file is refused by the opened object, not by its
+/// name.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    // Without it, opening a pipe waits until somebody writes to it.
+    // Without the flag, opening a pipe waits for a writer.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }

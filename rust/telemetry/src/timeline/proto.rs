@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(numbers in prop::collection::vec((1..4000_u32, any::<u64>(), 0..3_u8), 0..20)) {
+        fn written_values_are_read_back(numbers in prop::collection::vec((1..4000_u32, any::<u64>(), 0..3_u8), 0..20)) {
             let mut message = Message::default();
             for (field, value, how) in &numbers {
                 match how {

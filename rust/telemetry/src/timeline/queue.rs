@@ -1,6 +1,6 @@
 //! Events on their way to the thread that writes them.
 //!
-//! - Who tells something never waits: it takes the first part that is not locked, its own mostly,
+//! - A reporting thread never waits: it takes the first part that is not locked, its own mostly,
 //!   and drops the event where all are locked or that part is full.
 //! - Events are taken in the order in which they were reported, whichever threads reported them:
 //!   a worker's task goes from thread to thread.
@@ -24,7 +24,7 @@ pub(crate) struct EventQueue {
     /// somebody locks a part are in it by then.
     next: AtomicU64,
     dropped: AtomicU64,
-    /// Whether the writer was asked to look. Taken by it.
+    /// True if the writer was asked to look. Taken by it.
     asked: Mutex<bool>,
     wake: Condvar,
 }
@@ -77,7 +77,7 @@ impl EventQueue {
 
     /// Has the writer look now.
     pub(crate) fn ask(&self) {
-        // Where it is locked somebody else asks, or the writer is about to look.
+        // If it is locked, another thread asks, or the writer is about to look.
         if let Some(mut asked) = self.asked.try_lock() {
             *asked = true;
             self.wake.notify_one();
@@ -95,8 +95,8 @@ impl EventQueue {
 
     /// All that came since the last time, in the order in which it was reported.
     pub(crate) fn take(&self) -> Vec<TraceEvent> {
-        // What comes meanwhile waits for the next time: it may follow what comes into a part that
-        // was looked at already.
+        // Events that come meanwhile wait for the next time: it may follow an event that comes into
+        // a part that was read already.
         let before = self.next.load(Ordering::Relaxed);
         let mut taken = Vec::new();
         for part in &self.parts {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted() {
+    fn items_without_room_are_dropped_and_counted() {
         let queue = EventQueue::new();
         let done = |batch| TraceEvent::BatchDone { batch, samples: 1, groups: 1, at_ns: batch };
         (0..PART as u64 + 5).for_each(|batch| queue.push(done(batch)));
@@ -130,9 +130,9 @@ mod tests {
         assert_eq!((queue.take().len(), queue.dropped()), (1, 5));
     }
 
-    /// As a worker's task does, which several threads run in turn.
+    /// Reports as a worker's task does, which several threads run in turn.
     #[test]
-    fn what_threads_report_in_turn_is_taken_in_that_order() {
+    fn reports_of_threads_in_turn_keep_their_order() {
         const EVENTS: u64 = 20_000;
         let (queue, turn) = (EventQueue::new(), Mutex::new(0));
         let taken = std::thread::scope(|scope| {

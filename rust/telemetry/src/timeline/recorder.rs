@@ -1,9 +1,9 @@
-//! The recorder of one dispatcher: takes what the engine tells, and a thread of its own that
-//! writes it.
+//! The recorder of one dispatcher: takes the engine's reports, and a separate thread that writes
+//! them.
 //!
 //! - The thread looks at the counters every few milliseconds while batches are open, and writes a
 //!   few times a second: what ended before a kill by more than that is in the file.
-//! - Trouble with the disk ends the trace, is told once, and ends nothing else.
+//! - A failure of the disk ends the trace, is reported once, and ends nothing else.
 
 use std::collections::HashSet;
 use std::io;
@@ -31,13 +31,13 @@ const REST: Duration = Duration::from_millis(250);
 /// Between two writes.
 const WRITE: Duration = Duration::from_millis(250);
 
-/// What a timeline is made with.
+/// Configuration of a timeline.
 #[derive(Clone, Debug)]
 pub struct TraceConfig {
     pub path: PathBuf,
     /// The size of the ring.
     pub bytes: u64,
-    /// Calls that ran for less are not told one by one.
+    /// Run time below which calls are not reported one by one.
     pub shortest: Duration,
     /// The process's name on the timeline.
     pub process: String,
@@ -45,9 +45,9 @@ pub struct TraceConfig {
     pub functions: Vec<(String, String)>,
 }
 
-/// What the writing thread asks of the engine.
+/// Readers of the engine for the writing thread.
 pub struct RecorderSources {
-    /// What waits and runs; `None` once the engine is gone.
+    /// Reader of waiting and running calls; `None` once the engine is gone.
     pub loads: Box<dyn Fn() -> Option<Loads> + Send>,
     /// Calls that run now, those of workers aside.
     pub open_calls: Box<dyn Fn() -> Vec<OpenCall> + Send>,
@@ -86,7 +86,7 @@ impl Recorder {
         &self.path
     }
 
-    /// Events that there was no room for.
+    /// Returns the number of events without room.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.queue.dropped()
@@ -102,7 +102,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes what is left, for so long at most, and ends.
+    /// Writes the rest, for at most `within`, and ends.
     pub fn close(&self, within: Duration) {
         self.shared.closed.store(true, Ordering::Release);
         self.shared.queue.ask();
@@ -142,7 +142,7 @@ impl Tracer for Recorder {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct RecorderThread {
     ring: Ring,
     timeline: TimelineBuilder,
@@ -183,7 +183,7 @@ impl RecorderThread {
             }
             let done = match self.take(now_ns) {
                 Ok(()) if closed || written.elapsed() >= WRITE => {
-                    // What a batch's last calls told came with this look at the latest.
+                    // Reports of a batch's last calls came with this check at the latest.
                     self.timeline.finish_batches(if closed { u64::MAX } else { before_ns });
                     (before_ns, written) = (now_ns, Instant::now());
                     self.write(closed)
@@ -198,7 +198,7 @@ impl RecorderThread {
             if closed {
                 return;
             }
-            // A batch is told of a moment before the scheduler has it.
+            // A batch is reported a moment before the scheduler has it.
             let looks = open || self.timeline.has_open_batches();
             self.shared.queue.wait(if looks { LOOK } else { REST });
         }

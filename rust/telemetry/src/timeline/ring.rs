@@ -1,7 +1,8 @@
 //! The file: slots of one size, overwritten one after the other.
 //!
-//! - At each moment all of the file is packets: what is not written yet is one packet of padding to
-//!   the end of its slot. A slot begins with the tracks that it uses, and stands for itself.
+//! - At each moment the complete file consists of packets: what is not written yet is one packet of
+//!   padding to the end of its slot. A slot begins with the tracks that it uses, and needs no
+//!   other.
 //! - A segment appears whole or not at all: it is written behind the padding's head, which its own
 //!   head replaces last. Heads are 16 bytes at multiples of 16, so no page boundary splits them and
 //!   no kill comes between their bytes.
@@ -18,7 +19,7 @@ use crate::timeline::encoder::{PACKET, packet};
 use crate::timeline::open_file::open_file;
 use crate::timeline::proto::wide_varint;
 
-/// Of a head of padding, and what segments are a multiple of.
+/// Size of a head of padding; segments are a multiple of it.
 const HEAD: usize = 16;
 pub(crate) const SLOTS: usize = 16;
 /// Slots are a multiple of it, so that a reader finds the next one behind damage.
@@ -32,11 +33,11 @@ pub(crate) struct Ring {
     file: File,
     slot_bytes: usize,
     slot: usize,
-    /// Where the next segment goes in the slot.
+    /// Place of the next segment in the slot.
     at: usize,
     /// Slots that were written since the start.
     slots_used: usize,
-    /// Whether something provisional stands behind `at`.
+    /// True if there is a provisional segment behind `at`.
     provisional: bool,
 }
 
@@ -87,7 +88,7 @@ impl Ring {
         self.slot_bytes
     }
 
-    /// Whether a segment of so many bytes goes into the slot.
+    /// Returns whether a segment of `bytes` bytes fits into the slot.
     pub(crate) const fn has_room(&self, bytes: usize) -> bool {
         self.at + bytes + 3 * HEAD <= self.slot_bytes
     }
@@ -138,7 +139,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Leaves out what was never written.
+    /// Cuts off the part that was never written.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         if self.provisional {
             self.pad(self.at)?;
@@ -190,7 +191,8 @@ mod tests {
     use super::*;
     use crate::timeline::proto::{Fields, Message};
 
-    /// The content of all packets that are no padding; panics where the file is not packets.
+    /// Returns the content of all packets that are not padding; panics where the file is not
+    /// packets.
     fn packets(path: &Path) -> Vec<u64> {
         let bytes = std::fs::read(path).unwrap();
         let mut fields = Fields::of(&bytes);
@@ -240,7 +242,7 @@ mod tests {
             ring.append(segment(1_000_000 + number, 10), true).unwrap();
             let mut seen = packets(&path);
             seen.sort_unstable();
-            // The newest are all there, and of what comes last only the last.
+            // The newest are all there, and among the last only the last.
             assert_eq!(seen.pop(), Some(1_000_000 + number));
             assert!(written.ends_with(&seen), "{seen:?}");
             assert!(number < 50 || seen.len() > 40, "the ring keeps what fits");
@@ -255,7 +257,7 @@ mod tests {
         let folder = folder("torn");
         let (mut ring, path) = Ring::create(&folder.join("run.pftrace"), 1 << 20).unwrap();
         ring.append(segment(1, 100), false).unwrap();
-        // As if the process had been killed before the head was written.
+        // Writes as if the process had been killed before the head was written.
         ring.write(&segment(2, 3000)[HEAD..], ring.at + HEAD).unwrap();
         assert_eq!(packets(&path), [1]);
         std::fs::remove_dir_all(folder).unwrap();

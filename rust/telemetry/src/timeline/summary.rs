@@ -38,10 +38,10 @@ pub struct Summary {
     pub counters: usize,
     pub batches: usize,
     pub dropped: u64,
-    /// From the first time to the last.
+    /// Time from the first event to the last.
     pub span_ns: u64,
     pub functions: BTreeMap<String, FunctionSummary>,
-    /// How often workers were killed, circuit breakers opened and the like.
+    /// Counts of killed workers, opened circuit breakers and the like.
     pub moments: BTreeMap<String, u64>,
 }
 
@@ -102,13 +102,13 @@ impl Summary {
 struct Slice {
     name: Arc<str>,
     from_ns: u64,
-    /// Slices of its track in which it stands.
+    /// Number of slices of its track around it.
     depth: usize,
     is_batch: bool,
     is_call: bool,
     is_retry: bool,
     has_failed: bool,
-    /// Of a frame: its calls, and those of them that failed.
+    /// Number of calls of a frame: its calls, and those of them that failed.
     calls: Option<u64>,
     failed: Option<u64>,
 }
@@ -262,7 +262,7 @@ impl Reader {
     }
 
     fn finish(mut self) -> Summary {
-        // At one time ends come first; equal events stay in the order of the file.
+        // Simultaneous events have ends first; equal events stay in the order of the file.
         self.events.sort_by_key(|event| (event.at_ns, !matches!(event.kind, EventKind::End)));
         let span = self.events.first().zip(self.events.last());
         let span_ns = span.map_or(0, |(first, last)| last.at_ns - first.at_ns);

@@ -13,7 +13,7 @@ use crate::timeline::item::{TrackId, shortened};
 /// The last slices of a track between which there may be room for one that is reported late.
 const SPANS: usize = 64;
 
-/// What a track is.
+/// Kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrackKind {
     /// The root of all others of a process: its id.
@@ -36,7 +36,7 @@ pub(crate) struct Track {
 /// When a track has slices.
 #[derive(Default)]
 struct BusySpans {
-    /// From when to when, one after the other.
+    /// Starts and ends, one after the other.
     spans: VecDeque<(u64, u64)>,
     /// Before it nothing is known to be free.
     since_ns: u64,
@@ -59,8 +59,8 @@ impl BusySpans {
         (free_ns, u64::MAX)
     }
 
-    /// Since when it is free, if it is all the time. What is reported late ends before the next
-    /// begins: readers take what happened at one moment in the order of the file.
+    /// Since when it is free, if it is all the time. A slice that is reported late ends before the
+    /// next begins: readers take what happened at one moment in the order of the file.
     fn free_since(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         if to_ns >= self.last.0 {
             return (self.last.1 <= from_ns).then_some(self.last.1);
@@ -85,7 +85,7 @@ impl BusySpans {
 pub(crate) struct Tracks {
     all: Vec<Track>,
     known: HashMap<(Option<TrackId>, Arc<str>), TrackId>,
-    /// Of a track whose slices run side by side: those that stand for it.
+    /// Lanes of a track whose slices run side by side: the tracks that show it.
     lanes: HashMap<TrackId, Vec<TrackId>>,
     salt: u64,
 }
@@ -100,7 +100,7 @@ impl Tracks {
         &self.all[track]
     }
 
-    /// A track by its name among those of its parent; made if there is none.
+    /// A track by its name among those of its parent; made if it does not exist.
     pub(crate) fn of(&mut self, parent: Option<TrackId>, name: &str, kind: TrackKind) -> TrackId {
         let name: Arc<str> = shortened(name).into();
         if let Some(track) = self.known.get(&(parent, name.clone())) {
@@ -175,8 +175,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What its last slice alone says of a track is what all of its slices say, however late
-        /// slices come, and though they overlap.
+        /// The last slice of a track tells the same as all of its slices, however late slices come,
+        /// and though they overlap.
         #[test]
         fn the_last_slice_says_what_a_search_says(calls in prop::collection::vec((0..400_u64, 0..40_u64), 1..200)) {
             let mut taken = BusySpans::default();
@@ -192,8 +192,8 @@ mod tests {
             }
         }
 
-        /// However calls overlap, those of one track don't, and there are no more tracks than calls
-        /// at a time.
+        /// For any overlap of calls, those of one track don't overlap, and there are no more tracks
+        /// than calls at a time.
         #[test]
         fn concurrent_calls_have_tracks_of_their_own(mut calls in prop::collection::vec((0..100_u64, 1..30_u64), 1..60)) {
             calls.sort_by_key(|(start, length)| start + length);

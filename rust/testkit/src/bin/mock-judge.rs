@@ -2,7 +2,7 @@
 //! [--window 100/3 [--no-hint]] [--failing 0.1] [--ca FILE]`.
 //!
 //! It prints its address, and with `--ca` writes the certificate to trust; it ends with its
-//! standard input. `GET /seen` says what it saw.
+//! standard input. `GET /seen` returns its counts.
 
 use std::error::Error;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// What is wrong with a certificate.
+/// Fault of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Certificate {
     #[default]
@@ -20,7 +20,7 @@ pub enum Certificate {
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a server with TLS has, and what its clients need.
+/// Certificate and key of a TLS server, and the root for its clients.
 pub struct Made {
     pub acceptor: TlsAcceptor,
     /// PEM of the authority to trust.
@@ -29,7 +29,7 @@ pub struct Made {
     pub client: (String, String),
 }
 
-/// A server's certificate; with `of_clients` it wants one of each client.
+/// A server's certificate; if `of_clients` is set it requires one of each client.
 pub fn make(http2: bool, kind: Certificate, of_clients: bool) -> Result<Made, Error> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     // Not the name that the certificate has too: it would pass for self-signed.

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::state::JudgeState;
 
-/// What happens to a request.
+/// Treatment of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// It is answered well.
     None,
-    /// It is answered with a status, and told when to come again.
+    /// It is answered with a status, and the time to come again.
     Status(u16, Option<f64>),
     /// The connection is reset.
     Reset,
@@ -18,7 +18,7 @@ pub enum Fault {
     Silence,
     /// The answer comes byte by byte, with this between two.
     Drip(Duration),
-    /// The answer is no JSON.
+    /// The answer is not JSON.
     BadJson,
     /// The connection ends in the middle of the answer.
     Truncated,

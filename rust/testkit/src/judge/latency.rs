@@ -1,4 +1,4 @@
-//! How long an answer takes.
+//! Time of an answer.
 
 use std::time::Duration;
 

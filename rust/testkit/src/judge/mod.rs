@@ -3,7 +3,7 @@
 //!
 //! - A request's text chooses its fault: `[[score 7]]` is the judgment, `[[status 500]]` fails,
 //!   `[[reset once]]` breaks the connection the first time. Rates and latencies use a seed.
-//! - `Counts` has what it saw. Dropping it ends its tasks, sockets and connections.
+//! - `Counts` has its counts. Dropping it ends its tasks, sockets and connections.
 
 mod certificate;
 mod connection;
@@ -92,7 +92,7 @@ impl MockJudge {
         self.authority.as_deref()
     }
 
-    /// A certificate that it takes, and its key, where it wants one.
+    /// Returns an accepted certificate and its key, if one is required.
     #[must_use]
     pub fn client(&self) -> Option<(&str, &str)> {
         self.client.as_ref().map(|(chain, key)| (chain.as_str(), key.as_str()))

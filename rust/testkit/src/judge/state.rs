@@ -1,4 +1,4 @@
-//! How a mock judge behaves, what it saw, and what its connections share.
+//! Behaviour of a mock judge, its counts, and the state that its connections share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::certificate::Certificate;
 use super::latency::Latency;
 use super::window::{RecentRequests, Window};
 
-/// How a mock judge behaves.
+/// Behaviour of a mock judge.
 #[derive(Clone, Debug, Default)]
 pub struct JudgeConfig {
     pub tls: bool,
     pub certificate: Certificate,
-    /// It wants a certificate of its clients, from the same authority.
+    /// True if it requires a certificate of its clients, from the same authority.
     pub of_clients: bool,
     /// Speaks HTTP/2 and nothing else (over TLS: by ALPN).
     pub http2: bool,
@@ -31,7 +31,7 @@ pub struct JudgeConfig {
     pub seed: u64,
 }
 
-/// What a mock judge saw. All are written by its connections.
+/// Counts of a mock judge. All are written by its connections.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub connections: AtomicU64,
@@ -46,7 +46,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// As JSON, for other programs.
+    /// Returns it as JSON, for other programs.
     #[must_use]
     pub fn json(&self) -> String {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Counts {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct JudgeState {
     pub(super) config: JudgeConfig,
     pub(super) seen: Arc<Counts>,

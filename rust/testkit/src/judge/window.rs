@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many requests in any stretch of time of this length.
+/// Largest number of requests in any stretch of time of this length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub requests: usize,

@@ -87,7 +87,7 @@ def worker_of(*functions: Any) -> OwnWorker:
         ([lambda completions: [0.0], 3], {}, "3"),
     ],
 )
-def test_what_can_not_work_is_refused_before_anything_is_loaded(given: Any, named: Any, says: str) -> None:
+def test_invalid_options_are_refused_before_loading(given: Any, named: Any, says: str) -> None:
     with pytest.raises(RegistrationError, match=says):
         AsyncGRPOTrainer("no/such-model", given, **named)
 

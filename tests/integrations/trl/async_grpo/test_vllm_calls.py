@@ -174,7 +174,7 @@ def test_every_request_has_an_end(fake: FakeVLLM, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONCE)
-def test_what_must_not_happen_twice_is_asked_once(fake: FakeVLLM, name: str) -> None:
+def test_unrepeatable_requests_are_made_once(fake: FakeVLLM, name: str) -> None:
     path, ask = ONCE[name]
     fake.faults[path] = [UNAVAILABLE]
     with pytest.raises(VLLMServerError, match="must not be made twice"):

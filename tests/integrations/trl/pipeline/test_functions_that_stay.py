@@ -45,7 +45,7 @@ def plain(text: str, **row: Any) -> float:
         (reward_functions.vowels, {}, 1, r"'vowels' is called once with all samples.*rowwise=True"),
     ],
 )
-def test_which_functions_stay_on_their_rank(
+def test_functions_stay_on_their_rank_for_known_reasons(
     function: Any, options: dict[str, Any], hosts: int, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(functions_that_stay, "ranks_on_host", lambda: 8)

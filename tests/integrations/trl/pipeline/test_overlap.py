@@ -79,9 +79,7 @@ def test_a_completion_is_scored_while_others_are_generated(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("mode", ["overlap", "all"])
-def test_what_differs_from_what_was_generated_is_scored_anew(
-    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_rows_are_scored_again(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EarlyScoring, "_decode", lambda self, rows, ids: ["something else"] * len(rows))
     with Dispatcher([reward_functions.vowels, reward_functions.random_wait], workers=1) as dispatcher:
         trainer = make_recording_trainer(dispatcher, tmp_path, mode, **LONG)
@@ -93,9 +91,7 @@ def test_what_differs_from_what_was_generated_is_scored_anew(
         assert dispatcher.stats()["open_batches"] == 0
 
 
-def test_where_nothing_can_be_seen_everything_begins_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_begin_at_the_end_if_overlap_cannot_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EarlyScoring, "completed", lambda self, rows, ids: None)
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         trainer = make_recording_trainer(dispatcher, tmp_path, "overlap", **LONG)

@@ -137,7 +137,7 @@ class Complete(trl.GRPOTrainer):  # type: ignore[misc]
         super().__init__(model=model, args=args, reward_funcs=[reward_functions.vowels], **kwargs)
 
 
-def test_what_a_class_of_a_user_overrides_goes_on_to_count(tmp_path: Path) -> None:
+def test_overrides_of_a_users_class_still_apply(tmp_path: Path) -> None:
     plain = make_trainer(list(REWARDS), tmp_path, trainer_class=Scaled, more={"factor": 0.5}, **SIZES)
     plain.train()
     for mode in ("off", "all"):

@@ -99,7 +99,7 @@ def test_an_error_that_asks_for_more_than_a_message_travels(
     ranks.run(one)
 
 
-def test_what_rank_0_cannot_compare_is_an_error_on_all(ranks: RankThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomparable_rows_are_an_error_on_all_ranks(ranks: RankThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise OSError("gone")
 

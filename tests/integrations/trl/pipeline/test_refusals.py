@@ -66,7 +66,7 @@ def test_presets_and_pipelines() -> None:
 
 
 @pytest.mark.parametrize("given", ["on", "", 3, True, [Pipeline()]])
-def test_what_is_no_pipeline_is_refused(given: Any) -> None:
+def test_invalid_pipelines_are_refused(given: Any) -> None:
     with pytest.raises(RegistrationError, match="expected a Pipeline or one of 'off', 'overlap'"):
         Pipeline.of(given)
 
@@ -215,7 +215,7 @@ def on_ranks(count: int, **changed: Any) -> Any:
     return trainer(accelerator__num_processes=count, args__ddp_timeout=1800, **more)
 
 
-def test_what_stays_on_its_rank_is_warned_of_when_the_trainer_is_made() -> None:
+def test_functions_that_stay_on_their_rank_are_warned_of_at_creation() -> None:
     @reward
     async def goes(text: str) -> float:
         return 1.0
@@ -254,7 +254,7 @@ def test_the_time_that_ranks_wait_counts_the_calls_that_rank_0_makes_for_all() -
         check_pipeline(Pipeline(overlap=True), on_ranks(8), [dispatcher])
 
 
-def test_whether_rank_0_scores_is_yes_or_no() -> None:
+def test_rank_0_option_takes_booleans_only() -> None:
     with pytest.raises(RegistrationError, match="rank_0_scores='always'"):
         Pipeline(rank_0_scores="always")  # type: ignore[arg-type]
     assert repr(Pipeline(overlap=True)) == "Pipeline(overlap=True, mini_batch=False, lookahead=0)"

@@ -102,7 +102,7 @@ def test_both_ranks_log_the_same(ranks: list[dict[str, Any]]) -> None:
             assert entry["letters"] == pytest.approx(entry["completions/mean_length"] - 1, abs=1e-5)
 
 
-def test_what_stays_does_and_is_reported_once(ranks: list[dict[str, Any]]) -> None:
+def test_functions_that_stay_are_reported_once(ranks: list[dict[str, Any]]) -> None:
     for rank, report in enumerate(one["mixed"] for one in ranks):
         assert set(report["extra"]["scored on"]) == {0}
         assert report["started"][:2] == [rank == 0, True]

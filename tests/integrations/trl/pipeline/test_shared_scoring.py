@@ -122,7 +122,7 @@ def test_groups_come_in_the_order_in_which_they_complete_on_each_rank(ranks: Ran
     "rank 0 scored other completions for another rank than TRL hands on there",
     sees="the rewards of those that TRL trains on: the batch is scored anew",
 )
-def test_what_is_not_what_was_scored_is_scored_anew_with_all_others(ranks: RankThreads) -> None:
+def test_rows_that_differ_from_the_scored_ones_are_scored_again_with_all_others(ranks: RankThreads) -> None:
     def one(rank: int) -> Any:
         with Dispatcher([matches]) as dispatcher:
             shared = make([dispatcher], rank)

@@ -35,7 +35,7 @@ def test_the_batch_is_made_in_one_function_that_calls_what_we_override() -> None
     assert len(re.findall(r"self\._get_per_token_logps_and_entropies\(", made)) == 3
 
 
-def test_what_generate_gives_back() -> None:
+def test_generate_returns_what_trl_expects() -> None:
     assert (
         "return prompt_ids, completion_ids, tool_mask, completions, logprobs, extra_fields, images, tool_images"
         in source(THEIRS._generate)
@@ -83,7 +83,7 @@ def test_the_attributes_of_the_logs() -> None:
     }
 
 
-def test_what_functions_are_given() -> None:
+def test_functions_get_their_arguments() -> None:
     made = source(THEIRS._calculate_rewards)
     assert 'keys = [key for key in inputs[0] if key not in ["prompt", "completion", "completion_ids"]]' in made
     assert set(re.findall(r'(?<!row_)reward_kwargs\["(\w+)"\] = ', made)) == {

@@ -176,7 +176,7 @@ class Shop:
         return float(self.sell("nothing"))
 
 
-def test_what_belongs_to_a_thread_works_in_every_method() -> None:
+def test_thread_bound_objects_work_in_every_method() -> None:
     owner = environments(Shop)
     shops: list[Any] = [owner() for _ in range(4)]
     for shop in shops:
@@ -200,7 +200,7 @@ class Session:
         return float(await self.same())
 
 
-def test_what_belongs_to_a_loop_works_in_every_async_method() -> None:
+def test_loop_bound_objects_work_in_every_async_method() -> None:
     owner = environments(Session)
     session: Any = owner()
     session.reset()

@@ -63,7 +63,7 @@ def test_rewards_see_what_a_serial_replay_sees_although_slots_are_used_again(tmp
     assert rewards["right"] == rewards["away"]
 
 
-def test_who_takes_environments_out_of_its_keywords_gets_them_too(tmp_path: Path) -> None:
+def test_functions_get_environments_from_keywords_too(tmp_path: Path) -> None:
     def looks(completions: list[Any], **columns: Any) -> list[float]:
         return [float(environment.goal) for environment in columns["environments"]]
 
@@ -82,7 +82,7 @@ class Rising(Single):
         return float(self.level)
 
 
-def test_what_an_own_reward_writes_is_kept_as_in_trl(tmp_path: Path) -> None:
+def test_writes_of_an_environments_reward_are_kept_as_in_trl(tmp_path: Path) -> None:
     def marks(completions: list[Any], environments: list[Any], **columns: Any) -> list[float]:
         for environment in environments:
             environment.marks = getattr(environment, "marks", 0) + 1

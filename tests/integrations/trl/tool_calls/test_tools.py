@@ -62,7 +62,7 @@ def test_a_callable_object_has_the_name_of_its_class() -> None:
 # --- lanes
 
 
-def test_what_holds_state_runs_where_its_state_is() -> None:
+def test_stateful_functions_run_where_their_state_is() -> None:
     pad, seen = tool_functions.Pad(), []
 
     def note(word: str) -> int:
@@ -136,7 +136,7 @@ def test_a_process_that_dies_is_reported() -> None:
         assert caught.value.status == Status.CRASHED
 
 
-def test_what_cannot_be_sent_back_comes_as_its_text() -> None:
+def test_unsendable_results_come_as_text() -> None:
     """A trainer would have shown its text to the model."""
     with tools([tool_functions.lock], workers=1) as (lock,):
         assert "lock object" in lock()
@@ -192,7 +192,7 @@ def test_the_list_and_its_tools_can_be_pickled() -> None:
 # --- refusals
 
 
-def test_what_cannot_be_a_tool_is_refused() -> None:
+def test_invalid_tools_are_refused() -> None:
     with pytest.raises(RegistrationError, match="two tools are named 'nap'"):
         tools([tool_functions.nap, functools.partial(tool_functions.nap, label="a")])
     with pytest.raises(RegistrationError, match="a tool named '<lambda>'"):

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from guerdon._native import Link
 
 PATIENCE_S = 60.0
-"""How long a driver may say nothing."""
+"""Longest silence of a driver."""
 _LINGER_S = 0.01
-"""How long what became of calls waits for more while the workers have enough to do: each message
+"""Time that reports on calls wait for more while the workers have enough to do: each message
 costs both sides time."""
 _ENOUGH = 64 << 10
 _OVER = "its session is over"
@@ -42,8 +42,8 @@ class AgentActor:
         self._heard = time.monotonic()
 
     def versions(self, source: str) -> dict[str, str]:
-        """What is installed here, as `versions.installed`, whose module's text is `source`,
-        tells."""
+        """Returns the installed versions by running `versions.installed`, whose module's text is
+        `source`."""
         namespace: dict[str, Any] = {"__name__": "versions"}
         exec(compile(source, "versions.py", "exec"), namespace)
         found: dict[str, str] = namespace["installed"]()

@@ -1,7 +1,7 @@
 """The agents of one engine: started, followed as nodes come and go, ended.
 
-- A start checks every node before any call and refuses what can't work. Later nothing is refused:
-  nodes that are lost leave their calls to the others.
+- A start checks every node before any call and refuses nodes that can't work. Later nothing is
+  refused: nodes that are lost leave their calls to the others.
 - The driver's end ends everything: no actor outlives it, and no thread of this process waits in
   Ray when the interpreter ends.
 """
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["RayCluster"]
 
 LOOK_S: Final = 2.0
-"""How often Ray's list of nodes is looked at."""
-# What an actor that has just ended had reserved is free a moment later.
+"""Interval at which Ray's list of nodes is read."""
+# The reservation of an actor that has just ended is free a moment later.
 _FREE_WAIT_S: Final = 5.0
 _FREE_LOOK_S: Final = 0.1
 _EXIT_S: Final = 1.0
@@ -56,7 +56,7 @@ class RayCluster:
         self._pid = os.getpid()
         self._stopped = threading.Event()
         self._connected = False
-        # By Ray's ids. Written by `start`, then by the watcher alone.
+        # Nodes by Ray's ids. Written by `start`, then by the watcher alone.
         self._nodes: dict[str, Node] = {}
         self._let_go: set[str] = set()
         self._refused: set[str] = set()
@@ -70,7 +70,7 @@ class RayCluster:
         self._shared: Shared | None = None
 
     def start(self, engine: Engine, setup: EngineSetup) -> None:
-        """Starts the agents of the nodes that there are now.
+        """Starts the agents of the present nodes.
 
         Raises:
             RegistrationError: There is no such cluster, or a node of it can't run the functions.
@@ -118,8 +118,8 @@ class RayCluster:
         atexit.unregister(self._at_exit)
         deadline = time.monotonic() + _JOIN_S
         try:
-            # From then on no node comes or goes; where it is stuck in Ray, its next one sees
-            # `_stopped`.
+            # The set of nodes does not change from then on; where it is stuck in Ray, its next one
+            # sees `_stopped`.
             self._join(self._watcher, deadline)
             with self._lock:
                 ending = list(self._nodes.values())
@@ -172,7 +172,7 @@ class RayCluster:
         return usable[:most]
 
     def _usable(self, node: RayNode) -> bool:
-        """Whether an agent has room there now."""
+        """Returns whether an agent has room there now."""
         return not node.draining and self._fits(node, node.free)
 
     def _fits(self, node: RayNode, cpus: float) -> bool:
@@ -255,7 +255,8 @@ class RayCluster:
         thread.start()
 
     def _begin(self, node: Node) -> None:
-        """What it can't do now is tried again later, unless its functions can't run there."""
+        """If the node can't begin now, it is tried again later, unless its functions can't run
+        there."""
         key, name = node.place.id, node.place.name
         try:
             found = preflight.started([node], self._options.start_timeout, self._patience)
@@ -294,7 +295,7 @@ class RayCluster:
                 node.drain()
 
     def _backlog(self) -> bool:
-        """Whether all agents have as much as they can run."""
+        """Returns whether all agents have as much as they can run."""
         assert self._engine is not None
         return all(
             snapshot.calls >= snapshot.slots

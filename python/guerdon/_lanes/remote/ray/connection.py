@@ -1,4 +1,4 @@
-"""The connection of this process to a Ray cluster: made if there is none, and then ended with its
+"""The connection of this process to a Ray cluster: made when first needed, and then ended with its
 last user.
 
 A connection that the program made itself is used and left alone.
@@ -87,8 +87,8 @@ def _found() -> str:
 
 
 def _knock(address: str) -> None:
-    """Fails soon where nothing listens, or what does says nothing, or is no Ray: Ray itself tries
-    for a quarter of an hour.
+    """Fails soon if nothing listens, or the listener is silent or is not Ray: Ray itself tries for
+    a quarter of an hour.
 
     Raises:
         OSError: The text says what is wrong.

@@ -27,11 +27,11 @@ __all__ = ["Node", "Shared"]
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 _FAILURES_REPORTED: Final = 3
-"""After so many in a row the user is told."""
+"""Number of failures in a row after which the user is warned."""
 
 
 class Shared(NamedTuple):
-    """What all nodes of one engine share."""
+    """State that all nodes of one engine share."""
 
     engine: Engine
     setup: Any  # a reference to its bytes
@@ -59,7 +59,7 @@ class Node:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._session = 0
-        # For what follows; held for no call that waits.
+        # The reference for later calls; held for no call that waits.
         self._lock = threading.Lock()
         self._actor = start_actor(place.id, self._reserved)
         released.reserve(place, self._reserved)
@@ -71,7 +71,7 @@ class Node:
         """Why it is not used any more."""
 
     def versions(self, source: str) -> Any:
-        """A reference to what is installed there."""
+        """Returns a reference to the versions installed there."""
         return self._actor.versions.remote(source)
 
     def open(self) -> Any:
@@ -110,12 +110,12 @@ class Node:
 
     @property
     def drained(self) -> bool:
-        """Whether it was drained and has nothing in hand."""
+        """Returns whether it was drained and has nothing in hand."""
         return self._draining and (self._thread is None or not self._thread.is_alive())
 
     @property
     def ended(self) -> bool:
-        """Whether it is of no more use, though its node is there: it may be begun anew."""
+        """Returns whether it is of no more use, though its node is there: it may be begun anew."""
         return self._failed or (self._thread is not None and not self._thread.is_alive() and not self._draining)
 
     def lose(self, reason: str) -> None:
@@ -139,7 +139,7 @@ class Node:
             self._thread.join(timeout)
 
     def _connect(self) -> bool:
-        """Whether it has a link now; not where it is to end.
+        """Returns whether it has a link now; not where it is to end.
 
         Raises:
             ValueError: The engine was closed, or has a node of that name.

@@ -1,5 +1,5 @@
-"""The nodes of a Ray cluster as Ray lists them: which are alive, what they are called, what is free
-there, and which of them are to end."""
+"""The nodes of a Ray cluster as Ray lists them: those alive, their names, their free CPUs, and
+those that are about to end."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ _MOST_NODES = 100_000
 class Ray:
     """Nodes of a Ray cluster that run a dispatcher's calls (docs/cluster.md).
 
-    Each node gets one agent, an actor with workers of its own. The agents start with the first
-    batch, and each is checked before any call: its interpreter, its versions, that the functions
-    can be imported there, and their ``setup()``.
+    Each node gets one agent, an actor with its own workers. The agents start with the first batch,
+    and each is checked before any call: its interpreter, its versions, that the functions can be
+    imported there, and their ``setup()``.
 
     Args:
         address: Of the cluster, as for ``ray.init``. By default the cluster that this process is

@@ -1,4 +1,4 @@
-"""How long nodes whose agents could not be begun are left alone: longer each time."""
+"""Pauses of nodes whose agents could not be begun: longer each time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_S: Final = 60.0
 
 
 class Pauses:
-    """By Ray's ids of the nodes; threads may share it."""
+    """Pauses by Ray's ids of the nodes; threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Pauses:
             return failures
 
     def over(self, key: str) -> bool:
-        """Whether it may be tried again."""
+        """Returns whether it may be tried again."""
         with self._lock:
             return time.monotonic() >= self._failed.get(key, (0, 0.0))[1]
 

@@ -1,6 +1,6 @@
 """Starting and checking agents, all at once: who can work, and why others can't.
 
-A node that is lost meanwhile is no mistake of the user's: the others start without it.
+A node that is lost meanwhile is not the user's mistake: the others start without it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["Checked", "source", "started"]
 
 
 class Checked(NamedTuple):
-    """What became of the nodes that were to begin: those that can work, and why others can't, by
-    name.
+    """Results of the check of nodes that were to begin: those that can work, and why others can't,
+    by name.
 
     Attributes:
         ready: They began a session.
@@ -92,7 +92,7 @@ def _sort(found: Checked, node: Node, error: BaseException, late: str) -> None:
 
 
 def _answers(asked: dict[Node, Any], timeout: float) -> dict[Node, tuple[Any, BaseException | None]]:
-    """Of each node what it answered, or why not."""
+    """Returns for each node its answer, or the reason why there is none."""
     import ray
 
     deadline = time.monotonic() + timeout

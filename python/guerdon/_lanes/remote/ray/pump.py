@@ -1,10 +1,10 @@
 """The messages of one session with an agent: from its link to the actor, and back.
 
-- What is for the agent goes by calls of the actor, of which at most `DEPTH` are under way; what
-  comes from it is one stream, which nobody asks for piece by piece.
+- Messages to the agent are calls of the actor, at most `DEPTH` at a time; what comes from it is one
+  stream, which nobody asks for piece by piece.
 - Messages are few and large, in pieces that Ray sends along with the call: through the object
   stores they take three times as long. Beside one under way only what hurries goes, or much.
-- Both directions end with the link, and whatever goes wrong ends the link.
+- Both directions end with the link, and any error ends the link.
 - Both threads wait in Ray or in the engine, without the GIL, and seldom wake up while nothing is in
   hand.
 """
@@ -33,14 +33,15 @@ _END_S: Final = 2.0
 _PIECE: Final = 96 << 10
 """Bytes; Ray sends arguments of less than 100 KiB along, 10 MiB in all."""
 _ENOUGH: Final = 512 << 10
-"""Bytes that are worth a message of their own while another is under way."""
+"""Bytes that are worth a separate message while another is under way."""
 _LINGER_S: Final = 0.005
-"""How long frames wait for others while the workers have enough to do: as in `actor`."""
+"""Time that frames wait for others while the workers have enough to do: as in `actor`."""
 _BESIDE_S: Final = 0.003
-"""How long what hurries may go beside a message that is under way; later it waits for the answer to
-that one."""
+"""Time that urgent bytes may go beside a message that is under way; later it waits for the answer
+to that one."""
 _IDLE_S: Final = 20.0
-"""How often an agent without work hears of the driver; it waits for `actor.PATIENCE_S`."""
+"""Interval at which an agent without work gets a sign of the driver; it waits for
+`actor.PATIENCE_S`."""
 
 
 class Pump:
@@ -101,7 +102,7 @@ class Pump:
             else:
                 pieces = self._link.take_pieces(_IDLE_S, _PIECE, linger=_LINGER_S, enough=_ENOUGH)
             if pieces is not None or not under_way:
-                # Without any it says that there is nothing to say.
+                # A message without pieces is such a sign.
                 under_way.append(deliver.remote(self._session, number, *(pieces or ())))
                 number += 1
                 if len(under_way) < DEPTH:
@@ -120,8 +121,8 @@ class Pump:
 
 
 def _got(reference: Any) -> Any:
-    """What is there within `SILENCE_S`, or was meanwhile: this process may have been stopped for
-    longer, and not the agent."""
+    """Returns the value if it is there within `SILENCE_S`, or was meanwhile: this process may have
+    been stopped for longer, and not the agent."""
     import ray
 
     try:

@@ -1,4 +1,4 @@
-"""What Ray raises when an agent can't be reached, in words that stand after "node X was lost:"."""
+"""Sentences for Ray's exceptions when an agent can't be reached, to follow "node X was lost:"."""
 
 from __future__ import annotations
 
@@ -36,29 +36,31 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, ConnectionError):
         return _shortened(str(error))
     known = next((_WORDS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _WORDS), None)
-    # Of one that can't be reached it only says so, at length.
+    # The message for an unreachable actor only says so, at length.
     details = "" if name in ("ActorUnavailableError", "GetTimeoutError") else _details(str(error))
     text = f"{known or 'Ray failed'} ({name}{': ' + details if details else ''})"
     return _shortened("preempted: " + text if is_preempted(error) else text)
 
 
 def is_preempted(error: BaseException) -> bool:
-    """Whether Ray says that the node was taken away on purpose: no call is to blame then."""
+    """Returns whether Ray says that the node was taken away on purpose: no call is to blame
+    then."""
     return bool(getattr(error, "preempted", False))
 
 
 def is_death(error: BaseException) -> bool:
-    """Whether Ray knows that the actor is gone, or on its way to be started again."""
+    """Returns whether Ray knows that the actor is gone, or on its way to be started again."""
     return any(kind.__name__ == "RayActorError" for kind in type(error).__mro__)
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the functions can't run there: the agent says so, or its first steps raise."""
+    """Returns whether the functions can't run there: the agent says so, or its first steps
+    raise."""
     return isinstance(getattr(error, "cause", None), GuerdonError) or getattr(error, "actor_init_failed", False)
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether the node is gone, or its agent."""
+    """Returns whether the node is gone, or its agent."""
     return any(kind.__name__ in ("RayActorError", "ActorUnschedulableError") for kind in type(error).__mro__)
 
 

@@ -1,8 +1,8 @@
 """CPUs that agents of this process have given back and that Ray does not show as free yet: it takes
 Ray a moment to see that an actor has ended, and who starts agents meanwhile would find too few.
 
-What is free is known from how it was before this process reserved some: where others have taken
-them since, nobody waits for longer than `WAIT_S`.
+The free CPUs are computed from those that were free before this process reserved some: where others
+have taken them since, nobody waits for longer than `WAIT_S`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAIT_S: Final = 5.0
 
 @dataclass
 class _Reserved:
-    """Of one node.
+    """The reservations of one node.
 
     Attributes:
         free: CPUs that are free there without this process.
@@ -37,12 +37,12 @@ class _Reserved:
 
 
 _lock: Final = threading.Lock()
-# By Ray's ids of the nodes; under the lock.
+# Reservations by Ray's ids of the nodes; under the lock.
 _nodes: Final[dict[str, _Reserved]] = {}
 
 
 def reserve(node: RayNode, cpus: int) -> None:
-    """An agent reserves so many CPUs of a node; none where Ray is not asked for any."""
+    """Notes that an agent reserves `cpus` CPUs of a node; none where Ray is not asked for any."""
     if cpus == 0:
         return
     with _lock:
@@ -52,7 +52,7 @@ def reserve(node: RayNode, cpus: int) -> None:
 
 
 def release(key: str, cpus: int) -> None:
-    """An agent has ended that had reserved so many."""
+    """Notes the end of an agent that had reserved `cpus`."""
     if cpus == 0:
         return
     with _lock:
@@ -62,7 +62,7 @@ def release(key: str, cpus: int) -> None:
 
 
 def shown_free(nodes: Iterable[RayNode]) -> bool:
-    """Whether Ray shows as free what this process gave back on these nodes."""
+    """Returns whether Ray shows as free what this process gave back on these nodes."""
     now = time.monotonic()
     with _lock:
         for key in [key for key, known in _nodes.items() if known.held == 0 and now - known.released > WAIT_S]:

@@ -13,7 +13,7 @@ __all__ = ["start_actor"]
 
 _MOST_PENDING: Final = 16
 _lock: Final = threading.Lock()
-# What `ray.remote` made of `AgentActor`; under the lock.
+# Result of `ray.remote` for `AgentActor`; under the lock.
 _kind: Any = None
 
 

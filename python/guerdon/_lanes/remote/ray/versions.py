@@ -1,5 +1,5 @@
-"""What must agree between this process and an agent: Python, and the packages that functions and
-messages depend on.
+"""Versions that must agree between this process and an agent: Python, and the packages that
+functions and messages depend on.
 
 `installed` runs before anything of guerdon is imported there.
 """
@@ -32,13 +32,14 @@ def installed() -> Versions:
 
 
 def differences(here: Versions, there: Versions) -> list[str]:
-    """What can't work together, each as a clause; empty when all is well."""
+    """Returns the differences that keep both from working together, each as a clause; empty when
+    all is well."""
     executable, wrong = there["executable"], []
     if there["implementation"] != here["implementation"] or _parts(there, "Python", 2) != _parts(here, "Python", 2):
         wrong.append(
             f"{executable} is {there['implementation']} {there['Python']}, here it is {here['implementation']} {here['Python']}"
         )
-    # Of guerdon every version has messages of its own; the others keep theirs within a major one.
+    # Every version of guerdon has different messages; the others keep theirs within a major one.
     for package, parts in (("guerdon", 9), ("numpy", 1), ("cloudpickle", 1)):
         if there[package].startswith("("):
             wrong.append(f"{executable} can't import {package} {there[package]}")

@@ -1,4 +1,4 @@
-"""``cluster="host"``: the ranks of a host share one engine, in a process of its own.
+"""``cluster="host"``: the ranks of a host share one engine, in a separate process.
 
 `meeting` is where they find each other, `joining` who starts the engine and who connects,
 `agent_start` and `agent_process` are that process from outside and inside, `greeting` what both

@@ -70,7 +70,7 @@ class _Server:
         self._agent = agent
         self._listener = listener
         self._carriers: dict[int, Carrier] = {}
-        # Who has been told that it is welcome, or is being told: it gives the lock back then.
+        # The process that was welcomed, or is being welcomed: it gives the lock back then.
         self._welcome = 0
         self._greeting: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
@@ -85,7 +85,7 @@ class _Server:
             while True:
                 await self._empty.wait()
                 try:
-                    # Who is about to connect has it.
+                    # A process that is about to connect has it.
                     with self._options.meeting.locked(0.0):
                         if not self._carriers and not self._welcome:
                             self._options.meeting.remove()
@@ -100,7 +100,7 @@ class _Server:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # who called has gone, or there are no descriptors
+        except OSError:  # the caller has gone, or there are no descriptors
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._listener)
             loop.call_later(_RETRY_S, loop.add_reader, self._listener, self._accept)
@@ -110,7 +110,7 @@ class _Server:
         task.add_done_callback(self._greeting.discard)
 
     async def _greet(self, connection: socket.socket) -> None:
-        """Connects one that says who it is, in time."""
+        """Connects a peer that identifies itself in time."""
         with connection, contextlib.ExitStack() as greeted:
             connection.setblocking(False)
             loop = asyncio.get_running_loop()

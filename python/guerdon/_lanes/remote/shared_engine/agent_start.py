@@ -1,9 +1,9 @@
 """Starting the process that holds the engine of a host.
 
-- It is a process of its own, in a session of its own: it outlives the rank that started it for as
-  long as another is connected, and a signal to that rank's group doesn't reach it.
+- It is a separate process, in its own session: it outlives the rank that started it for as long as
+  another is connected, and a signal to that rank's group doesn't reach it.
 - The trainer is never forked: the process is spawned.
-- What doesn't say in time that it serves is killed.
+- A process that does not report in time that it serves is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_ANSWER: Final = 1 << 20
 
 
 class AgentOptions(NamedTuple):
-    """What the process is told."""
+    """Options of the process."""
 
     meeting: Meeting
     digest: bytes
@@ -129,7 +129,7 @@ def _answer(answer: int, deadline: float) -> str | None:
 
 
 def _end(process: int) -> None:
-    """Kills a process of ours and waits for its end."""
+    """Kills one of our processes and waits for its end."""
     try:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)

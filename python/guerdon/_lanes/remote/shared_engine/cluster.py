@@ -1,9 +1,9 @@
 """The engine of this host, as a dispatcher's own engine sees it: a node that is joined, or not.
 
-- What hinders it is a node that can't be used: the calls run in this process's own workers then,
+- A hindrance makes it a node that can't be used: the calls run in this process's own workers then,
   with one warning.
-- An engine that answers nothing for `SILENCE_S` is killed, and lost: nobody could use it, and what
-  it has in hand must not go on beside its second try.
+- An engine that answers nothing for `SILENCE_S` is killed, and lost: it is unreachable, and its
+  frames must not go on beside their second try.
 - A forked child closes its copy of the connection, so that the engine sees this process end.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedEngine"]
 
 SILENCE_S: Final = 10.0
-# How long the connection may take to close once nobody uses it.
+# Time that the connection has to close once it is not used.
 _CLOSE_S: Final = 1.0
 
 
@@ -91,7 +91,7 @@ class SharedEngine:
             self._meeting.remove_if_stale()
 
     def forget(self) -> None:
-        """In a forked child: leaves the connection to the parent."""
+        """Runs in a forked child: leaves the connection to the parent."""
         carrier, self.carrier = self.carrier, None
         if carrier is not None:
             carrier.close_inherited()

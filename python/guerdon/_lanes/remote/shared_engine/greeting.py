@@ -1,7 +1,7 @@
-"""What both ends of a new connection say first: one record of a fixed length each, so that nothing
-of what follows is read too early.
+"""First records of a new connection, from both ends: one record of a fixed length each, so that
+nothing of what follows is read too early.
 
-A record that isn't one of ours, or of another protocol, is refused with what came instead.
+A record that isn't ours, or has another protocol, is refused with its contents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CREDENTIALS: Final = struct.Struct("iII")
 
 
 def pack(**fields: Any) -> bytes:
-    """A record. Of a text for which there is no room, the end is left out."""
+    """A record. A text that is too long loses its end."""
     record = _record(fields)
     while len(record) > RECORD_BYTES:
         name, longest = max(

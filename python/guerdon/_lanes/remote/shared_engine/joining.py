@@ -2,7 +2,7 @@
 
 - All of it happens under the lock of the meeting, so two never start an engine at once and none
   joins one that is ending.
-- It takes bounded time: who doesn't get the lock, or no answer, is told by `JoinError`.
+- It takes bounded time: without the lock, or an answer, the process fails with `JoinError`.
 - An engine whose process is stopped is of no use to anybody: it is killed, and another started.
 """
 
@@ -30,7 +30,7 @@ class Joined(NamedTuple):
     peer: Peer
     """The engine's process."""
     started: bool
-    """Whether this process started it."""
+    """True if this process started it."""
     answer: dict[str, Any]
 
 
@@ -73,7 +73,7 @@ def join(
 
 
 def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> Joined | None:
-    """The connection; None if there is no engine."""
+    """The connection; The result is None if there is no engine."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(timeout)

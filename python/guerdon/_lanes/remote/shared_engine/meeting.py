@@ -1,9 +1,9 @@
-"""Where the ranks of a host meet: a socket in a folder that only this user can enter, one for each
+"""Meeting place of a host's ranks: a socket in a folder that only this user can enter, one for each
 launch and list of functions.
 
 - A lock decides who starts the engine; the kernel frees it when its holder dies.
-- Who has the lock may remove what killed processes left: a socket that nobody serves, and then the
-  lock's own file. A lock on a file that was removed is no lock: it is taken anew.
+- The holder of the lock may remove files of killed processes: a socket that nobody serves, and then
+  the lock's own file. A lock on a file that was removed does not count: it is taken anew.
 - A lock that nobody gives back within `LOCK_TIMEOUT_S` is not waited for.
 """
 
@@ -26,7 +26,7 @@ from guerdon._system.socket_folders import NoFolderError, is_served, socket_path
 __all__ = ["LOCK_TIMEOUT_S", "START_TIMEOUT_S", "JoinError", "Meeting", "meeting_of"]
 
 START_TIMEOUT_S: Final = 60.0
-# Whoever starts the engine has the lock all that time, and greets it before and after.
+# The starting process has the lock all that time, and greets the engine before and after.
 LOCK_TIMEOUT_S: Final = START_TIMEOUT_S + 15.0
 _RETRY_S: Final = 0.005
 _NAME: Final = re.compile(r"engine-[0-9a-f]{12}-[0-9a-f]{12}\.lock")
@@ -69,7 +69,8 @@ class Meeting(NamedTuple):
         return [path for path in sorted(found) if path != self.socket and is_served(path)]
 
     def remove(self) -> None:
-        """Removes both files. For who has the lock: the socket has nobody who serves it."""
+        """Removes both files. Removes the file; only the holder of the lock may: the socket has
+        nobody who serves it."""
         self.socket.unlink(missing_ok=True)
         self.lock.unlink(missing_ok=True)
 
@@ -89,7 +90,8 @@ class Meeting(NamedTuple):
 
 
 def meeting_of(digest: bytes, names: Sequence[str], environ: Mapping[str, str] = os.environ) -> Meeting:
-    """Where this process meets the others of its launch that have the same functions and options.
+    """Returns the meeting place of this process and others of its launch that have the same
+    functions and options.
 
     Args:
         digest: Of the functions and options.
@@ -114,7 +116,8 @@ def remove_stale(folder: Path) -> None:
 
 
 def _launch(environ: Mapping[str, str]) -> list[bytes]:
-    """What all ranks that may share an engine have in common, beside their functions."""
+    """Returns the facts that all ranks that may share an engine have in common, beside their
+    functions."""
     return [
         __version__.encode(),
         launcher.launch_on_host(environ).encode(),
@@ -163,7 +166,7 @@ def _try_to_lock(descriptor: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the file is still the one at this path."""
+    """Returns whether the file is still the one at this path."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:

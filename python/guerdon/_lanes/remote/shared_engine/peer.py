@@ -3,7 +3,7 @@ number can be mistaken for.
 
 - Linux has given that handle with the connection since 6.5. Before, it is opened by number: it
   counts if the process is as old afterwards as before, which leaves the moment of connecting.
-- Where an interpreter can't open one, the handle is None.
+- If an interpreter can't open one, the handle is None.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HANDLE: Final = struct.Struct("i")
 
 @final
 class Peer:
-    """Who is at the other end; closes its handle as a context manager.
+    """The process at the other end; closes its handle as a context manager.
 
     Attributes:
         process: Its number.
@@ -116,6 +116,7 @@ _STARTED: Final = 19
 
 
 def _fields(process: int) -> list[str]:
-    """What the kernel says of a process, behind its name: that may hold spaces and brackets."""
+    """Returns the kernel's fields about a process that follow its name: that may hold spaces and
+    brackets."""
     with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()

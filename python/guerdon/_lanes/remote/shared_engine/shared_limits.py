@@ -1,11 +1,11 @@
 """Limits of functions whose ranks share an engine: one for all ranks of the host.
 
-- Whatever takes permits is meant, judges and the members of panels too: a rate, or calls in flight
-  of a function that stays in its rank. What all ranks share of itself is left as it is: a limit
-  with a key, and the calls at a time of functions that run in the shared engine.
-- Ranks find each other's limit by what is called and the numbers: its endpoints and request, or its
-  module and name. What functions may cost is not concerned.
-- Where the file of a limit can't be, each rank has its own, with one warning.
+- Every function that takes permits is meant, judges and the members of panels too: a rate, or calls
+  in flight of a function that stays in its rank. A limit that all ranks share by itself is left as
+  it is: a limit with a key, and the calls at a time of functions that run in the shared engine.
+- Ranks find each other's limit by the functions' names and the numbers: its endpoints and request,
+  or its module and name. Costs of functions are not concerned.
+- If the file of a limit can't be made, each rank has its own, with one warning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which groups the trainer got, so that a checkpoint says where to go on.
+"""Groups that the trainer got, so that training continues behind them after a checkpoint.
 
 TRL resumes at the first group that was not trained on. A group dropped as too stale never is, so
 every later checkpoint would go back to it. Groups begin in order, each with the policy of its time:

@@ -2,8 +2,8 @@
 
 A request is retried as `VLLMCalls` says, its body made anew: it names the policy of now. After the
 server was unreachable, nothing is asked of it before its identity is checked. One that lost the
-policy's adapter is given it again, once for all requests. Without adapters, a restarted server has
-other weights than the policy: that ends the run.
+policy's adapter is given it again, once for all requests. If there are no adapters, a restarted
+server has other weights than the policy: that ends the run.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class CompletionRequests:
         path = os.path.join(self._adapters or "", name)
         async with self._publishing:
             # The trainer removes folders that no request names any more: the next attempt names a
-            # later one. To vLLM, a missing path is the name of a model to download.
+            # later one. vLLM takes a missing path for the name of a model to download.
             if not await asyncio.to_thread(os.path.isdir, path):
                 return False
             limit = aiohttp.ClientTimeout(total=self._calls.control_timeout)

@@ -2,9 +2,9 @@
 
 TRL awaits each ``get_reward`` in the one coroutine that starts all generation. Here it is awaited
 in the rollout's own task, after its completion has ended and before its environment goes back to
-the pool, and comes to TRL as a reward column of its own. A ``get_reward`` that raises, or gives no
-finite number, fails its sample only. Where a reward function names environments, one goes back only
-when its group is scored.
+the pool, and comes to TRL as a separate reward column. A ``get_reward`` that raises, or gives no
+finite number, fails its sample only. If a reward function names environments, an environment goes
+back only when its group is scored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EnvironmentReward:
 
 @dataclass
 class _Rollout:
-    """What is kept of a completion until its group is scored.
+    """State of a completion until its group is scored.
 
     Attributes:
         pool: Where its environment goes then; None until TRL gives it back.

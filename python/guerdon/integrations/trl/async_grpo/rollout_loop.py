@@ -3,7 +3,7 @@
 Each group is sent on when its last reward is there, samples in order. The heartbeat shows that the
 event loop runs, however long rewards, the server or the trainer take. A group that the trainer
 would drop as too stale is not scored. An environment's reward is a column like the others. When the
-loop is stopped, or its trainer is gone, it ends what is in flight and leaves nothing behind.
+loop is stopped, or its trainer is gone, it ends its tasks and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ENVIRONMENT: Final = frozenset(("environment", "environments"))
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """What our loop gets on top of TRL's arguments.
+    """Options of our loop on top of TRL's arguments.
 
     Attributes:
         columns: The reward functions.
@@ -99,7 +99,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
             for dispatcher in self._scorer.dispatchers:
                 dispatcher.close()
             self.close_tools_and_environments()
-            if _orphaned():  # at exit the queues would wait for a reader of what they hold
+            if _orphaned():  # at exit the queues would wait for a reader of their contents
                 for each in (self.rollout_buffer, self._metrics_queue, self._exception_info_queue):
                     each.cancel_join_thread()
 
@@ -132,7 +132,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         for column in self._environment_columns(self._free(group), scored):
             scored.raw.append(column)
             scored.weighted.append(column)
-        # What a loop of the user's gave itself counts where no function failed.
+        # Rewards of a user's own loop count if no function failed.
         group.rollout_rewards = [
             None if failed else reward for reward, failed in zip(group.rollout_rewards, scored.failed, strict=True)
         ]
@@ -149,7 +149,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         return samples
 
     def columns_of(self, group: Any) -> dict[str, Any]:
-        """What reward functions get of a group, by name."""
+        """Returns the columns of a group for reward functions, by name."""
         own = {"prompts": group.prompts, "completions": group.completions, "completion_ids": group.completions_ids}
         given = {**own, **group.reward_kwargs}
         if self._environments.wanted:
@@ -191,7 +191,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         )
 
     async def _watch(self, stop_event: asyncio.Event) -> None:
-        """Sends the heartbeat and checks the server until it is told to stop.
+        """Sends the heartbeat and checks the server until the event is set.
 
         Raises:
             GuerdonError: The trainer's process is gone.
@@ -238,7 +238,8 @@ def _named(columns: tuple[RewardColumn, ...]) -> set[str]:
 
 
 async def _end(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancels tasks until they end: a task may get what it awaits as it is cancelled, and go on."""
+    """Cancels tasks until they end: a task may get its awaited value as it is cancelled, and go
+    on."""
     left = tasks
     while left:
         for task in left:
@@ -248,6 +249,6 @@ async def _end(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def _orphaned() -> bool:
-    """Whether the process that spawned this one is gone, even if it was killed."""
+    """Returns whether the process that spawned this one is gone, even if it was killed."""
     parent = multiprocessing.parent_process()
     return parent is not None and not parent.is_alive()

@@ -1,8 +1,8 @@
 """TRL's rollout process as the trainer sees it: its errors, its queue and its end.
 
-An error of the process is raised in the trainer as what it was there. Stopping waits neither for a
-process that waits to be read nor for one that is gone, and reading does not wait for the rest of a
-message whose process was killed.
+An error of the process is raised in the trainer with its type. Stopping waits neither for a process
+that waits to be read nor for one that is gone, and reading does not wait for the rest of a message
+whose process was killed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def health_check(worker: Any) -> Callable[[float], None]:
 def start_and_read(worker: Any, record: Callable[[Any], None]) -> Callable[[], None]:
     """TRL's `start` of `worker`, after which only the rollout process can write to the buffer.
 
-    As long as this process could write too, a reader of half a message of a killed process would
-    wait for the other half forever. Each sample that is read is passed to `record`.
+    If this process could write too, a reader of half a message of a killed process would wait for
+    the other half forever. Each sample that is read is passed to `record`.
     """
     start, buffer = worker.start, worker.rollout_buffer
     get = buffer.get

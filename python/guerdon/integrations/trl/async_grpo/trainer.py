@@ -1,6 +1,6 @@
 """TRL's asynchronous GRPO trainer with rewards that don't hold it up, and `concurrent_groups=`.
 
-All that TRL's trainer takes goes on to it. What is ours is put on its own instance afterwards: the
+All that TRL's trainer takes goes on to it. Our parts are put on its own instance afterwards: the
 class of the rollout loop and its arguments, and the worker's `start`, `stop` and `check_health`.
 """
 
@@ -35,8 +35,8 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
     a function of TRL's batch contract, a decorated function, a `guerdon.StatefulReward`, or a
     `Dispatcher` or its columns; `reward_funcs` may be a dispatcher itself. A dispatcher's weights
     hold: this trainer's config has none. The functions run in the rollout process, in which a copy
-    of the dispatcher is made. With a ``rollout_worker=`` derived from TRL's, as its harness worker
-    is, they score what its own loop generates, beside the rewards that this loop gives.
+    of the dispatcher is made. If a ``rollout_worker=`` derived from TRL's, as its harness worker
+    is, is given, they score the samples that its loop generates, beside the rewards of this loop.
 
     Args:
         concurrent_groups: Groups that are scored at the same time, 1 or more.

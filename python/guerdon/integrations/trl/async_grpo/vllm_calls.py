@@ -1,8 +1,10 @@
-"""How long and how often a vLLM server is asked: `VLLMCalls`, the same for every kind of request.
+"""Timeouts and retries of requests to a vLLM server: `VLLMCalls`, the same for every kind of
+request.
 
 Every request ends: each attempt has a timeout, the attempts are counted, and an unreachable server
-is waited for only so long. What asking again can't fix (a wrong request, a missing permission) is
-not asked again. The final error names request, server, attempts, last answer, and what to change.
+is waited for only so long. Errors that another attempt can't fix (a wrong request, a missing
+permission) are not retried. The final error names request, server, attempts, last answer, and what
+to change.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from guerdon.errors import RegistrationError, VLLMServerError
 
 # Answers of a server, or of a proxy before it, that may differ the next time.
 RETRYABLE: Final = frozenset((408, 409, 425, 429, 500))
-# What a proxy answers for a server that it can't reach.
+# Statuses of a proxy for a server that it can't reach.
 UNREACHABLE: Final = frozenset((502, 503, 504))
 
 _FIRST_WAIT_S: Final = 0.5
@@ -29,7 +31,7 @@ _SHOWN: Final = 300
 
 @dataclass(frozen=True)
 class VLLMCalls:
-    """How a trainer calls its vLLM server.
+    """Timeouts and retries of a trainer's calls to its vLLM server.
 
     Args:
         timeout: Seconds for one attempt at a completion; None: the config's ``request_timeout``.
@@ -75,12 +77,13 @@ class FailedAttempt:
 
     @property
     def unreachable(self) -> bool:
-        """Whether the server could not be reached."""
+        """Returns whether the server could not be reached."""
         return (self.status is None and not self.late) or self.status in UNREACHABLE
 
 
 class Attempts:
-    """The attempts at one request: how long to wait before the next one, or why there is none."""
+    """The attempts at one request: the pause before the next one, or the reason why there is
+    none."""
 
     def __init__(self, calls: VLLMCalls, request: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._calls = calls
@@ -149,7 +152,7 @@ class Attempts:
 def _advice(failed: FailedAttempt) -> str:
     if failed.status in (401, 403):
         return "The server requires a key or forbids this request: check how it was started."
-    if failed.status == 404 and '"Not Found"' in failed.what:  # other 404s name what is missing
+    if failed.status == 404 and '"Not Found"' in failed.what:  # other 404s name the missing object
         return (
             "The server has no such path: start it with VLLM_SERVER_DEV_MODE=1 in its environment, and for weights by NCCL with "
             """--weight-transfer-config '{"backend":"nccl"}'."""

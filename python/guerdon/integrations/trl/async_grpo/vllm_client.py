@@ -1,7 +1,7 @@
 """The trainer's own requests to its vLLM server: TRL's client, each request bounded and retried.
 
-Every request but TRL's wait for readiness goes through `_request`. One that changes what the server
-holds, and whose repetition can't be told from it, is made once. Weights go only to the server
+Every request but TRL's wait for readiness goes through `_request`. A request that changes the
+server's state, and whose repetition can't be detected, is made once. Weights go only to the server
 process that the NCCL transfer group was made with.
 """
 
@@ -69,7 +69,7 @@ class RetryingVLLMClient(VLLMClient):  # type: ignore[misc]  # trl is not typed
             raise VLLMServerError(problem)
 
     def unload_lora_adapter(self, lora_name: str, timeout: float | None = None) -> None:
-        # A restarted server has no adapter to unload: that is no error.
+        # A restarted server has no adapter to unload: that is not an error.
         self._request("POST", "/v1/unload_lora_adapter", json={"lora_name": lora_name}, timeout=timeout, missing=True)
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any], timeout: float | None = None) -> None:
@@ -89,7 +89,8 @@ class RetryingVLLMClient(VLLMClient):  # type: ignore[misc]  # trl is not typed
         self._request("POST", "/finish_weight_update", timeout=timeout, once=True)
 
     def identity(self) -> str | None:
-        """What tells this server process from another at the same address; None if unknown."""
+        """Returns an identity that differs between server processes at the same address; None if
+        unknown."""
         answer = self._request("GET", "/metrics", missing=True)
         return process_start(answer.text) if answer.status_code == _OK else None
 
@@ -154,5 +155,5 @@ def _describe(error: Exception, seconds: float) -> str:
 
 
 def _connection_refused(error: Exception) -> bool:
-    """Whether the server never saw the request."""
+    """Returns whether the server never saw the request."""
     return "refused" in str(error).lower()

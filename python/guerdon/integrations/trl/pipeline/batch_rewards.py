@@ -1,8 +1,8 @@
 """A mixin before a trainer of TRL: the rewards of a batch, as TRL's function asks for them.
 
-TRL makes a batch in one function, ``_generate_and_score_completions``. In its first pass rewards
-start on the dispatchers; in a replay the function gets the finished ones, and stubs instead of what
-it generates. Ranks agree on errors before they raise.
+TRL makes a batch in one function, ``_generate_and_score_completions``. Its first pass starts
+rewards on the dispatchers; in a replay the function gets the finished ones, and stubs that return
+the earlier generation. Ranks agree on errors before they raise.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
         return output
 
     def _generate_watched(self, prompts: Any) -> Any:
-        """What TRL generates. With overlap, completions are scored as they end."""
+        """Generates as TRL does. If overlap is on, completions are scored as they end."""
         generated = self._generating
         if generated is None or not self.pipeline.overlap:
             return super()._generate(prompts)
@@ -140,7 +140,7 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
 
     def _rank_exchange(self, rows: int, shared: SharedScoring | None) -> RankExchange | None:
         """The exchange of rows with other ranks; None if no group function sees a split group. The
-        first rank has all rows of what is `shared`."""
+        first rank has all rows of the `shared` part."""
         ranks, size = self.accelerator.num_processes, self._group_size
         if ranks == 1 or rows % size == 0 or self._environments is not None:
             return None
@@ -160,7 +160,7 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
 
     @property
     def _common(self) -> dict[str, Any]:
-        """What TRL gives reward functions beside the batch."""
+        """Returns TRL's arguments for reward functions beside the batch."""
         logs = {"log_extra": self._log_completion_extra, "log_metric": self._log_metric}
         return {"trainer_state": self.state, **logs}
 

@@ -60,7 +60,7 @@ def check_pipeline(
 
 
 def _as_written(pipeline: Pipeline) -> str:
-    """How a user would write it."""
+    """Returns the option as a user would write it."""
     names = [name for name, preset in PRESETS.items() if preset == pipeline]
     return repr(names[0]) if names else repr(pipeline)
 

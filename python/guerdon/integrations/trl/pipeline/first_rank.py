@@ -1,4 +1,5 @@
-"""What of a batch rank 0 scores for all ranks: agreed by all of them before it is generated."""
+"""The part of a batch that rank 0 scores for all ranks: agreed by all of them before it is
+generated."""
 
 from __future__ import annotations
 
@@ -24,14 +25,15 @@ class FirstRank:
 
     def __init__(self, trainer: Any) -> None:
         self._stay = tuple(map(reason_to_stay, trainer.dispatchers))
-        # What is to be said, by the main process. A filter may make an error of it, so it is said
-        # behind the first batch's collectives.
+        # Message of the main process. A filter may make an error of it, so it is said behind the
+        # first batch's collectives.
         self._unsaid = [] if not trainer.accelerator.is_main_process else _used_before(trainer, self._stay)
         # The same on all ranks; None before the first batch.
         self._reported: set[str | None] | None = None
 
     def scoring(self, trainer: Any, prompts: Any, inputs: Any) -> SharedScoring | None:
-        """What rank 0 scores of a batch that is about to be generated; None if nothing. Collective.
+        """Returns the part that rank 0 scores of a batch that is about to be generated; None if
+        nothing. Collective.
 
         Args:
             prompts: One for each row of this rank.
@@ -56,7 +58,7 @@ class FirstRank:
         return SharedScoring(dispatchers, *place, len(prompts), trainer._group_size, trainer._common, brought)
 
     def _report(self, trainer: Any, reasons: tuple[str | None, ...]) -> None:
-        """Says on the main process what is new. Collective where there may be something."""
+        """Reports new reasons on the main process. Collective where there may be something."""
         if self._reported is not None and self._reported.issuperset(reasons):
             return
         error: Exception | None = None
@@ -74,7 +76,7 @@ class FirstRank:
 
 
 def _new(trainer: Any, reasons: tuple[str | None, ...], known: set[str | None]) -> Iterator[str]:
-    """What to say of dispatchers that stay for reasons that are not known, each reason once."""
+    """Yields messages about dispatchers that stay for unknown reasons, each reason once."""
     for dispatcher, reason in zip(trainer.dispatchers, reasons, strict=True):
         if reason is not None and reason not in known:
             known.add(reason)
@@ -82,8 +84,8 @@ def _new(trainer: Any, reasons: tuple[str | None, ...], known: set[str | None]) 
 
 
 def _used_before(trainer: Any, stay: tuple[str | None, ...]) -> list[str]:
-    """What to say of dispatchers that are too small for all ranks of the host, because they run
-    already."""
+    """Returns messages about dispatchers that are too small for all ranks of the host, because they
+    run already."""
     ranks = ranks_on_host()
     return [
         f"overlap: rank 0 scores for {trainer.accelerator.num_processes} ranks, with the workers of one: the "

@@ -1,4 +1,4 @@
-"""Whether rank 0 scores for all ranks, and which functions are called on each sample's own rank.
+"""Decides if rank 0 scores for all ranks, and which functions are called on each sample's own rank.
 
 Nothing here imports torch or trl.
 """
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def rank_0_has_all(pipeline: Pipeline, trainer: Any) -> bool:
-    """Whether the completions of all ranks are on rank 0 first, and it is to score them: TRL asks a
-    vLLM server from there."""
+    """Returns whether the completions of all ranks are on rank 0 first, and it is to score them:
+    TRL asks a vLLM server from there."""
     asked = pipeline.overlap and pipeline.rank_0_scores
     return bool(asked and trainer.use_vllm and trainer.accelerator.num_processes > 1)
 

@@ -42,8 +42,8 @@ class GeneratedBatch:
     logs: dict[str, Any] = field(default_factory=dict)
     num_tokens: int = 0
     rng_state: Any = None
-    # Of a trainer whose rewards hold a KL penalty: of the policy and of the reference, by token
-    # while the batch is generated, then a sum for each row.
+    # Log-probabilities of a trainer whose rewards hold a KL penalty: of the policy and of the
+    # reference, by token while the batch is generated, then a sum for each row.
     log_probabilities: list[Any] = field(default_factory=list)
     generated_at: float = field(default_factory=time.monotonic)
     groups_in_flight: int = 0

@@ -1,8 +1,8 @@
 """A batch that is trained on in the order in which its groups are scored.
 
 TRL keeps the pieces of a generated batch in a list and takes one for each micro-step; `MiniBatches`
-stands in the list's place. Each group is in the pieces exactly once, its samples in order, and
-every rank waits for the same number of groups.
+replaces the list. Each group is in the pieces exactly once, its samples in order, and every rank
+waits for the same number of groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may surprise in a pipeline that works: said once, when the trainer is made."""
+"""Warnings about surprises in a pipeline that works: reported once, when the trainer is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
     from guerdon.integrations.trl.pipeline.options import Pipeline
 
-# Calls of one function at a time, where it has no limit of its own.
+# Calls of one function at a time, if it has no limit.
 _AT_ONCE: Final = {"thread": 8, "asyncio": 256, "http": 256}
 
 
@@ -25,7 +25,7 @@ def pipeline_warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispa
     yield from _whole_batch_functions(pipeline, dispatchers)
     for dispatcher in dispatchers if shares else ():
         reason = reason_to_stay(dispatcher)
-        # Of those that are all of the batch contract, it was said.
+        # For those that are all of the batch contract, it was reported.
         if reason is not None and any(spec.shape != "batch" for spec in dispatcher._specs):
             yield stays(dispatcher.names, reason)
     if pipeline.mini_batch:
@@ -63,9 +63,8 @@ def _longer_than_ranks_wait(trainer: Any, dispatchers: tuple[Dispatcher, ...], *
 
 
 def _brought(spec: FunctionSpec, dispatcher: Dispatcher, ranks: int, shares: bool) -> int:
-    """Of how many ranks the samples are that are called a rank's calls at a time. Where rank 0
-    scores for all, it makes as many as all ranks would, unless the function has a limit of its
-    own."""
+    """Returns the number of ranks whose samples are called at a time. If rank 0 scores for all, it
+    makes as many calls as all ranks would, unless the function has a limit of its own."""
     own = spec.policy.limit is not None and not isinstance(spec.policy.limit, DefaultLimit)
     return ranks if shares and own and reason_to_stay(dispatcher) is None else 1
 
@@ -88,7 +87,7 @@ def _longest_batch(spec: FunctionSpec, samples: int, size: int, dispatcher: Disp
 
 
 def _other_gradients(trainer: Any) -> Iterable[str]:
-    """Where a gradient depends on which rows are trained on together."""
+    """Yields the settings for which a gradient depends on the rows that are trained on together."""
     args = trainer.args
     if args.gradient_accumulation_steps % args.steps_per_generation:
         yield (

@@ -15,7 +15,7 @@ MAX_LOOKAHEAD: Final = 16
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a trainer does while rewards are computed.
+    """Work of a trainer while rewards are computed.
 
     Args:
         overlap: The rewards of a completion start as soon as it is finished, while others are still
@@ -59,7 +59,7 @@ class Pipeline:
 
     @property
     def defers(self) -> bool:
-        """Whether training may go on while rewards are missing."""
+        """Returns whether training may go on while rewards are missing."""
         return self.mini_batch or self.lookahead > 0
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 Each row is scored once, with what TRL gives its reward functions: when generation is over, each
 completion is compared with TRL's own, and if one differs the whole batch is scored anew. Watching
-changes nothing in what is generated; rows that are not seen in time are scored at the end.
+does not change the generation; rows that are not seen in time are scored at the end.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 TRL's function is called in two passes: the first generates, starts the rewards and sees zeros in
 their place; the replay gets the true rewards, generates nothing, and gives the advantages and the
-logs. Without a pipeline there is one pass, and all is trained and logged as by TRL. Collectives run
-on the main thread, the same ones in the same order on every rank.
+logs. Without a pipeline there is one pass, and training and logs are TRL's. Collectives run on the
+main thread, the same ones in the same order on every rank.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class PipelinedTrainer(BatchRewards):
         return loss
 
     def _cancel_ahead(self) -> None:
-        """Cancels what was not trained on: no batch of a run goes on after it."""
+        """Cancels the batches that were not trained on: no batch of a run goes on after it."""
         for generated in (*self._generated_ahead, *filter(None, (self._trained_batch, self._generating))):
             generated.cancel()
         self._generated_ahead.clear()

@@ -1,4 +1,4 @@
-"""Groups that lie on several ranks, scored whole on the rank where they begin.
+"""Groups that span several ranks, scored whole on the rank of their first row.
 
 TRL gives each rank the next rows of the batch, whole groups or not. The rank with a group's first
 row takes the other rows from the ranks behind it, scores the group, and sends the values back. All
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 
 def foreign_rows(rank: int, rows: int, size: int) -> int:
-    """How many of a rank's first rows belong to a group that begins on an earlier rank."""
+    """Returns the number of a rank's first rows that belong to a group that begins on an earlier
+    rank."""
     return min(rows, -rank * rows % size)
 
 
@@ -41,12 +42,13 @@ class RankExchange:
         self._size = size
         self._given = [foreign_rows(one, rows, size) for one in range(ranks)]
         end = (rank + 1) * rows
-        # Without a row of its own to begin a group with, a rank scores nothing.
+        # A rank without a row that begins a group scores nothing.
         self.taken = -end % size if self._given[rank] < rows else 0
         self.scored = rows - self._given[rank] + self.taken  # rows that this rank scores
 
     def columns(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-        """The columns of the rows that this rank scores, from those of its own. Collective."""
+        """Returns the columns of the rows that this rank scores, from the columns of its rows.
+        Collective."""
         own = self._given[self._rank]
         away = [{name: values[row] for name, values in columns.items()} for row in range(own)]
         heads = gather_object([(self._rank, away)])
@@ -57,7 +59,7 @@ class RankExchange:
         """The values of this rank's own rows, from those of the rows that it scored. Collective."""
         kept = self._rows - self._given[self._rank]
         sent = gather_object([(self._rank, scored[kept:])])
-        # In the order of ranks, what was taken is what was given, row by row.
+        # In the order of ranks, the taken rows are the given ones, row by row.
         taken = np.concatenate([rows for _, rows in sorted(sent, key=lambda one: int(one[0]))])
         first = sum(self._given[: self._rank])
         return np.concatenate([taken[first : first + self._given[self._rank]], scored[:kept]])

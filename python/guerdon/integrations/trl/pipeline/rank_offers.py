@@ -1,6 +1,6 @@
-"""Which dispatchers of a batch the first rank scores for all, and the columns that it needs.
+"""Dispatchers of a batch that the first rank scores for all, and the columns that it needs.
 
-Each rank offers what it has, all ranks see all offers and come to the same end. A dispatcher goes
+Each rank makes its offer; all ranks see all offers and come to the same result. A dispatcher goes
 to the first rank or stays as a whole: its functions share a batch. Rows travel to the first rank
 alone, and only the columns that functions and journals ask for.
 """
@@ -28,7 +28,7 @@ Packed = tuple[list[bytes], list[int]]
 
 @dataclass(frozen=True)
 class RankOffer:
-    """What one rank says of a batch.
+    """Offer of one rank for a batch.
 
     Attributes:
         rows: How many it has.
@@ -40,8 +40,8 @@ class RankOffer:
 
 
 def exchange_offers(offer: RankOffer) -> tuple[tuple[str | None, ...], frozenset[str]]:
-    """For each dispatcher why it stays, None for one that goes to the first rank, and the columns
-    that those need. Collective."""
+    """Returns for each dispatcher the reason why it stays, None for one that goes to the first
+    rank, and the columns that those need. Collective."""
     offers: list[RankOffer] = gather_object([offer])
     reasons = tuple(_agreed(offers, index) for index in range(len(offer.dispatchers)))
     pairs = zip(offers[0].dispatchers, reasons, strict=True)
@@ -80,7 +80,7 @@ class RankColumns:
         self._packed: dict[str, Packed] = {}
 
     def offer(self, dispatchers: Sequence[Dispatcher], stay: Sequence[str | None]) -> RankOffer:
-        """What this rank says.
+        """Returns this rank's offer.
 
         Args:
             stay: Of each dispatcher why it stays, as far as its functions say.

@@ -1,8 +1,9 @@
 """The result of one batch with the samples of several ranks, as each rank's own.
 
-- A slice holds values, failures and records of its own samples, counted from 0, and can be pickled.
-- What the engine counts by function and not by sample, requests and tokens, is divided equally, so
-  that a mean over ranks is what it is where each rank scores its own. Percentiles are the batch's.
+- A slice has the values, failures and records of its samples, counted from 0, and can be pickled.
+- Counts that the engine has by function and not by sample, requests and tokens, are divided
+  equally, so that a mean over ranks is as if each rank scored its own samples. Percentiles are the
+  batch's.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any, Final
 from guerdon.results import RewardBatch
 from guerdon.results.records import Recorded, decode
 
-# Of `RewardBatch.timings`, what is added up over samples; the rest are percentiles.
+# Entries of `RewardBatch.timings` that are sums over samples; the rest are percentiles.
 _SUMS: Final = frozenset({"run_total_s", "retries", "deferrals", "excused", "shared", "cached"})
-# What holds for every sample of a batch alike.
+# Values that are equal for every sample of a batch.
 _SAME: Final = (
     "_priced",
     "_shapes",
@@ -39,7 +40,7 @@ def slices(result: RewardBatch, ranks: int) -> list[RewardBatch]:
     """
     rows = len(result) // ranks
     _, generations, count = result.rewards.shape
-    # Of a group that lies on two ranks neither has the whole.
+    # If a group is on two ranks neither has the whole.
     shape = (-1, generations, count) if rows % generations == 0 else (-1, 1, count)
     by_rank = [slice(rank * rows, (rank + 1) * rows) for rank in range(ranks)]
     recorded = _recorded(result, by_rank)
@@ -63,8 +64,8 @@ def slices(result: RewardBatch, ranks: int) -> list[RewardBatch]:
 
 
 def _recorded(result: RewardBatch, by_rank: list[slice]) -> list[list[Recorded]]:
-    """By rank what each function recorded of its samples: the same columns on all of them. A metric
-    is that of the rank of its call's first sample."""
+    """Returns by rank the records of each function on its samples: the same columns on all of them.
+    A metric is that of the rank of its call's first sample."""
     _, generations, _ = result.rewards.shape
     source, samples = result._source, len(result)
     found: list[list[Recorded]] = [[] for _ in by_rank]

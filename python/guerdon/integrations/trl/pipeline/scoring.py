@@ -125,12 +125,12 @@ class BatchScoring:
 
     @property
     def scores_here(self) -> bool:
-        """Whether any dispatcher scores this rank's rows on this rank alone."""
+        """Returns whether any dispatcher scores this rank's rows on this rank alone."""
         return bool(self._own)
 
     @property
     def exchanges(self) -> bool:
-        """Whether rows are exchanged with other ranks."""
+        """Returns whether rows are exchanged with other ranks."""
         return self._exchange is not None
 
     @property
@@ -143,8 +143,8 @@ class BatchScoring:
         self._values[:, self.others] = values[:, self.others]
 
     def expect(self, groups: int) -> None:
-        """Before `next_group` is called until so many groups were handed out in all: waits for what
-        another rank scores of them. Collective.
+        """Announces that `next_group` is called until `groups` groups were handed out in all: waits
+        for what another rank scores of them. Collective.
 
         Raises:
             ClosedError: A dispatcher was closed meanwhile.
@@ -179,7 +179,7 @@ class BatchScoring:
         return group
 
     def complete(self) -> None:
-        """Waits for the whole batch; raises or logs what there is. Collective.
+        """Waits for the whole batch; raises or logs its failures. Collective.
 
         Raises:
             RewardFailureError: A function failed on more samples than allowed, on any rank.
@@ -212,7 +212,7 @@ class BatchScoring:
         return self._cells(dispatcher._trainer_batches.complete(batch))
 
     def _slice(self, dispatcher: Dispatcher) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """Of this rank's rows, from the rank that scored them."""
+        """Returns the results of this rank's rows, from the rank that scored them."""
         shared = self.shared
         assert shared is not None
 
@@ -231,7 +231,8 @@ class BatchScoring:
         return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
 
     def columns(self, rows: Sequence[int]) -> list[Callable[..., list[float | None]]]:
-        """For each function of the list one that gives the values of these rows, in TRL's contract.
+        """Returns for each function of the list one that gives the values of these rows, in TRL's
+        contract.
 
         Only for rows whose group, or the whole batch, is complete.
         """
@@ -245,8 +246,7 @@ class BatchScoring:
         return max(elsewhere, open_groups(self._started, self._size))
 
     def cancel(self, *, shared: bool = True) -> None:
-        """Gives the batch up, with what is `shared` or without; nothing happens to what is
-        complete."""
+        """Gives the batch up, with its `shared` part or without; complete parts stay."""
         for batch in (*self.held, *(self.shared.held if shared and self.shared is not None else ())):
             batch.cancel("the trainer ended before this batch was trained on")
 

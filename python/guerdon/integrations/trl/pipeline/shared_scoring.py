@@ -1,9 +1,9 @@
 """The samples of all ranks in one batch, which the first rank scores.
 
-The first rank holds the batch; each rank takes the results of its own rows. All ranks meet at the
-same points, on the main thread: when all is generated, before training takes groups, and when the
-batch is complete. What goes wrong on the first rank travels with what it would have sent, so that
-no rank waits for one that has left.
+The first rank holds the batch; each rank takes the results of its rows. All ranks meet at the same
+points, on the main thread: when all is generated, before training takes groups, and when the batch
+is complete. An error on the first rank travels in place of its results, so that no rank waits for
+one that has left.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class SharedScoring:
 
     @property
     def scores(self) -> bool:
-        """Whether this is the rank that scores."""
+        """Returns whether this is the rank that scores."""
         return self._rank == 0
 
     def add(self, rows: Sequence[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
@@ -99,8 +99,8 @@ class SharedScoring:
     def begin_rest(
         self, error: Exception | None, completions: Sequence[Any], ids: Sequence[list[int]]
     ) -> Exception | None:
-        """Begins what has not begun, once all is generated. Rows that are not what was scored are
-        scored anew, with all others. Collective.
+        """Begins the remaining functions, once all is generated. Rows that differ from the scored
+        ones are scored again, with all others. Collective.
 
         Args:
             error: What went wrong on this rank before.
@@ -148,8 +148,8 @@ class SharedScoring:
         return None
 
     def expect(self, groups: int) -> None:
-        """Waits until so many groups of each rank are complete, counted from the first; `order` and
-        `cells` have those of this rank then. Collective.
+        """Waits until `groups` groups of each rank are complete, counted from the first; `order`
+        and `cells` have those of this rank then. Collective.
 
         Raises:
             ClosedError: A dispatcher was closed meanwhile.
@@ -211,8 +211,8 @@ class SharedScoring:
         return [row for row in range(len(prints)) if row not in self._begun], early
 
     def _news(self, groups: int) -> list[Any]:
-        """By rank how many groups each rank knows at least, and those new to it, as ``(group of the
-        rank, cells by dispatcher)``. Waits until that are `groups`."""
+        """Returns by rank the least number of groups that each rank has, and those new to it, as
+        ``(group of the rank, cells by dispatcher)``. Waits until that are `groups`."""
         news: list[list[Any]] = [[] for _ in range(self._ranks)]
         each = self._rows // self._size
         coming = complete_groups(self._started, self._sent)
@@ -239,7 +239,7 @@ class SharedScoring:
 
 
 def fingerprint(completion: Any, ids: Sequence[int]) -> bytes:
-    """By which ranks see that they mean the same completion."""
+    """Returns a fingerprint by which ranks check that they have the same completion."""
     return hashlib.blake2b(repr((completion, list(ids))).encode(errors="surrogatepass"), digest_size=16).digest()
 
 

@@ -20,7 +20,7 @@ MAX_REQUESTS: Final = 256
 
 
 class SplitVLLMClient:
-    """In the place of a trainer's ``vllm_client``.
+    """Replaces a trainer's ``vllm_client``.
 
     Args:
         seed: That of the run: requests that have no seed get one each, the same in every run.
@@ -41,17 +41,18 @@ class SplitVLLMClient:
         return getattr(self._client, name)
 
     def prompt_of(self, row: int) -> Any:
-        """What a row of the batch that is generated, of any rank, is generated from."""
+        """Returns the prompt of a row of the generated batch, of any rank."""
         return self._prompts[row // self._each]
 
     def generate(self, prompts: Sequence[Any], *, features: Any = None, n: int = 1, **named: Any) -> dict[str, Any]:
-        """As TRL's client, with a request for each completion, or for each prompt if too many."""
+        """Generates as TRL's client does, with a request for each completion, or for each prompt if
+        too many."""
         on_complete = self.on_complete
         if on_complete is None or features is not None:
             answer: dict[str, Any] = self._client.generate(prompts=prompts, features=features, n=n, **named)
             return answer
         self._prompts, self._each = prompts, n
-        # With a seed, completions differ within a request, not between two requests.
+        # If a seed is set, completions differ within a request, not between two requests.
         seeded = "seed" in (named.get("generation_kwargs") or {})
         each = n if seeded or len(prompts) * n > MAX_REQUESTS else 1
         jobs = [(prompt, self._seeds.getrandbits(31)) for prompt in prompts for _ in range(n // each)]
@@ -73,7 +74,7 @@ class SplitVLLMClient:
 
 def _as_they_come(ask: Callable[[Any], Any], jobs: Sequence[Any]) -> Generator[tuple[int, Any]]:
     """The place of each job and what `ask` gives for it, at most `MAX_REQUESTS` at a time; once one
-    has failed, or nobody wants the rest, no other begins.
+    has failed, or the caller leaves, no other begins.
 
     On daemon threads: those of an executor hold up the end of the interpreter.
     """

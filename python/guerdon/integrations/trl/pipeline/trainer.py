@@ -52,7 +52,7 @@ class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # ty
 def pipelined(trainer_class: type) -> type:
     """A trainer's class with `pipeline=`, for one of your own or of TRL's.
 
-    What the class overrides goes on to count: its loss, its generation, its rewards. Tools and
+    Overrides of the class stay in force: its loss, its generation, its rewards. Tools and
     environments of a class of the GRPO family run concurrently, as `GRPOTrainer`'s do.
 
     Args:

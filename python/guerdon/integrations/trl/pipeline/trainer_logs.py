@@ -25,7 +25,8 @@ TEXTS = ("prompt", "completion")
 
 
 def empty_logs(trainer: Any) -> dict[str, Any]:
-    """The attributes in which TRL's trainer keeps what it logs later, empty; as long as its own."""
+    """Returns the attributes in which TRL's trainer keeps its later logs, empty; as long as its
+    own."""
     most = trainer._logs["prompt"].maxlen
 
     def column() -> deque[Any]:
@@ -49,7 +50,7 @@ def empty_logs(trainer: Any) -> dict[str, Any]:
 def pipeline_metrics(
     generated: GeneratedBatch, scoring: BatchScoring, *, step: int, num_generated: int
 ) -> dict[str, float]:
-    """How the pipeline did with a batch, on this rank.
+    """Returns the metrics of the pipeline for a batch on this rank.
 
     - ``wait_s``: seconds that the trainer waited for rewards.
     - ``reward_s``: seconds from the first sample's submission to the last outcome.
@@ -97,10 +98,10 @@ def log_generation(trainer: Any, generated: GeneratedBatch) -> None:
 
 @contextmanager
 def recording(trainer: Any, generated: GeneratedBatch) -> Iterator[None]:
-    """For the replay that is logged: its texts are stubs, those of the generation are logged.
+    """Prepares the replay that is logged: its texts are stubs, those of the generation are logged.
 
-    All columns of the table get their rows of a batch here, so that they stay side by side. Of what
-    TRL counts by token, the generation's count is the right one.
+    All columns of the table get their rows of a batch here, so that they stay side by side. For
+    TRL's counts by token, the generation's count is the right one.
     """
     logs = trainer._logs
     known = generated.logs["_logs"]
@@ -116,7 +117,7 @@ def recording(trainer: Any, generated: GeneratedBatch) -> Iterator[None]:
 
 
 def _needs_rewards(name: str, functions: list[str]) -> bool:
-    """Whether TRL computes this metric from rewards, which the first pass does not have."""
+    """Returns whether TRL computes this metric from rewards, which the first pass does not have."""
     return name in ("reward", "reward_std", "frac_reward_zero_std") or name in {
         f"rewards/{function}/{part}" for function in functions for part in ("mean", "std")
     }

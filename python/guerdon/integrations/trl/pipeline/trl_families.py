@@ -1,4 +1,4 @@
-"""What pipelines need of TRL's trainers, where GRPO and RLOO differ, and that it is there.
+"""Parts of TRL's trainers that pipelines need, for GRPO and RLOO, with a check that they exist.
 
 A trainer's class is checked before an instance is made, and each call of TRL that a pipeline relies
 on while it runs; the messages name the version of TRL. Nothing is patched in trl.
@@ -94,7 +94,7 @@ def family_of(kind: type) -> Family:
 
 
 def _takes_anything(method: Any) -> bool:
-    """Whether an override passes on whatever it is given."""
+    """Returns whether an override passes on all arguments."""
     if method is None:
         return False
     kinds = {one.kind for one in inspect.signature(method).parameters.values()}
@@ -102,7 +102,8 @@ def _takes_anything(method: Any) -> bool:
 
 
 def override_problems(kind: type, mixin: type) -> dict[str, str]:
-    """By part of a pipeline, why it can't work with what a trainer's class overrides."""
+    """Returns by part of a pipeline the reason why it can't work with overrides of a trainer's
+    class."""
     problems: dict[str, str] = {}
     names = [one.__module__.partition(".")[0] for one in kind.__mro__]
     theirs = [one for one, name in zip(kind.__mro__, names, strict=True) if name not in ("guerdon", "trl")]

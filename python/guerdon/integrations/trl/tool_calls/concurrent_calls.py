@@ -2,8 +2,8 @@
 
 Tool calls of a turn start together for all samples, and so do the resets of a batch. A batch gets
 no environment of another whose rewards are missing: a reward function sees what its completions
-left, however late it runs. The mixin overrides methods and attributes of its own instance only;
-tests/integrations/trl/pipeline/test_trl_internals.py fails where TRL moves what it relies on.
+left, however late it runs. The mixin overrides methods and attributes of its instance only;
+tests/integrations/trl/pipeline/test_trl_internals.py fails if TRL moves a part that it relies on.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class ConcurrentToolCalls:
         return []
 
     def _free_environments(self) -> dict[Any, list[Any]]:
-        """The pool without what is in use; what an earlier call still has is replaced."""
+        """Returns the pool without the environments in use; what an earlier call still has is
+        replaced."""
         used = {id(one) for one in self._environments_in_use()}
         free: dict[Any, list[Any]] = {}
         for name, instances in self._environment_pool.items():
@@ -146,7 +147,7 @@ class _BatchResets:
 
 
 def tool_metrics(before: Mapping[str, CallCount], after: Mapping[str, CallCount]) -> dict[str, float]:
-    """What a batch added to the counts, as metrics."""
+    """Returns the counts that a batch added, as metrics."""
     metrics = {}
     for name, count in after.items():
         old = before.get(name, CallCount())

@@ -1,8 +1,9 @@
 """Calls of environments: sync methods on a thread of the environment's own, async ones on one loop.
 
-The engine times a call, counts it and limits it, on its asyncio lane; the user's code runs here. So
-what belongs to a thread or to a loop (a connection, a session) works in every method. A sync call
-that takes too long is left behind on its thread, and the environment is stuck until it returns.
+The engine times a call, counts it and limits it, on its asyncio lane; the user's code runs here.
+Objects that belong to a thread or to a loop (a connection, a session) therefore work in every
+method. A sync call that takes too long is left behind on its thread, and the environment is stuck
+until it returns.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class EnvironmentThreads:
             return [one for one in self._open if one.environment is environment and one.begun and not one.over]
 
     def submit(self, environment: object, function: Callable[[], Any]) -> Future[Any]:
-        """Has the environment's thread call a function, after what it was given before."""
+        """Has the environment's thread call a function, after the earlier ones."""
         future: Future[Any] = Future()
         with self._lock:
             self._check_open()
@@ -157,12 +158,12 @@ class EnvironmentCall(LocalCall):
 
     @property
     def returned(self) -> bool:
-        """Whether the user's code has returned, or never started and won't any more."""
+        """Returns whether the user's code has returned, or never started and won't any more."""
         return self.over or (not self.begun and self.given_up)
 
     @property
     def stuck(self) -> bool:
-        """Whether the user's code runs on although nobody waits for it."""
+        """Returns whether the user's code runs on although nobody waits for it."""
         return self.given_up and self.begun and not self.over
 
     async def awaited(self) -> float:

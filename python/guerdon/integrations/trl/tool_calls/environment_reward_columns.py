@@ -1,6 +1,6 @@
 """An environment's own ``get_reward`` as a reward column of a dispatcher.
 
-So it runs on the environment concurrently, with a timeout, and its failures are those of any other
+It runs on the environment concurrently, with a timeout, and its failures are those of any other
 function.
 """
 
@@ -49,7 +49,7 @@ def use_reward_columns(trainer: Any) -> Dispatcher | None:
 
 def _drop_repeated(trainer: Any, classes: dict[int, type]) -> None:
     """Leaves one column for each of the user's classes, the first, as the trainer itself does: a
-    class whose factories have timeouts of their own came as several."""
+    class whose factories have different timeouts came as several."""
     first: dict[type, int] = {}
     repeated = [index for index, kind in classes.items() if first.setdefault(user_class_of(kind), index) != index]
     for index in reversed(repeated):

@@ -2,8 +2,9 @@
 
 An instance stays what its factory made; only its class becomes a subclass of the same name in which
 ``reset``, ``get_reward`` and the public methods (a trainer's tools) are proxies. A method that
-calls another of its own calls it directly; so do a thread that it started, and a finalizer. While a
-call that was given up still has an environment, every further call of it fails at once.
+calls another one of its environment calls it directly; so do a thread that it started, and a
+finalizer. While a call that was given up still has an environment, every further call of it fails
+at once.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class _DerivedClasses(dict[type, type]):
 
 @dataclass(frozen=True)
 class _EnvironmentOptions:
-    """What `environments` was given."""
+    """Options of `environments`."""
 
     timeout: float
     reset_timeout: float
@@ -168,7 +169,7 @@ class _EnvironmentOptions:
 
 
 class Environments:
-    """What `environments` returns: a factory of environments that share their threads and loop.
+    """Return value of `environments`: a factory of environments that share their threads and loop.
 
     Attributes:
         ordered: Whether a trainer resets one after the other.
@@ -238,7 +239,7 @@ class Environments:
         return self.start(environment, RESET, getattr(user_class_of(type(environment)), RESET), (), kwargs)
 
     async def reward(self, environment: object) -> Any:
-        """What ``get_reward`` gives, for a caller with a timeout of its own."""
+        """Returns the value of ``get_reward``, for a caller with its own timeout."""
         call = self._call(environment, REWARD, getattr(user_class_of(type(environment)), REWARD), (), {})
         await call.awaited()
         value, error = call.take_result()
@@ -247,12 +248,12 @@ class Environments:
         return value
 
     def stuck_in(self, environment: object) -> EnvironmentCall | None:
-        """A call that still has this environment although nobody waits for it; None if there is
-        none."""
+        """A call that still has this environment although nobody waits for it; None if it is not
+        stuck."""
         return next((one for one in self._threads.running(environment) if one.stuck), None)
 
     def busy(self, environment: object) -> bool:
-        """Whether a call of this environment runs now."""
+        """Returns whether a call of this environment runs now."""
         return bool(self._threads.running(environment))
 
     def _call(
@@ -297,8 +298,8 @@ class Environments:
         )
 
     def _waited_for(self, environment: object) -> bool:
-        """Whether a thread that the environment started calls it while a method runs. That method
-        may wait for the call, and has the environment's thread."""
+        """Returns whether a thread that the environment started calls it while a method runs. That
+        method may wait for the call, and has the environment's thread."""
         thread = threading.current_thread()
         if thread is threading.main_thread() or isinstance(thread, (LaneThread, threading._DummyThread)):
             return False
@@ -309,7 +310,7 @@ class Environments:
 
 
 class StuckEnvironment:
-    """In place of an environment that is stuck: every attribute raises the reason.
+    """Replaces an environment that is stuck: every attribute raises the reason.
 
     Attributes:
         guerdon_kind: The class of what it stands for.
@@ -337,7 +338,8 @@ class StuckEnvironment:
 
 
 def usable(environment: Any) -> Any:
-    """What a reward function gets: the environment, or a `StuckEnvironment` in its place."""
+    """Returns the environment for a reward function: the environment, or a `StuckEnvironment` in
+    its place."""
     owner = owner_of(environment)
     stuck = None if owner is None else owner.stuck_in(environment)
     return environment if stuck is None else StuckEnvironment(environment, stuck)

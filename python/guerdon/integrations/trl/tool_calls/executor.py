@@ -2,8 +2,8 @@
 
 The engine carries numbers. Here a call's number only says that it returned; the object stays on the
 call (`LocalCall`) in this process, and comes pickled with the call's records from a worker. A call
-gives what the function gave or raises what it raised; a timeout or a crash is a `ToolError` with
-its status. What an abandoned thread brings later is dropped. Each call is counted once.
+returns or raises as the function did; a timeout or a crash is a `ToolError` with its status.
+Results of an abandoned thread are dropped. Each call is counted once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ Lane = Literal["process", "thread", "asyncio"]
 # Calls in flight at once in this process, where most wait for a socket or a clock.
 MAX_CONCURRENT = {"thread": 128, "asyncio": 1024}
 
-# For the supervisor of the lane's threads, of one that never returns: what its call is, what to do.
+# Name and advice for the supervisor of the lane's threads, for a call that never returns: what its
+# call is, what to do.
 _LEFT_BEHIND = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
 
 _NO_FUNCTION: Final = -1  # the number of a call that only starts a worker
@@ -41,7 +42,8 @@ _in_tool_call: ContextVar[bool] = ContextVar("guerdon_tool_call", default=False)
 
 
 def in_tool_call() -> bool:
-    """Whether this code runs in a call of ours: a proxy called there runs its function directly."""
+    """Returns whether this code runs in one of our calls: a proxy called there runs its function
+    directly."""
     return _in_tool_call.get()
 
 
@@ -94,7 +96,7 @@ class LocalCall:
             self.over = True
 
     def take_result(self) -> tuple[Any, Exception | None]:
-        """What came of it. Not kept: the engine holds the call, and an exception its waiter's
+        """Returns its result. Not kept: the engine holds the call, and an exception its waiter's
         frames."""
         value, error = self.value, self.error
         self.value = self.error = None
@@ -102,7 +104,7 @@ class LocalCall:
 
 
 def _result(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What a sync function gives.
+    """Returns the value of a sync function.
 
     Raises:
         TypeError: It gives something to await, which is no text for a model.
@@ -116,7 +118,7 @@ def _result(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
 
 
 def _no_function() -> None:
-    """In place of a function that was called."""
+    """Replaces a function that was called."""
 
 
 class _ThreadTarget:
@@ -196,7 +198,7 @@ class PendingCall:
         self._lock = threading.Lock()
 
     def result(self) -> Any:
-        """Waits; what the function gave, or raises what it raised."""
+        """Waits; returns or raises as the function did."""
         self._pending.wait()
         return self._take_outcome()
 
@@ -217,7 +219,7 @@ class PendingCall:
 
     @property
     def done(self) -> bool:
-        """Whether the call is over for its waiter; the user's code may still run."""
+        """Returns whether the call is over for its waiter; the user's code may still run."""
         return self._pending.done
 
     def _take_outcome(self) -> Any:
@@ -289,7 +291,7 @@ class Executor:
             limit = Limit(concurrency=MAX_CONCURRENT[lane])
         spec = reward(target, name=kind, lane=lane, timeout=timeout, limit=limit, retries=retries)
         self._dispatcher = Dispatcher([spec], workers=workers if lane == "process" else 1, max_failure_rate=1.0)
-        self._dispatcher._builder.allow_equal()  # the numbers are no rewards
+        self._dispatcher._builder.allow_equal()  # the numbers are not rewards
         self._lane = lane
 
     def start(self) -> None:
@@ -324,7 +326,7 @@ class Executor:
         return self._dispatcher.worker_pids()
 
     def close(self) -> None:
-        """Ends what runs; calls in flight are cancelled."""
+        """Ends the running calls; calls in flight are cancelled."""
         self._dispatcher.close()
 
 
@@ -344,7 +346,8 @@ def _text(value: object) -> str:
 
 
 def _unpickled(extra: Mapping[str, list[Any]], *, good: bool) -> tuple[Any, Exception | None]:
-    """What `WorkerFunctions` sent; an object that can't be pickled comes as its text."""
+    """Unpickles the result that `WorkerFunctions` sent; an object that can't be pickled comes as
+    its text."""
     fields = {name.rpartition("/")[2]: values[0] for name, values in extra.items()}
     packed, text = fields.get("object"), fields.get("text")
     try:

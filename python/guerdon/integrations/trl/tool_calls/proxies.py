@@ -1,9 +1,9 @@
 """Proxies: functions and methods that look like the user's own and run on the engine.
 
-What a trainer reads of a tool stays: its name, signature, docstring and annotations (the schema is
-made of them), and whether it is a coroutine function. A proxy is a method in the sense of
-`inspect`, as schemas are made of methods and functions only; it pickles if what it calls does.
-A caller that knows proxies can `launch` one and wait later; any other calls it and waits.
+Attributes that a trainer reads of a tool stay: its name, signature, docstring and annotations (the
+schema is made of them), and whether it is a coroutine function. A proxy is a method in the sense of
+`inspect`, as schemas are made of methods and functions only; it pickles if its function does. A
+caller that knows proxies can `launch` one and wait later; any other calls it and waits.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ class Launcher(Protocol):
 
 
 def launcher_of(tool: Callable[..., Any]) -> Launcher | None:
-    """How to start a call of a proxy without waiting for it; None if `tool` is no proxy."""
+    """Returns the launcher that starts a call of a proxy without waiting for it; None if `tool` is
+    not a proxy."""
     launch = getattr(getattr(tool, "__func__", None), _LAUNCH, None)
     return None if launch is None else functools.partial(launch, getattr(tool, "__self__"))  # noqa: B009 - a function, to mypy, has none
 
 
 def counter_of(tool: Callable[..., Any]) -> CallCounter | None:
-    """Where the calls of a proxy are counted; None if `tool` is no proxy."""
+    """Returns the counter of a proxy's calls; None if `tool` is not a proxy."""
     return getattr(getattr(tool, "__func__", None), _COUNTER, None)
 
 
@@ -100,8 +101,9 @@ def make_proxy(
 
 
 def _in_finalizer() -> bool:
-    """Whether a ``__del__`` or a `weakref.finalize` calls. It runs wherever garbage is collected,
-    under a lock or on a thread of the engine, and must not wait there for another thread."""
+    """Returns whether a ``__del__`` or a `weakref.finalize` calls. It runs wherever garbage is
+    collected, under a lock or on a thread of the engine, and must not wait there for another
+    thread."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "__del__" or frame.f_code is _FINALIZE:

@@ -1,9 +1,9 @@
 """``tools([...])``: tool functions that run on the engine, each call with its timeout.
 
-The list goes where a trainer wants tools, in TRL's own trainers too: each entry keeps the name,
+The list goes where a trainer takes tools, in TRL's own trainers too: each entry keeps the name,
 signature and docstring of its function, and is a coroutine function exactly if that is. A call that
 fails or times out raises; trainers show that to the model as the tool's result, and count it. The
-list pickles if its functions do; a copy starts an engine of its own on first use.
+list pickles if its functions do; a copy starts another engine on first use.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def tools(
 
 
 class Tools(list[Callable[..., Any]]):
-    """What `tools` returns: a list of proxies of tools, which share their workers."""
+    """Return value of `tools`: a list of proxies of tools, which share their workers."""
 
     def __init__(
         self,
@@ -144,7 +144,8 @@ class Tools(list[Callable[..., Any]]):
         return self._executors[tool.lane].launch(tool.name, number, tool.function, args, kwargs)
 
     def lane_of(self, function: Callable[..., Any]) -> Lane:
-        """Where a function runs: by default as it is, sync or async, with or without state."""
+        """Returns the lane of a function: by default as it is, sync or async, with or without
+        state."""
         awaits = is_async(function)
         if self._lane is None:
             return "asyncio" if awaits else "thread" if holds_state(function) else "process"
@@ -163,7 +164,7 @@ class Tools(list[Callable[..., Any]]):
 
 
 def start_tools(proxies: Iterable[object]) -> None:
-    """Starts what runs these proxies of tools, so that no first call waits for it."""
+    """Starts the engines of these proxies of tools, so that no first call waits for it."""
     bound = [getattr(proxy, "__self__", None) for proxy in proxies]
     for owner in {id(tool.owner): tool.owner for tool in bound if isinstance(tool, Tool)}.values():
         owner._start()
@@ -217,8 +218,8 @@ class Tool:
 
 
 def holds_state(function: Callable[..., Any]) -> bool:
-    """Whether a call may change what the next call sees: methods of objects, callable objects,
-    closures; what a partial wraps counts."""
+    """Returns whether a call may change what the next call sees: methods of objects, callable
+    objects, closures; what a partial wraps counts."""
     inner = innermost(function)
     if isinstance(inner, functools.partial) or not inspect.isroutine(inner):
         return True

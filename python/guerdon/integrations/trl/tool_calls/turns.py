@@ -1,11 +1,10 @@
 """The tool calls of a batch, turn by turn: those of all samples of a turn run concurrently.
 
-TRL's synchronous trainers go sample by sample: call its tools, wait, go on. `ToolTurns` stands
-between: at the trainer's first question of a turn the calls of all samples start. Within a sample,
+TRL's synchronous trainers go sample by sample: call its tools, wait, go on. `ToolTurns` is between
+them: at the trainer's first question of a turn the calls of all samples start. Within a sample,
 sync calls and those of an environment run in call order, then async ones together; the trainer gets
-results in call order. A tool that is no proxy runs as in TRL: a sync one on the trainer's thread,
-an async one on its loop.
-At the end nothing of a batch runs on, however it ended.
+results in call order. A tool that is not a proxy runs as in TRL: a sync one on the trainer's
+thread, an async one on its loop. At the end no call of a batch runs on, however it ended.
 """
 
 from __future__ import annotations
@@ -91,14 +90,15 @@ class ToolTurns:
         self._samples: list[Future[None]] = []
 
     def stand_ins(self) -> list[dict[str, ToolFunction]]:
-        """For each sample its tools by name, as sync functions that wait for what was started."""
+        """Returns for each sample its tools by name, as sync functions that wait for the started
+        calls."""
         return [
             {name: functools.partial(self._collect, sample, name) for name in tools}
             for sample, tools in enumerate(self._tools)
         ]
 
     def end(self) -> None:
-        """Cancels what runs and ends the loop."""
+        """Cancels the running calls and ends the loop."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -203,8 +203,8 @@ class ToolTurns:
 
 
 def runs_in_order(tool: ToolFunction) -> bool:
-    """Whether such calls of a turn run one after the other: sync ones, and all of an environment,
-    whose state the next call sees."""
+    """Returns whether such calls of a turn run one after the other: sync ones, and all of an
+    environment, whose state the next call sees."""
     return not inspect.iscoroutinefunction(tool) or owner_of(getattr(tool, "__self__", None)) is not None
 
 

@@ -1,8 +1,8 @@
 """The arguments of a call, on their way into a program's process.
 
 - They come from the trusted side, and only programs read these bytes: `marshal` takes a tenth of
-  the time of `encoding`, which is what comes out. Lists that are one list stay one.
-- What is no exact builtin value goes through `encoding`: `marshal` would make bytes of an array.
+  the time of `encoding`, which the results go through. Lists that are one list stay one.
+- Values that are not exact builtins go through `encoding`: `marshal` would make bytes of an array.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def unpack(data: bytes) -> Any:
 
 
 def _is_plain(value: Any, depth: int, seen: set[int]) -> bool:
-    """Whether it is made of exact builtin values, not too deep."""
+    """Returns whether it is made of exact builtin values, not too deep."""
     kind = type(value)
     if kind in _SCALARS:
         return True

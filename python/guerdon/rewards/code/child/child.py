@@ -1,4 +1,4 @@
-"""What runs in a program's own process, inside the fences: the untrusted program.
+"""Main module of a program's own process, inside the fences: the untrusted program.
 
 - Nothing here is trusted by anyone: a program may change all of it. It is given no test, expected
   value or result.
@@ -29,7 +29,7 @@ __all__ = ["CHANNEL", "ENTERED", "PRELUDE", "run"]
 
 CHANNEL: Final = 3
 ENTERED: Final = b"1"
-"""What the mark says; with a text after it where another program could not be run."""
+"""Meaning of the mark; with a text after it where another program could not be run."""
 PRELUDE: Final = b"P"
 """After that, before a text: the prelude failed."""
 _FILE: Final = "<program>"
@@ -56,7 +56,7 @@ def run(mode: str, mark: int) -> None:
     status = 70
     try:
         status = _script(request, mark) if mode == "script" else _calls(request, mark)
-    except BaseException as error:  # the process must end here, whatever was raised
+    except BaseException as error:  # the process must end here after any exception
         try:
             os.write(2, f"{_described(error)}\n".encode("utf-8", "replace"))
         except BaseException:
@@ -65,7 +65,7 @@ def run(mode: str, mark: int) -> None:
 
 
 def _exec(request: dict[str, Any], mark: int) -> NoReturn:
-    """Becomes another program: a compiler, or what it made. That closes the mark."""
+    """Becomes another program: a compiler, or its product. That closes the mark."""
     command = request["command"]
     for path, text in request["files"].items():
         with open(path, "wb") as file:
@@ -77,7 +77,7 @@ def _exec(request: dict[str, Any], mark: int) -> NoReturn:
     except OSError as error:
         if not command[0].startswith("./"):
             raise
-        # What its compiler made of it.
+        # The product of its compiler.
         os.write(2, f"{command[0]}: {error.strerror}\n".encode("utf-8", "replace"))
         os._exit(127)
 
@@ -192,7 +192,7 @@ def _define(prelude: str, source: str, module: ModuleType, mark: int) -> None:
 
 
 def _compiled(text: str, name: str) -> CodeType | None:
-    """None where it is no Python by itself."""
+    """None for a text that is not Python by itself."""
     try:
         return compile(text, name, "exec", dont_inherit=True)
     except SyntaxError:
@@ -232,7 +232,7 @@ def _calls(request: dict[str, Any], mark: int) -> int:
 
 def _found(module: ModuleType, name: str) -> Any:
     """The function ``name``, or the method of a class that is made without arguments; one of
-    ``Solution`` where there is no such function. None where there is nothing of that name."""
+    ``Solution`` if there is no such function. None where there is nothing of that name."""
     head, _, method = name.partition(".")
     found = module.__dict__.get(head)
     if found is None and not method and hasattr(module.__dict__.get("Solution"), name):

@@ -27,7 +27,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 def decode(data: bytes) -> Any:
-    """What `encode` made the bytes of.
+    """Returns the value that `encode` made the bytes of.
 
     Raises:
         EncodingError: They are no such bytes, or a value that takes too much memory.
@@ -147,7 +147,7 @@ def _opaque(data: bytes) -> Opaque:
 
 _F, _C, _L, _T, _D, _E, _Z, _Q, _R = b"fcltdezqr"
 _CONSTANTS: Final[dict[int, Any]] = {b"N"[0]: None, b"T"[0]: True, b"F"[0]: False}
-# What makes the value, and the memory that it takes: at least, and for each byte.
+# Cost of making the value, and its memory: at least, and for each byte.
 _SIZED: Final[dict[int, tuple[Callable[[bytes], Any], int, int]]] = {
     b"i"[0]: (_int, 32, 1),
     b"s"[0]: (lambda data: data.decode("utf-8", "surrogatepass"), 76, 4),

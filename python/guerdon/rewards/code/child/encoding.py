@@ -1,7 +1,7 @@
 """Values as bytes between a program and the trusted side.
 
 - Builtin values only (None, bool, numbers, texts, bytes, containers, ranges), and `Opaque` in place
-  of what is no data. `decoding` reads them.
+  of other objects. `decoding` reads them.
 - A subclass of a builtin is written as that builtin, by the builtin's own methods; a number of
   numpy, `fractions` or `decimal` as the builtin one that equals it.
 """
@@ -37,7 +37,7 @@ class BoundError(EncodingError):
 
 
 class Opaque:
-    """Stands for a value that is no data, an object of a program's own class say.
+    """Replaces a value that is not data, an object of a program's own class say.
 
     Attributes:
         kind: What the program called its type.
@@ -101,7 +101,7 @@ def _write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
 
 
 def _nearest(value: Any, kind: type, *, arrays: bool) -> Any:
-    """The builtin value that equals it, a list for an array; `value` itself where there is none.
+    """The builtin value that equals it, a list for an array; `value` itself if there is none.
 
     Nothing is imported: a value of a module that is not loaded can't be there.
     """
@@ -110,7 +110,7 @@ def _nearest(value: Any, kind: type, *, arrays: bool) -> Any:
         return value.tolist()
     if (module, kind.__name__) in _FRACTIONS:
         for number in (int, float):
-            with suppress(ValueError, OverflowError):  # NaN and infinity are no integers
+            with suppress(ValueError, OverflowError):  # NaN and infinity are not integers
                 if number(value) == value:
                     return number(value)
     return value

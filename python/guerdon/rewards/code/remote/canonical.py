@@ -1,9 +1,9 @@
 """Values as texts of one form: two values that a case takes for the same have the same text.
 
-- It is sent to a sandbox as source, before the program, and runs here for what is expected: it
+- It is sent to a sandbox as source, before the program, and runs here for expected values: it
   imports the standard library alone, and works on Python 3.8.
-- Tokens stand between single spaces, each number by itself: with ``numbers`` a float stays one, to
-  be compared by size; else what equals an integer is written as one.
+- Tokens are between single spaces, each number by itself: with ``numbers`` a float stays one, to be
+  compared by size; else what equals an integer is written as one.
 - Numbers of numpy, `fractions` and `decimal` are the builtin ones that they equal, arrays are
   lists, as `encoding` has it. Any other object is written as what no expected value is.
 """
@@ -106,7 +106,7 @@ def _plain(value: Any, numbers: bool, opaque: bool, longest: int) -> str:
 
 
 def _nearest(value: Any) -> Any:
-    """The builtin value that a number or an array equals; `value` itself where there is none."""
+    """The builtin value that a number or an array equals; `value` itself if there is none."""
     kind = type(value)
     module = str(kind.__module__)
     if module == "numpy" and hasattr(value, "tolist"):
@@ -116,7 +116,7 @@ def _nearest(value: Any) -> Any:
             try:
                 if number(value) == value:
                     return number(value)
-            except (ValueError, OverflowError):  # NaN and infinity are no integers
+            except (ValueError, OverflowError):  # NaN and infinity are not integers
                 pass
     return value
 

@@ -2,7 +2,7 @@
 
 - A request has the program and what one case reads; expected values stay here, and so does the
   verdict.
-- What the sandbox can't do is a failure of the call, with retries; never a wrong program.
+- Work that the sandbox can't do is a failure of the call, with retries; never a wrong program.
 - There is always a limit: it has the circuit breaker, and a sandbox that is asked for more than it
   can run makes programs slow.
 """
@@ -40,7 +40,7 @@ __all__ = ["RemoteCodeReward", "remote_language", "remote_reward"]
 
 _PATH: Final = "/run_code"
 _RETRIES: Final = 3
-# A sandbox runs some programs a core, each in processes of its own.
+# A sandbox runs some programs a core, each in a separate process.
 _CONCURRENCY: Final = 64
 _NAMES: Final = {"javascript": "nodejs"}
 _MIB: Final = 1 << 20
@@ -88,7 +88,7 @@ def remote_reward(
 
     python = rules.language.name == PYTHON
     request = {
-        # In the order in which the engine numbers them.
+        # Columns in the order in which the engine numbers them.
         **{key: ColumnValue(Field(key, json=True)) for key in ("code", "stdin", "run_timeout")},
         "compile_timeout": COMPILE_S,
         "memory_limit_MB": -(-fence.memory_limit // _MIB),

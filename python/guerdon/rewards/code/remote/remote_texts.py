@@ -2,7 +2,7 @@
 
 - They are made once a batch, on the caller's thread; the samples of a group share the text of their
   cases.
-- What is wrong with one sample stands in its text: the engine answers for it, and asks nobody.
+- The fault of one sample is in its text: the engine answers for it, and asks nobody.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class CaseTexts(MadeField):
         """The text of each sample."""
         given = _each(values[self.column], samples)
         names = _each(values[self.entry_point], samples) if self.entry_point in values else [None] * samples
-        # By identity, while `given` keeps the values: those of a group are one object.
+        # Texts by identity, while `given` keeps the values: those of a group are one object.
         known: dict[tuple[int, object], str] = {}
         texts: list[object] = []
         for value, name in zip(given, names, strict=True):
@@ -169,8 +169,8 @@ def _is_text(text: str) -> bool:
 
 @cache
 def callers() -> str:
-    """What stands before the line that calls a program's function: the beginning of a string of
-    JSON."""
+    """Returns the source above the line that calls a program's function: the beginning of a string
+    of JSON."""
     shared: tuple[Any, ...] = (child._define, child._compiled, child._found, child._raised)
     constants = f"_FILE = {child._FILE!r}\nPRELUDE = {child.PRELUDE!r}\n_LONGEST_MESSAGE = {child._LONGEST_MESSAGE!r}\n"
     parts = [inspect.getsource(canonical), constants, *map(inspect.getsource, shared), inspect.getsource(sandbox_calls)]

@@ -1,9 +1,9 @@
-"""What a sandbox runs for a case that calls a function: the call, then its value as a text.
+"""Source that a sandbox runs for a case that calls a function: the call, then its value as a text.
 
 - It is sent as source, behind `canonical` and some functions of `child`: it imports the standard
   library alone, and works on Python 3.8.
-- It reads a nonce, and the call, and says that it did, before the program is defined: what fails
-  until then is no fault of the program. That finds its standard streams at the null device.
+- It reads a nonce, and the call, and says that it did, before the program is defined: a failure
+  until then is not the program's fault. That finds its standard streams at the null device.
 - No expected value is here. A program can write an answer itself: a value, which is then compared.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_call"]
 
-# What stands in the `repr` of plain values, beside literals.
+# Names in the `repr` of plain values, beside literals.
 _KNOWN = {
     "nan": float("nan"),
     "inf": float("inf"),

@@ -35,7 +35,7 @@ _ENVELOPE: Final = 1024
 
 @dataclass(frozen=True)
 class CallAnswer:
-    """What a call gave.
+    """Answer to a call.
 
     Attributes:
         value: What the function returned.
@@ -83,7 +83,7 @@ class ProgramCalls:
             EncodingError: The arguments can't be sent.
         """
         nonce = secrets.token_bytes(8)
-        # Before anything else: what can't be sent is no fault of the program.
+        # Before anything else: an unsendable value is not the program's fault.
         message = pack((nonce, name, args, kwargs))
         if self._unusable is None and self._channel is None:
             self._define(case)
@@ -178,7 +178,7 @@ class ProgramCalls:
                     return CallAnswer(answer[2])
                 if answer[1] == "missing":
                     return CallAnswer(None, f"the program defines no {shown(answer[2])}")
-                # The program may have written this itself, with the nonce of its own call.
+                # The program may have written this itself, with the nonce of its call.
                 if answer[1] == "raised" and [type(part) for part in answer[2:]] == [str, str]:
                     return _raised(answer[2], answer[3])
             fault = "it wrote to the channel of its answers"

@@ -1,9 +1,9 @@
-"""How the time for all cases of a program is divided.
+"""Shares of the time for all cases of a program.
 
 - It is time of a processor; by the clock on the wall a program may take three times as long.
-- Where the share of passed cases counts, what is left is divided among the cases that are left, so
-  that one that hangs takes no other's.
-- Imports and the code of a module are no case's: they have half of what is left.
+- If the share of passed cases counts, the remaining time is divided among the remaining cases, so
+  that a case that hangs takes no other's.
+- Imports and the code of a module belong to no case: they have half of the remaining time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CaseTime:
         self._before = 0.0  # what the program had used
 
     def fault(self) -> str:
-        """Which time is up; "" where there is some left."""
+        """Returns the reason of the time that is up; "" where there is some left."""
         if self.program.left <= 0:
             return "the time for all cases was up"
         return "the time for the case was up" if self._whole is not None and self._seconds() <= 0 else ""

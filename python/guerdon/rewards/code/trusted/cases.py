@@ -6,7 +6,7 @@
 - APPS's and TACO's ``{"inputs", "outputs", "fn_name"}``, in LiveCodeBench's samples with texts of
   JSON; its ``{"input", "output", "testtype"}``; open-r1's with ``"type"`` and ``"fn_name"``.
 - The form is decided by these fields, never by what fits.
-- What is none of these is the dataset's fault: a `DataError`, never a program that fails.
+- A case in none of these shapes is the dataset's fault: a `DataError`, never a program that fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXPECTED: Final = (
     'expected {"stdin": …, "stdout": …} or {"fn": …, "args": […], "expected": …}, APPS\'s {"inputs", "outputs"} or '
     'LiveCodeBench\'s {"input", "output"}'
 )
-# What goes with a field that is there alone.
+# Partner of a field that is there alone.
 _PARTNERS: Final = {"stdin": "stdout", "input": "output", "fn": "expected", "args": "expected", "kwargs": "expected"}
 # A list in one of them is a list of cases: no case has a list there.
 _NO_LISTS: Final = ("fn", "stdout", "output")
@@ -47,7 +47,7 @@ class StdinCase:
 
 @dataclass(frozen=True)
 class CallCase:
-    """A call and what it returns: one of `expected`.
+    """A call and its return value: one of `expected`.
 
     Attributes:
         fn: The function's name, or ``Class.method``.
@@ -189,7 +189,7 @@ class _Parser:
                 cases.append(self._call(name, args, {}, [output], place))
                 continue
             if isinstance(args, (list, tuple)):
-                # As APPS's own harness does: JSON has no other keys than texts.
+                # Does as APPS's own harness: JSON has no other keys than texts.
                 args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
             # APPS wraps some outputs in a list, and not others.
             wrapped = isinstance(output, (list, tuple)) and len(output) == 1

@@ -32,7 +32,7 @@ _NOT_RAISED: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 
 
 class CandidateError(Exception):
-    """A program's function raised an exception that is no builtin one, or gave no value."""
+    """A program's function raised an exception that is not a builtin one, or returned no value."""
 
 
 class _StoppedError(BaseException):
@@ -102,12 +102,12 @@ class Program:
         try:
             answer = self._call(name, args, kwargs)
         except EncodingError as error:
-            if isinstance(error, BoundError) and state.calls:  # it may be of what it returned
+            if isinstance(error, BoundError) and state.calls:  # it may contain a returned value
                 raise CandidateError(f"the tests call {name!r} with what can't be sent: {error}") from None
             raise DataError(f"the tests call {name!r} with what can't be sent: {error}") from None
         except MemoryError:  # of what the tests hold of the program's
             raise
-        except Exception as error:  # of ours, whatever tests do with it
+        except Exception as error:  # raised by us, whatever tests do with it
             state.lost = error
             raise _StoppedError from error
         if not answer.fault:
@@ -123,7 +123,7 @@ class Program:
 
 
 class State:
-    """What the proxies of one program share.
+    """State that the proxies of one program share.
 
     Attributes:
         calls: How many were made.
@@ -162,8 +162,8 @@ def run_tests(
 ) -> tuple[list[str], int]:
     """Run test code: the fault of each of its cases, "" where it passed, and how many are left.
 
-    A text that defines ``check`` has it called with the candidate, as HumanEval's. What comes
-    before the first call of the program, imports say, is no case.
+    A text that defines ``check`` has it called with the candidate, as HumanEval's. Work before the
+    first call of the program, imports say, is not a case.
 
     Args:
         texts: Python code, each text a case of its own.
@@ -263,7 +263,7 @@ def _run_text(
 
 
 def _fault(error: BaseException, state: State, text: str | None) -> str:
-    """Why the program failed the tests, from what they raised."""
+    """Returns the reason why the program failed the tests, from their exception."""
     if state.calls == 0 and not isinstance(error, CandidateError):
         raise DataError(
             f"check failed before it called the program: {type(error).__name__}: {_text_of(error)[:300]}"
@@ -284,7 +284,8 @@ def _fault(error: BaseException, state: State, text: str | None) -> str:
 
 
 def _text_of(error: BaseException) -> str:
-    """What it says; it may hold what a program returned, an integer that is too long for a text."""
+    """Returns its text; it may hold what a program returned, an integer that is too long for a
+    text."""
     try:
         return str(error)
     except Exception:

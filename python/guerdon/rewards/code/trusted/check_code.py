@@ -1,10 +1,10 @@
-"""What test code asks of a program, decided from its text alone: a program can't change it.
+"""Requirements of test code on a program, decided from its text alone: a program can't change it.
 
 - A name that nothing defines is a function of the program, where the tests call it or pass it on.
 - ``Solution().add(1)`` is a call of ``Solution.add``: a method of an object that is made for it. A
   method that data have is called here, on data: ``name().upper()``.
 - A standard module or a name of ``typing`` that the tests forgot to import is that one.
-- A call for what it does to its arguments, whose value nothing takes, is marked as such.
+- A call for its effect on its arguments, whose value is not used, is marked as such.
 - ``from solution import first`` is about the program; ``unittest`` and the like are not run here.
 - Any other use of such a name is an error of the tests: no class of a program crosses over.
 """
@@ -29,7 +29,7 @@ __all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
 FILE: Final = "<check>"
 IN_PLACE: Final = " in place"
-"""Behind the name of a function that is called for what it does to its arguments."""
+"""Marks a function that is called for its effect on its arguments."""
 # Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
@@ -82,7 +82,7 @@ def defined_by(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=512)
 def check_code(text: str, known: frozenset[str]) -> CheckCode:
-    """Test code with what it asks of the program.
+    """Test code with its requirements on the program.
 
     Args:
         known: Names that are defined elsewhere.
@@ -107,7 +107,7 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
 
 
 def _without_program(tree: ast.Module) -> ast.Module:
-    """Without imports of the program's own file."""
+    """Returns the tree without imports of the program's own file."""
     kept = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module in _PROGRAM)]
     return ast.Module(kept, tree.type_ignores)
 
@@ -170,7 +170,7 @@ class _Methods(ast.NodeTransformer):
 
 
 class _Names:
-    """How the names are used that nothing defines."""
+    """Uses of names that nothing defines."""
 
     def __init__(self, text: str, known: frozenset[str]) -> None:
         self.lines = text.split("\n")

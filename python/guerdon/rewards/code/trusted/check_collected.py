@@ -20,7 +20,7 @@ __all__ = ["collected", "outcomes", "run_collected"]
 
 @contextmanager
 def outcomes() -> Iterator[None]:
-    """Has what pytest raises, which is no `Exception`, fail a test or skip the rest of it."""
+    """Has pytest's outcomes, which are not `Exception`s, fail a test or skip the rest of it."""
     try:
         yield
     except BaseException as error:

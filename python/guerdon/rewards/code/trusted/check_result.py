@@ -1,8 +1,8 @@
-"""What a function ``check`` returned, as a verdict.
+"""Turns the return value of a function ``check`` into a verdict.
 
-- Nothing stands for True, where a function returns nothing else. None that may have come from a
-  program, or that stands beside a ``return True``, is no pass: what a function may return is read
-  off its code, whatever the program does.
+- None counts as True, if a function returns nothing else. None that may have come from a program,
+  or from a function with a ``return True``, does not pass: what a function may return is read off
+  its code, whatever the program does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def fault_of(check: Callable[..., Any], result: Any) -> str:
 
 
 def _may_return_a_value(check: Callable[..., Any]) -> bool:
-    """Whether it may return anything but None and what stands for False."""
+    """Returns whether it may return anything but None and false values."""
     check = inspect.unwrap(check)
     while isinstance(check, functools.partial):
         check = inspect.unwrap(check.func)
@@ -74,7 +74,7 @@ def _may_return_a_value(check: Callable[..., Any]) -> bool:
 
 
 def _is_nothing(step: dis.Instruction) -> bool:
-    """Whether it is a constant: None, or what stands for False."""
+    """Returns whether a step loads a constant: None, or a false value."""
     if step.opname == "LOAD_COMMON_CONSTANT":  # its argument is a place in a table
         return step.argrepr in ("None", "False")
     return step.opname in _CONSTANTS and not step.argval

@@ -1,4 +1,4 @@
-"""Whether what a program gave is what was expected, by rule.
+"""Compares a program's output with the expected one, by rule.
 
 - Both sides are plain values here: texts, or what `encoding` decodes.
 - A comparison is quick for whatever a program printed: linear in it.
@@ -23,14 +23,14 @@ _ABSOLUTE: Final = 1e-6
 # A float takes at most some 330 characters; reading a longer number costs more than linear time.
 _LONGEST_NUMBER: Final = 400
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-# Narrower than what `float` reads: 1_0, and digits of other scripts, are no output of numbers.
+# Narrower than what `float` reads: 1_0, and digits of other scripts, do not count as numbers.
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_FINITE: Final = re.compile(r"[+-]?(?:inf(?:inity)?|nan)", re.IGNORECASE)
 _SHOWN: Final = 80
 
 
 def outputs_match(expected: str, printed: str, rule: Compare) -> bool:
-    """Whether a program printed what was expected.
+    """Returns whether a program printed the expected text.
 
     Args:
         rule: ``"exact"``: but for white space at the ends of lines and of the text. ``"tokens"``:
@@ -48,10 +48,10 @@ def outputs_match(expected: str, printed: str, rule: Compare) -> bool:
 
 
 def values_match(expected: Any, value: Any, rule: Compare) -> bool:
-    """Whether a function returned what was expected.
+    """Returns whether a function returned the expected value.
 
-    Tuples and lists are the same, as datasets have lists only, and so is NaN and NaN. With
-    ``"numbers"`` floats may differ by 1e-6, absolute or of their value.
+    Tuples and lists are the same, as datasets have lists only, and so is NaN and NaN. If the rule
+    is ``"numbers"``, floats may differ by 1e-6, absolute or of their value.
     """
     if callable(rule):
         return bool(rule(expected, value))
@@ -66,7 +66,7 @@ def printable(text: str) -> str:
 
 
 def shown(value: object, depth: int = 3) -> str:
-    """A value for a reason: short and printable, whatever it is."""
+    """A value for a reason: short and printable, for any value."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1000:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, range):

@@ -1,8 +1,8 @@
 """Judging a program: the trusted side, in a worker of the process lane or in the caller's process.
 
-- Where the share of passed cases counts, a case that hangs takes no other's time (`case_time`);
-  else the first failed case ends it.
-- Raises only for what is no fault of the program.
+- If the share of passed cases counts, a case that hangs takes no other's time (`case_time`); else
+  the first failed case ends it.
+- Raises only for faults that are not the program's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
 
 __all__ = ["Driver", "JudgingRules", "with_input"]
 
-# Which are their lists where a list is expected.
+# Types that count as their lists if a list is expected.
 _ITERATORS: Final = (
     *("generator", "map", "filter", "zip", "enumerate", "reversed", "chain"),
     *("list_iterator", "dict_keys", "dict_values", "dict_items"),
@@ -42,7 +42,7 @@ Run = Callable[[bytes, Deadline], ScriptRun]
 
 @dataclass(frozen=True)
 class JudgingRules:
-    """How programs are judged.
+    """Rules for judging programs.
 
     Attributes:
         timeout: Seconds for all cases of a program.
@@ -140,7 +140,7 @@ class Driver:
             DataError, ZygoteLostError: No fault of the program.
         """
         time = self._time()
-        # Each call is a case of its own, of how many is not known.
+        # Each call is a separate case; their number is unknown.
         with self._calls(program, prelude, lambda: time.case(1)) as call:
             found = run_function(check, call, name, row)
         if isinstance(found, str):
@@ -184,7 +184,7 @@ class Driver:
             self._state.answered()
             if ended.fault:
                 return ended.fault
-            # No expected text equals what is not UTF-8.
+            # No expected text equals an output that is not UTF-8.
             printed = ended.stdout.decode("utf-8", "surrogateescape")
             if self._passed(outputs_match, case.stdout, printed, rule):
                 return ""
@@ -202,7 +202,8 @@ class Driver:
     def _passed(
         self, match: Callable[[Any, Any, Compare], bool], expected: object, given: object, rule: Compare
     ) -> bool:
-        """Whether they match; not, where a function of the user's raises on what a program gave.
+        """Returns whether they match; not, where a function of the user's raises on what a program
+        gave.
 
         Raises:
             DataError: It raises on the expected value itself.
@@ -215,7 +216,7 @@ class Driver:
         except (Exception, SystemExit) as error:
             why = f"raised {type(error).__name__}: {str(error)[:300]}"
             try:
-                if expected not in ("", None):  # else there is no reference to tell
+                if expected not in ("", None):  # otherwise there is no reference to tell
                     with self._state.during(REFERENCE):
                         rule(expected, expected)
             except (Exception, SystemExit):

@@ -1,11 +1,11 @@
 """The program in a completion: the last fenced block of its language.
 
 - Blocks are those of Markdown, in lists too: three or more backticks or tildes, closed by at least
-  as many. What the fence is indented by is no part of the program.
+  as many. The fence's indentation is not part of the program.
 - Models forget fences: one with a tag never closes a block, so it begins one; and a block that is
   never closed ends where a fence shares its line with text.
-- A fence may stand behind text, and one closes a block with ``</answer>`` behind it.
-- Else a block that is not closed, as in a completion that was cut off, is none.
+- A fence may follow text on its line, and one closes a block with ``</answer>`` behind it.
+- Without one, a block that is not closed, as in a completion that was cut off, does not count.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ It is called only where that decides between blocks."""
 
 # Indentation, with the mark of a list's item; the fence; what is behind it.
 _FENCE: Final = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})([^\n]*)")
-# A fence behind other text has a tag, or stands behind one of these.
+# A fence behind other text has a tag, or follows one of these.
 _BARE_BEHIND: Final = (">", ":", "*")
 _ONE_TAG: Final = re.compile(r"(`{3,})([\w+#.-]*)")
 _TAGGED: Final = re.compile(r"(?:\s*<[^<>\n]{1,40}>)+\s*`{3}")
-# As in ```python:main.py, ```{.python .numberLines} and ```c++17.
+# Tags such as ```python:main.py, ```{.python .numberLines} and ```c++17.
 _TAG: Final = re.compile(r"[\s{.]*(?:language-)?([\w+#-]*)")
 # Tags and tokens of chat formats behind a fence: </answer>, <|im_end|>, [/INST].
 _TOKEN: Final = re.compile(r"<[^<>\n]{1,40}>|\[/?[A-Z]{1,20}\]")
 _LONGEST_TOKEN: Final = 42
 _MOST_TOKENS: Final = 8
-# Of blocks that hold no program, or one of a language that is none of the row's.
+# Names of blocks that hold no program, or one of a language that no row has.
 _OTHER_NAMES: Final = (
     "bash batch c c++ cc clojure cmd console cpp cs csharp css csv cxx c# d dart diff doctest dockerfile elixir erlang es "
     "example f# fortran go golang haskell hs html http ini input java javascript js json jsonl jsx julia kotlin kt latex "
@@ -47,7 +47,7 @@ _OTHER_NAMES: Final = (
 _OTHERS: Final = frozenset(_OTHER_NAMES.split())
 # Words that read input, in the languages that are known.
 _READS: Final = re.compile(r"\b(?:raw_)?input\b|stdin|open\(0|read\(0|\bmain\s*\(|readline|fileinput|readFileSync")
-# More is a block of its own within the program's text, as in a docstring.
+# Spaces from which on a block is inside the program's text, as in a docstring.
 _DEEPER: Final = 4
 _TAB: Final = 4
 
@@ -70,7 +70,7 @@ class _Fence(NamedTuple):
         return self.marks[0] == "~" or "`" not in self.info
 
     def of(self, opened: _Fence) -> bool:
-        """Whether it is no part of the text of the block that `opened` began."""
+        """Returns whether it is not part of the text of the block that `opened` began."""
         near = self.indentation < opened.indentation + _DEEPER and not self.listed
         return near and self.marks.startswith(opened.marks)
 
@@ -115,7 +115,7 @@ def _blocks(text: str) -> tuple[list[Block], Block | None]:
 def extract_program(
     text: str, how: Extract, tags: Collection[str], wanted: Wanted = lambda: ()
 ) -> tuple[str | None, str]:
-    """The program in `text`, or None; and why there is none.
+    """The program in `text`, or None; and the reason if there is none.
 
     Args:
         how: Which block; ``"whole"`` for all of the text where it has no block, or a function that
@@ -176,7 +176,7 @@ def _own(blocks: list[Block], tags: Collection[str]) -> list[Block]:
 
 
 def _chosen(blocks: list[Block], wanted: Wanted) -> Block:
-    """The last of those that have most of what is wanted."""
+    """Returns the last of the blocks that have most of the wanted names."""
     if len(blocks) == 1:
         return blocks[0]
     names = {name.partition(".")[0] for name in wanted()}
@@ -221,7 +221,7 @@ def _without_tokens(text: str) -> str:
 def _block(opened: _Fence, lines: list[str]) -> Block:
     tag = _TAG.match(opened.info)
     first = next((line for line in lines if line.strip()), "")
-    # A program that is less indented than its fence keeps what it has.
+    # A program that is less indented than its fence keeps its indentation.
     width = min(opened.indentation, _width(first))
     text = "\n".join(_outdented(line, width) for line in lines) + "\n"
     return Block(tag[1].lower() if tag else "", text, opened.indentation)

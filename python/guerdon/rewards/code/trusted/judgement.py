@@ -1,4 +1,4 @@
-"""What is found of one program."""
+"""Findings about one program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Judgement:
     reason: str = ""
 
     def fields(self) -> dict[str, Any]:
-        """As a reward function returns it."""
+        """Returns the form of a reward function's result."""
         return {"score": self.score, "passed": self.passed, "cases": self.cases, "reason": printable(self.reason)}
 
 

@@ -96,7 +96,8 @@ class CodeReward:
             return None
 
     def _own_lock(self) -> threading.Lock:
-        """In a process that was forked, another one: a thread that is not there may hold that."""
+        """Returns another one in a process that was forked: a thread that is not there may hold
+        that."""
         if self._owner != os.getpid():
             self._lock = threading.Lock()
             self._owner = os.getpid()  # last: another thread that sees it takes that lock

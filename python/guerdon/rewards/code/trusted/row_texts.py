@@ -1,6 +1,6 @@
 """The texts of a row: a prelude, the name of the function that is tested.
 
-What is not there may be None, or what pandas has in its place.
+A missing value may be None, or pandas' substitute for it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from guerdon.errors import DataError
 __all__ = ["BOM", "entry_point_of", "text_of"]
 
 BOM: Final = "\ufeff"
-"""What editors of some systems put before a text; no program may begin with it."""
+"""Bytes that editors of some systems put before a text; no program may begin with it."""
 
 
 def text_of(column: str | None, value: object) -> str:
-    """The text of a column; "" where there is none.
+    """The text of a column; The text is "" if there is none.
 
     Raises:
         DataError: It is something else.

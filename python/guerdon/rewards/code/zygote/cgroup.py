@@ -22,14 +22,14 @@ _NEEDED: Final = frozenset({"memory", "pids"})
 _NAME: Final = "guerdon-programs-"
 # The group's own kill is newer than the rest of it.
 _FILES: Final = ("cgroup.procs", "cgroup.kill", "memory.max")
-# For what was killed to end; a group that is not empty then is removed by the next zygote.
+# Time for killed processes to end; a group that is not empty then is removed by the next zygote.
 _END_S: Final = 1.0
 # Another zygote may take a group that is only half made for one that was left.
 _TRIES: Final = 5
 
 
 class NoGroupError(Exception):
-    """There is no group to be had here, and why."""
+    """No group can be made here, for this reason."""
 
 
 class ProgramGroup:
@@ -80,7 +80,7 @@ class ProgramGroup:
             fcntl.flock(fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
             for file, value in {"pids.max": tasks, "memory.oom.group": 1}.items():
                 _write(os.path.join(path, file), value)
-            with contextlib.suppress(OSError):  # where there is no swap
+            with contextlib.suppress(OSError):  # on machines without swap
                 _write(os.path.join(path, "memory.swap.max"), 0)
             fds += [os.open(os.path.join(path, file), os.O_WRONLY | os.O_CLOEXEC) for file in _FILES]
             fds.append(os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -124,7 +124,7 @@ class ProgramGroup:
 
 
 def _has(group: str, file: str) -> bool:
-    """Whether this file of a group names the controllers that are needed."""
+    """Returns whether this file of a group names the controllers that are needed."""
     return set(_read(os.path.join(group, file)).split()) >= _NEEDED
 
 

@@ -30,13 +30,13 @@ LAYERS: Final = (
     *("landlock", "seccomp", "limits", "user", "capabilities", "pid", "namespaces", "folder", "oom"),
     *("cgroup",),
 )
-"""What the fences are made of, as `Prepared.layers` names it."""
+"""Layers of the fences, by their names in `Prepared.layers`."""
 
 # Seconds after which others may have come that the kernel counts with programs.
 _ROOM_S: Final = 1.0
 # That room is left for others which are gone costs nothing but a looser limit, for so long.
 _COUNT_S: Final = 30.0
-# Of a program's process itself, and one that is forked to see whether it may.
+# Tasks of a program's process itself, and one that is forked to see whether it may.
 _OWN_TASKS: Final = 4
 _WRITABLE: Final = ("/dev/null",)
 ONE_ARENA: Final = {"MALLOC_ARENA_MAX": "1"}
@@ -52,7 +52,7 @@ _ONE_THREAD: Final = dict.fromkeys(
 
 @dataclass(frozen=True)
 class FenceSpec:
-    """What programs may do. Sizes are bytes.
+    """Permissions of programs. Sizes are bytes.
 
     Attributes:
         isolation: ``"strict"`` or ``"none"``.
@@ -93,12 +93,12 @@ class FenceSpec:
 
 
 class Prepared:
-    """What a zygote has ready for its children."""
+    """Resources that a zygote has ready for its children."""
 
     def __init__(self, spec: FenceSpec, fence: Fence | None, reason: str = "") -> None:
         self._spec = spec
         self._fence = fence
-        self._reason = reason  # why there are no name spaces
+        self._reason = reason  # the reason why there are no name spaces
         self._parent = os.getpid()
         self._group: ProgramGroup | None = None
         self._no_group = ""
@@ -108,7 +108,7 @@ class Prepared:
 
     @property
     def layers(self) -> dict[str, tuple[bool, str]]:
-        """Of each layer whether it holds, and what there is to say about it."""
+        """Returns for each layer whether it holds, with a remark."""
         if self._fence is None:
             return {}
         layers = {name: (holds, text) for name, holds, text in self._fence.layers()}
@@ -127,7 +127,7 @@ class Prepared:
         self._group, self._no_group = None, "processes can't be moved into a cgroup of their own"
 
     def _joined(self) -> bool:
-        """Whether a child comes into the group."""
+        """Returns whether a child comes into the group."""
         assert self._group is not None
         pid = self.fork()
         if pid == 0:
@@ -145,7 +145,7 @@ class Prepared:
             self._group.limit(self._spec.memory_limit + self._spec.writable_bytes + own)
 
     def kill_group(self) -> None:
-        """End all children and what they started, where they are in a cgroup."""
+        """Ends all children and their processes, if they are in a cgroup."""
         if self._group is not None:
             self._group.kill()
 
@@ -197,12 +197,13 @@ class Prepared:
         self._room_tried = time.monotonic()
 
     def _has_room(self) -> bool:
-        """Whether what was found not long ago will do: one try in place of ten."""
+        """Returns whether a recent result will do: one try in place of ten."""
         recent = time.monotonic() - self._counted < _COUNT_S
         return recent and self._others > 0 and self._starts_a_thread(self._others)
 
     def _starts_a_thread(self, others: int) -> bool:
-        """Whether one starts at the limit of a child, with room for so many tasks of others."""
+        """Returns whether one starts at the limit of a child, with room for `others` tasks of
+        others."""
         assert self._fence is not None
         self._fence.leave_room_for_tasks(others)
         pid = self._fork()
@@ -230,7 +231,7 @@ class Prepared:
         return pid
 
     def enter(self, keep: tuple[int, ...], *, alone: bool = False) -> None:
-        """In the child, before any of the program.
+        """Runs in the child, before any of the program.
 
         Args:
             keep: Descriptors that stay open.
@@ -254,8 +255,8 @@ class Prepared:
 
 
 def prepare(spec: FenceSpec) -> Prepared:
-    """In the zygote, before its first fork; see the module."""
-    # For all children; before a library of a module reads it.
+    """Runs in the zygote, before its first fork; see the module."""
+    # Room for all children; before a library of a module reads it.
     os.environ.clear()
     os.environ.update(_ONE_THREAD)
     group, reason = _group_of(spec)  # a private root has no cgroups

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from guerdon._worker.linux import exit_with_parent, reset_signals
 from guerdon.rewards.code.zygote.acts import ACTS, Act, Missing, Targets
+from guerdon.rewards.code.zygote.allowed_acts import shortcomings
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
-from guerdon.rewards.code.zygote.honest import shortcomings
 from guerdon.rewards.code.zygote.level import Attempt
 
 __all__ = ["ProbeError", "Tried", "attempts", "main"]
@@ -36,7 +36,8 @@ _BOOT: Final = (
     "exec(sys.argv[3]); main(sys.argv[2])"
 )
 _TOTAL_S: Final = 120.0
-# Of one act, which takes milliseconds; one that does not end is killed, and was refused nothing.
+# Time of one act, which takes milliseconds; one that does not end is killed, and was refused
+# nothing.
 _ACT_S: Final = 10.0
 
 
@@ -46,8 +47,8 @@ class ProbeError(RuntimeError):
 
 @dataclass(frozen=True)
 class Tried:
-    """All acts, of each layer whether it holds and what there is to say about it, and what an
-    honest program can't do."""
+    """All acts, for each layer whether it holds, with a remark, and the acts that an honest program
+    can't do."""
 
     layers: dict[str, tuple[bool, str]]
     acts: tuple[Attempt, ...]
@@ -86,7 +87,7 @@ def attempts(spec: FenceSpec, setup: str = "") -> Tried:
 
 
 def main(spec: str) -> None:
-    """In the probe's process: prints the answer."""
+    """Runs in the probe's process: prints the answer."""
     reset_signals()
     given = json.loads(spec)
     with _targets(FenceSpec(**given)) as targets:
@@ -104,7 +105,7 @@ def main(spec: str) -> None:
 
 @contextlib.contextmanager
 def _targets(spec: FenceSpec) -> Iterator[Targets]:
-    """What acts are tried on, open to everyone: only the fences are in the way."""
+    """Makes targets for the acts, open to everyone: only the fences are in the way."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="guerdon-probe-"))
         canary = Path(folder, "canary")
@@ -159,7 +160,7 @@ def _start_sibling(prepared: Prepared) -> int:
 
 
 def _try(prepared: Prepared, act: Act, targets: Targets) -> tuple[str, str]:
-    """One act in a child of its own."""
+    """Tries one act in a separate child."""
     theirs, ours = os.pipe()
     pid = prepared.fork()
     if pid == 0:
@@ -179,7 +180,7 @@ def _try(prepared: Prepared, act: Act, targets: Targets) -> tuple[str, str]:
     outcome, _, detail = report.decode("utf-8", "replace").partition(" ")
     if outcome == "unfenced":
         raise ProbeError(f"a child could not be fenced: {detail}")
-    if not outcome:  # whatever ended it, it is not known what it could do
+    if not outcome:  # its abilities are unknown after any other end
         raise ProbeError(f"the process that tried to {act.name} ended: {os.waitstatus_to_exitcode(ended)}")
     return outcome, detail
 

@@ -1,4 +1,4 @@
-"""`probe`: the level of isolation that holds on this machine, or what is missing for it.
+"""`probe`: the level of isolation that holds on this machine, or the missing parts.
 
 Everything forbidden is tried once in a process; what holds does not change while that runs.
 """

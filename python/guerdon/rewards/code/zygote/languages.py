@@ -2,8 +2,8 @@
 
 - A command is a list of texts, without a shell; ``{file}`` is the program's file and ``{out}`` what
   a compiler makes of it.
-- What a language needs is looked for when a reward is made: a compiler that is not there is no
-  fault of a program.
+- The tools of a language are looked for when a reward is made: a missing compiler is not a
+  program's fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FILE: Final = "program"
 
 @dataclass(frozen=True)
 class Language:
-    """How programs of a language are run.
+    """Commands that compile and run programs of a language.
 
     Attributes:
         name: As the option names it.
@@ -59,7 +59,7 @@ class Language:
         return [part.replace("{file}", f"./{self.file}").replace("{out}", f"./{_FILE}") for part in command]
 
     def found(self, reward: str) -> Language:
-        """The language with the paths of what it runs.
+        """Returns the language with the paths of its commands.
 
         Raises:
             RegistrationError: Something it runs is not there.
@@ -73,8 +73,8 @@ class Language:
         )
 
     def check(self) -> None:
-        """See that what it runs is there, on a machine that may be another than the one where it
-        was found.
+        """Checks that its commands exist, on a machine that may differ from the one where they were
+        found.
 
         Raises:
             RegistrationError: Something is not.
@@ -102,7 +102,7 @@ class Language:
 
     @property
     def readable(self) -> tuple[str, ...]:
-        """Folders and files that what it runs may need, beside those of the system."""
+        """Returns folders and files that its commands may need, beside those of the system."""
         executables = [command[0] for command in (self.command, self.compile) if command and command[0] != "{out}"]
         return tuple(dict.fromkeys(needed for path in executables for needed in beside(path)))
 
@@ -187,7 +187,7 @@ def _check(reward: str, option: str, given: object) -> None:
 
 
 def _check_names(reward: str, command: Sequence[str], compiled_by: Sequence[str] | None) -> None:
-    """Refuses commands that can't run the program, whatever it is."""
+    """Refuses commands that can't run any program."""
     run, built = " ".join(command), " ".join(compiled_by or ())
     if compiled_by is not None and ("{file}" not in built or "{out}" in compiled_by[0]):
         raise _wrong(reward, "compile", compiled_by, "a compiler and {file}, as in ['gcc', '-o', '{out}', '{file}']")

@@ -32,7 +32,7 @@ _DO: Final = {
 
 @dataclass(frozen=True)
 class Attempt:
-    """How an act ended: ``refused``, ``succeeded`` or ``missing`` (nothing to try it on)."""
+    """Outcome of an act: ``refused``, ``succeeded`` or ``missing`` (nothing to try it on)."""
 
     name: str
     layers: tuple[str, ...]

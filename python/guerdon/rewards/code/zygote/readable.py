@@ -1,4 +1,4 @@
-"""What programs may read: the interpreter, the system's libraries, and where modules are."""
+"""Files that programs may read: the interpreter, the system's libraries, and where modules are."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Final
 
 __all__ = ["SYSTEM", "folders_of", "holding", "interpreter", "packages", "places_of", "searched"]
 
-# What programs may read besides the interpreter: shared libraries, time zones, what says how many
-# cores there are. A path that does not exist is passed over.
+# Files that programs may read besides the interpreter: shared libraries, time zones, what says how
+# many cores there are. A path that does not exist is passed over.
 SYSTEM: Final = (
     *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/bin", "/usr/sbin", "/usr/include"),
     *("/usr/local/lib", "/usr/local/lib64", "/usr/local/bin", "/usr/local/include", "/usr/share/zoneinfo"),
@@ -31,7 +31,7 @@ _WIDE: Final = ("/", "/usr", "/usr/local")
 
 
 def interpreter() -> list[str]:
-    """Where its modules and libraries are."""
+    """Returns the folders of its modules and libraries."""
     paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
     paths += _libraries()
     found = dict.fromkeys(os.path.abspath(path) for path in paths if path)
@@ -54,8 +54,8 @@ def _libraries() -> list[str]:
 
 
 def packages() -> list[str]:
-    """What can be imported from there and is not open to all: root installed it with a strict
-    umask, and children that have another user could not import it."""
+    """Returns the packages that can be imported from there and are not open to all: root installed
+    it with a strict umask, and children that have another user could not import it."""
     closed: dict[str, None] = {}
     for folder in dict.fromkeys(os.path.abspath(path) for path in _libraries() if path):
         for one in (folder, os.path.join(folder, "lib-dynload")):
@@ -94,7 +94,8 @@ def places_of(modules: tuple[str, ...]) -> list[str]:
             continue  # its import says why
         if spec is not None:
             places += spec.submodule_search_locations or ([spec.origin] if spec.has_location and spec.origin else [])
-    # Where wheels have the shared libraries of their modules: beside them, by the wheel's name.
+    # Folders in which wheels have the shared libraries of their modules: beside them, by the
+    # wheel's name.
     beside = dict.fromkeys(map(os.path.dirname, places))
     return places + [found for folder in beside for found in glob.glob(f"{glob.escape(folder)}/*.libs")]
 

@@ -1,5 +1,5 @@
-"""What of the machine's files the executables of a language may need: a compiler its headers and
-libraries, and no folder that holds much else.
+"""Files that the executables of a language may need: a compiler its headers and libraries, and no
+folder that holds much else.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 
 __all__ = ["beside"]
 
-# In the folder above one called "bin": what programs are installed with.
+# Folders beside one called "bin": what programs are installed with.
 _INSTALLED: Final = ("lib", "lib32", "lib64", "libexec", "include", "share")
 # A compiler for one machine has its own: x86_64-conda-linux-gnu.
 _TARGET: Final = re.compile(r"[a-z0-9_]+-[a-z0-9_]+-linux-(gnu|musl)[a-z0-9]*")
-# A tree that is one tool's alone, by what is in it: of the JDK, and of Go.
+# A tree that belongs to one tool, by its contents: of the JDK, and of Go.
 _OWN_TREE: Final = ("lib/modules", "pkg/tool")
-# Where each package has a folder of its own, and its libraries lie in those of others.
+# Stores in which each package has its folder, and its libraries are in those of others.
 _STORES: Final = ("/nix/store", "/gnu/store")
 
 
@@ -43,7 +43,7 @@ def _installed(prefix: str) -> Iterator[str]:
         yield prefix
         return
     for name in _names_in(prefix):
-        # In a home's .local/share the desktop has its keys.
+        # A home's .local/share has the desktop's keys.
         if (name in _INSTALLED and (name != "share" or os.path.basename(prefix) != ".local")) or _TARGET.fullmatch(
             name
         ):
@@ -58,7 +58,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _is_wide(folder: str) -> bool:
-    """Whether much else is in it than an executable and what that needs."""
+    """Returns whether much else is in it than an executable and what that needs."""
     if folder == "/" or _is_home(folder):
         return True
     try:
@@ -70,7 +70,7 @@ def _is_wide(folder: str) -> bool:
 
 
 def _is_home(folder: str) -> bool:
-    """Whether it is a home folder, of this user or of another, or holds them."""
+    """Returns whether it is a home folder, of this user or of another, or holds them."""
     own = os.path.realpath(os.path.expanduser("~"))
     beside_own = os.path.dirname(own)
     homes = {"/home", beside_own} - {"/"}

@@ -31,7 +31,7 @@ _MOST_STDERR: Final = 1 << 16
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """What a run gave.
+    """Result of a run.
 
     Attributes:
         stdout: What it printed.
@@ -145,7 +145,7 @@ class _Conversation:
         stopped, late = "", False
         ended = None
         try:
-            # One that ends before it read this has an exit status of its own.
+            # One that ends before it read this has its own exit status.
             with contextlib.suppress(ChannelClosedError):
                 send(channel, request, deadline.end)
             channel.close()
@@ -190,7 +190,7 @@ class _Conversation:
                     return True
 
     def _read(self, fd: int, into: bytearray, most: int) -> bool:
-        """Read what is there; False at the end of it."""
+        """Reads the bytes that are there; False at the end of it."""
         while self._printed <= most:
             try:
                 piece = os.read(fd, _PIECE)

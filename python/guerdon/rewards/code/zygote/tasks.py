@@ -1,7 +1,7 @@
-"""How many tasks of others the kernel counts with those of programs: found by trying.
+"""Number of others' tasks that the kernel counts with those of programs: found by trying.
 
-The kernel has one count a user. Where others have that user too, and this process can't see them
-(in other containers of the machine, say), a limit of a program's own threads would let none start.
+The kernel has one count a user. If others have that user too, and this process can't see them (in
+other containers of the machine, say), a limit of a program's own threads would let none start.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _STACK: Final = 64 << 10
 
 
 def most_others(starts: Callable[[int], bool]) -> int | None:
-    """For how many tasks of others room must be left; 0 where none are in the way, None where no
-    room is enough.
+    """Returns the number of others' tasks for which room must be left; 0 where none are in the way,
+    None where no room is enough.
 
     Args:
         starts: Whether a thread starts at the limit, with room for so many.
@@ -48,8 +48,8 @@ def most_others(starts: Callable[[int], bool]) -> int | None:
 
 
 def starts_a_thread(tasks: int) -> bool:
-    """Whether the last of so many threads would start. In a fenced child, whose limit it lowers by
-    the others: they need not be started. True too where memory is what is lacking."""
+    """Returns whether the last of `tasks` threads would start. Runs in a fenced child, whose limit
+    it lowers by the others: they need not be started. Returns True too if memory is lacking."""
     others = max(tasks - 2, 0)
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
@@ -67,4 +67,4 @@ def starts_a_thread(tasks: int) -> bool:
 
 
 def _nothing() -> None:
-    """What the thread does."""
+    """Body of the thread."""

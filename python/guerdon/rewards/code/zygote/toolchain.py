@@ -1,5 +1,5 @@
-"""Whether the compiler and the run time of a language work: a compiler without its headers would
-have every program score 0.
+"""Checks that the compiler and the run time of a language work: a compiler without its headers
+would have every program score 0.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ STANDARD: Final = (
     *("fractions", "functools", "hashlib", "heapq", "io", "itertools", "json", "math", "numbers", "operator"),
     *("random", "re", "statistics", "string", "time", "traceback", "typing"),
 )
-"""What nearly every program imports: loaded once, here. Not ``threading``: it doubles what a fork
-costs."""
+"""Modules that nearly every program imports: loaded once, here. Not ``threading``: it doubles what
+a fork costs."""
 
 
 def main(control: int, parent: int, fence: str) -> None:
@@ -87,7 +87,8 @@ def main(control: int, parent: int, fence: str) -> None:
             gc.freeze()
             holds = {name: state for name, (held, state) in prepared.layers.items() if held}
             connection.send(ANSWER.pack(READY, os.getpid(), 0.0, 0, 0) + json.dumps(holds).encode())
-            # What fences have no folder for: programs of other languages, with this user's rights.
+            # Command for programs without fences: programs of other languages, with this user's
+            # rights.
             with unfenced_folder() if spec.execute and not prepared.folder else nullcontext() as folder:
                 _ForkServer(connection, prepared, folder).serve()
         except Exception as error:
@@ -119,9 +120,9 @@ class _ForkServer:
         self._folder = folder
         self._control = control
         self._prepared = prepared
-        self._pid = 0  # of the program's process; 0 while there is none
+        self._pid = 0  # of the program's process; 0 without one
         self._mode = ""
-        self._mark = -1  # what its process says of its own start
+        self._mark = -1  # the report of its process on its start
         wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wake = wake
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)

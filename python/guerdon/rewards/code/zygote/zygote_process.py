@@ -1,6 +1,6 @@
 """The zygote as its driver sees it: started when first needed, started again when it is lost.
 
-- A `ZygoteLostError` is no fault of a program.
+- A `ZygoteLostError` is not a program's fault.
 - One program at a time: `fork`, then `end`, which leaves nothing of it behind.
 - A forked copy of the driver's process has no zygote: it starts its own.
 """
@@ -32,14 +32,14 @@ __all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
 _START_S: Final = 60.0
 # While programs wait, whose time has room for no more.
 _AGAIN_S: Final = 20.0
-# For a process to come to its program, which takes milliseconds. One that is killed sooner had too
-# little time left; one that took longer met a fault of this machine's.
+# Time for a process to reach its program, which takes milliseconds. One that is killed sooner had
+# too little time left; one that took longer met a fault of this machine's.
 _ENTER_S: Final = 0.2
-# From the kill of a process to its end: what the kernel needs to free its memory.
+# Time from the kill of a process to its end: what the kernel needs to free its memory.
 _END_S: Final = 20.0
 # A process that waits is not displaced; one that computes is, after some milliseconds each time.
 _DISPLACED_A_SECOND: Final = 2
-# What the interpreter must find again: where shared libraries are, as a user's shell sets it.
+# Variable that the interpreter needs again: where shared libraries are, as a user's shell sets it.
 _KEPT: Final = ("LD_LIBRARY_PATH",)
 _BOOT: Final = (
     "import sys, json; sys.path[:] = [one for one in sys.path if one]; where = sys.argv[1]; "
@@ -54,7 +54,7 @@ class ZygoteLostError(RuntimeError):
 
 
 class Ended:
-    """How a program's process ended.
+    """End of a program's process.
 
     Attributes:
         status: Its exit status; negative the signal that ended it.
@@ -105,7 +105,7 @@ class ProgramZygote:
             return
         self.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # With its parent's death the kernel ends a process when the thread ends that forked it.
+        # The kernel ends a process with the thread that forked it.
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
         given = [theirs.fileno(), parent, json.dumps(asdict(self._fence))]
         where = str(Path(__file__).resolve().parents[4])
@@ -202,7 +202,7 @@ class ProgramZygote:
 
     @property
     def running(self) -> bool:
-        """Whether there is a program's process whose end was not told yet."""
+        """Returns whether there is a program's process whose end was not reported yet."""
         return self._running
 
     def fileno(self) -> int:
@@ -213,7 +213,7 @@ class ProgramZygote:
     def end(self, deadline: float | None = None) -> Ended | None:
         """Wait for the end of the program's process; None if it still runs at `deadline`.
 
-        Without a deadline it is killed.
+        It is killed if there is no deadline.
 
         Raises:
             ZygoteLostError: The zygote ended instead, or the process before it came to the program.
@@ -263,7 +263,7 @@ class ProgramZygote:
             process.wait()
 
     def _receive(self, deadline: float) -> bytes | None:
-        """The next answer; None if there is none by then, empty where there will be none."""
+        """The next answer; None if nothing comes by then, empty if nothing will come."""
         assert self._control is not None
         left = max(0.0, deadline - time.monotonic())
         poll = select.poll()

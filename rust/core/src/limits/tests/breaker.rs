@@ -18,7 +18,7 @@ struct Event {
     in_flight: usize,
 }
 
-/// What the breaker's rules say, told by going through all that happened since the last answer.
+/// The breaker's rules, computed from the whole history since the last answer.
 #[derive(Debug, Default)]
 struct Model {
     events: Vec<Event>,
@@ -36,7 +36,7 @@ impl Model {
         answers.map(|event| event.at_ns).max().unwrap_or(0)
     }
 
-    /// What was seen since the last answer.
+    /// Events since the last answer.
     fn since_answer(&self) -> &[Event] {
         let last = self.events.iter().rposition(|event| event.signal == Signal::Answered);
         &self.events[last.map_or(0, |last| last + 1)..]
@@ -115,7 +115,7 @@ impl Model {
     }
 }
 
-/// What happens next: a request is sent, or the one in flight with this number ends so.
+/// Next event: a request is sent, or the one in flight with this number ends so.
 #[derive(Clone, Debug)]
 enum Step {
     Send(History),
@@ -206,7 +206,7 @@ fn more_must_fail_than_are_in_flight() {
     assert!(!breaker.is_open(), "a hundred others may be answered yet");
     breaker.record(sent(FRESH), Signal::Failed, 2 * S, 100, 0.5);
     assert!(breaker.is_open());
-    // No call can be to blame where there is no connection.
+    // No call can be to blame if there is no connection.
     let (mut breaker, again) = (Breaker::default(), History { failed_before: true, ..History::default() });
     for at in 0..FAILURES {
         assert!(!breaker.is_open());

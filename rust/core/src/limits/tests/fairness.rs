@@ -20,7 +20,7 @@ fn leases() -> impl Strategy<Value = Vec<Lease>> {
 
 proptest! {
     #[test]
-    fn who_has_less_than_its_share_never_yields_and_somebody_goes(leases in leases(), most in 1..32_usize) {
+    fn engine_below_its_share_never_yields_and_one_goes(leases in leases(), most in 1..32_usize) {
         let live: Vec<usize> = (0..leases.len()).filter(|me| !leases[*me].is_empty()).collect();
         let in_flight = |me: usize| usize::try_from(leases[me].in_flight).unwrap();
         let active = |me: usize| leases[me].in_flight > 0 || leases[me].waits(S);
@@ -32,13 +32,13 @@ proptest! {
         }
         let waiting: Vec<usize> = live.iter().copied().filter(|me| leases[*me].waits(S)).collect();
         prop_assert!(waiting.is_empty() || waiting.iter().any(|me| !yields(*me)), "all leave it to others");
-        // Where they take turns, who was served least goes.
+        // If they take turns, the engine served least goes.
         let owes = |me: usize| least_served(&leases, me, most, S).is_some_and(|least| leases[me].served > least);
         let idle = waiting.iter().filter(|me| in_flight(**me) == 0).min_by_key(|me| leases[**me].served);
         prop_assert!(idle.is_none_or(|me| !owes(*me) && !yields(*me)));
         let turn = |me: usize| yields_turn_until(&leases, me, S, S);
         prop_assert!(waiting.is_empty() || waiting.iter().any(|me| turn(*me).is_none()));
-        // Whoever is left behind is waited for a few milliseconds only.
+        // An engine that was left behind is waited for a few milliseconds only.
         prop_assert!(live.iter().all(|me| turn(*me).is_none_or(|until_ns| until_ns <= S + S / 50)));
         // One that comes has no more turns to make up for than those that wait.
         for me in live {

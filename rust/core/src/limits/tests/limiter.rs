@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::super::breaker::History;
 use super::super::feedback::Feedback;
-use super::super::limiter::{Acquired, Limit, Limiter, Permit};
+use super::super::limiter::{AcquireResult, Limit, Limiter, Permit};
 use super::super::rate_limiter::{Rules, Tokens};
 use super::{Folder, S};
 
@@ -18,7 +18,7 @@ fn keyed(folder: &Folder, rules: Rules) -> Limit {
 
 fn go(limiter: &Arc<Limiter>, now_ns: u64) -> Option<Permit> {
     match limiter.acquire(now_ns, Tokens::Estimated(None)) {
-        Acquired::Permit(permit) => Some(permit),
+        AcquireResult::Permit(permit) => Some(permit),
         _ => None,
     }
 }
@@ -40,9 +40,9 @@ fn engines_with_one_key_share_its_limit() {
     let mut held: Vec<Permit> = [&one, &two, &one].into_iter().filter_map(|limiter| go(limiter, S)).collect();
     assert_eq!(held.len(), 3);
     assert!(go(&one, S).is_none() && go(&two, S).is_none());
-    // What another gives back is looked for again and again: nobody tells.
+    // Permits that another process gives back are polled for: nobody tells.
     assert!(
-        matches!(two.acquire(S, Tokens::Estimated(None)), Acquired::Wait { until_ns, .. } if until_ns < S + S / 10)
+        matches!(two.acquire(S, Tokens::Estimated(None)), AcquireResult::Wait { until_ns, .. } if until_ns < S + S / 10)
     );
     held.pop().unwrap().end(S, Feedback::Ok, None, History::default());
     assert!(one.has_unwritten() && one.flush(S) && !one.has_unwritten());
@@ -73,7 +73,7 @@ fn an_end_that_cannot_be_written_is_written_later() {
     permit.end(S, Feedback::Ok, None, History::default());
     assert!(!one.flush(S));
     assert!(
-        matches!(one.acquire(S, Tokens::Estimated(None)), Acquired::Wait { until_ns, on_release: false } if until_ns < S + S / 100)
+        matches!(one.acquire(S, Tokens::Estimated(None)), AcquireResult::Wait { until_ns, on_release: false } if until_ns < S + S / 100)
     );
     drop(busy);
     assert!(go(&two, S).is_none());
@@ -85,7 +85,7 @@ fn an_end_that_cannot_be_written_is_written_later() {
 fn a_file_that_cannot_be_used_refuses_and_says_so() {
     let limit = Limit { key: Some(("judge".into(), "/proc/nowhere/key".into())), ..Limit::default() };
     match limiter(&limit).acquire(S, Tokens::Estimated(None)) {
-        Acquired::Refused(why) => assert!(why.contains("judge") && why.contains("/proc/nowhere/key"), "{why}"),
+        AcquireResult::Refused(why) => assert!(why.contains("judge") && why.contains("/proc/nowhere/key"), "{why}"),
         other => panic!("{other:?}"),
     }
 }
@@ -100,17 +100,17 @@ fn a_file_that_stays_locked_refuses_and_says_so() {
     let other = std::fs::File::open(path).unwrap();
     rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let asked = |at_ns| limiter.acquire(at_ns, Tokens::Estimated(None));
-    assert!(matches!(asked(2 * S), Acquired::Wait { .. }));
-    // In between nobody asked: it may have been free.
+    assert!(matches!(asked(2 * S), AcquireResult::Wait { .. }));
+    // No engine asked in between: it may have been free.
     for second in 100..=159 {
-        assert!(matches!(asked(second * S), Acquired::Wait { .. }), "{second}");
+        assert!(matches!(asked(second * S), AcquireResult::Wait { .. }), "{second}");
     }
     match asked(160 * S) {
-        Acquired::Refused(why) => assert!(why.contains("locked for 60 s"), "{why}"),
+        AcquireResult::Refused(why) => assert!(why.contains("locked for 60 s"), "{why}"),
         other => panic!("{other:?}"),
     }
     drop(other);
-    assert!(matches!(asked(160 * S), Acquired::Permit(_)));
+    assert!(matches!(asked(160 * S), AcquireResult::Permit(_)));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn without_rates_throttling_lowers_the_concurrency() {
     };
     assert!(matches!(limiter.ask(&rules, S, Tokens::Estimated(None), 10), Decision::Wait { on_release: true, .. }));
     limiter.record(&rules, S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
-    // After a pause one may go, and as many more as were answered, up to what is left of ten.
+    // After a pause one may go, and then as many more as were answered, up to the rest of ten.
     assert!(matches!(limiter.ask(&rules, S + 2, Tokens::Estimated(None), 0), Decision::Wait { on_release: false, .. }));
     let ask =
         |limiter: &mut RateLimiter, in_flight| match limiter.ask(&rules, 2 * S, Tokens::Estimated(None), in_flight) {
@@ -61,7 +61,7 @@ fn pauses_grow_are_bounded_and_end_with_an_answer() {
     throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Ok);
     throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Throttled(None));
     assert_eq!(pauses[7..], [500], "an answer in between");
-    // Nothing but refusals for five minutes: it is no rate that is exceeded.
+    // Nothing but refusals for five minutes: no rate is exceeded.
     let since_ns = now_ns;
     while now_ns < since_ns + 299 * S {
         throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Throttled(None));
@@ -132,7 +132,7 @@ fn a_pause_counts_no_call_that_was_sent_before_it() {
     assert!(go(&mut limiter, 3 * S).is_none(), "its end says nothing of what may go now");
     limiter.refund(&rules, next);
     assert!(go(&mut limiter, 3 * S).is_some());
-    // One that is never heard of again is given up.
+    // A call without any further sign is given up.
     assert!(go(&mut limiter, 3 * S).is_none() && go(&mut limiter, 64 * S).is_some());
 }
 
@@ -176,8 +176,9 @@ fn retry_after_holds_for_all_calls() {
 }
 
 proptest! {
-    /// What may be in flight after a refusal, told by all that happened since: one more with each
-    /// that was answered, and twice as many once none was refused in time.
+    /// The number of calls that may be in flight after a refusal, computed from the whole history
+    /// since: one more with each that was answered, and twice as many once none was refused in
+    /// time.
     #[test]
     fn after_a_refusal_calls_go_as_others_are_let_through(
         steps in prop::collection::vec((0..290_u64, 0..5_u8, any::<prop::sample::Index>()), 1..200),
@@ -188,7 +189,8 @@ proptest! {
         // one was, and how many may be.
         let (mut paused, mut resumed_ns, mut since, mut sent_ns, mut most) = (false, 0, 0_u64, 0, 1_u64);
         let (mut refusals, mut refusal_ns) = (0_u32, 0_u64);
-        // Of the last calls: answered, refused; when the last pause began, and what it changed.
+        // Counts of the last calls: answered, refused; the beginning of the last pause, and its
+        // change.
         let (mut last, mut began_ns, mut before) = ((0_u64, 0_u64), 0, (false, 1));
         for (gap_ms, what, at) in steps {
             now_ns += gap_ms * 1_000_000;
@@ -213,7 +215,7 @@ proptest! {
             if what == 4 {
                 refusal_ns = (now_ns - grant.sent_ns).max(refusal_ns - refusal_ns / 8);
             }
-            // What was sent before the last refusal says nothing of the time since.
+            // Answers to calls sent before the last refusal do not count for the time since.
             let news = !paused || grant.sent_ns >= resumed_ns;
             limiter.record(&rules, now_ns, grant, ended(feedback, None), 0, 1.0);
             last = if what == 3 { (last.0 + 1, last.1) } else { (last.0, last.1 + 1) };

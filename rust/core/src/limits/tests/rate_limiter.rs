@@ -14,7 +14,7 @@ fn rpm(rpm: f64) -> Rules {
     Rules { rpm: Some(rpm), ..Rules::default() }
 }
 
-/// Lets so many sliding windows of `window_ns` have at most `most` requests.
+/// Lets sliding windows of `window_ns` have at most `most` requests.
 struct Server {
     window_ns: u64,
     most: usize,
@@ -35,7 +35,7 @@ impl Server {
     }
 }
 
-/// What came of a run: answers, refusals, and those of both after the first two windows.
+/// Counts of a run: answers, refusals, and those of both after the first two windows.
 #[derive(Debug, Default)]
 struct Count {
     answers: usize,

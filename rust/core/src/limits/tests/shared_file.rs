@@ -8,12 +8,12 @@ use rustix::fs::{FlockOperation, flock};
 use super::super::breaker::History;
 use super::super::feedback::{CallEnd, Feedback};
 use super::super::rate_limiter::{Decision, Grant, Rules, Tokens};
-use super::super::shared_file::{Locked, SharedFile};
+use super::super::shared_file::{LockedState, SharedFile};
 use super::{Folder, S};
 
 const GRANT: Grant = Grant { sent_ns: 100 * S, tokens: 0.0, trial: false };
 
-fn with<R>(shared: &mut SharedFile, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> R {
+fn with<R>(shared: &mut SharedFile, now_ns: u64, work: impl FnOnce(&mut LockedState) -> R) -> R {
     shared.with(now_ns, work).unwrap().expect("nobody else has it")
 }
 
@@ -52,8 +52,7 @@ fn calls_in_flight_elsewhere_count_until_their_process_ends() {
     assert!(!with(&mut here, 2 * S, |locked| locked.free_expired(2 * S)));
     there.leave();
     assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 0);
-    // The same by a process that was killed: its number and the time of its start stand in the
-    // file.
+    // The same by a process that was killed: its number and the time of its start are in the file.
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     let mut killed = SharedFile::new(&folder.file());
     killed.impersonate(child.id());
@@ -102,7 +101,7 @@ fn a_file_of_an_older_version_starts_anew() {
 fn a_wrong_checksum_starts_anew() {
     let folder = Folder::new();
     let rules = Rules { rpm: Some(60.0), ..Rules::default() };
-    let busy = |locked: &mut Locked| {
+    let busy = |locked: &mut LockedState| {
         let feedback = Feedback::Throttled(Some(Duration::from_secs(500)));
         let end = CallEnd { feedback, tokens: None, history: History::default() };
         locked.limiter.record(&rules, 100 * S, GRANT, end, 0, 0.5);
@@ -127,7 +126,7 @@ fn a_wrong_checksum_starts_anew() {
     assert!(matches!(asked(&mut here, 200 * S), Decision::Wait { until_ns, .. } if until_ns < 202 * S));
 }
 
-/// What a process took of a rate stays taken when it dies: the endpoint has counted it.
+/// The part of a rate that a process took stays taken when it dies: the endpoint has counted it.
 #[test]
 fn the_rate_of_a_killed_process_is_not_given_out_twice() {
     let folder = Folder::new();
@@ -142,7 +141,7 @@ fn the_rate_of_a_killed_process_is_not_given_out_twice() {
     child.kill().unwrap();
     child.wait().unwrap();
     let mut here = SharedFile::new(&folder.file());
-    let ask = |locked: &mut Locked| {
+    let ask = |locked: &mut LockedState| {
         assert!(locked.free_expired(S) && locked.in_flight_elsewhere() == 0, "its place is free");
         locked.limiter.ask(&rules, S, Tokens::Estimated(None), locked.in_flight_elsewhere())
     };

@@ -1,4 +1,4 @@
-//! Tokens: charged by an estimate, corrected by what was used, paid off at the rate.
+//! Tokens: charged by an estimate, corrected by the usage, paid off at the rate.
 
 use super::super::feedback::Feedback;
 use super::super::rate_limiter::{Decision, RateLimiter, Rules, Tokens};
@@ -32,7 +32,7 @@ fn counted_tokens_are_charged_and_corrected_by_the_reported_use() {
     let mut ask = |now_ns, tokens| limiter.ask(&rules, now_ns, Tokens::Counted(tokens), 1);
     let Decision::Go(large) = ask(S, 980.0) else { panic!("the first one goes") };
     assert_eq!(large.tokens, 980.0);
-    // Its end may make room, so whoever waits is reported of that.
+    // Its end may make room, so waiting calls are reported to.
     let Decision::Wait { until_ns, on_release: true } = ask(S, 1.0) else { panic!("ten seconds are paid for") };
     assert!((11 * S - S / 10..=11 * S).contains(&until_ns), "{until_ns}");
     limiter.record(&rules, 2 * S, large, ended(Feedback::Ok, Some(98.0)), 0, 0.5);

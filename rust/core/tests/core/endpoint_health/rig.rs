@@ -8,7 +8,7 @@ use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use guerdon_core::limits::{Limit, LimitWarning, Rules};
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
 use guerdon_core::scheduler::Scheduler;
@@ -82,7 +82,7 @@ impl<E: Fn(usize, u16) -> Response + Send + Sync + 'static> Lane for Simulated<E
         });
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         Box::pin(std::future::ready(()))
     }
 }

@@ -129,7 +129,8 @@ fn refusals_of_single_samples_hold_up_no_others_for_long() {
         fastrand::seed(seed);
         for width in [8, 32, 128, 512] {
             let all = 20 * width;
-            let cases: [(&str, usize, fn(usize, usize) -> bool); 5] = [
+            type Refuses = fn(usize, usize) -> bool;
+            let cases: [(&str, usize, Refuses); 5] = [
                 ("a tenth at first", all, |sample, width| sample < 2 * width),
                 ("fewer at first", 27 * width, |sample, width| sample < 2 * width),
                 ("a tenth amid the others", all, |sample, _| sample % 10 == 7),

@@ -58,7 +58,7 @@ fn status(batch: &Batch, sample: usize) -> Option<Status> {
 }
 
 #[test]
-fn what_waits_at_the_same_time_goes_together() {
+fn simultaneous_entries_go_together() {
     paused(async {
         let (engine, lane, first) = occupied(8);
         let (a, b, c) = (engine.submit(spec(1, 3)), engine.submit(spec(2, 1)), engine.submit(spec(1, 5)));
@@ -101,7 +101,7 @@ fn each_batch_gets_its_part_of_what_a_request_used() {
 }
 
 #[test]
-fn what_is_of_a_whole_batch_or_has_other_names_stays_apart() {
+fn whole_batches_and_other_names_stay_apart() {
     paused(async {
         for (one, other) in [
             (Named::new(&["completions"], true), Named::new(&["completions", "answer"], true)),
@@ -128,7 +128,7 @@ fn what_is_of_a_whole_batch_or_has_other_names_stays_apart() {
 }
 
 #[test]
-fn what_waits_in_open_batches_is_counted_together() {
+fn waiting_samples_of_open_batches_are_counted_together() {
     paused(async {
         let (engine, lane) = gathering(4, |_| {});
         let (a, b) = (open(&engine, None), open(&engine, None));
@@ -273,7 +273,7 @@ fn halves_hold_samples_of_both_batches() {
 }
 
 #[test]
-fn what_is_rescheduled_together_comes_back_together() {
+fn rescheduled_calls_come_back_together() {
     paused(async {
         let (engine, lane, first) = occupied(8);
         let (a, b) = (engine.submit(spec(1, 2)).unwrap(), engine.submit(spec(1, 2)).unwrap());

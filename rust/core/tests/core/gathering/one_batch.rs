@@ -141,7 +141,7 @@ fn retries_are_of_the_sample_that_is_alone() {
 }
 
 #[test]
-fn what_is_about_the_endpoint_splits_nothing() {
+fn endpoint_failures_do_not_split_gathered_calls() {
     paused(async {
         for (status, calls) in [(429, 2), (401, 1), (500, 7)] {
             let (engine, lane) = gathering(4, |_| {});
@@ -169,7 +169,7 @@ fn what_is_about_the_endpoint_splits_nothing() {
 }
 
 #[test]
-fn what_was_ended_meanwhile_is_left_out_of_the_parts() {
+fn calls_ended_meanwhile_are_left_out_of_the_parts() {
     paused(async {
         let (engine, lane) = gathering(8, |_| {});
         let delivery = Delivery::quorum(1);

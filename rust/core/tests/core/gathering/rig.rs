@@ -9,7 +9,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Gather, Policy, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::scheduler::Scheduler;
@@ -54,7 +54,7 @@ impl Lane for Holding {
         *self.frame.lock() = Some(frame);
     }
 
-    fn close(&self) -> Closing {
+    fn close(&self) -> CloseFuture {
         drop(self.take());
         Box::pin(std::future::ready(()))
     }

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 
 use crate::fleet::RequestKey;
-use crate::fleet::balancer::{Balancer, Chosen};
-use crate::fleet::health::{Availability, Ended, Refusal};
+use crate::fleet::balancer::{Balancer, ChosenEndpoint};
+use crate::fleet::health::{Availability, Refusal, RequestEnd};
 use guerdon_core::limits::Signal;
 
 const MS: u64 = 1_000_000;
 
-/// What happens next.
+/// Next event.
 #[derive(Clone, Debug)]
 enum Step {
     Send {
@@ -17,23 +17,23 @@ enum Step {
         attempt: u16,
     },
     /// The request with this number, of those in flight, ends so.
-    End(usize, Ended),
+    End(usize, RequestEnd),
     Wait(u64),
     /// The list becomes these endpoints.
     Set(Vec<u8>),
 }
 
-fn ended() -> impl Strategy<Value = Ended> {
+fn ended() -> impl Strategy<Value = RequestEnd> {
     prop_oneof![
-        4 => Just(Ended::Answered),
-        1 => Just(Ended::Dropped),
-        1 => Just(Ended::Overtaken),
-        2 => Just(Ended::Failed(Signal::NoConnection, None)),
-        1 => Just(Ended::Failed(Signal::Failed, None)),
-        1 => Just(Ended::Failed(Signal::TimedOut, None)),
-        1 => Just(Ended::Failed(Signal::Answered, Some(300 * MS))),
-        1 => Just(Ended::Refused(Refusal::Endpoint)),
-        1 => Just(Ended::Refused(Refusal::Unreadable)),
+        4 => Just(RequestEnd::Answered),
+        1 => Just(RequestEnd::Dropped),
+        1 => Just(RequestEnd::Overtaken),
+        2 => Just(RequestEnd::Failed(Signal::NoConnection, None)),
+        1 => Just(RequestEnd::Failed(Signal::Failed, None)),
+        1 => Just(RequestEnd::Failed(Signal::TimedOut, None)),
+        1 => Just(RequestEnd::Failed(Signal::Answered, Some(300 * MS))),
+        1 => Just(RequestEnd::Refused(Refusal::Endpoint)),
+        1 => Just(RequestEnd::Refused(Refusal::Unreadable)),
     ]
 }
 
@@ -55,7 +55,7 @@ proptest! {
         let mut balancer: Balancer<u8> = Balancer::new(64, None);
         balancer.set([0, 1, 2, 3].map(|one| (one, 1.0)), u8::eq);
         let (mut now_ns, mut sample) = (1, 0);
-        let mut in_flight: Vec<(Chosen<u8>, RequestKey)> = Vec::new();
+        let mut in_flight: Vec<(ChosenEndpoint<u8>, RequestKey)> = Vec::new();
         for step in steps {
             match step {
                 Step::Wait(wait_ns) => now_ns += wait_ns,
@@ -115,7 +115,7 @@ proptest! {
         let ask = |balancer: &mut Balancer<u8>, group: usize| {
             let key = RequestKey { batch: 1, group, sample: group, group_size: 8, attempt: 1, waiting: 1 << 20 };
             let chosen = balancer.choose(1, &key, &[]).unwrap();
-            balancer.end(chosen.id, chosen.sent, &key, Ended::Answered, 2, 0.5);
+            balancer.end(chosen.id, chosen.sent, &key, RequestEnd::Answered, 2, 0.5);
             chosen.member
         };
         let before: Vec<u8> = (0..groups).map(|group| ask(&mut balancer, group)).collect();

@@ -102,7 +102,7 @@ async fn cancelled_and_failed_second_requests() {
     assert_eq!(all.counts().hedges, hedges, "the limiter had no permit");
 }
 
-/// Where all answer slowly, a second request would only add to it.
+/// If all answer slowly, a second request would only add to it.
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_fleet_gets_no_second_requests() {
     let replicas = Replicas::new(4);

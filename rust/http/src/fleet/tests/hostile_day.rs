@@ -25,7 +25,7 @@ async fn one_dies_one_hangs_one_is_slow() {
         _ => {}
     })
     .await;
-    // Five and a tenth of eight are left; the last calls of a batch wait for what is slow.
+    // Five and a tenth of eight are left; the last calls of a batch wait for the slow one.
     let left = 5.1 / 8.0;
     let ideal = left * usual.rate_between(1024, CALLS - 512);
     let rate = scored.rate_between(1024, CALLS - 512);
@@ -43,7 +43,7 @@ async fn groups_stay_together_under_even_load() {
         let scored = score(&fleet(REPLICAS, IN_FLIGHT, None), &replicas, (8192, IN_FLIGHT, group_size), |_| {}).await;
         eprintln!("groups of {group_size}: {:.3}, {:.0}/s", scored.affinity(group_size), scored.rate());
         assert!(scored.affinity(group_size) > 0.9, "groups of {group_size}: {}", scored.affinity(group_size));
-        // With a mean answer of a second 256 slots do 256 calls a second.
+        // At a mean answer of a second, 256 slots do 256 calls a second.
         assert!(scored.rate() > 0.9 * 256.0, "{}", scored.rate());
         for place in 0..REPLICAS {
             let served = replicas.at(place).served.load(Ordering::Relaxed);
@@ -52,7 +52,8 @@ async fn groups_stay_together_under_even_load() {
     }
 }
 
-/// Without groups a slow replica gets what it can do, and a fast one no more than its share.
+/// Without groups a slow replica gets as many as it can serve, and a fast one no more than its
+/// share.
 #[tokio::test(start_paused = true)]
 async fn a_slow_replica_gets_less() {
     let replicas = Replicas::new(4);
@@ -117,7 +118,7 @@ async fn one_refuses() {
     }
 }
 
-/// Fault: one of eight replicas answers what can't be read
+/// Fault: one of eight replicas answers text that can't be read
 /// Sees: nothing: its requests are made again elsewhere, and it gets none
 #[tokio::test(start_paused = true)]
 async fn one_answers_garbage() {

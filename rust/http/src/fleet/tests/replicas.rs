@@ -1,4 +1,4 @@
-//! Simulated replicas: each serves so many requests at a time, in turn, and takes its time.
+//! Simulated replicas: each serves a number of requests at a time, in turn, and takes its time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +19,10 @@ pub const SLOTS: usize = 32;
 pub const SERVICE: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a replica does to a request.
+/// Behaviour of a replica for a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mood {
-    /// Answers; so many times more slowly than it should.
+    /// Answers; this many times more slowly than it should.
     Serves(f64),
     /// Refuses connections.
     Dead,
@@ -32,7 +32,7 @@ pub enum Mood {
     Throttles,
     /// Answers with this status at once.
     Refuses(u16),
-    /// Answers what can't be read.
+    /// Answers text that can't be read.
     Garbage,
 }
 
@@ -52,7 +52,7 @@ pub struct Replicas(Vec<Arc<Replica>>);
 
 pub struct Asked<'a> {
     pub replicas: &'a Replicas,
-    /// How much longer than usual its answer takes.
+    /// Factor of the usual time for its answer.
     pub length: f64,
     pub may_hedge: bool,
 }
@@ -186,11 +186,11 @@ pub fn fleet(count: usize, limit: usize, hedging: Option<Hedging>) -> Arc<Fleet>
     Arc::new(Fleet::new(&endpoint(0), &options, limit, &pools, Clock::start()).unwrap())
 }
 
-/// What became of a batch.
+/// Result of a batch.
 pub struct Scored {
     /// The replica that served each call; `None`: it was lost.
     pub places: Vec<Option<usize>>,
-    /// How long each call took, from its first attempt on, sorted.
+    /// Duration of each call, from its first attempt on, sorted.
     pub times: Vec<Duration>,
     /// When each call ended, sorted.
     pub ends: Vec<Duration>,
@@ -239,7 +239,7 @@ impl Scored {
     }
 }
 
-/// Scores a batch as the lane and the scheduler do: so many calls in flight, in order, three
+/// Scores a batch as the lane and the scheduler do: a number of calls in flight, in order, three
 /// retries after a pause with jitter, "too many requests" deferred.
 pub async fn score(
     fleet: &Arc<Fleet>,

@@ -61,7 +61,7 @@ async fn weights_say_who_gets_more() {
     assert!((2.6..3.4).contains(&(one as f64 / two as f64)), "{one} and {two}");
 }
 
-/// The next attempt goes elsewhere, and the limiter hears of a failure only where all are down.
+/// The next attempt goes elsewhere, and the limiter gets a failure only if all are down.
 #[tokio::test(start_paused = true)]
 async fn a_retry_goes_to_another_endpoint() {
     let (replicas, all) = (Replicas::new(3), fleet(3, 8, None));

@@ -8,7 +8,7 @@ use crate::kernels::fault::Fault;
 pub const IDS: usize = 1;
 pub const ARGUMENTS: usize = 2;
 
-/// The arguments of an instruction. What is empty, 0 or null counts as not given, as in lm-eval.
+/// The arguments of an instruction. Empty values, 0 and null count as not given, as in lm-eval.
 pub struct Arguments<'a>(pub &'a Map<String, Value>);
 
 impl<'a> Arguments<'a> {
@@ -25,7 +25,7 @@ impl<'a> Arguments<'a> {
         texts.filter(|texts| !texts.is_empty())
     }
 
-    /// How many there are to be, and whether at least so many rather than fewer.
+    /// Returns the required number, with its relation.
     pub fn bound(&self, number: &str, relation: &str) -> Result<Option<Bound>, Fault> {
         let relation = match self.0.get(relation) {
             None | Some(Value::Null) => return Ok(None),
@@ -43,7 +43,7 @@ enum Relation {
     LessThan,
 }
 
-/// How many there are to be.
+/// Required number.
 pub struct Bound {
     number: f64,
     relation: Relation,

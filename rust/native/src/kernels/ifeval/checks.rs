@@ -9,7 +9,7 @@ use crate::kernels::python_text::{is_lower, is_upper, lower, strip};
 /// Answers that IFEval constrains a response to.
 const RESPONSES: [&str; 3] = ["My answer is yes.", "My answer is no.", "My answer is maybe."];
 
-/// Whether a text follows an instruction; `None`: that can't be told here.
+/// Returns whether a text follows an instruction; `None`: that can't be decided here.
 pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop) -> Result<Option<bool>, Fault> {
     let characters = || text.chars().collect::<Vec<char>>();
     let at_least = |name: &str, count: usize| Some(count as f64 >= positive(arguments, name)?);
@@ -68,7 +68,7 @@ pub fn follows(text: &str, id: &str, arguments: &Arguments<'_>, stop: &dyn Stop)
         "startend:end_checker" => arguments.text("end_phrase").map(|phrase| layout::ends_with(text, phrase)),
         "startend:quotation" => Some(layout::is_quoted(text)),
         "punctuation:no_comma" => Some(!text.contains(',')),
-        // Without a look at the language: a text in that case must not fare worse than another.
+        // Decides without the language: a text in that case must not fare worse than another.
         "change_case:english_capital" => Some(is_upper(text)),
         "change_case:english_lowercase" => Some(is_lower(text)),
         // These take a language detector, a trained sentence splitter or a tokenizer of such
@@ -89,7 +89,7 @@ fn all_keywords(arguments: &Arguments<'_>, name: &str) -> Option<Vec<Keyword>> {
     arguments.texts(name)?.into_iter().map(Keyword::new).collect()
 }
 
-/// Whether something is true of no keyword.
+/// Returns whether something is true of no keyword.
 fn none(keywords: &[Keyword], is_true: impl Fn(&Keyword) -> Result<bool, Fault>) -> Result<bool, Fault> {
     for keyword in keywords {
         if is_true(keyword)? {

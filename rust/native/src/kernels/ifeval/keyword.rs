@@ -18,13 +18,13 @@ enum Piece {
     Character(char),
 }
 
-/// Whether a character of a pattern means itself.
+/// Returns whether a character of a pattern means itself.
 pub const fn is_plain(one: char) -> bool {
     one.is_ascii() && !matches!(one, '.' | '\\' | '^' | '$' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|')
 }
 
 impl Keyword {
-    /// `None`: more than plain words, so that only `re` knows what it matches.
+    /// `None`: more than plain words, so that only `re` finds its matches.
     pub fn new(pattern: &str) -> Option<Self> {
         let piece = |one: char| match one {
             '.' => Some(Piece::Any),
@@ -41,7 +41,7 @@ impl Keyword {
         text.len() - at >= self.0.len() && self.0.iter().zip(&text[at..]).all(matches)
     }
 
-    /// Where it stands first, from a position on.
+    /// Returns its first place from a position on.
     fn find(&self, text: &[char], from: usize, stop: &dyn Stop) -> Result<Option<usize>, Fault> {
         let each = (UNTIL_ASKED / self.0.len().max(1)).max(1);
         for at in from..=text.len() {
@@ -55,12 +55,12 @@ impl Keyword {
         Ok(None)
     }
 
-    /// Whether it stands in a text.
+    /// Returns whether it occurs in a text.
     pub fn is_in(&self, text: &[char], stop: &dyn Stop) -> Result<bool, Fault> {
         Ok(self.find(text, 0, stop)?.is_some())
     }
 
-    /// Whether it stands there with the edge of a word (`\b`) on both sides.
+    /// Returns whether it occurs there with the edge of a word (`\b`) on both sides.
     pub fn is_word_in(&self, text: &[char], stop: &dyn Stop) -> Result<bool, Fault> {
         let is_word_at = |at: Option<usize>| at.and_then(|at| text.get(at)).copied().is_some_and(is_word);
         let is_edge = |at: usize| is_word_at(at.checked_sub(1)) != is_word_at(Some(at));
@@ -74,7 +74,7 @@ impl Keyword {
         Ok(false)
     }
 
-    /// How often it stands there, without overlaps.
+    /// Returns the number of its places, without overlaps.
     pub fn count(&self, text: &[char], stop: &dyn Stop) -> Result<usize, Fault> {
         let (mut from, mut count) = (0, 0);
         while from < text.len()

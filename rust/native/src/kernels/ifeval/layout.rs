@@ -1,9 +1,9 @@
-//! What IFEval asks of paragraphs, words and the ends of a text.
+//! IFEval's instructions on paragraphs, words and the ends of a text.
 
 use crate::kernels::ifeval::arguments::Arguments;
 use crate::kernels::python_text::{is_word, lower, split, strip};
 
-/// How many runs of word characters there are.
+/// Returns the number of runs of word characters.
 pub fn words(text: &str) -> usize {
     let mut inside = false;
     let starts = text.chars().filter(|one| {
@@ -75,7 +75,7 @@ pub fn ends_with(text: &str, phrase: &str) -> bool {
     lower(strip(text).trim_matches('"')).ends_with(&lower(strip(phrase)))
 }
 
-/// The text stands between double quotation marks.
+/// Returns whether the text is between double quotation marks.
 pub fn is_quoted(text: &str) -> bool {
     let text = strip(text);
     text.chars().count() > 1 && text.starts_with('"') && text.ends_with('"')

@@ -1,4 +1,4 @@
-//! What IFEval asks of marks in a text: placeholders, bullets, highlights, sections, titles.
+//! IFEval's instructions on marks in a text: placeholders, bullets, highlights, sections, titles.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,8 @@ use crate::kernels::ifeval::keyword::is_plain;
 use crate::kernels::python_json::loads;
 use crate::kernels::python_text::strip;
 
-/// A pattern of ours as `re` reads it: `\s` with U+001C to U+001F. An empty class matches nothing.
+/// Compiles one of our patterns as `re` reads it: `\s` with U+001C to U+001F. An empty class
+/// matches nothing.
 fn pattern(pattern: &str) -> Option<Regex> {
     Regex::new(&pattern.replace(r"\s", r"[\s\x1c-\x1f]")).ok()
 }

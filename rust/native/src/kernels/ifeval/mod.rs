@@ -21,7 +21,7 @@ use crate::kernels::python_text::strip;
 use arguments::{ARGUMENTS, Arguments, IDS};
 use checks::follows;
 
-/// What a text gets.
+/// Score of a text.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum IfevalScore {
@@ -31,7 +31,7 @@ pub enum IfevalScore {
     Share,
 }
 
-/// What becomes of instructions that can't be decided.
+/// Rule for instructions that can't be decided.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum UndecidedRule {
@@ -59,7 +59,7 @@ fn forms(text: &str) -> Vec<String> {
     whole.into_iter().chain(plain).collect()
 }
 
-/// Whether a text, in one of its forms, follows an instruction; `None`: undecided.
+/// Returns whether a text, in one of its forms, follows an instruction; `None`: undecided.
 fn decided(forms: &[String], id: &str, arguments: &Arguments<'_>, stop: &dyn Stop) -> Result<Option<bool>, Fault> {
     for form in forms {
         stop.check()?;

@@ -1,4 +1,4 @@
-//! What lm-eval 0.4.13 gives, recorded; and how instructions make a score.
+//! Scores of lm-eval 0.4.13, recorded; and how instructions make a score.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn score(kernel: &Ifeval, text: &str, ids: &str, arguments: &str) -> Result<Scor
 
 const STRICT: Ifeval = Ifeval { score: IfevalScore::All, loose: false, undecided: UndecidedRule::Abstain };
 
-/// Whether a text follows one instruction.
+/// Returns whether a text follows one instruction.
 fn of(text: &str, id: &str, arguments: &str) -> Option<f64> {
     score(&STRICT, text, &format!("[\"{id}\"]"), &format!("[{arguments}]")).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Whether two answers are equal, the gold one first.
+//! Compares two answers, the gold one first.
 
 use crate::kernels::math::number::{Form, Number};
 use crate::kernels::math::value::{Decision, Value};
@@ -10,7 +10,7 @@ const NEAR: i128 = 500_000;
 /// case.
 pub fn compare(gold: &Value<'_>, answer: &Value<'_>, strict: bool) -> Decision {
     match (gold, answer) {
-        // An equation on one side stands for what is behind its sign.
+        // An equation on one side means the part behind its sign.
         (Value::Number(gold), Value::Number(answer) | Value::Assignment(_, answer))
         | (Value::Assignment(_, gold), Value::Number(answer)) => numbers(gold, answer, strict),
         (Value::Assignment(name, gold), Value::Assignment(other, answer))

@@ -1,4 +1,4 @@
-//! Which part of a text math-verify takes for its answer, where only one can be meant.
+//! Finds the part of a text that math-verify takes for its answer, if only one can be meant.
 //!
 //! - It tries patterns in order: "final answer is", boxes, "answer", then any LaTeX or number; the
 //!   match that ends last wins. A text is decided only where one of these alone can match.
@@ -9,7 +9,7 @@ use crate::kernels::math::latex;
 use crate::kernels::math::plain::last_number;
 use crate::kernels::math::value::Value;
 
-/// What was found in a text.
+/// Result of the search in a text.
 #[derive(Debug, PartialEq)]
 pub enum Extraction<'a> {
     Nothing,
@@ -19,7 +19,7 @@ pub enum Extraction<'a> {
 
 const BOX: &[u8] = b"\\boxed";
 
-/// With math-verify's defaults: LaTeX or a number, anywhere.
+/// Finds the answer by math-verify's defaults: LaTeX or a number, anywhere.
 pub fn found_by_default(text: &str) -> Extraction<'_> {
     let bytes = text.as_bytes();
     if word_answer(bytes).is_some() || has_unreadable_number(text) {
@@ -42,7 +42,7 @@ pub fn found_by_default(text: &str) -> Extraction<'_> {
     of(last_number(text).map(Value::Number))
 }
 
-/// As TRL's `accuracy_reward` reads answers: a box, or LaTeX behind the word "answer".
+/// Finds the answer as TRL's `accuracy_reward` does: a box, or LaTeX behind the word "answer".
 pub fn found_by_box(text: &str) -> Extraction<'_> {
     let bytes = text.as_bytes();
     if memmem::find(bytes, BOX).is_some() {
@@ -118,7 +118,7 @@ fn balanced(text: &str) -> Option<usize> {
     None
 }
 
-/// What is between signs that begin and end LaTeX, if they are the text.
+/// Returns the text between signs that begin and end LaTeX, if they are the text.
 fn enclosed(text: &str) -> Option<&str> {
     for (begin, end) in [("$$", "$$"), ("$", "$"), ("\\[", "\\]"), ("\\(", "\\)")] {
         let Some(inside) = text.strip_prefix(begin).and_then(|text| text.strip_suffix(end)) else { continue };
@@ -128,19 +128,20 @@ fn enclosed(text: &str) -> Option<&str> {
     None
 }
 
-/// Whether blanks end LaTeX with words in it: a unit before them stays a factor there.
+/// Returns whether blanks end LaTeX with words in it: a unit before them stays a factor there.
 fn ends_behind_unit(latex: &str) -> bool {
     latex.ends_with([' ', '\t']) && ["\\text", "\\mbox", "\\math"].iter().any(|words| latex.contains(words))
 }
 
-/// Whether there is a number at which all reading of the text fails: `-05`, or of another script.
+/// Returns whether there is a number at which all reading of the text fails: `-05`, or of another
+/// script.
 fn has_unreadable_number(text: &str) -> bool {
     let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
     memmem::find_iter(text.as_bytes(), b"-0").any(|at| is_digit(at + 2))
         || (!text.is_ascii() && text.chars().any(|one| !one.is_ascii() && one.is_numeric()))
 }
 
-/// Whether there is a sign that can begin LaTeX.
+/// Returns whether there is a sign that can begin LaTeX.
 fn has_latex(bytes: &[u8]) -> bool {
     memchr::memchr3(b'$', b'\\', b'[', bytes).is_some()
 }
@@ -150,7 +151,8 @@ fn has_digit(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit()) || (!text.is_ascii() && text.chars().any(char::is_numeric))
 }
 
-/// Where "answer" is first, in any case; also with a long s, which Python takes for one.
+/// Returns the first place of "answer", in any case; also with a long s, which Python takes for
+/// one.
 fn word_answer(bytes: &[u8]) -> Option<usize> {
     let long_s = memmem::find(bytes, "ſ".as_bytes());
     let plain = memchr2_iter(b'w', b'W', bytes).find_map(|place| {

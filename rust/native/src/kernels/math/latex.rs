@@ -1,4 +1,4 @@
-//! Reads the LaTeX of an answer: what stands in a box or between dollar signs.
+//! Reads the LaTeX of an answer: the contents of a box or between dollar signs.
 
 use crate::kernels::math::number::{Form, Number};
 use crate::kernels::math::value::Value;
@@ -11,7 +11,7 @@ const ODD_NAMES: &str = "eEiI";
 /// Words that are rewritten before they are read.
 const ODD_WORDS: [&str; 8] = ["inf", "ercent", "pct", "and", "or", "th", "i", "sqrt"];
 
-/// What it is; `None` where no rule is certain.
+/// Returns its value; `None` where no rule is certain.
 pub fn read(text: &str) -> Option<Value<'_>> {
     let text = text.trim_matches([' ', '\n', '\t']);
     if text.is_empty() || text.len() > LONGEST || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
@@ -114,7 +114,8 @@ fn word(text: &str) -> Option<Value<'_>> {
     (is_text && !is_odd).then_some(Value::Word(bare))
 }
 
-/// Whether both ways of normalising leave the same of it, and something: then equal LaTeX is equal.
+/// Returns whether both ways of normalising leave the same of it, and something: then equal LaTeX
+/// is equal.
 fn is_stable(text: &str) -> bool {
     let begins = text.starts_with(|first: char| first.is_ascii_alphanumeric() || "(-[".contains(first))
         || ["\\frac{", "\\sqrt{", "\\pi", "\\left("].iter().any(|begin| text.starts_with(begin));

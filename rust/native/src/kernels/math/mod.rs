@@ -1,8 +1,8 @@
-//! Whether an answer is a gold answer, as math-verify says, where that is certain.
+//! Compares an answer with a gold answer as math-verify does, if that is certain.
 //!
 //! - `decide` says what math-verify says, or that it doesn't know; a guess is a fault.
-//! - What math-verify takes for the answer of a text is found first (`extract`), then read
-//!   (`value`), then compared (`compare`); each step gives up on what it hasn't got a rule for.
+//! - The part that math-verify takes for a text's answer is found first (`extract`), then read
+//!   (`value`), then compared (`compare`); each step gives up on texts that it has no rule for.
 //! - Nothing takes more than linear time.
 
 mod compare;
@@ -16,7 +16,7 @@ use compare::compare;
 use extract::{Extraction, found_by_box, found_by_default};
 pub use value::Decision;
 
-/// How math-verify is asked.
+/// Function of math-verify in question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// `verify(parse(gold), parse(answer))`.
@@ -25,8 +25,8 @@ pub enum Question {
     Reward,
 }
 
-/// What math-verify says of this pair, as far as it is certain; `strict`: where it is lax (9 % is
-/// 9, 0.333333 is 1/3, A is a), what is right.
+/// Returns math-verify's decision on this pair, if it is certain; `strict`: if it is lax (9 % is 9,
+/// 0.333333 is 1/3, A is a), the right decision.
 #[must_use]
 pub fn decide(question: Question, gold: &str, answer: &str, strict: bool) -> Decision {
     let by_box = question == Question::Reward;

@@ -1,9 +1,9 @@
 //! Numbers as math-verify's parsers make them of text.
 //!
-//! - The value is exact, or marked as rough. What is longer than a rule is certain for is no
+//! - The value is exact, or marked as rough. A number longer than a rule is certain for is not a
 //!   `Number`.
 
-/// What SymPy makes of a number; it compares them by different rules.
+/// SymPy's form of a number; it compares them by different rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Also a LaTeX fraction that is whole.
@@ -65,7 +65,7 @@ impl Number {
         Some(Self { form, numerator, denominator: 10_i128.pow(places), percent: false, rough })
     }
 
-    /// Of the texts of two integers.
+    /// Makes one of the texts of two integers.
     pub fn fraction(form: Form, above: &str, below: &str, plus: bool) -> Option<Self> {
         let part = |text: &str| {
             let short = text.len() <= FRACTION_DIGITS && !text.contains([',', '.']);

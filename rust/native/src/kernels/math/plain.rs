@@ -30,7 +30,7 @@ pub fn last_number(text: &str) -> Option<Number> {
             |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && (part.len() < 2 || !part.starts_with('0'));
         let above_digits = above.strip_prefix('-').unwrap_or(above);
         let is_certain = is_digits(above_digits) && is_digits(below) && behind.is_empty() && !percent;
-        // A currency before an expression is no beginning of one.
+        // A currency before an expression does not begin one.
         let is_priced = before.ends_with('$');
         return (is_certain && !is_priced).then(|| Number::fraction(Form::Quotient, above, below, false))?;
     }
@@ -38,7 +38,8 @@ pub fn last_number(text: &str) -> Option<Number> {
     Some(if percent { number.in_percent() } else { number })
 }
 
-/// Whether what is before a number begins it, and is no part of an expression that holds it.
+/// Returns whether the text before a number lets it begin there, and is not part of an expression
+/// that holds it.
 fn stands_alone(before: &str) -> bool {
     let before = before.strip_suffix('$').unwrap_or(before);
     let trimmed = before.trim_end_matches([' ', '\n', '\t', '\r']);

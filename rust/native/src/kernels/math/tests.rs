@@ -1,5 +1,5 @@
-//! What is decided, and what isn't, by kind of answer. What math-verify says of the same pairs is
-//! checked from Python.
+//! Pairs that are decided, and pairs that aren't, by kind of answer. Math-verify's decisions on the
+//! same pairs are checked from Python.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn equal_latex_that_is_rewritten_is_left() {
 }
 
 #[test]
-fn what_is_the_same_text_but_for_a_percent_sign_is_left() {
+fn texts_equal_but_for_a_percent_sign_are_left() {
     for (gold, answer) in [("18.0%", "18.0"), ("-0.09", "-0.09%"), ("4782526.4782526%", "4782526.4782526")] {
         assert_eq!(equal(gold, answer), Decision::Unknown, "{gold} {answer}");
         assert_eq!(decide(Question::Equal, gold, answer, true), Decision::Different, "{gold} {answer}");
@@ -95,7 +95,7 @@ fn plain_numbers_are_decided_where_any_text_counts() {
 }
 
 #[test]
-fn what_may_mean_more_is_left() {
+fn ambiguous_answers_are_left() {
     let golds = ["3 + 4", "1 234", "5 - x", "the answer is 5", "$5$ or $6$", "1,23", "1e5 %p", "7 percent", "**5**"];
     for gold in golds {
         assert_eq!(equal(gold, "5"), Decision::Unknown, "{gold}");

@@ -1,4 +1,4 @@
-//! What an answer is, as far as there are rules for it, and what is decided of two.
+//! Value of an answer, as far as there are rules for it, and the decision on two.
 
 use crate::kernels::math::number::Number;
 
@@ -15,7 +15,7 @@ pub enum Value<'a> {
     Latex(&'a str),
 }
 
-/// What math-verify says of two.
+/// Decision of math-verify on two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Different,

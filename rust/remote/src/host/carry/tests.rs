@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// One end: what it is given to send, and what came to it.
+/// One end: messages to send, and received ones.
 struct End {
     sends: tokio::sync::Mutex<UnboundedReceiver<Vec<u8>>>,
     came: Mutex<Vec<Vec<u8>>>,
@@ -100,7 +100,7 @@ async fn garbage_is_a_broken_connection() {
 }
 
 #[tokio::test]
-async fn what_a_process_sent_before_its_end_arrives_before_the_loss() {
+async fn last_messages_arrive_before_the_loss() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
     let peer = Peer::open(child.id().cast_signed()).expect("a descriptor");
     let ((_send, a), (send_b, b)) = (end(), end());

@@ -1,15 +1,15 @@
 //! The open batches, and which of them have calls to hand out.
 //!
-//! works-1  With the lock free, a batch stands in the set of a function exactly if its queue of
-//! that function is ready. So whatever changes a queue goes through `edit`, and an event costs the
-//! same beside one open batch and beside a thousand.
+//! works-1  While the lock is free, a batch is in the set of a function exactly if its queue of
+//! that function is ready. Every change of a queue therefore goes through `edit`, and an event
+//! costs the same beside one open batch and beside a thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::function::FunctionId;
 use crate::scheduler::queue::{Queue, Work};
 
-pub(crate) struct Works {
+pub(crate) struct OpenBatches {
     /// A lower id is an older batch.
     open: BTreeMap<u64, Work>,
     /// Per function: the batches with calls of it to hand out. Written by `edit`, `insert` and
@@ -17,7 +17,7 @@ pub(crate) struct Works {
     ready: Vec<BTreeSet<u64>>,
 }
 
-impl Works {
+impl OpenBatches {
     pub(crate) fn new(functions: usize) -> Self {
         Self { open: BTreeMap::new(), ready: vec![BTreeSet::new(); functions] }
     }
@@ -30,7 +30,7 @@ impl Works {
         self.open.get(&batch)
     }
 
-    /// For what changes no queue's calls.
+    /// For changes that leave all queues' calls as they are.
     pub(crate) fn get_mut(&mut self, batch: u64) -> Option<&mut Work> {
         self.open.get_mut(&batch)
     }
@@ -85,7 +85,7 @@ impl Works {
         Some(done)
     }
 
-    /// Whether any batch has calls of this function to hand out.
+    /// Returns whether any batch has calls of this function to hand out.
     pub(crate) fn has_ready(&self, function: FunctionId) -> bool {
         !self.ready[function].is_empty()
     }
@@ -126,8 +126,8 @@ mod tests {
         Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).unwrap())
     }
 
-    /// What the set of a function must hold, found the long way.
-    fn found(works: &Works, function: usize) -> Vec<u64> {
+    /// Computes the set of a function from all works.
+    fn found(works: &OpenBatches, function: usize) -> Vec<u64> {
         let is_ready = |work: &&Work| work.queues[function].is_ready(work.submitted());
         works.all().filter(is_ready).map(|work| work.batch.id()).collect()
     }
@@ -135,7 +135,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_sets_hold_what_is_ready(steps in prop::collection::vec((0..6_u8, 1..5_u64, 0..2_usize), 1..60)) {
-            let mut works = Works::new(2);
+            let mut works = OpenBatches::new(2);
             for (what, id, function) in steps {
                 match what {
                     0 => works.insert(Work::new(batch(id, 2))),

@@ -1,8 +1,8 @@
-"""What every program may do, done once in a fenced child: a fence that keeps an honest program from
-its work would have each of them score 0.
+"""Acts that every program may do, done once in a fenced child: a fence that keeps an honest program
+from its work would have each of them score 0.
 
-`shortcomings` runs in the process that prepared the fences. What fails there is named with what to
-do about it.
+`shortcomings` runs in the process that prepared the fences. The failing act is named, with the
+remedy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Need:
 
 
 def shortcomings(prepared: Prepared, spec: FenceSpec) -> list[str]:
-    """What a program should be able to do and can't here, in words; none as a rule."""
+    """Returns the abilities that a program should have and lacks here, in words; none as a rule."""
     needs = _needs(prepared.folder, spec)
     theirs, ours = os.pipe()
     pid = prepared.fork()
@@ -81,7 +81,7 @@ def shortcomings(prepared: Prepared, spec: FenceSpec) -> list[str]:
 
 
 def _read(fd: int) -> list[str]:
-    """What came until the end of the process."""
+    """Returns the lines until the end of the process."""
     data = b""
     with open(fd, "rb", buffering=0) as pipe:
         while select.select([pipe], [], [], _END_S)[0]:

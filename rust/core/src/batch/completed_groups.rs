@@ -29,8 +29,8 @@ impl Batch {
             let known = !ready.groups.is_empty();
             ready.groups.extend(groups);
             if !known {
-                // Else it is readable already, and a system call per group would cost more than a
-                // cheap function.
+                // Otherwise it is readable already, and a system call per group would cost more
+                // than a cheap function.
                 notify(ready.news.as_ref());
             }
         }
@@ -38,7 +38,7 @@ impl Batch {
     }
 
     pub(super) fn finish(&self) {
-        // first: what is done lets its descriptors go under this lock
+        // first: a batch that is done closes its descriptors under this lock.
         let ready = self.ready.lock();
         self.finished_ns.store(self.clock.now_ns(), Ordering::Release);
         notify(ready.end.as_ref());
@@ -47,8 +47,8 @@ impl Batch {
         }
     }
 
-    /// So many groups less to wait for, or, as one, no more additions; true when there is nothing
-    /// left.
+    /// Subtracts `groups` from the groups to wait for, or ends the additions, which count as one;
+    /// true when there is nothing left.
     pub(super) fn close(&self, groups: u64) -> bool {
         let last = self.open_groups.fetch_sub(groups, Ordering::AcqRel) == groups;
         if last {
@@ -63,8 +63,8 @@ impl Batch {
         let mut ready = self.ready.lock();
         let group = ready.groups.pop_front()?;
         ready.handed_out += 1;
-        // Left readable for ever once all are handed out, so that every consumer learns of it.
-        // `finish` looks under this lock, after it said that the batch is done.
+        // Left readable for ever once all are handed out, so that every consumer sees it. `finish`
+        // checks under this lock, after it marked the batch as done.
         if ready.groups.is_empty()
             && !(self.is_done() && ready.handed_out == self.groups())
             && let Some(news) = &ready.news
@@ -74,13 +74,13 @@ impl Batch {
         Some(group)
     }
 
-    /// Whether all groups were handed out, and no more come.
+    /// Returns whether all groups were handed out, and no more come.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.is_done() && self.ready.lock().handed_out == self.groups()
     }
 
-    /// Readable while a completed group waits, as the head says. It fails where there are no
+    /// Readable while a completed group waits, as the head says. It fails if there are no
     /// descriptors left.
     pub fn news(&self) -> io::Result<Arc<Wake>> {
         let mut ready = self.ready.lock();

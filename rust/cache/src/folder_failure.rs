@@ -1,4 +1,4 @@
-//! What is wrong with a folder: reported once.
+//! Failures of a folder: reported once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,15 +7,15 @@ use tracing::warn;
 
 type Listener = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What is wrong with a folder.
+/// Failure of a folder.
 #[derive(Default)]
-pub(crate) struct Trouble {
+pub(crate) struct FolderFailure {
     reported: Mutex<(Option<String>, Option<Listener>)>,
     /// The folder is not used any more.
     over: AtomicBool,
 }
 
-impl Trouble {
+impl FolderFailure {
     /// Warns, the first time.
     pub(crate) fn tell(&self, reason: &str) {
         let mut reported = self.reported.lock();
