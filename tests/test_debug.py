@@ -36,7 +36,7 @@ async def waits(completion: str) -> float:
     return float(len(completion))
 
 
-@reward(timeout=0.2, lane="thread")
+@reward(timeout=5, lane="thread")
 def slow(completion: str) -> float:
     return float(completion.isdecimal())
 

@@ -41,7 +41,9 @@ def test_fake_judge_serves_until_it_is_ended() -> None:
         try:
             assert server.stdout is not None
             address = server.stdout.readline().split()[3].rstrip(",")
-            asked = judge(base_url=address, model="m", prompt="Grade: {completion}", parse=parse.tag("score"))
+            asked = judge(
+                base_url=address, model="m", prompt="Grade in <score></score>: {completion}", parse=parse.tag("score")
+            )
             with Dispatcher([asked]) as dispatcher:
                 assert dispatcher.score(completions=["two words", "one"]).rewards.ravel().tolist() == [2.0, 1.0]
         finally:

@@ -117,7 +117,7 @@ def test_wrong_options_are_refused_at_the_decorator() -> None:
     """Decorating starts and imports nothing heavy."""
     with pytest.raises(RegistrationError, match="'<lambda>': timeout=0"):
         reward(timeout=0)(lambda completion: 1.0)
-    with pytest.raises(TypeError, match="rowwise"):
+    with pytest.raises(RegistrationError, match=r"group_reward\(\) has no option 'rowwise'"):
         group_reward(lambda completions: [1.0], rowwise=True)  # type: ignore[call-overload]
 
 

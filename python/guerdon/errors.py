@@ -96,7 +96,7 @@ def with_known_options(maker: _Maker, *, others: Callable[..., Any] | None = Non
 
     if not isinstance(maker, type):
         return cast(_Maker, checked)
-    cast(Any, maker).__init__ = checked
+    cast(Any, maker).__init__ = raised_at_the_call(checked)
     return maker
 
 
@@ -137,8 +137,8 @@ class ClosedError(GuerdonError, RuntimeError):
 
 
 class MainGuardError(GuerdonError, RuntimeError):
-    """A batch was submitted while a child process imports the program (multiprocessing), or a
-    worker the module of a reward function."""
+    """A batch was submitted while a child process imports the program (multiprocessing), or
+    while a worker imports the module of a reward function."""
 
 
 class VLLMServerError(GuerdonError, ConnectionError):

@@ -124,7 +124,8 @@ def reward(
             awaited where it runs, one call at a time.
         loop: Name of the event loop, shared by all functions that give the same (asyncio lane).
             Default: one of its own.
-        timeout: Seconds that one attempt may run, from the start of the user's code. Default 30.
+        timeout: Seconds that one attempt may run, from the start of the user's code. Default: 30
+            for calls on samples, 600 for a call on the whole batch.
         grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills
             at once.
         total_timeout: Seconds that a call may take, queueing and retries included. Default: none.
@@ -314,5 +315,5 @@ def group_reward(
 
 def _decorate(function: Callable[..., Any] | StatefulReward | None, options: Options, shape: Shape) -> Any:
     if function is None:
-        return lambda decorated: RewardFunction(decorated, options, shape)
+        return raised_at_the_call(lambda decorated: RewardFunction(decorated, options, shape))
     return RewardFunction(function, options, shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -24,7 +25,7 @@ def test_time_of_the_wall_is_not_the_programs(program: str, cases: list[object])
         started = time.monotonic()
         found = judgement(reward, program.format(60), cases=cases)
         assert found.score == 0.0
-        assert "within 0.5 s" in found.reason or "no answer within 0.4" in found.reason
+        assert "within 0.5 s" in found.reason or re.search(r"no answer within 0\.[1-5]", found.reason)
         assert time.monotonic() - started < 2 * wall_seconds(0.5) + 5
 
 

@@ -66,7 +66,9 @@ def test_good_clients_are_served_among_bad_ones(tmp_path: Path) -> None:
     async def bad(one: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
         kind = chance.randrange(4)
-        head = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
+        head = (
+            b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
+        )
         try:
             if kind == 0:
                 writer.write(head + b'{"text": "0123456"}\n')

@@ -22,7 +22,7 @@ def connect(served: Served) -> socket.socket:
 def request(
     body: bytes, *, version: str = "1.1", more: str = "", length: int | None = None, path: str = "/score"
 ) -> bytes:
-    head = f"POST {path} HTTP/{version}\r\nHost: x\r\nContent-Type: application/json\r\n{more}"
+    head = f"POST {path} HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n{more}"
     return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
 
 
@@ -66,7 +66,7 @@ def test_pipelined_requests_are_answered_in_order(served: Served) -> None:
 
 def test_chunked_bodies(served: Served) -> None:
     body = sample("4")
-    head = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     with connect(served) as connection:
         connection.sendall(head)
         for start in range(0, len(body), 7):
@@ -82,9 +82,9 @@ def test_chunked_bodies(served: Served) -> None:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET\r\n\r\n",
         b"POST /score HTTP/9.9\r\n\r\n",
-        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: -4\r\n\r\n",
-        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
-        b"POST /score HTTP/1.1\r\nHost: x\r\nX: " + b"y" * (1 << 20) + b"\r\n\r\n",
+        b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: -4\r\n\r\n",
+        b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
+        b"POST /score HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * (1 << 20) + b"\r\n\r\n",
     ],
     ids=["tls", "one word", "version", "negative length", "two lengths", "endless header"],
 )
@@ -108,7 +108,7 @@ def test_heads_are_bounded_where_httptools_is_installed(tmp_path: Path) -> None:
     line = b"x-" + b"y" * 1000 + b": z\r\n"
     places = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     with serving(tmp_path, PYTHONPATH=places) as one, connect(one) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
         sent = 0
         try:
             while sent < 64 * MEGABYTE:
@@ -134,7 +134,7 @@ def test_a_huge_body_is_refused_before_it_comes(served: Served) -> None:
     "a client sends a body without end, in chunks", sees="413 once 64 MB are here; the server's memory stays bounded"
 )
 def test_an_endless_body_is_refused_while_it_comes(served: Served) -> None:
-    head = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"
     sent = 0
     with connect(served) as connection:

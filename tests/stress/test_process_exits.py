@@ -82,14 +82,16 @@ def test_exit_in_a_thread_ends_the_thread(tmp_path: Path) -> None:
         assert scene.commit("exit_in_a_thread") is None
 
 
-def forks_and_returns(completion: str) -> float:
+def forks_and_leaves(completion: str) -> float:
     pid = os.fork()
-    return float(os.waitpid(pid, 0)[1]) if pid else 5.0
+    if not pid and completion == "raise":
+        raise ValueError(completion)
+    return float(os.WEXITSTATUS(os.waitpid(pid, 0)[1])) if pid else 5.0
 
 
-def test_a_forked_child_that_returns_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
-    with Dispatcher([reward(forks_and_returns)], workers=1) as dispatcher:
-        assert dispatcher.score(completions=["a"] * 4).rewards.ravel().tolist() == [0.0] * 4
+def test_a_forked_child_that_leaves_its_call_fails_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    with Dispatcher([reward(forks_and_leaves)], workers=1) as dispatcher:
+        assert dispatcher.score(completions=["return", "raise"] * 2).rewards.ravel().tolist() == [1.0] * 4
     printed = capfd.readouterr()
     assert "Traceback" not in printed.out + printed.err
 

@@ -183,7 +183,7 @@ def _a(kind: type) -> str:
 
 def plain_text(completion: object, sample: int | None = None) -> str:
     """The last assistant message, or a lone one that names no role; text parts joined without a
-    separator; The text is "" if there is none.
+    separator; "" if there is none.
 
     Args:
         sample: For the message; None where it is not known.

@@ -83,6 +83,7 @@ class Debugger:
         self._awaiter, self._helpers_awaiter = Awaiter(warn), Awaiter(warn)
         self._helper = ThreadPoolExecutor(1, "guerdon debugger")
         self._at_end = weakref.finalize(self, _end, self._awaiter, self._helpers_awaiter, self._helper)
+        self._at_end.atexit = False  # the helper takes no work any more then
         warn(_WARNING)
 
     def ends_with(self, engine: EngineSource) -> None:
@@ -141,7 +142,7 @@ class Debugger:
         """Runs the next call in this thread; without one waits for it, a few milliseconds at most.
 
         Raises:
-            KeyboardInterrupt, bdb.BdbQuit: The user ended the call.
+            KeyboardInterrupt, bdb.BdbQuit, SystemExit: The user ended the call.
         """
         try:
             call = self._calls.get(timeout=max(0.0, min(longest, _LOOK_S)))
@@ -152,10 +153,21 @@ class Debugger:
                 call.value = self._result(call.run)
             except BaseException as error:
                 call.error = error
-                if isinstance(error, _QUITS):
+                if isinstance(error, _QUITS) or _left_pdb(error):
+                    self._drop_calls()
                     raise
             finally:
                 call.ended.set()
+
+    def _drop_calls(self) -> None:
+        """Fails the calls that wait, so that none of them runs in a later batch."""
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return
+            call.error = ClosedError("the debugger was ended before this call was run.")
+            call.ended.set()
 
     def _result(self, run: Callable[[], Any]) -> Any:
         raw = run()
@@ -165,7 +177,22 @@ class Debugger:
             asyncio.get_running_loop()
         except RuntimeError:
             return self._awaiter.run(raw)
-        return self._helper.submit(self._helpers_awaiter.run, raw).result()
+        future = self._helper.submit(self._helpers_awaiter.run, raw)
+        try:
+            return future.result()
+        except BaseException:
+            loop = self._helpers_awaiter._loop
+            if loop is not None and not future.done():  # interrupted: the helper must not stay busy
+                loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+            raise
+
+
+def _left_pdb(error: BaseException) -> bool:
+    """Returns whether `q` ended the call: from Python 3.14 on pdb raises SystemExit."""
+    frames = error.__traceback__ if isinstance(error, SystemExit) else None
+    while frames is not None and frames.tb_next is not None:
+        frames = frames.tb_next
+    return frames is not None and frames.tb_frame.f_globals.get("__name__") == "pdb"
 
 
 def _end(awaiter: Awaiter, helpers_awaiter: Awaiter, helper: ThreadPoolExecutor) -> None:

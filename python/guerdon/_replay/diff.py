@@ -210,8 +210,7 @@ def _entry(name: str, chunk: Chunk, old: Cells, side: Outcomes, sample: int) -> 
 
 
 def excerpt(chunk: Chunk, name: str, sample: int) -> str | None:
-    """The beginning of a text; The excerpt is None if the journal, or the part that is read, has
-    none."""
+    """The beginning of a text; None if the journal, or the part that is read, has none."""
     if f"{name}" not in chunk.table.schema.names or not chunk.has(name):
         return None
     value = chunk.value(name, sample)

@@ -18,7 +18,8 @@ from guerdon._serve.drain import Drain, stopping
 from guerdon._serve.errors import ClientGoneError, RequestError
 from guerdon._serve.permits import Bytes
 
-# Applies to a declared length: a client that sends nothing keeps others out of no more.
+# Most bytes reserved for a body by its declared length alone: a client that sends nothing holds no
+# more.
 _TAKEN_AT_ONCE: Final = 1 << 20
 
 

@@ -77,7 +77,7 @@ class ProtocolEndpoint:
         await answer_early(response, scope, receive, send)
 
     async def _response(self, scope: Scope, receive: Receive, held: Bytes) -> Response | RequestError:
-        """The answer, a refusal too; a refusal as it is while the body is not here as a whole."""
+        """The response. A refusal stays a `RequestError` while the body is not read to its end."""
         is_read = False
         try:
             body = await self._body(scope, receive, held)

@@ -47,7 +47,7 @@ class Permits:
         self._pace = 0.0  # samples a second
         self._since = clock()
         self._ended = 0
-        # A refused request of several samples has room kept for it: the number, and its time span.
+        # Samples kept free for a refused request of several, and from when until when.
         self._kept = 0
         self._kept_from = self._kept_until = self._since
 

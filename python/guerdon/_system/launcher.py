@@ -172,7 +172,7 @@ def launchers_cores(environ: Mapping[str, str] = os.environ) -> int:
 
 def launcher_affinity(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
     """The cores that the ranks of this host may use together, by number: the launcher's; None if
-    there is no launcher, or it doesn't have them."""
+    there is one rank, in a Slurm step, or if the launcher is not found."""
     if ranks_on_host(environ) == 1 or "SLURM_STEP_TASKS_PER_NODE" in environ:
         return None  # slurmstepd, the launcher there, is not bound to the cores of the job
     return _affinity(environ)

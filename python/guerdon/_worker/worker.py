@@ -73,9 +73,10 @@ class Worker:
         except BaseException:
             if os.getpid() == pid:
                 raise
-            # A function forked this process and returned in it.
+            # A function forked this process, and returned or raised in it: its parent must not take
+            # that for success.
             flush_output()
-            os._exit(0)
+            os._exit(1)
 
     def _serve(self) -> None:
         self._signal.install()

@@ -96,7 +96,8 @@ def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _zsh_value(action: argparse.Action) -> str:
-    return "" if action.nargs == 0 else f":{action.metavar or action.dest}:_files"
+    name = str(action.metavar or action.dest).replace(":", "\\:")
+    return "" if action.nargs == 0 else f":{name}:_files"
 
 
 def _one_line(action: argparse.Action) -> str:

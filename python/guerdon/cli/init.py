@@ -154,7 +154,7 @@ def add_to(commands: Any) -> None:
         "init",
         help="write a rewards file, data and a test to start from",
         description="Write rewards.py (a math check, a format check, a judge), data.jsonl (ten rows) and test_rewards.py.",
-        epilog="Exit code: 0 success; 2 a file is there already, or can't be written (nothing was written).",
+        epilog="Exit code: 0 success; 2 a file is there already, or can't be written.",
     )
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="made if it isn't there; default: .")
     parser.set_defaults(run=run, parser=parser)

@@ -97,7 +97,7 @@ class SampleRewards:
         self._error_reported = False
 
     async def reward(self, sample: FrameworkSample) -> float | None:
-        """The weighted sum of the functions' rewards; The reward is None if there is none.
+        """The weighted sum of the functions' rewards; None if there is none.
 
         Raises:
             DataError: The sample can't be scored: a function asks for a column that is not there.

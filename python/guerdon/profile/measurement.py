@@ -288,7 +288,7 @@ def _add(found: Measurement, spec: FunctionSpec, rows: SampleRows, places: Seque
         row = places[sample]
         if sample in reasons:
             label, reason = reasons[sample]
-            if label == "cancelled" or reason in _UNMEASURED:
+            if label == "cancelled" or reason.partition("; last error: ")[0] in _UNMEASURED:
                 found.unmeasured += step
             else:
                 found.failures.append(RowFailure(row, label, reason, float(seconds[sample])))

@@ -13,7 +13,7 @@ pub(crate) fn network(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// Names those that Linux numbers.
+/// Returns the name of a network file system, by Linux's magic number.
 #[cfg(target_os = "linux")]
 const fn named(kind: i64) -> Option<&'static str> {
     Some(match kind & 0xFFFF_FFFF {

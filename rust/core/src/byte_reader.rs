@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_files_are_not_read() {
+    fn missing_bytes_are_not_read() {
         let mut reader = ByteReader(&[1, 2, 0, 9, 9]);
         assert_eq!((reader.u8(), reader.u16()), (Some(1), Some(2)));
         assert_eq!((reader.u32(), reader.bytes(3)), (None, None), "and what is there stays");

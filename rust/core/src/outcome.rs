@@ -116,9 +116,9 @@ impl FailureKind {
 pub enum Answer {
     /// A status as in HTTP; 429 means "too many requests", in whichever form it came.
     Status(u16),
-    /// The connection failed.
+    /// No connection could be made.
     Unreachable,
-    /// The connection broke before there was one.
+    /// The connection broke before there was an answer.
     Broken,
 }
 

@@ -37,8 +37,8 @@ struct Plan {
 /// read.
 pub type MakeFixed = fn(&Path) -> io::Result<()>;
 
-/// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Enters the new
-/// root, in which nothing can be changed if that is asked for.
+/// Makes `paths`, and an empty folder at `folder`, the whole tree of this process. Returns
+/// whether all that is bound in it is read-only.
 pub(crate) fn enter<'a>(
     paths: impl Iterator<Item = &'a Path>,
     folder: &Path,

@@ -237,7 +237,8 @@ impl Endpoint {
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let text = self.redactor.redact(text);
-        if let Some(file) = &self.key_file { file.current().redactor.redact(&text) } else { text }
+        let Some(file) = &self.key_file else { return text };
+        file.current().redactors.iter().fold(text, |text, key| key.redact(&text))
     }
 
     pub(crate) const fn uri(&self) -> &Uri {

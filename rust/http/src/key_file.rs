@@ -29,12 +29,13 @@ pub(crate) struct KeyFile {
 pub(crate) struct CurrentKey {
     key: String,
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    pub redactor: Redactor,
+    /// Redactors of this key and of earlier ones, which a server may still echo.
+    pub redactors: Vec<Redactor>,
 }
 
 impl KeyFile {
     pub fn new(path: PathBuf, headers: Vec<(HeaderName, String)>, key: &str) -> Self {
-        let current = CurrentKey { key: key.to_owned(), headers: Vec::new(), redactor: Redactor::default() };
+        let current = CurrentKey { key: key.to_owned(), headers: Vec::new(), redactors: vec![Redactor::of(key)] };
         Self { path, headers, current: RwLock::new(Arc::new(current)), reading: tokio::sync::Mutex::new(()) }
     }
 
@@ -58,8 +59,9 @@ impl KeyFile {
             Some((name.clone(), value))
         });
         let Some(headers) = filled.collect() else { return false };
-        let redactor = Redactor::of(&key);
-        *self.current.write() = Arc::new(CurrentKey { key, headers, redactor });
+        let mut redactors = refused.redactors.clone();
+        redactors.push(Redactor::of(&key));
+        *self.current.write() = Arc::new(CurrentKey { key, headers, redactors });
         true
     }
 }

@@ -64,7 +64,8 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
         match (key, &sent) {
             // The key may have been replaced since it was read.
             (Some((file, used)), Err(error))
-                if error.failure.answer == Some(Answer::Status(401)) && file.renew(&used).await =>
+                if error.failure.answer == Some(Answer::Status(401))
+                    && tokio::time::timeout_at(until, file.renew(&used)).await.unwrap_or(false) =>
             {
                 send(place, parser, body, *samples, meter, limits).await
             }

@@ -50,7 +50,7 @@ impl ProcessConfig {
     /// The most calls of a function in one frame that may have several.
     #[must_use]
     pub fn frame_calls(&self, function: FunctionId) -> usize {
-        // The output of one call can be told from the next one's only if there is none between
+        // The output of one call can be told from the next one's only in a frame of one call
         // (`meter`).
         if self.limits_of(function).max_output.is_some() { 1 } else { self.recycle.frame_calls(CALLS) }
     }

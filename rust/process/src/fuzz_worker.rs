@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::in_flight::{InFlightFrames, Loss};
-use crate::shared_page::PageSnapshot;
+use crate::shared_page::{CALLS, PageSnapshot};
 use crate::slots::{QueuedFrame, SlotState, Slots};
 use crate::watchdog::Watchdog;
 use crate::wire::Parser;
@@ -115,7 +115,8 @@ enum Lie {
 /// Numbers that may mean something: claims and counts of the frames it has.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
-        (0u64..4, prop_oneof![0u64..8, Just(64), Just(65), 0xFCu64..=0xFF]).prop_map(|(frame, low)| frame << 8 | low),
+        (0u64..4, prop_oneof![0u64..8, Just(CALLS as u64), Just(CALLS as u64 + 1), 0xFBu64..=0xFF])
+            .prop_map(|(frame, low)| frame << 8 | low),
         Just(u64::MAX),
         any::<u64>(),
     ]

@@ -187,6 +187,7 @@ const fn place(claim: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared_page::CALLS;
 
     const MS: u64 = 1_000_000;
 
@@ -273,8 +274,8 @@ mod tests {
     #[test]
     fn forward_is_as_far_as_there_are_calls() {
         let mut watch = Watchdog::default();
-        let claims =
-            (1..9).flat_map(|frame| [0xFE, 0xFF, 0xFD].into_iter().chain(1..=64).map(move |low| frame << 8 | low));
+        let claims = (1..9)
+            .flat_map(|frame| [0xFE, 0xFF, 0xFD].into_iter().chain(1..=CALLS as u64).map(move |low| frame << 8 | low));
         for (look, claim) in claims.enumerate() {
             assert_eq!(watch.check(look as u64 * 10 * MS, Some(hand(claim, 0))).action, None);
         }

@@ -27,7 +27,7 @@ impl ClockOffset {
         }
     }
 
-    /// A time of the agent's by the driver's clock, which was not before and not after these.
+    /// A time of the agent's by the driver's clock, kept within `earliest_ns` and `latest_ns`.
     pub(crate) fn to_driver(self, agent_ns: u64, earliest_ns: u64, latest_ns: u64) -> u64 {
         let ns = (i128::from(agent_ns) - self.ahead_ns).clamp(0, i128::from(u64::MAX));
         u64::try_from(ns).unwrap_or(0).min(latest_ns).max(earliest_ns)

@@ -40,7 +40,7 @@ class RewardList:
 
     @classmethod
     def of(cls, items: Sequence[object], weights: list[float] | None) -> RewardList:
-        """Returns the items of a list, with a rubric's columns in its place."""
+        """Makes the list of a dispatcher's items, in which a rubric stands as its columns."""
         places = tuple(place for place, item in enumerate(items) if is_reward_model(item))
         return cls(len(items), tuple(model_name(items[place]) for place in places), places, weights)
 

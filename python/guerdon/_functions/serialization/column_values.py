@@ -118,7 +118,7 @@ class _ColumnPickler(pickle.Pickler):
 
 
 def _can_import(name: object) -> bool:
-    """Returns whether workers can import the module; True for a name without one."""
+    """Returns whether workers can import the module; True also if `name` is not a string."""
     if not isinstance(name, str):
         return True
     module = sys.modules.get(name)

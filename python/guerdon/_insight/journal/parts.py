@@ -160,7 +160,7 @@ class JournalParts:
 
     def check_some(self) -> None:
         """Raises:
-        DataError: Fails if there are no parts.
+        DataError: There are no parts.
         """
         if not self.parts:
             if self.notes:

@@ -51,7 +51,7 @@ class _SourceCode(PythonCode):
 
 
 def source_version(spec: FunctionSpec) -> str:
-    """The version of a function as 16 hexadecimal digits; The version is "" if it is unknown."""
+    """The version of a function as 16 hexadecimal digits; "" if it is unknown."""
     try:
         if spec.cache is not None:
             digest = version_of(spec)

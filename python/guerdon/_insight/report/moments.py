@@ -117,7 +117,7 @@ class PairMoments:
 
 
 def correlations(sums: Floats) -> Floats:
-    """Pearson's r of each pair, of `PairMoments`; NaN where one is constant."""
+    """Pearson's r of each pair, from the sums of `PairMoments`; NaN where one is constant."""
     count, mean_x, mean_y, xx, yy, xy = sums
     constant = (xx <= count * (_ROUNDING * mean_x) ** 2) | (yy <= count * (_ROUNDING * mean_y) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):

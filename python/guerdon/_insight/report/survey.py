@@ -86,7 +86,7 @@ class Axis:
         return len(self.first)
 
     def buckets(self, steps: Integers) -> Integers:
-        """The bucket of each step; The bucket is ``len(self)`` for rows without a step."""
+        """The bucket of each step; ``len(self)`` for rows without one."""
         place: Integers = np.clip(np.searchsorted(self.first, steps, side="right") - 1, 0, None)
         return np.where(steps == NO_STEP, len(self), place)
 

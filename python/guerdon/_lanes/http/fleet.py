@@ -72,7 +72,7 @@ def fleet_of(function: str, option: str, path: str, given: Mapping[str, Any]) ->
             f"reward function {function!r}: hedge_after={given['hedge_after']!r} sends a request again to another endpoint, and "
             f"{option}= has one: it does nothing until Dispatcher.endpoints({function!r}).set adds others.",
             GuerdonWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     return fleet
 

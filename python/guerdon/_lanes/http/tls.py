@@ -56,7 +56,7 @@ def warn_of_plain_keys(function: str, urls: Iterable[str], key: ApiKey) -> None:
         f"reward function {function!r}: its API key goes to {where} over plain http, where anyone on the way can read it. Use an "
         "https:// address, or leave the key out where the server needs none.",
         GuerdonWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
 
 

@@ -61,7 +61,7 @@ def with_votes(
             f"reward function {name!r} asks for votes={votes} at temperature 0, where a judge gives the same answer each time. Give "
             "temperature=, such as 0.7, or None for the server's own.",
             GuerdonWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     plan = CompoundPlan.of(
         "votes",

@@ -27,7 +27,7 @@ from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 from guerdon.rewards.code.trusted.compare import RULES, Compare
 from guerdon.rewards.code.trusted.driver import JudgingRules
 from guerdon.rewards.code.trusted.extract import Extract
-from guerdon.rewards.code.trusted.judge import Judge
+from guerdon.rewards.code.trusted.judge import BESIDE_S, REFERENCE_S, Judge
 from guerdon.rewards.code.trusted.judgement import Score
 from guerdon.rewards.code.trusted.reward import CodeReward
 from guerdon.rewards.code.trusted.scorer import COMPLETION, Columns, Judging
@@ -42,6 +42,8 @@ __all__ = ["code_reward"]
 
 # Beside a program's own time: its process, comparisons, a zygote that has to be started again.
 _OVERHEAD_S: Final = 30.0
+# Time to start a judge again, and for imports of the user's functions.
+_START_S: Final = 60.0
 _LEAST_MEMORY: Final = 64 << 20
 # Largest arguments of the system's calls: milliseconds in 31 bits, bytes in 63.
 _LONGEST_S: Final = 1e6
@@ -230,7 +232,8 @@ def code_reward(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
         )
     own = check if callable(check) else None
-    judge = Judge(Judging(columns, rules, spec, extract, made.tags, own, level))
+    judging = Judging(columns, rules, spec, extract, made.tags, own, level)
+    judge = Judge(judging)
     function = FunctionSpec(
         name=name,
         item=judge,
@@ -239,7 +242,12 @@ def code_reward(
         shape="sample",
         policy=replace(
             checked_policy(name, options, "sample"),
-            timeout=2 * wall_seconds(rules.timeout) + _OVERHEAD_S + wall_seconds(COMPILE_S) * bool(made.compile),
+            timeout=2 * wall_seconds(rules.timeout)
+            + _OVERHEAD_S
+            + BESIDE_S
+            + REFERENCE_S
+            + _START_S * judging.has_functions
+            + wall_seconds(COMPILE_S) * bool(made.compile),
         ),
         wants=wants,
         factory=Factory(code_reward, given, _options_of(columns)),

@@ -124,8 +124,7 @@ _LARGEST_FACTORIAL: Final = 5000
 
 
 def prepared(gold: str, text: str, *, alone: bool = False) -> float | tuple[str, str] | None:
-    """The score of a text; or both answers, for math-verify; The score is None if there is no gold
-    answer.
+    """The score of a text; or both answers, for math-verify; None if there is no gold answer.
 
     Args:
         alone: The text may be an answer alone.
@@ -142,7 +141,7 @@ def prepared(gold: str, text: str, *, alone: bool = False) -> float | tuple[str,
 
 
 def answer_of(text: str, *, gold: bool) -> str | None:
-    """Returns the answer in a text; The answer is None if there is none.
+    """Returns the answer in a text; None if there is none.
 
     Args:
         gold: A gold text, which may be the answer alone, or end in it.

@@ -44,8 +44,8 @@ fn is_ascii(text: &Bound<'_, PyString>, _units: &[u8]) -> bool {
     ascii != 0
 }
 
-/// Decides the same by the units of the characters: the header of an ASCII string is the shorter
-/// one. (From 3.14 on the string's flags can't be read from here.)
+/// Decides the same by the distance of the characters from the object: the header of an ASCII
+/// string is the shorter one. (From 3.14 on the string's flags can't be read from here.)
 #[cfg(Py_3_14)]
 fn is_ascii(text: &Bound<'_, PyString>, units: &[u8]) -> bool {
     units.as_ptr().addr() - text.as_ptr().addr() == size_of::<pyo3::ffi::PyASCIIObject>()

@@ -8,7 +8,7 @@ use crate::function::FunctionId;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
 
-/// Longest time until a limit that processes share gets the ends of calls. simultaneous ends are
+/// Longest time until a limit that processes share gets the ends of calls. Simultaneous ends are
 /// reported together.
 const FLUSH_NS: u64 = 2_000_000;
 

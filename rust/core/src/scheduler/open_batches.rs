@@ -95,8 +95,8 @@ impl OpenBatches {
         self.ready[function].iter().filter_map(|id| self.open.get(id))
     }
 
-    /// The oldest batch with a call to hand out of one of these functions that `waits` not for
-    /// more.
+    /// The oldest batch with a call of these functions to hand out; `waits` tells which are left
+    /// out because they wait for more samples.
     pub(crate) fn oldest(
         &self,
         functions: impl Iterator<Item = FunctionId>,

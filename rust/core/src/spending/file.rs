@@ -56,7 +56,7 @@ impl SpendingFile {
         Self { file: LockedFile::new(path), kept, boot: boot(), me: Lease::new(), checked_ns: None }
     }
 
-    /// Passes the content to `change`, under the lock; `None` if another process has it just now.
+    /// Passes the content to `work`, under the lock; `None` if another process has it just now.
     pub(super) fn with<R>(
         &mut self,
         now_ns: u64,

@@ -49,7 +49,7 @@ pub struct Asker<'a> {
     meters: Vec<Meter<'a>>,
 }
 
-/// Usage of one attempt of a request. it counts for its member, also where it was dropped.
+/// Usage of one attempt of a request. It counts for its member, also where it was dropped.
 struct AttemptMeter<'a> {
     meter: Meter<'a>,
     whole: &'a Meter<'a>,

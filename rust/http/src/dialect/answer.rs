@@ -34,8 +34,8 @@ pub struct JudgeAnswer {
     /// It would have gone on: its tokens were used up, or something stopped it. An answer of one
     /// token was meant to end there.
     pub cut: bool,
-    /// The most likely first tokens, each with its log-probability: NaN for tokens that are not
-    /// numbers.
+    /// The most likely first tokens, each with its log-probability: NaN where that is not a
+    /// number.
     pub first_token: Option<Vec<(String, f64)>>,
     pub usage: Option<Usage>,
     /// Name by the server, which may be more exact than the requested one.

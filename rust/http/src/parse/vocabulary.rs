@@ -151,7 +151,8 @@ pub fn are_plain(tokens: &[Token], known: impl Fn(&str) -> bool) -> bool {
     tokens.iter().enumerate().all(|(at, token)| match token {
         Token::Word(word, written) => {
             let subject = || at.checked_sub(1).and_then(|before| tokens[before].word());
-            // "Response A" names something, "would" is a condition unless a person's verb follows.
+            // "Response A" names something; "would" and "will" are conditions unless the judge is
+            // the word before ("I would give").
             let article = word != "a" || written == "a" || at == 0;
             let judged =
                 !matches!(word.as_str(), "would" | "will") || subject().is_some_and(|word| JUDGE.contains(&word));

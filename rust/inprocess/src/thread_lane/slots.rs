@@ -129,8 +129,8 @@ impl<F> FunctionSlots<F> {
         self.waiting.push_back(frame);
     }
 
-    /// Assigns waiting frames to threads; counted as on its way from here on. A thread that waits
-    /// is woken.
+    /// Wakes a thread for a waiting frame, or returns that one must be started; either counts as on
+    /// its way from here on.
     pub fn assign(&mut self) -> Assignment {
         let coming = [StateKind::Ordered, StateKind::Arriving, StateKind::Woken].map(|kind| self.threads.count(kind));
         if self.waiting.len() <= coming.iter().sum() || self.threads.wake_one() {

@@ -59,7 +59,7 @@ class Node:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._session = 0
-        # The reference for later calls; held for no call that waits.
+        # Guards the state below; not held while a call of the actor is waited for.
         self._lock = threading.Lock()
         self._actor = start_actor(place.id, self._reserved)
         released.reserve(place, self._reserved)

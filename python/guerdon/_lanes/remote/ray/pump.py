@@ -102,7 +102,7 @@ class Pump:
             else:
                 pieces = self._link.take_pieces(_IDLE_S, _PIECE, linger=_LINGER_S, enough=_ENOUGH)
             if pieces is not None or not under_way:
-                # A message without pieces is such a sign.
+                # Without pieces the message is a sign of life of this driver.
                 under_way.append(deliver.remote(self._session, number, *(pieces or ())))
                 number += 1
                 if len(under_way) < DEPTH:

@@ -73,7 +73,7 @@ def join(
 
 
 def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> Joined | None:
-    """The connection; The result is None if there is no engine."""
+    """The connection; None if there is no engine."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(timeout)

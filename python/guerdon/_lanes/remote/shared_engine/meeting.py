@@ -69,8 +69,8 @@ class Meeting(NamedTuple):
         return [path for path in sorted(found) if path != self.socket and is_served(path)]
 
     def remove(self) -> None:
-        """Removes both files. Removes the file; only the holder of the lock may: the socket has
-        nobody who serves it."""
+        """Removes the socket and the lock file. Only the holder of the lock may, once nobody serves
+        the socket."""
         self.socket.unlink(missing_ok=True)
         self.lock.unlink(missing_ok=True)
 

@@ -43,6 +43,11 @@ def complete_groups(
         # The one that completed a group last says which was first.
         places = {group: max(order.index(group) for order in orders) for group in common}
         yield sorted(common, key=places.__getitem__)
+        debugged = [pending for pending in under_way if pending._debugger is not None]
+        if debugged:
+            for pending in debugged:
+                pending._wait_for_news(None)  # runs its functions in this thread
+            continue
         poll = select.poll()
         for pending in under_way:
             poll.register(pending._batch.groups_fileno(), select.POLLIN)

@@ -99,8 +99,8 @@ class SharedScoring:
     def begin_rest(
         self, error: Exception | None, completions: Sequence[Any], ids: Sequence[list[int]]
     ) -> Exception | None:
-        """Begins the remaining functions, once all is generated. Rows that differ from the scored
-        ones are scored again, with all others. Collective.
+        """Begins the scoring of the remaining rows, once all is generated. Rows that differ from
+        the scored ones are scored again, with all others. Collective.
 
         Args:
             error: What went wrong on this rank before.

@@ -37,7 +37,7 @@ def collected(namespace: dict[str, Any]) -> list[str]:
 
 
 def run_collected(namespace: dict[str, Any]) -> None:
-    """Run what would be collected.
+    """Runs the tests that pytest would collect.
 
     Raises:
         BaseException: What a test raises.

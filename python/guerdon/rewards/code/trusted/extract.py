@@ -5,7 +5,7 @@
 - Models forget fences: one with a tag never closes a block, so it begins one; and a block that is
   never closed ends where a fence shares its line with text.
 - A fence may follow text on its line, and one closes a block with ``</answer>`` behind it.
-- Without one, a block that is not closed, as in a completion that was cut off, does not count.
+- Any other block that is not closed, as in a completion that was cut off, does not count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TAG: Final = re.compile(r"[\s{.]*(?:language-)?([\w+#-]*)")
 _TOKEN: Final = re.compile(r"<[^<>\n]{1,40}>|\[/?[A-Z]{1,20}\]")
 _LONGEST_TOKEN: Final = 42
 _MOST_TOKENS: Final = 8
-# Names of blocks that hold no program, or one of a language that no row has.
+# Names of blocks that hold no program, or one in another language than the row's.
 _OTHER_NAMES: Final = (
     "bash batch c c++ cc clojure cmd console cpp cs csharp css csv cxx c# d dart diff doctest dockerfile elixir erlang es "
     "example f# fortran go golang haskell hs html http ini input java javascript js json jsonl jsx julia kotlin kt latex "

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,6 +104,8 @@ class Judge(StatefulReward):
                 judgement: Judgement = self._ask("judge", BESIDE_S, row)
                 return judgement
             except _EndedError as error:
+                if self._state.waits and not again:
+                    continue  # perhaps by chance: it handled none of the program's values
                 found = self._without_end(row, str(error))
                 if found is not None:
                     return found
@@ -117,6 +120,8 @@ class Judge(StatefulReward):
             self._here.close()
         if process is not None and self._owner == os.getpid():
             assert self._channel is not None
+            with suppress(OSError):
+                self._channel.shutdown(socket.SHUT_RDWR)  # forked children hold copies
             self._channel.close()
             try:
                 process.wait(_END_S)
@@ -223,7 +228,8 @@ class Judge(StatefulReward):
         assert process is not None
         assert channel is not None
         channel.close()
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # where SIGCHLD is ignored, the kernel has reaped it
+            os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
         return f"ended by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
 
@@ -248,8 +254,12 @@ class Judge(StatefulReward):
             self._here = CodeScorer(self.judging)
 
     def _launch(self) -> None:
-        self._channel, theirs = socket.socketpair()
-        page = os.memfd_create("judge", os.MFD_CLOEXEC)
+        try:
+            self._channel, theirs = socket.socketpair()
+            page = os.memfd_create("judge", os.MFD_CLOEXEC)
+        except OSError as error:
+            self._forget()
+            raise ZygoteLostError(f"no descriptors for the process that judges: {error}") from error
         os.ftruncate(page, SIZE)
         # With its parent's death the kernel ends a process when the thread ends that forked it.
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
@@ -257,7 +267,7 @@ class Judge(StatefulReward):
         try:
             self._state = JudgeState(mmap.mmap(page, SIZE))
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, str(Path(__file__).resolve().parents[4]), *map(str, given)],
+                [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).resolve().parents[4]), *map(str, given)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=given[:2],
                 start_new_session=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
 import pickle
 import resource
 import signal
@@ -31,6 +32,10 @@ def main(channel: int, page: int, parent: int) -> None:
         parent: The process to end with; 0 where only the channel tells of its end.
     """
     linux.reset_signals()
+    for each in (channel, page):
+        os.set_inheritable(each, False)  # what functions of the user's start must not hold them
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if parent:
         linux.exit_with_parent(parent)

@@ -93,6 +93,12 @@ class JudgeState:
         (used,) = _TIME.unpack_from(self._page, _USED)
         return float(used) + (time.monotonic() - since if since else 0.0)
 
+    @property
+    def waits(self) -> bool:
+        """It waits for a program now."""
+        (since,) = _TIME.unpack_from(self._page, _SINCE)
+        return not since
+
     def _pause(self) -> None:
         used = self.used()
         _TIME.pack_into(self._page, _SINCE, 0.0)

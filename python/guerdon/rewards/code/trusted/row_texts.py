@@ -17,7 +17,7 @@ BOM: Final = "\ufeff"
 
 
 def text_of(column: str | None, value: object) -> str:
-    """The text of a column; The text is "" if there is none.
+    """The text of a column; "" if there is none.
 
     Raises:
         DataError: It is something else.

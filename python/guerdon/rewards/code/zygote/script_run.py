@@ -38,7 +38,7 @@ class ScriptRun:
         stderr: The end of what it printed there.
         stopped: Why it was killed; "" where it ended by itself.
         ended: Its exit status.
-        starved: It was killed as time was up, of which others had the most.
+        starved: It was killed at its time limit, though other processes had most of the processor.
     """
 
     stdout: bytes

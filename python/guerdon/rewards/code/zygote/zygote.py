@@ -41,6 +41,8 @@ READY, END, FAILED = b"R", b"E", b"X"
 MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x", "build": b"b"}
 # The kernel's number of a process's clock, in the lowest bits.
 _PROCESS_CLOCK: Final = 2
+# Most zygotes of a host that share a core by name.
+_TURNS: Final = 256
 _MODE_OF: Final = {byte: mode for mode, byte in MODES.items()}
 
 STANDARD: Final = (
@@ -75,7 +77,8 @@ def main(control: int, parent: int, fence: str) -> None:
             linux.adopt_orphans()
             core = stack.enter_context(_own_core())
             if core is not None:
-                os.sched_setaffinity(0, {core})
+                with suppress(OSError):  # a filter of system calls, or a cpuset that changed
+                    os.sched_setaffinity(0, {core})
             for name in STANDARD:
                 importlib.import_module(name)
             spec = FenceSpec(**json.loads(fence))
@@ -104,15 +107,20 @@ def _own_core() -> Iterator[int | None]:
     if len(cores) == 1:
         yield None
         return
+    # Other containers see the same cores and not these names: each begins at the core it runs on.
+    with open("/proc/self/stat", "rb") as stat:
+        here = int(stat.read().rpartition(b")")[2].split()[36])
+    at = cores.index(here) if here in cores else 0
     with socket.socket(socket.AF_UNIX) as held:
-        for core in cores:
-            try:
-                held.bind(f"\0guerdon-code-core-{core}")  # gone with this process
-            except OSError:
-                continue
-            yield core
-            return
-        yield cores[os.getpid() % len(cores)]
+        for turn in range(_TURNS):
+            for core in cores[at:] + cores[:at]:
+                try:
+                    held.bind(f"\0guerdon-code-core-{core}-{turn}")  # gone with this process
+                except OSError:
+                    continue
+                yield core
+                return
+        yield None
 
 
 class _ForkServer:

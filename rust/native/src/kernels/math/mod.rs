@@ -16,7 +16,7 @@ use compare::compare;
 use extract::{Extraction, found_by_box, found_by_default};
 pub use value::Decision;
 
-/// Function of math-verify in question.
+/// Comparison of math-verify that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// `verify(parse(gold), parse(answer))`.
