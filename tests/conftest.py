@@ -74,6 +74,13 @@ def _shares_fixtures(path: Path) -> bool:
     )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _no_warm_process_beyond_a_module() -> Iterator[None]:
+    """Other modules check that no process is left behind."""
+    yield
+    warm_programs.stop()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> None:
     """A shell starts what stands in its background with SIGINT ignored, and programs that tests

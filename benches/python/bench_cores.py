@@ -2,8 +2,7 @@
 
     python -m pytest benches/python/bench_cores.py --benchmark-only
 
-Trivial calls show where the driver is the bound, also with 64 workers, which should make 0.7 of the
-calls a second that two make, at 1 µs a call here. Heavy-tailed calls keep a core busy to an end by
+Trivial calls show where the driver is the bound. Heavy-tailed calls keep a core busy to an end by
 the clock; no order of work beats the bound, max(sum ÷ workers, longest), and without knowing the
 costs none beats "a list": each call, in order, to the worker that is free first. Code rewards run
 small programs behind all fences.
@@ -61,25 +60,6 @@ def test_trivial_calls(benchmark: Any, tables: Any, workers: int) -> None:
         times = timed(benchmark, lambda: check(dispatcher.score(completions=texts)))
     cells = {"median": 1e6 * statistics.median(times) / samples, "best": 1e6 * min(times) / samples}
     tables.add(f"{TITLE}: µs a sample of 2 KB, a trivial call", f"{workers} workers", cells)
-
-
-def test_trivial_calls_with_many_workers(benchmark: Any, tables: Any) -> None:
-    """Far more workers than cores against two, in turn."""
-    samples, workers = (64, 4) if benchmark.disabled else (TRIVIAL, 64)
-    texts, both = ["abc"] * samples, []
-    with Dispatcher([reward(trivial)], workers=2) as few, Dispatcher([reward(trivial)], workers=workers) as many:
-
-        def seconds(dispatcher: Dispatcher) -> float:
-            start = time.perf_counter()
-            check(dispatcher.score(completions=texts))
-            return time.perf_counter() - start
-
-        timed(benchmark, lambda: both.append(seconds(few) / seconds(many)))
-        before = time.process_time()
-        check(many.score(completions=texts))
-        here = time.process_time() - before
-    cells = {"calls a second ÷ two's": statistics.median(both), "µs of CPU here a call": 1e6 * here / samples}
-    tables.add(f"{TITLE}: trivial calls, workers beyond the cores", f"{workers} workers", cells)
 
 
 @pytest.mark.parametrize("workers", WORKERS)

@@ -87,8 +87,8 @@ def test_advice_is_a_call_of_the_factory() -> None:
     exact = advise(spec_of(rewards.exact_match("gold")), found, 1e-4)
     assert exact.decorator == 'exact_match(column="gold", timeout=1)'
     code = advise(spec_of(code_reward(isolation="none", timeout=10)), found, 1e-4)
-    assert (code.timeout, code.decorator) == (40.0, None)
-    assert code.timeout_reason.startswith("its own: 10 s for the cases of a program (timeout=10), and 30 s for ")
+    assert (code.timeout, code.decorator) == (112.0, None)
+    assert code.timeout_reason.startswith("its own: 10 s for the cases of a program (timeout=10), and 102 s for ")
 
 
 def test_no_advice_speaks_of_the_functions_code() -> None:

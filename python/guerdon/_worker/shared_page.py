@@ -32,13 +32,13 @@ SETUP = 0xFF
 
 REPORTED = 0x80  # in the state of a call: it sent messages about itself
 
-CALLS = 224  # most calls in a frame
-SIZE, COMMANDS_SIZE = 8192, 4096
+CALLS = 64  # most calls in a frame
+SIZE = 4096
 _ADD_SEALS, _SEAL, _SEAL_FUTURE_WRITE = 1033, 0x1, 0x10  # the last since Linux 5.1
 _HEAD = 64
 _STAMPS = 8 * (CALLS + 1)
 _VALUES = 8 * CALLS
-_HALF = 3840  # stamps, values, states, rounded up to cache lines
+_HALF = 1152  # stamps, values, states, rounded up to cache lines
 
 
 class FrameResults:
@@ -69,10 +69,10 @@ class SharedPage:
     """
 
     def __init__(self, fd: int, commands_fd: int) -> None:
-        commands = memoryview(_mapped(commands_fd, COMMANDS_SIZE, mmap.PROT_READ))
+        commands = memoryview(_mapped(commands_fd, mmap.PROT_READ))
         self.commands = commands[:_HEAD].cast("Q")
         # The views keep the mapping alive.
-        view = memoryview(_mapped(fd, SIZE, mmap.PROT_READ | mmap.PROT_WRITE))
+        view = memoryview(_mapped(fd, mmap.PROT_READ | mmap.PROT_WRITE))
         self.words = view[:_HEAD].cast("Q")
         self._halves = (FrameResults(view, _HEAD), FrameResults(view, _HEAD + _HALF))
 
@@ -90,7 +90,7 @@ class SharedPage:
             half.states.release()
 
 
-def _mapped(fd: int, size: int, protection: int) -> mmap.mmap:
+def _mapped(fd: int, protection: int) -> mmap.mmap:
     """A mapping, with /dev/null in place of every descriptor that it keeps.
 
     A mapping keeps one open; before Python 3.13 that can't be avoided. A page to write to is sealed
@@ -98,7 +98,7 @@ def _mapped(fd: int, size: int, protection: int) -> mmap.mmap:
     """
     kept = os.dup(fd)
     os.close(kept)  # the lowest free number, which the mapping will take
-    mapping = mmap.mmap(fd, size, prot=protection)
+    mapping = mmap.mmap(fd, SIZE, prot=protection)
     replaced = [kept]
     if protection & mmap.PROT_WRITE:
         with contextlib.suppress(OSError):  # a system that can't

@@ -15,7 +15,6 @@ from socket import socket  # imported by name: user code may replace socket.sock
 from typing import NoReturn
 
 from .columns import KnownConstants, Values
-from .shared_page import CALLS
 
 # Kinds of calls.
 SAMPLE, GROUP, BATCH, FINISH = range(4)
@@ -33,7 +32,7 @@ PREPARED = 1  # flag of BEGUN: the function was just loaded or set up
 INTERRUPTED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
 IMPORTS = 4  # flag of SETUP_FAILED: in imports that the arguments need
 _LARGEST_RECORD = 16 << 20
-FRAME_RECORDS = CALLS << 20  # of all calls of one frame
+_FRAME_RECORDS = 64 << 20  # of all calls of one frame
 
 _NO_NAMES = 0xFFFFFFFF
 _NO_STATUS = 0xFFFF
@@ -191,7 +190,7 @@ class SupervisorSocket:
         """Sends a record; False if it is too large, or with the others of its frame."""
         last, size = self._recorded
         size = len(json) + (size if last == frame else 0)
-        if len(json) > _LARGEST_RECORD or size > FRAME_RECORDS:
+        if len(json) > _LARGEST_RECORD or size > _FRAME_RECORDS:
             return False
         self._recorded = (frame, size)
         self._send(RECORD, 0, call, frame, json)

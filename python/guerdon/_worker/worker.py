@@ -311,7 +311,7 @@ class Worker:
         if not self._link.record(frame.id, index, json):
             _warn(
                 f"reward function {call.name!r} recorded {len(json) >> 20} MiB in one call; records over 16 MiB, and "
-                f"over {wire.FRAME_RECORDS >> 20} MiB of calls that were sent together, are dropped"
+                "over 64 MiB of up to 64 calls together, are dropped"
             )
         self._signal.shielded = False
         return True

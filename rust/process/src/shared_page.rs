@@ -20,7 +20,7 @@ use crate::stack_file::StackFile;
 const REPORTED: u8 = 0x80;
 
 /// Most calls in one frame.
-pub(super) const CALLS: usize = 224;
+pub(super) const CALLS: usize = 64;
 
 /// Phases in the low byte of a claim, which has a call there otherwise.
 pub(super) const IMPORTING: u8 = 0xFC;
@@ -28,7 +28,7 @@ pub(super) const DECODING: u8 = 0xFD;
 pub(super) const LOADING: u8 = 0xFE;
 pub(super) const SETUP: u8 = 0xFF;
 
-const SIZE: u64 = 8192;
+const SIZE: u64 = 4096;
 const PROGRESS: usize = 0;
 const DONE: usize = 8;
 const TAKEN: u64 = 16;
@@ -38,7 +38,7 @@ const COUNTED: u64 = 40;
 const HEAD: usize = 64;
 const VALUES: usize = 8 * (CALLS + 1);
 const STATES: usize = VALUES + 8 * CALLS;
-const HALF: usize = 3840;
+const HALF: usize = 1152;
 const USED: usize = HEAD + 2 * HALF;
 
 /// The supervisor's end of the page.
@@ -197,20 +197,20 @@ mod tests {
     fn words_of_the_two_halves_do_not_meet() {
         let page = SharedPage::new(&StackFile::new().unwrap()).unwrap();
         let write = |at: usize, word: u64| rustix::io::pwrite(&page.fd, &word.to_ne_bytes(), at as u64).unwrap();
-        write(half(2) + VALUES + 8 * (CALLS - 1), 1.5f64.to_bits());
+        write(half(2) + VALUES + 8 * 63, 1.5f64.to_bits());
         write(half(3), 77);
         write(half(2) + 8 * CALLS, 99);
         page.take_back(5).unwrap();
         let seen = page.read().unwrap();
-        assert_eq!((seen.value(2, CALLS - 1), seen.state(2, 0)), (1.5, 0));
-        assert_eq!((seen.stamp(3, 0), seen.stamp(2, CALLS), seen.stamp(3, CALLS)), (77, 99, 0));
+        assert_eq!((seen.value(2, 63), seen.state(2, 0)), (1.5, 0));
+        assert_eq!((seen.stamp(3, 0), seen.stamp(2, 64), seen.stamp(3, 64)), (77, 99, 0));
         assert_eq!(seen.taken(), 5);
     }
 
     #[test]
     fn indices_beyond_the_page_are_harmless() {
         let seen = SharedPage::new(&StackFile::new().unwrap()).unwrap().read().unwrap();
-        assert_eq!((seen.stamp(u64::MAX, CALLS + 1), seen.state(1, CALLS)), (0, u8::MAX));
+        assert_eq!((seen.stamp(u64::MAX, 65), seen.state(1, 64)), (0, u8::MAX));
         assert!(seen.value(0, usize::MAX).is_nan());
         assert_eq!(seen.done(3), None);
     }

@@ -20,7 +20,7 @@ use crate::scheduler::queue::{Queue, Work};
 const FRAME_NS: u64 = 4_000_000;
 /// Work that a frame should hold at least, though other workers then have none: more than handing
 /// it out and taking it back costs.
-const LEAST_NS: u64 = 160_000;
+const LEAST_NS: u64 = 100_000;
 /// Calls a frame while nothing is known of their cost.
 const FRAME_UNKNOWN: usize = 8;
 /// The most calls of a frame: it is made under the scheduler's lock.
@@ -280,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_holds_160_us_of_work_however_many_workers_there_are() {
-        assert_eq!(calls(4_000, 64, 256), 40);
-        assert_eq!(calls(4_000, 64, 50), 40);
+    fn a_frame_holds_100_us_of_work_however_many_workers_there_are() {
+        assert_eq!(calls(4_000, 64, 256), 25);
+        assert_eq!(calls(4_000, 64, 30), 25);
         assert_eq!(calls(200, 192, 4096), 64, "as many as the lane takes");
     }
 }

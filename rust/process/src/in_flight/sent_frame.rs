@@ -15,9 +15,8 @@ use crate::resource_limits::ByteSize;
 use crate::shared_page::{CALLS, DECODING, IMPORTING, LOADING, PageSnapshot, SETUP};
 use crate::slots::SlotGuard;
 
-/// Most bytes that the calls of one frame record: 1 MiB for each that a frame may have;
-/// `python/guerdon/_worker/wire.py` has it too.
-const FRAME_RECORDS: usize = CALLS << 20;
+/// Most bytes that the calls of one frame record; `python/guerdon/_worker/wire.py` has it too.
+const FRAME_RECORDS: usize = 64 << 20;
 
 /// A frame with the worker. Dropping it tells the scheduler that the frame ended.
 pub(crate) struct SentFrame {
