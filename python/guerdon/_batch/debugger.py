@@ -1,7 +1,7 @@
 """Python functions in the thread that waits for their batch, where ``breakpoint()`` works.
 
-- A function's lane is a thread that hands each call over, and waits for its end. Whoever waits for
-  a batch takes the calls one after another (`Debugger.turn`).
+- A function's lane is a thread that hands each call over, and waits for its end. The thread that
+  waits for a batch runs its calls one after another (`Debugger.turn`).
 - The thread of a running event loop awaits nothing: an async function runs on a helper's loop then.
 - Nothing bounds a call: no timeout, no limit on memory or output, no kill.
 """

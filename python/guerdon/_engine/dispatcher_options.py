@@ -84,7 +84,7 @@ def incomplete(value: object) -> str:
 
 
 def log_metrics(value: object) -> str:
-    """What a trainer's log gets of each function."""
+    """Returns the checked choice of each function's metrics for a trainer's log."""
     if value == "main" or value == "all":
         return str(value)
     raise wrong("log_metrics", value, "'main' (the six of docs/metrics.md) or 'all'")

@@ -91,7 +91,7 @@ _TROUBLE: Final = {
     "trace": "trace {place!r}: {why}. Nothing more is written to it; scores are not touched.",
     "node": "{why}",
 }
-"""How people are warned of trouble, by its source."""
+"""Warnings of trouble, by its source."""
 
 
 class ThreadSupervisor:

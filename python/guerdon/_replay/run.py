@@ -1,7 +1,8 @@
 """One replay: chunks of the journal through the functions, into OUT and the diff.
 
 - Everything that can't work is refused before any call, and before anything is written.
-- Chunks are written in the order of the journal. What ends the replay early loses those in flight.
+- Chunks are written in the order of the journal. An early end of the replay loses the samples in
+  flight.
 """
 
 from __future__ import annotations

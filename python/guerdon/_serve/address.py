@@ -49,7 +49,8 @@ def url(one: socket.socket, *, tls: bool) -> str:
 
 
 def is_loopback_name(authority: str) -> bool:
-    """Whether a host, with its port or without, is a name or an address of this machine alone."""
+    """Returns whether a host, with its port or without, is a name or an address of this machine
+    alone."""
     try:
         host = urlsplit(f"//{authority}").hostname or ""
         return host == "localhost" or host.endswith(".localhost") or _is_loopback(host)

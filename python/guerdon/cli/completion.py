@@ -101,7 +101,7 @@ def _zsh_value(action: argparse.Action) -> str:
 
 
 def _one_line(action: argparse.Action) -> str:
-    """What the option does, as `--help` shows it."""
+    """Returns the help of an option, as `--help` shows it."""
     text = (action.help or "") % {**vars(action), "prog": "guerdon"}
     return " ".join(text.split())
 

@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(options: argparse.Namespace, folder: str) -> tuple[Summary, dict[str, Any]]:
-    """What a journal holds, and its figures."""
+    """Contents of a journal, and its figures."""
     from guerdon._insight.journal.parts import find_parts
     from guerdon._insight.journal.selection import Selection
     from guerdon._insight.report.aggregates import aggregates

@@ -320,7 +320,7 @@ def _read_notes(found: Measurement, path: str) -> None:
         return
     wall = sum(note["wall_s"] for note in notes)
     cpu = sum(note["cpu_s"] for note in notes)
-    # Where cores are short it also waits for one: not its doing.
+    # If cores are short it also waits for one: not its doing.
     alone = wall - sum(note["queued_s"] for note in notes)
     found.cpu_s = cpu / max(alone, 1e-9)
     found.children_share = sum(note["children_s"] for note in notes) / cpu if cpu > 0 else 0.0

@@ -21,7 +21,7 @@ _LARGE: Final = 500_000_000
 _STEEP: Final = 8.0
 _SLOW_S: Final = 0.05
 _BLOCKS_S: Final = 0.05
-# What the checks find of a row that was measured, by what the measurement calls it.
+# Names that the checks give to a measured row's failure, by the measurement's.
 _TWICE: Final = {"hang": "hang", "crash": "crash", "fails": "exception"}
 
 

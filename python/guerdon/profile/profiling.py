@@ -221,7 +221,7 @@ class _Profiling:
             found = self._measure(spec, rows, own)
             faults = data_faults(spec, found, rows)
             if faults is not None:
-                # What checks and times would say is of these rows, and not the function's doing.
+                # Checks and times would be about these rows, not about the function.
                 mine.findings.append(faults)
                 self.done += len(self.checks)
                 return

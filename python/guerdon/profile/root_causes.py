@@ -19,7 +19,7 @@ _PROBE: Final = "probe:"
 _REASONING: Final = ("right_in_reasoning", "reasoning_only", "reasoning_unfinished")
 _SEVERAL: Final = ("right_then_wrong", "all_forms")
 
-# What a function does, the probes of which one shows it, and those that it explains besides. The
+# Faults of a function, the probes of which one shows it, and those that it explains besides. The
 # first that fits takes them.
 _CAUSES: Final = (
     (

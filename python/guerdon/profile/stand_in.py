@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CLOCKS", "MODES", "THREADS", "StandIn", "TextStandIn"]
 
 CLOCKS: Final = {"clock": 40_000_000.25, "other clock": 23_977_800.5}
-"""How far the clock is put forward, in seconds, by mode.
+"""Seconds by which the clock is put forward, by mode.
 
 Some 463 days less 53 minutes, and 277 days and twelve hours and a half. One alone would miss a
 function that asks for the parity of the day, for an hour after midnight.

@@ -37,7 +37,7 @@ Variant = Literal["call", "rowwise"]
 Made = TypeVar("Made")
 
 TIMEOUT_S: Final = 10.0
-"""What a sync function gets for one call, if its own timeout isn't shorter."""
+"""Timeout of a sync function's call, if its own isn't shorter."""
 
 MOST_HANGS: Final = 6
 HANGING: Final = (Status.TIMEOUT, Status.CRASHED)

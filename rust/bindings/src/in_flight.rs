@@ -26,7 +26,7 @@ pub struct PyInFlight {
     phase: &'static str,
     attempt: u16,
     age_s: f64,
-    /// What has it.
+    /// Its place.
     worker: Worker,
     /// On a thread: its number, and what Python calls it.
     thread: Option<(u64, u64)>,

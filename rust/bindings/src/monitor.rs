@@ -82,7 +82,7 @@ pub fn metric_families() -> Vec<(&'static str, &'static str, Vec<&'static str>, 
     FAMILIES.iter().map(|one| (one.name, one.kind.word(), one.labels.to_vec(), one.help)).collect()
 }
 
-/// What an engine without worker processes counts of them.
+/// Counters of worker processes for an engine without any.
 const NO_WORKERS: [(&str, u64); 4] = [("workers", 0), ("worker_restarts", 0), ("worker_loads", 0), ("kills", 0)];
 
 /// The parts of an engine that are shown.

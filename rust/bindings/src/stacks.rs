@@ -117,7 +117,7 @@ impl StackReader {
     }
 }
 
-/// What Python calls the thread of a call.
+/// Python's name of a call's thread.
 const fn thread(one: &InFlight) -> Option<u64> {
     if let Location::Thread { ident, .. } = one.location { Some(ident) } else { None }
 }

@@ -23,7 +23,7 @@ use crate::gil;
 /// File, bytes, seconds of the shortest call with its own slice, and the process's name.
 pub type TraceArg = (PathBuf, u64, f64, String);
 
-/// What runs in this process.
+/// Calls that run in this process.
 fn open_calls(scheduler: &Scheduler) -> Vec<OpenCall> {
     let now_ns = scheduler.clock().now_ns();
     let open = |InFlight { call, location, .. }: InFlight| OpenCall {

@@ -101,7 +101,7 @@ impl Call {
 /// Reasons of timeouts that say nothing of the call itself: it was not made to its end.
 const OUTSIDE: [&str; 3] = ["total timeout", "batch timeout", "group timeout"];
 
-/// What follows in such a reason where the function's endpoint had failed.
+/// Text that follows in such a reason if the function's endpoint had failed.
 const LAST_ERROR: &str = "; last error: ";
 
 /// Why a function's open calls in a batch were ended by the scheduler.

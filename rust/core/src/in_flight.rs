@@ -43,7 +43,7 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Whether both are of the same call, at whatever time.
+    /// Returns whether both are of the same call, at any time.
     #[must_use]
     pub fn is_of_call(&self, other: &Self) -> bool {
         let key = |one: &Self| {
@@ -54,7 +54,7 @@ impl InFlight {
     }
 }
 
-/// What has a call in hand.
+/// Place that has a running call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A worker process, by its id.
@@ -86,7 +86,7 @@ impl Display for Location {
     }
 }
 
-/// Where the code of a call stands.
+/// Location in a call's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stack {
     /// Its Python stack, outermost frame first.
@@ -98,7 +98,7 @@ pub enum Stack {
 }
 
 impl Stack {
-    /// What a look for it found.
+    /// Result of a search for it.
     pub fn found(found: Result<String, impl Display>) -> Self {
         found.map_or_else(|why| Self::Absent(why.to_string()), Self::Text)
     }

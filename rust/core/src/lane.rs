@@ -99,7 +99,7 @@ pub trait Lane: Send + Sync + 'static {
     /// so long, beside this; those without a call drop the sender.
     fn ask_in_flight(&self, _within: Duration, _answer: &Sender<InFlight>) {}
 
-    /// What it has counted since the start, by name.
+    /// Returns its counters since the start, by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -108,7 +108,7 @@ pub trait Lane: Send + Sync + 'static {
     fn close(&self) -> CloseFuture;
 }
 
-/// How much later than asked for an answer may come that says that there is none.
+/// Time after the deadline in which the answer may come that there is none.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 
 /// The calls that lanes have in hand in this process, the oldest first. Does not wait.

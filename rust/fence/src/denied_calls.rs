@@ -47,7 +47,7 @@ const NAMESPACES_AND_MOUNTS: &[c_long] = &[
     libc::SYS_open_by_handle_at,
 ];
 
-/// What libc does not name on each machine; the numbers are the same on all.
+/// Calls that libc does not name on each machine; the numbers are the same on all.
 const STATMOUNT: c_long = 457;
 const LISTMOUNT: c_long = 458;
 

@@ -59,7 +59,7 @@ pub struct Endpoint {
     path: Uri,
     headers: HeaderMap,
     redactor: Redactor,
-    /// Where its key is read again.
+    /// File of its key, if that is read again.
     key_file: Option<Arc<KeyFile>>,
     http2: bool,
     tls: Tls,
@@ -187,7 +187,7 @@ impl Endpoint {
         self.url.host_str().unwrap_or_default().trim_matches(['[', ']'])
     }
 
-    /// Whether its path is that of a judge's API, but for the version: `/v1`.
+    /// Returns whether its path is that of a judge's API, but for the version: `/v1`.
     pub(crate) fn lacks_version(&self) -> bool {
         const APIS: [&str; 3] = ["/completions", "/responses", "/messages"];
         let is_version = |part: &str| {

@@ -37,7 +37,7 @@ pub enum SupervisorRequest {
     ReleaseValues,
 }
 
-/// What there is trouble with.
+/// Source of the trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A function's circuit breaker opened; why: what its last request said.

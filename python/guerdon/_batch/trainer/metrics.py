@@ -25,7 +25,7 @@ TAIL: Final = "guerdon/tail_s"
 LogMetrics = Literal["main", "all"]
 
 MAIN: Final = frozenset(("failed_frac", "abstained_frac", "timeout_frac", "run_p50_s", "run_p99_s", "queue_p99_s"))
-"""What a log line has of each function, unless the dispatcher says ``log_metrics="all"``."""
+"""Metrics of each function in a log line, unless the dispatcher has ``log_metrics="all"``."""
 
 _FRACTIONS: Final = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES: Final = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")

@@ -2,7 +2,7 @@
 object of the package.
 
 - It is read when the engine starts, and one in a file again once a server answers 401.
-- What is pickled, shown or dumped says only where it is.
+- Pickles, messages and dumps have only its place.
 - A key given instead of its place is not in the error: only what looks like a place is shown.
 """
 

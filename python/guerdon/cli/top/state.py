@@ -280,4 +280,4 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "Mapping[str, int]": _counts,
     "Mapping[str, float]": _numbers,
 }
-"""How a field is read, by its type."""
+"""Readers of a field, by its type."""

@@ -1,4 +1,4 @@
-"""How a function scores answers: right ones, wrong ones, none, and those that game a reward."""
+"""Scores of a function for answers: right ones, wrong ones, none, and those that game a reward."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _DO: Final = {
 }
 # Of a function that comes with Guerdon.
 _DO_OF_FACTORY: Final = "Each costs its sample the reward (NaN), and counts as a failure: mend what the reason names."
-# What a worker's end says of its cause, by a part of the reason; the first that is found.
+# Causes of a worker's end, by a part of the reason; the first that is found.
 _CRASHES: Final = (
     ("exited with status", "Look for sys.exit, os._exit and quit() in what it calls, and return instead."),
     ("SIGKILL", "The kernel kills what takes too much memory: look at that first, then for os.kill."),

@@ -43,7 +43,7 @@ impl EncodedFrame {
     fn of(frame: &Frame) -> Self {
         let calls = frame.len();
         let mut values = Vec::new();
-        // What could not be written can't be read either, which fails the frame.
+        // Values that could not be written can't be read either, which fails the frame.
         let _ = columns::encode(frame, 0..calls, &mut SentConstants::none(), &mut values);
         let places = (0..calls).flat_map(|call| frame.samples_by_slice(call));
         let places = places.map(|(slice, sample)| (slice as u64) << 32 | sample as u64).collect();

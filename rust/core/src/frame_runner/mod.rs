@@ -97,7 +97,7 @@ impl FrameRunner {
         self.core.frames()
     }
 
-    /// Where frames run, to look at what is in flight.
+    /// Lanes of the frames, for a snapshot of the calls in flight.
     #[must_use]
     pub fn lanes(&self) -> &[Arc<dyn Lane>] {
         &self.core.lanes

@@ -128,7 +128,7 @@ impl SchedulerCore {
         }
     }
 
-    /// How the cells of a function's calls end that this ends.
+    /// Returns the status and note of the cells that this ends.
     pub(super) fn end_of(&self, batch: &Batch, function: FunctionId, cause: &Cause) -> (Status, Arc<Note>) {
         let limiter = self.limiters[function].as_ref();
         cause.end_with(|| limiter?.last_error(batch.submitted_ns()))

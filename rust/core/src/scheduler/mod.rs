@@ -258,7 +258,7 @@ impl Scheduler {
         (0..self.inner.functions.len()).map(open).collect()
     }
 
-    /// Where its calls run, to look at what is in flight.
+    /// Lanes of its calls, for a snapshot of the calls in flight.
     #[must_use]
     pub fn lanes(&self) -> &[Arc<dyn Lane>] {
         &self.inner.lanes

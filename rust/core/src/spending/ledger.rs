@@ -32,7 +32,7 @@ pub(super) struct EndedCosts {
     pub largest: f64,
 }
 
-/// How many times the largest cost seen a request without a bound may cost.
+/// Highest cost of a request without a bound, in largest costs seen.
 const BEYOND_THE_LARGEST: f64 = 4.0;
 
 /// Highest cost of a request before it is known.

@@ -16,7 +16,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What tokens cost, of which so many were written to the server's cache.
+    /// Returns the cost of tokens, of which `written` were written to the server's cache.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "tokens of a request")]
     pub fn of(&self, tokens: &Usage, written: u64) -> f64 {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::sync::Condvar;
 use crate::thread_lane::running_frame::RunningFrame;
 
-/// Where a thread is.
+/// State of a thread.
 pub enum ThreadState<F> {
     /// It was asked for, and has not asked for work yet.
     Ordered,
@@ -48,7 +48,7 @@ impl<F> ThreadState<F> {
 
 pub struct Threads<F> {
     all: BTreeMap<u64, ThreadState<F>>,
-    /// How many there are, by `StateKind`; written with `all` alone.
+    /// Number of threads, by `StateKind`; written with `all` alone.
     counts: [usize; 6],
 }
 

@@ -3,7 +3,7 @@
 - Tests, functions of the user's and whatever is made of a program's values run there. Once the
   program answered, that they hang or crash is 0.0: a program has no say in whether it is judged.
 - The process is started when first needed, and again after it was killed. It ends with this one.
-- What it warns of is logged here.
+- Its warnings are logged here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 __all__ = ["BESIDE_S", "Judge"]
 
 BESIDE_S: Final = 15.0
-"""What tests and functions of the user's may take beside the time of a program."""
+"""Time for tests and functions of the user's beside that of a program."""
 REFERENCE_S: Final = 5.0
 """For a function ``compare=`` to compare what is expected with itself."""
 # Functions of the user's may load what they need.
@@ -56,7 +56,7 @@ class _EndedError(Exception):
 
 
 class Judge(StatefulReward):
-    """Judges completions; see the module. What a worker of the code lane runs.
+    """Judges completions; see the module. A worker of the code lane runs it.
 
     Attributes:
         judging: How.

@@ -1,4 +1,4 @@
-"""What runs in the process of a `Judge`: it makes one judgement after the other."""
+"""Main module of the process of a `Judge`: it makes one judgement after the other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> CodeScorer:
 
 
 class _Logged(logging.Handler):
-    """What was logged since it was taken."""
+    """Records since they were last taken."""
 
     def __init__(self) -> None:
         super().__init__()

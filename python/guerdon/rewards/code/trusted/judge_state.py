@@ -1,6 +1,6 @@
-"""How far a judge is, on a page of memory: whoever waits for it sees that, even where it hangs.
+"""Progress of a judge, on a page of memory: whoever waits for it sees that, even where it hangs.
 
-A judge writes it and another process reads it. What a program does is no part of it.
+A judge writes it and another process reads it. The program's own progress is not part of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 __all__ = ["COMPARE", "EXTRACT", "NONE", "REFERENCE", "SIZE", "TESTS", "JudgeState"]
 
 NONE, EXTRACT, TESTS, COMPARE, REFERENCE = range(5)
-"""What a judge does: nothing of these; looking for the program in a completion; tests of a row or a
+"""Acts of a judge: nothing of these; looking for the program in a completion; tests of a row or a
 function check=; a function compare=, on what a program gave or on what was expected."""
 
 _FIELDS: Final = {name: 8 * place for place, name in enumerate(("act", "answers", "place", "passed", "cases"))}
@@ -26,7 +26,7 @@ SIZE: Final = 8 * len(_FIELDS) + 16
 
 
 class JudgeState:
-    """What is known of the judgement that is made.
+    """Progress of the present judgement.
 
     Attributes:
         act: See `NONE` and the others.

@@ -1,7 +1,7 @@
 """`CodeScorer` judges completions in this process: the one of `judge`.
 
 - A program that fails is 0.0 with a reason; what is no fault of it raises, and is NaN.
-- What it judges with, a `Judging`, pickles.
+- Its settings, a `Judging`, pickle.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Judging:
-    """How a completion becomes a judgement; picklable.
+    """Settings that turn a completion into a judgement; picklable.
 
     Attributes:
         extract: Where the program is in a completion.

@@ -1,4 +1,4 @@
-"""What a program under test must not be able to do: each act really tried, in a fenced child.
+"""Forbidden acts of a program under test: each act really tried, in a fenced child.
 
 - An act that returns has succeeded; one that raises was refused.
 - An act harms nothing where it succeeds: signal 0, files of its own made and removed, system calls
@@ -37,7 +37,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Targets:
-    """What acts are tried on; all of it is the probe's own.
+    """Targets of the acts; all of it is the probe's own.
 
     Attributes:
         outer: A process of this user that is no part of the fences, as the trainer.

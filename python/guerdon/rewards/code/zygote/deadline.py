@@ -1,6 +1,6 @@
 """Until when a program may take: so much time of a processor, or the clock on the wall.
 
-Where others want the processor too, a program has as much of it as where nobody does.
+A program has the same time on a processor, whether others need it too or not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LEAST_WAIT_S: Final = 0.005
 
 
 def wall_seconds(seconds: float) -> float:
-    """How long it may take by the clock on the wall to use so much of a processor."""
+    """Returns the longest time by the clock on the wall for this time on a processor."""
     return 3 * seconds + 1
 
 

@@ -39,7 +39,7 @@ def interpreter() -> list[str]:
 
 
 def holding(folder: str, readable: Sequence[str]) -> str | None:
-    """Which of the folders that programs may read holds this one, if any does."""
+    """Returns the readable folder of programs that holds this one, if any does."""
     folder = os.path.realpath(folder)
     for one in (*interpreter(), *SYSTEM, *readable):
         path = os.path.realpath(one)
