@@ -78,7 +78,7 @@ def reward(
     name: str | None = None,
     lane: str | None = None,
     loop: str | None = None,
-    timeout: float | None = None,
+    timeout: float | str | None = "default",
     grace: float = 0.5,
     total_timeout: float | None = None,
     setup_timeout: float = 300.0,
@@ -125,7 +125,7 @@ def reward(
         loop: Name of the event loop, shared by all functions that give the same (asyncio lane).
             Default: one of its own.
         timeout: Seconds that one attempt may run, from the start of the user's code. Default: 30
-            for calls on samples, 600 for a call on the whole batch.
+            for calls on samples, 600 for a call on the whole batch; None: no timeout.
         grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills
             at once.
         total_timeout: Seconds that a call may take, queueing and retries included. Default: none.
@@ -245,7 +245,7 @@ def group_reward(
     name: str | None = None,
     lane: str | None = None,
     loop: str | None = None,
-    timeout: float | None = None,
+    timeout: float | str | None = "default",
     grace: float = 0.5,
     total_timeout: float | None = None,
     setup_timeout: float = 300.0,

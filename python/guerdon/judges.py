@@ -62,7 +62,7 @@ def judge(
     max_cost: float | None = None,
     keep_answers: bool = False,
     name: str = "judge",
-    timeout: float | None = None,
+    timeout: float | str | None = "default",
     total_timeout: float | None = None,
     retries: int = 3,
     limit: Limit | None = None,
@@ -147,7 +147,8 @@ def judge(
             ``/reasoning``, ``/finish_reason``, ``/request_id``, ``/model``, ``/prompt_tokens``,
             ``/completion_tokens``, ``/reasoning_tokens``.
         name: In metrics, files and messages; unique in a dispatcher.
-        timeout: Seconds that one attempt may take, from connecting to the last byte. Default 30.
+        timeout: Seconds that one attempt may take, from connecting to the last byte. Default 30;
+            None: no timeout.
         total_timeout: As for `guerdon.reward`, like the options below.
         retries: Attempts after the first: for timeouts, broken connections, 408, 425, 5xx, and
             answers without a score; not for other statuses. A throttled call (429) is deferred and
@@ -255,7 +256,7 @@ def http_reward(
     price: Mapping[str, float] | None = None,
     max_cost: float | None = None,
     name: str = "http_reward",
-    timeout: float | None = None,
+    timeout: float | str | None = "default",
     total_timeout: float | None = None,
     retries: int = 3,
     limit: Limit | None = None,

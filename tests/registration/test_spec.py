@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Limit, StatefulReward, group_reward, reward
+from guerdon import Dispatcher, Limit, StatefulReward, group_reward, reward
 from guerdon._functions.build import UNDECORATED_LOOP, spec_of
 from guerdon._functions.callables import is_reward_model, name_of
 from guerdon._functions.function_list import refuse_repeated_names
+from guerdon._functions.options import LANES
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError
 
@@ -100,6 +101,16 @@ def test_decorated_function_of_completions_is_called_once_per_batch() -> None:
     assert not spec_of(reward(trl_style, isolation="call")).pinned
     with pytest.raises(RegistrationError, match=r"pure=True.*once for the whole batch.*rowwise=True"):
         reward(trl_style, pure=True)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_timeout_of_none_is_no_timeout(lane: str) -> None:
+    endless = reward(length, lane=lane, timeout=None)
+    assert "no timeout" in repr(endless)
+    with Dispatcher([endless], workers=1) as dispatcher:
+        assert dispatcher.score(completions=["ab"]).rewards.item() == 2.0
+    with pytest.raises(RegistrationError, match="timeout='none': expected a number of seconds"):
+        reward(length, timeout="none")
 
 
 def test_decorated_function_of_keywords_alone_is_called_per_sample() -> None:

@@ -37,7 +37,7 @@ class Options:
     name: str | None = None
     lane: str | None = None
     loop: str | None = None
-    timeout: float | None = None
+    timeout: float | str | None = "default"
     grace: float = 0.5
     total_timeout: float | None = None
     setup_timeout: float = 300.0
@@ -74,6 +74,13 @@ def seconds(function: str, option: str, value: object, *, zero: bool = False) ->
     if found > LONGEST:
         raise _wrong(function, option, value, f"at most {LONGEST:.0e} s")
     return found
+
+
+def timeout(function: str, value: object, default: float) -> float:
+    """Seconds of one attempt; `LONGEST` for none."""
+    if value is None:
+        return LONGEST
+    return default if value == "default" else seconds(function, "timeout", value)
 
 
 def retries(function: str, value: object) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 from guerdon._functions import options, resource_limits
 from guerdon._functions.options import Isolation, OnFailure, Options
 from guerdon._functions.signature import Shape
+from guerdon._system.units import LONGEST
 from guerdon.limits import Limit
 
 __all__ = ["LISTS_TIMEOUT", "MIN_JUDGED", "SAMPLE_TIMEOUT", "Policy", "checked_policy"]
@@ -39,6 +40,11 @@ class Policy:
     max_output: int | None = None
     env: tuple[str, ...] = ()
 
+    @property
+    def timeout_text(self) -> str:
+        """The timeout of one attempt, in words."""
+        return f"timeout {self.timeout:g} s" if self.timeout < LONGEST else "no timeout"
+
     def breach(self, name: str, failed: int, called: int, allowed: float) -> str:
         """A message if the function failed on too many samples of a file or journal; else "".
 
@@ -60,9 +66,8 @@ def checked_policy(name: str, given: Options, shape: Shape) -> Policy:
     Raises:
         RegistrationError: An option is invalid.
     """
-    timeout = SAMPLE_TIMEOUT if shape == "sample" else LISTS_TIMEOUT
     return Policy(
-        timeout=timeout if given.timeout is None else options.seconds(name, "timeout", given.timeout),
+        timeout=options.timeout(name, given.timeout, SAMPLE_TIMEOUT if shape == "sample" else LISTS_TIMEOUT),
         grace=options.seconds(name, "grace", given.grace, zero=True),
         total_timeout=None
         if given.total_timeout is None

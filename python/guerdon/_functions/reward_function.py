@@ -86,4 +86,4 @@ class RewardFunction(Generic[P, R]):
 
     def __repr__(self) -> str:
         spec = self.spec
-        return f"<reward function {spec.name!r}: {spec.shape}, {spec.lane} lane, timeout {spec.policy.timeout:g} s>"
+        return f"<reward function {spec.name!r}: {spec.shape}, {spec.lane} lane, {spec.policy.timeout_text}>"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from guerdon._functions.build import spec_of
 from guerdon._functions.options import Options
 from guerdon._functions.spec import FunctionSpec
+from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import SerializationError
 from guerdon.functions import RewardFunction
@@ -143,7 +144,8 @@ class Subject:
         self.probes = probes
         self.spec: FunctionSpec = spec_of(function)
         own = self.spec.policy.timeout
-        default = own if self.spec.is_async or self.spec.is_engine_made else min(own, TIMEOUT_S)
+        kept = self.spec.is_async or self.spec.is_engine_made
+        default = own if kept and own < LONGEST else min(own, TIMEOUT_S)
         self.timeout = default if timeout is None else timeout
         self.hangs = 0
         self.hanging: list[tuple[Case, Score]] = []

@@ -41,7 +41,7 @@ class KernelOptions(TypedDict, total=False):
 
     Attributes:
         name: In metrics, files and messages; unique in a dispatcher. Default: the function's own.
-        timeout: Seconds that one sample may take. Default 30.
+        timeout: Seconds that one sample may take. Default 30; None: no timeout.
         total_timeout: Seconds for the call, queueing included. Default: none.
         on_failure: What a failed cell becomes: ``"nan"``, ``"abstain"``, a number or ``"raise"``.
         max_failure_rate: Share of failed samples above which a batch raises.
@@ -157,7 +157,7 @@ class NativeReward:
         return _remade, (made_by, given)
 
     def __repr__(self) -> str:
-        return f"<reward function {self.name!r}: native lane, timeout {self.spec.policy.timeout:g} s>"
+        return f"<reward function {self.name!r}: native lane, {self.spec.policy.timeout_text}>"
 
 
 def build(

@@ -122,7 +122,7 @@ class WorkerReward:
         return _remade, self._made
 
     def __repr__(self) -> str:
-        return f"<reward function {self.name!r}: process lane, timeout {self.spec.policy.timeout:g} s>"
+        return f"<reward function {self.name!r}: process lane, {self.spec.policy.timeout_text}>"
 
 
 def _remade(made_by: Callable[..., WorkerReward], given: dict[str, Any]) -> WorkerReward:

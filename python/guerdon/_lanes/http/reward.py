@@ -89,7 +89,7 @@ class HttpReward:
         return redacted_url(plan.url) + (f" and {others} other{'s' if others > 1 else ''}" if others else "")
 
     def __repr__(self) -> str:
-        return f"<reward function {self.name!r}: {self._address()}, timeout {self.spec.policy.timeout:g} s>"
+        return f"<reward function {self.name!r}: {self._address()}, {self.spec.policy.timeout_text}>"
 
 
 def is_given(reward: HttpReward, option: str, value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon._system.units import LONGEST
 from guerdon.integrations.trl.pipeline.functions_that_stay import rank_0_has_all, reason_to_stay, stays
 from guerdon.limits import DefaultLimit
 
@@ -78,12 +79,13 @@ def _longest_batch(spec: FunctionSpec, samples: int, size: int, dispatcher: Disp
         at_once = spec.concurrency if not spec.in_workers else min(at_once, spec.concurrency)
     rounds, attempts = -(-calls // at_once), policy.retries + 1
     seconds = policy.timeout * attempts * rounds
-    parts = [f"its timeout of {policy.timeout:g} s"]
+    parts = [f"its timeout of {policy.timeout:g} s" if policy.timeout < LONGEST else "no timeout"]
     parts += [f"{attempts} attempts"] if attempts > 1 else []
     parts += [f"{calls} calls, {at_once} at a time"] if rounds > 1 else []
     bounds = [bound for bound in (policy.total_timeout, dispatcher.options["batch_timeout"]) if bound is not None]
     seconds = min([seconds, *bounds])
-    return seconds, f"reward function {spec.name!r} may run {seconds:g} s for a batch ({', '.join(parts)})"
+    lasts = f"{seconds:g} s" if seconds < LONGEST else "for ever"
+    return seconds, f"reward function {spec.name!r} may run {lasts} for a batch ({', '.join(parts)})"
 
 
 def _other_gradients(trainer: Any) -> Iterable[str]:
