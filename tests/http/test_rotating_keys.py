@@ -18,6 +18,7 @@ class Door:
     def __init__(self, key: str, header: str) -> None:
         self.key, self.header = key, header
         self.refused = 0
+        self.echo: str | None = None
         self._lock = threading.Lock()
 
     def __call__(self, path: str, body: dict[str, Any]) -> Any:
@@ -25,7 +26,7 @@ class Door:
 
     def answer(self, handler: Handler) -> None:
         brought = handler.headers[self.header].removeprefix("Bearer ")
-        text = f'{{"error": "unknown key {brought}"}}'
+        text = f'{{"error": "unknown key {self.echo or brought}"}}'
         status = 401
         if brought == self.key:
             text, status = str(chat_completion("Score: 7")).replace("'", '"'), 200
@@ -69,11 +70,17 @@ def test_a_key_that_was_replaced_in_its_file_is_read_again(tmp_path: Path, heade
             assert (result.attempts == 1).all()
             door.refused, door.key = 0, "third-key-4567890"
             (failure,) = dispatcher.score(completions=["c"]).failures()
+            file.write_text("third-key-4567890")
+            assert dispatcher.score(completions=["d"]).rewards.item() == 7.0
+            door.key, door.echo = "fourth-key", "second-key-890123"
+            (late,) = dispatcher.score(completions=["e"]).failures()
+    assert "unknown key" in late.reason and "second-key" not in late.reason, "a server may echo an earlier key"
     assert "401 Unauthorized (check the API key)" in failure.reason
     assert "second-key" not in failure.reason, "the key that was read again is no more shown than the first"
 
 
-def test_a_key_file_that_is_gone_leaves_the_key_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [None, "", "k" * 100_000], ids=["gone", "empty", "too long"])
+def test_a_key_file_without_a_key_leaves_the_key_as_it_was(tmp_path: Path, left: str | None) -> None:
     file = tmp_path / "key"
     file.write_text("first-key-1234567")
     door = Door("first-key-1234567", "Authorization")
@@ -82,6 +89,8 @@ def test_a_key_file_that_is_gone_leaves_the_key_as_it_was(tmp_path: Path) -> Non
         with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
             assert dispatcher.score(completions=["b"]).rewards.item() == 7.0
             file.unlink()
+            if left is not None:
+                file.write_text(left)
             door.key = "another-key"
             (failure,) = dispatcher.score(completions=["c"]).failures()
             assert "401 Unauthorized" in failure.reason

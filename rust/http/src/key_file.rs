@@ -72,7 +72,7 @@ fn read(path: &Path) -> Option<String> {
         return None;
     }
     let mut text = String::new();
-    File::open(path).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
+    File::open(path).ok()?.take(LONGEST + 1).read_to_string(&mut text).ok()?;
     let key = text.trim_start_matches('\u{feff}').trim();
-    (!key.is_empty()).then(|| key.to_owned())
+    (!key.is_empty() && text.len() as u64 <= LONGEST).then(|| key.to_owned())
 }

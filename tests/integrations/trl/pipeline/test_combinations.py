@@ -88,9 +88,11 @@ def test_weights_of_a_dispatcher_hold_where_the_config_has_none(scorer: str, tmp
         assert trainer.reward_weights.tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("mode", ["off", BOTH], ids=str)
-def test_a_failed_sample_has_no_value_of_a_reward_model_either(mode: Any, scorer: str, tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.flaky, scorer], workers=1, max_failure_rate=1.0) as dispatcher:
+@pytest.mark.parametrize(("mode", "debug"), [("off", False), (BOTH, False), ("mini_batch", True)], ids=str)
+def test_a_failed_sample_has_no_value_of_a_reward_model_either(
+    mode: Any, debug: bool, scorer: str, tmp_path: Path
+) -> None:
+    with Dispatcher([reward_functions.flaky, scorer], workers=1, max_failure_rate=1.0, debug=debug) as dispatcher:
         ours = make_recording_trainer(
             dispatcher, tmp_path, mode, max_steps=1, per_device_train_batch_size=16, prompts=16
         )
