@@ -138,12 +138,13 @@ def squad_f1(column: str = "answer", *, tag: str | None = None, **options: Unpac
 
 
 def multiple_choice(column: str = "answer", *, choices: str = "ABCD", **options: Unpack[KernelOptions]) -> NativeReward:
-    r"""1.0 where the last "Answer: X" of the completion names the right choice, else 0.0.
+    r"""1.0 where the completion's last answer names the right choice, else 0.0.
 
     Formula: ``float(found == reference)``, where ``found`` is the letter behind the last
-    ``Answer:``, ``<answer>`` or ``answer is``, in upper case. ``**Answer:** B``, ``Answer: (b)``
-    and ``answer is $\boxed{B}$`` are read; a word that begins with the letter, a letter with a
-    question mark, and two letters beside each other are none.
+    ``Answer:``, ``<answer>`` or ``answer is``, or the one in a later ``\boxed{}``, in upper case;
+    without either, that of an answer of one line which is a choice: ``B``, ``(b)``, ``B) Paris``.
+    ``**Answer:** B``, ``Answer: (b)`` and ``answer is $\boxed{B}$`` are read; a word that begins
+    with the letter, a letter with a question mark, and two letters beside each other are none.
     Source: after OpenAI's simple-evals, ``gpqa_eval.py``, whose pattern reads fewer forms, takes
     the first one, and takes the first letter of a word.
 

@@ -1,7 +1,7 @@
 r"""Answers that ``notation="lenient"`` reads and math-verify does not, or reads wrongly.
 
 - An answer is found behind the end of a chain of thought: in the last box, behind ``####`` or
-  "Answer:", or it is the whole text where that is short.
+  "Answer:", in the last formula, or it is the whole text: a number, or any short gold text.
 - Both answers are brought to forms that math-verify reads: ``\frac18``, mixed numbers, ``1.5e3``,
   ``12\,000``, ``½``, ``√2``. Rational numbers are compared exactly, and units by their names.
 """
@@ -20,6 +20,9 @@ __all__ = ["prepared"]
 _THOUGHT: Final = re.compile(r"^.*</think>", re.DOTALL)
 _UNFINISHED: Final = re.compile(r"<think>.*", re.DOTALL)
 _BEHIND: Final = re.compile(r"(?:####|\banswer\b\**\s*(?::|is\b:?))\s*\**\s*([^\n]*)", re.IGNORECASE)
+_FORMULA: Final = re.compile(
+    r"\$\$([^$]+)\$\$|(?<!\\)\$([^$\n]+)(?<!\\)\$|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL
+)
 _LONGEST: Final = 400
 
 _HALVES: Final = dict(
@@ -118,6 +121,7 @@ _SCALES: Final = {
     "billion": Fraction(10**9),
     "trillion": Fraction(10**12),
 }
+_LONGEST_TEXT: Final = 20_000
 _MOST_DIGITS: Final = 5000
 _MOST_BITS: Final = 100_000
 _LARGEST_FACTORIAL: Final = 5000
@@ -153,7 +157,12 @@ def answer_of(text: str, *, gold: bool) -> str | None:
     behind = [one for one in behind if one]
     if behind:
         return str(behind[-1]).rstrip(".").strip()
-    return text.strip() if gold and len(text) <= _LONGEST else None
+    if gold and len(text) <= _LONGEST:
+        return text.strip()
+    formulas = _FORMULA.findall(text[-_LONGEST_TEXT:])
+    if formulas:
+        return "".join(formulas[-1]).strip() or None
+    return text.strip() if _rational(rewritten(text[:_LONGEST])) is not None and len(text) <= _LONGEST else None
 
 
 def rewritten(answer: str) -> str:

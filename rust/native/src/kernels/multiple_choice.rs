@@ -1,4 +1,4 @@
-//! Multiple choice: the letter after the last "Answer:".
+//! Multiple choice: the letter after the last "Answer:" or in the last box, or the whole answer.
 //!
 //! - Marks of Markdown and LaTeX around the letter are passed over: `**Answer:** $\boxed{B}$`.
 //! - A word that begins with a letter is none, nor is a letter beside another: `A or B`.
@@ -11,6 +11,10 @@ use crate::kernels::kernel::Kernel;
 use crate::kernels::matching::{Part, best_of, is_any};
 
 const WORD: &[u8] = b"answer";
+const BOX: &[u8] = b"\\boxed{";
+/// A box around a letter is shorter; longer ones would be searched again and again.
+const LONGEST_BOX: usize = 64;
+const THOUGHT: &str = "</think>";
 /// Characters that may enclose a letter.
 const MARKS: [char; 13] = ['*', '_', '$', '(', '[', '{', ')', ']', '}', '"', '\'', '`', '\\'];
 /// Commands and words that may precede it.
@@ -26,7 +30,46 @@ impl MultipleChoice {
     /// The letter of the last answer that is one, in upper case.
     fn found(&self, text: &str) -> Option<char> {
         let lower = text.to_ascii_lowercase();
-        memmem::rfind_iter(lower.as_bytes(), WORD).find_map(|at| self.letter(&text[at + WORD.len()..]))
+        let named = memmem::rfind_iter(lower.as_bytes(), WORD)
+            .find_map(|at| self.letter(&text[at + WORD.len()..]).map(|letter| (at, letter)));
+        let boxed = memmem::rfind_iter(text.as_bytes(), BOX).find_map(|at| {
+            let inside = &text[at + BOX.len()..];
+            let end = inside.bytes().take(LONGEST_BOX).position(|one| one == b'}')?;
+            self.alone(&inside[..end]).map(|letter| (at, letter))
+        });
+        let last = named.max(boxed).map(|(_, letter)| letter);
+        last.or_else(|| self.whole(text.rsplit_once(THOUGHT).map_or(text, |(_, answer)| answer)))
+    }
+
+    /// The letter that a text is, but for marks and words before it.
+    fn alone(&self, text: &str) -> Option<char> {
+        let mut rest = text.trim_end_matches(|one: char| MARKS.contains(&one) || one == '.' || one.is_whitespace());
+        let letter = rest.chars().next_back()?;
+        rest = &rest[..rest.len() - letter.len_utf8()];
+        let before = rest.trim_matches(|one: char| MARKS.contains(&one) || one.is_whitespace());
+        let is_before = before.is_empty()
+            || (before.len() < rest.len() && BEFORE.iter().any(|word| before.eq_ignore_ascii_case(word)));
+        let choice = letter.to_ascii_uppercase();
+        (is_before && self.is_choice(choice)).then_some(choice)
+    }
+
+    /// The letter of an answer of one line that is a choice: `B`, `**B.** Paris`, `B) Paris`.
+    fn whole(&self, text: &str) -> Option<char> {
+        let line = text.trim();
+        if line.contains('\n') {
+            return None;
+        }
+        self.alone(line).or_else(|| {
+            let rest = line.trim_start_matches(['*', '_', '(', '[']);
+            let letter = rest.chars().next()?;
+            let behind = &rest[letter.len_utf8()..];
+            let behind = behind.trim_start_matches(['*', '_']);
+            let choice = letter.to_ascii_uppercase();
+            let is_label = behind.strip_prefix([')', ']', '.', ':']).is_some_and(|words| {
+                words.trim_start_matches(['*', '_', ':']).starts_with(char::is_whitespace) && !self.goes_on(words)
+            });
+            (is_label && self.is_choice(choice)).then_some(choice)
+        })
     }
 
     /// The letter that a text begins with, behind the word "answer".
@@ -162,7 +205,32 @@ mod tests {
             ("Answer B", None),
             ("Answer: E", None),
             ("Answer: ", None),
-            ("B", None),
+            ("B", Some('B')),
+            (" (b) ", Some('B')),
+            ("**B.**", Some('B')),
+            ("Option B", Some('B')),
+            ("B) Paris", Some('B')),
+            ("(B) Paris", Some('B')),
+            ("**B.** Paris", Some('B')),
+            ("B: Paris", Some('B')),
+            ("<think>Maybe A.</think>\n\nB", Some('B')),
+            ("It is \\boxed{B}.", Some('B')),
+            ("$\\boxed{\\text{B}}$", Some('B')),
+            ("$\\boxed{\\text{(B)}}$", Some('B')),
+            ("\\boxed{A} is wrong: \\boxed{B}", Some('B')),
+            ("Answer: A\nNo: \\boxed{B}", Some('B')),
+            ("\\boxed{A}\nAnswer: B", Some('B')),
+            ("\\boxed{AB}", None),
+            ("\\boxed{A, B}", None),
+            ("\\boxed{Absent}", None),
+            ("A dog", None),
+            ("B is right or wrong", None),
+            ("A) or B)", None),
+            ("A.B", None),
+            ("E", None),
+            ("A\nB", None),
+            ("It may be B", None),
+            ("", None),
         ];
         for (text, expected) in table {
             assert_eq!(kernel.found(text), expected, "{text:?}");
