@@ -60,6 +60,16 @@ def loses_its_output(completion: str) -> float:
     return 1.0
 
 
+def closes_or_prints(completion: str) -> float:
+    if completion == "stream":
+        sys.stderr.close()
+    elif completion == "descriptor":
+        os.close(2)
+    else:
+        print("note", file=sys.stderr, flush=True)
+    return 1.0
+
+
 def starts_others(completion: str) -> float:
     subprocess.run(["sh", "-c", f"echo child {completion}"], check=True)
     return float(completion)

@@ -81,6 +81,15 @@ def test_marks_never_reach_a_file_of_the_users(tmp_path: Path, capfd: pytest.Cap
     assert set(file.read_text().splitlines()) <= {"mine"}
 
 
+@pytest.mark.parametrize("closed", ["stream", "descriptor"])
+@pytest.mark.fault("a call closes the standard error of its worker", sees="nothing: the next calls have another worker")
+def test_calls_print_after_one_that_closed_its_output(closed: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with Dispatcher([reward(printing_functions.closes_or_prints)], workers=1) as dispatcher:
+        for texts in (["print"], [closed], ["print"] * 4):
+            assert dispatcher.score(completions=texts).failures() == []
+    assert [text for _, text in _lines(capfd)].count("note") == 5
+
+
 def test_output_of_children_belongs_to_the_function(capfd: pytest.CaptureFixture[str]) -> None:
     with Dispatcher(
         [reward(printing_functions.starts_others), reward(printing_functions.ayes)], workers=1

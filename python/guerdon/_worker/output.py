@@ -30,6 +30,20 @@ def flush_output() -> None:
     linux.flush_c_stdout()
 
 
+def is_output_closed() -> bool:
+    """Returns whether user code closed what later calls print to."""
+    try:
+        if sys.stdout.closed or sys.stderr.closed:
+            return True
+        fcntl.fcntl(1, fcntl.F_GETFD)
+        fcntl.fcntl(2, fcntl.F_GETFD)
+    except OSError:
+        return True
+    except BaseException:  # a stream of the user's, which may raise anything
+        return False
+    return False
+
+
 def warn(message: str) -> None:
     """Prints to this process's output, which the engine forwards to the trainer's stderr.
 

@@ -4,7 +4,8 @@
   before the next claim: however this process ends, no finished call is lost.
 - After a claim the worker checks whether the frame was taken back; if so it stops.
 - Nothing that a function raises ends the worker, SystemExit and KeyboardInterrupt included. It
-  retires after a timeout exception: imports, locks and caches may be left half done.
+  retires after a timeout exception: imports, locks and caches may be left half done. It also
+  retires once a call has closed the standard streams.
 - A process that user code forks here runs no call, writes no page and sends no message.
 """
 
@@ -26,7 +27,7 @@ from .invoke.reasons import has_type, reason_of, setup_reason_of
 from .invoke.returned_values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
 from .invoke.tracebacks import traceback_of
 from .loaded_functions import LoadedFunctions, LoadFailure
-from .output import OutputMarkers, flush_output
+from .output import OutputMarkers, flush_output, is_output_closed
 from .resource_limits import ResourceLimits
 from .shared_page import COUNTED, DECODING, DONE, IMPORTING, LOADING, PROGRESS, REPORTED, SETUP, TAKEN, SharedPage
 from .timeout_signal import CallInterrupted, TimeoutSignal
@@ -119,7 +120,7 @@ class Worker:
         words[DONE] = base + ran
         words[PROGRESS] = base
         # The function may also have caught the exception.
-        retire = signal.fired >> 8 == frame.id or limits.exhausted
+        retire = signal.fired >> 8 == frame.id or limits.exhausted or is_output_closed()
         self._link.done(frame.id, ran, retire)
         signal.shielded = False
         return retire
