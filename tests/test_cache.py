@@ -17,11 +17,14 @@ from typing import Any
 import pytest
 
 from guerdon import (
+    Cache,
     Dispatcher,
     GuerdonWarning,
     RegistrationError,
+    Server,
     StatefulReward,
     Status,
+    Votes,
     http_reward,
     judge,
     panel,
@@ -121,12 +124,12 @@ def test_a_hit_of_a_judge_costs_nothing_and_has_its_answer(tmp_path: Path) -> No
         lambda path, body: chat_completion("7") | {"usage": {"prompt_tokens": 10, "completion_tokens": 1}}
     ) as server:
         ask: dict[str, Any] = {
-            "base_url": f"{server.url}/v1",
+            "server": Server(f"{server.url}/v1", price={"input": 1.0, "output": 1.0}),
             "model": "m",
             "prompt": "{completion}",
             "cache": tmp_path,
+            "keep_answers": True,
         }
-        ask |= {"keep_answers": True, "price": {"input": 1.0, "output": 1.0}}
         used = []
         for _ in range(2):
             with Dispatcher([judge(**ask)]) as dispatcher:
@@ -141,7 +144,7 @@ def test_a_hit_of_a_judge_costs_nothing_and_has_its_answer(tmp_path: Path) -> No
     # Another server of the same model.
     with (
         serving(lambda path, body: chat_completion("1")) as other,
-        Dispatcher([judge(**{**ask, "base_url": f"{other.url}/v1", "timeout": 5.0})]) as dispatcher,
+        Dispatcher([judge(**{**ask, "server": Server(f"{other.url}/v1"), "timeout": 5.0})]) as dispatcher,
     ):
         assert dispatcher.score(completions=["a"]).rewards.item() == 7
     assert (len(server.bodies), other.bodies) == (5, [])
@@ -186,7 +189,7 @@ def test_a_score_without_all_members_is_not_kept(tmp_path: Path, votes: bool) ->
         for cached in (0, 0, 1):
             judges = [judge(**ask, model=name, name=name) for name in ("n", "o")]
             both = panel(judges, reduce="mean", min_members=1, cache=tmp_path, name="graded")
-            one = judge(**ask, model="n", name="graded", votes=3, vote="mean", temperature=1, cache=tmp_path)
+            one = judge(**ask, model="n", name="graded", votes=Votes(3, by="mean"), temperature=1, cache=tmp_path)
             with Dispatcher([one if votes else both]) as dispatcher:
                 result = dispatcher.score(completions=["a"])
             assert result.timings["graded"]["cached"] == cached
@@ -291,17 +294,17 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
     for options, message in (
         ({"cache": 3}, "cache=3: expected the path of a folder"),
         ({"cache": tmp_path, "pure": False}, "Leave one of them out"),
-        ({"cache": tmp_path, "cache_size": "much"}, "cache_size='much': expected a number of bytes"),
-        ({"cache": tmp_path, "cache_size": 10}, "at least 1MiB"),
+        ({"cache": Cache(tmp_path, size="much")}, "size='much': expected a number of bytes"),
+        ({"cache": Cache(tmp_path, size=10)}, "at least 1MiB"),
         ({"cache": tmp_path, "cache_version": ""}, "cache_version=''"),
-        ({"cache_size": "2GiB"}, "without cache="),
+        ({"cache_version": "2"}, "without cache="),
     ):
         with pytest.raises(RegistrationError, match=re.escape(message)):
             reward(plain, **options)  # type: ignore[call-overload]
     with pytest.raises(RegistrationError, match="depends on its group"):
         reward(Shaped(), cache=tmp_path)
     one, other = (
-        reward(plain, name=name, cache=tmp_path, cache_size=size) for name, size in (("a", "2GB"), ("b", "1GB"))
+        reward(plain, name=name, cache=Cache(tmp_path, size=size)) for name, size in (("a", "2GB"), ("b", "1GB"))
     )
     with pytest.raises(RegistrationError, match=r"share the folder.*different sizes"):
         Dispatcher([one, other])

@@ -12,6 +12,7 @@ import guerdon
 from guerdon import Dispatcher, Dump, reward
 
 PUBLIC = {
+    "Cache",
     "ClosedError",
     "DataError",
     "Dispatcher",
@@ -41,10 +42,12 @@ PUBLIC = {
     "SampleResult",
     "SandboxFusion",
     "SerializationError",
+    "Server",
     "StatefulReward",
     "Status",
     "ToolError",
     "Trace",
+    "Votes",
     "__version__",
     "code_reward",
     "group_reward",
@@ -123,6 +126,8 @@ ATTRIBUTES = {
         "tolerance",
         "total",
     },
+    "Cache": {"folder", "size"},
+    "Votes": {"by", "count", "min_agreement"},
     "Trace": {"bytes", "file", "path", "shortest", "size"},
     "RewardBatch": {
         "advantages",
@@ -152,9 +157,10 @@ ATTRIBUTES = {
     "RewardFunction": {"name", "options", "spec"},
     "Rubric": {"columns", "name", "weights"},
     "SampleResult": {"reasons", "rewards", "status", "total"},
-    "SandboxFusion": {
-        *("api_key_env", "api_key_file", "ca_file", "ca_only", "client_cert", "client_key", "headers", "http2"),
-        *("language", "resolve", "url", "wait"),
+    "SandboxFusion": {"language", "server", "wait"},
+    "Server": {
+        *("api_key_env", "api_key_file", "base_url", "ca_file", "ca_only", "client_cert", "client_key", "headers"),
+        *("hedge_after", "hedge_share", "http2", "max_cost", "price", "resolve"),
     },
     "StatefulReward": {"close", "setup"},
     "Status": {"ABSTAINED", "CANCELLED", "CRASHED", "ERROR", "OK", "SKIPPED", "TIMEOUT", "label"},

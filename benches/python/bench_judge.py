@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from benches.python.mock_judge import MockJudge, build, mock_judge
-from guerdon import Dispatcher, Limit, judge
+from guerdon import Dispatcher, Limit, Server, judge
 from tests.http.server import chat_completion, question, serving
 
 CALLS = 2048
@@ -47,10 +47,9 @@ def p99(times: list[float]) -> float:
 @contextmanager
 def guerdon_lane(server: MockJudge, texts: list[str], at_once: int) -> Iterator[Run]:
     graded = judge(
-        base_url=f"{server.url}/v1",
+        server=Server(f"{server.url}/v1", ca_file=server.ca_file),
         model="mock",
         prompt=PROMPT,
-        ca_file=server.ca_file,
         limit=Limit(concurrency=at_once),
         pure=False,  # the texts repeat
     )

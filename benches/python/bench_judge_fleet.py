@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, judge
+from guerdon import Dispatcher, Limit, Server, judge
 from tests.http.test_fleets import replicas
 
 CALLS = 1024
@@ -37,7 +37,11 @@ def test_the_tail(benchmark: Any, tables: Any, name: str, slow: bool, options: d
     calls = 64 if benchmark.disabled else CALLS
     with replicas([USUAL] * 7 + [SLOW if slow else USUAL]) as (addresses, _):
         made = judge(
-            base_url=addresses, model="m", prompt="{completion}", limit=Limit(concurrency=64), pure=False, **options
+            server=Server(addresses, **options),
+            model="m",
+            prompt="{completion}",
+            limit=Limit(concurrency=64),
+            pure=False,
         )
         with Dispatcher([made]) as dispatcher:
             result = benchmark.pedantic(

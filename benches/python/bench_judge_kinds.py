@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from benches.python.mock_judge import mock_judge
-from guerdon import Dispatcher, Limit, judge, panel
+from guerdon import Dispatcher, Limit, Server, judge, panel
 from tests.http.server import chat_completion, question, serving
 
 CALLS = 1024
@@ -46,7 +46,7 @@ def asked(base_url: object, **options: Any) -> Any:
 KINDS: dict[str, Callable[[str, str], Any]] = {
     "plain judge (the bound)": lambda one, two: asked(one),
     "two endpoints": lambda one, two: asked([one, two]),
-    '`hedge_after="p95"`, two endpoints': lambda one, two: asked([one, two], hedge_after="p95"),
+    '`hedge_after="p95"`, two endpoints': lambda one, two: asked(None, server=Server([one, two], hedge_after="p95")),
     "`votes=5`": lambda one, two: asked(one, votes=5, temperature=0.7),
     "a panel of two": lambda one, two: panel([asked(one, name="one"), asked(two, name="two")]),
 }

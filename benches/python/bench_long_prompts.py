@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from benches.python.mock_judge import mock_judge
-from guerdon import Dispatcher, Limit, http_reward, judge
+from guerdon import Dispatcher, Limit, Server, http_reward, judge
 from tests.http.server import chat_completion, question, serving
 
 CALLS = 20_000
@@ -57,10 +57,9 @@ def test_memory_of_long_prompts(benchmark: Any, tables: Any) -> None:
     texts = [f"[[score {index % 11}]] ".ljust(LENGTH, "x") for index in range(calls)]
     with server(benchmark.disabled) as url:
         graded = judge(
-            base_url=f"{url}/v1",
+            server=Server(f"{url}/v1", http2=not benchmark.disabled),
             model="mock",
             prompt="Rate this: {completion}",
-            http2=not benchmark.disabled,
             timeout=300,
             retries=0,
             limit=Limit(concurrency=calls),
@@ -74,7 +73,7 @@ def test_memory_of_long_prompts(benchmark: Any, tables: Any) -> None:
         if benchmark.disabled:
             return
         # The server speaks HTTP/2 and nothing else.
-        seen = http_reward(f"{url}/seen", columns=["completion"], score="most_in_flight", http2=True)
+        seen = http_reward(server=Server(f"{url}/seen", http2=True), columns=["completion"], score="most_in_flight")
         with Dispatcher([seen]) as dispatcher:
             in_flight = dispatcher.score(completions=["x"]).rewards.item()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from guerdon._insight.journal.options import Journal, read_journal
     from guerdon._insight.trace import Trace
     from guerdon._lanes.http.endpoints import Endpoints
+    from guerdon._lanes.http.server import Server
+    from guerdon._lanes.http.votes import Votes
     from guerdon._lanes.recycling import Recycle
     from guerdon._lanes.remote.ray.options import Ray
     from guerdon._native import __version__
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 
 __all__ = [
+    "Cache",
     "ClosedError",
     "DataError",
     "Dispatcher",
@@ -82,10 +85,12 @@ __all__ = [
     "SampleResult",
     "SandboxFusion",
     "SerializationError",
+    "Server",
     "StatefulReward",
     "Status",
     "ToolError",
     "Trace",
+    "Votes",
     "__version__",
     "code_reward",
     "group_reward",
@@ -102,6 +107,7 @@ __all__ = [
 ]
 
 _HOMES: Final[dict[str, str | None]] = {
+    "Cache": "_functions.cache_folder",
     "ClosedError": "errors",
     "DataError": "errors",
     "Dispatcher": "dispatcher",
@@ -129,10 +135,12 @@ _HOMES: Final[dict[str, str | None]] = {
     "RewardFunction": "functions",
     "SampleResult": "results",
     "SerializationError": "errors",
+    "Server": "_lanes.http.server",
     "Status": "results.status",
     "OpenBatch": "_batch.pending",
     "PendingBatch": "_batch.pending",
     "ToolError": "errors",
+    "Votes": "_lanes.http.votes",
     "__version__": "_native",
     "code_reward": "rewards.code.factory",
     "SandboxFusion": "rewards.code.remote.sandbox_fusion",

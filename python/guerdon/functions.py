@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, overload
 
-from guerdon._functions.cache_folder import CACHE_SIZE
+from guerdon._functions.cache_folder import Cache
 from guerdon._functions.conditions import RunIf
 from guerdon._functions.options import BATCH_WAIT, Options
 from guerdon._functions.reward_function import RewardFunction
@@ -57,8 +57,7 @@ class _RewardOptions(_GroupOptions, total=False):
     run_if: RunIf | None
     otherwise: float | None
     pure: bool | None
-    cache: str | PathLike[str] | None
-    cache_size: int | str
+    cache: str | PathLike[str] | Cache | None
     cache_version: str | None
 
 
@@ -97,8 +96,7 @@ def reward(
     run_if: RunIf | None = None,
     otherwise: float | None = None,
     pure: bool | None = None,
-    cache: str | PathLike[str] | None = None,
-    cache_size: int | str = CACHE_SIZE,
+    cache: str | PathLike[str] | Cache | None = None,
     cache_version: str | None = None,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
@@ -173,9 +171,9 @@ def reward(
         otherwise: What a skipped sample gets: a number, or None, no reward from this function.
         pure: Equal values give equal outcomes, so identical calls in flight at the same time are
             made once and share the outcome (docs/options.md).
-        cache: Folder in which its outcomes are kept, so that a call with equal values is not made
-            again, by a later run or another process either; it is pure then. Failures are not kept.
-        cache_size: Bytes that the folder may take; what was not used for longest goes first.
+        cache: Folder in which its outcomes are kept, or a `guerdon.Cache`, which gives it a size
+            (1 GiB by default): a call with equal values is not made again, by a later run or
+            another process either; it is pure then. Failures are not kept.
         cache_version: A text that changes with the function, in place of a look at its code: where
             what it uses can't be seen there, a model's file say.
 
@@ -225,7 +223,6 @@ def reward(
         otherwise=otherwise,
         pure=pure,
         cache=cache,
-        cache_size=cache_size,
         cache_version=cache_version,
     )
     return _decorate(function, options, "sample")

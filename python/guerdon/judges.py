@@ -8,15 +8,17 @@ from os import PathLike
 from typing import Any, Literal
 
 from guerdon import parse as parsers
-from guerdon._functions.cache_folder import CACHE_SIZE
+from guerdon._functions.cache_folder import Cache
 from guerdon._functions.conditions import RunIf
 from guerdon._functions.options import BATCH_WAIT, batching, flag
 from guerdon._lanes.http import dialects
 from guerdon._lanes.http.body import ColumnValue, ColumnValues
+from guerdon._lanes.http.fleet import checked_endpoints
 from guerdon._lanes.http.options import build, extra_body, name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward
+from guerdon._lanes.http.server import Server, server_of
 from guerdon._lanes.http.template import Field
-from guerdon._lanes.http.votes import check_votes, with_votes
+from guerdon._lanes.http.votes import Votes, votes_of, with_votes
 from guerdon.errors import RegistrationError, with_known_options
 from guerdon.limits import Limit
 from guerdon.parse import Parse
@@ -29,7 +31,8 @@ _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 @with_known_options
 def judge(
     *,
-    base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]],
+    base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]] | None = None,
+    server: Server | None = None,
     model: str,
     prompt: str | Sequence[Mapping[str, str]] | Sequence[str] | Mapping[str, Any],
     parse: Parse | None = None,
@@ -39,27 +42,12 @@ def judge(
     repair: bool = True,
     api: Literal["chat", "completions", "responses", "anthropic", "score", "classify", "pooling"] = "chat",
     max_tokens: int | None = None,
-    max_completion_tokens: int | None = None,
     temperature: float | None = 0.0,
     response_format: Mapping[str, Any] | Literal["json_object", "json_schema"] | None = None,
     stream: bool = False,
     body: Mapping[str, Any] | None = None,
-    votes: int = 1,
-    vote: Literal["median", "majority", "mean"] = "median",
-    min_agreement: float | None = None,
+    votes: int | Votes = 1,
     api_key_env: str | None = None,
-    api_key_file: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    resolve: Literal["any", "all"] = "any",
-    hedge_after: float | str | None = None,
-    hedge_share: float = 0.05,
-    http2: bool = False,
-    ca_file: str | None = None,
-    ca_only: bool = False,
-    client_cert: str | None = None,
-    client_key: str | None = None,
-    price: Mapping[str, float] | None = None,
-    max_cost: float | None = None,
     keep_answers: bool = False,
     name: str = "judge",
     timeout: float | str | None = "default",
@@ -71,8 +59,7 @@ def judge(
     run_if: RunIf | None = None,
     otherwise: float | None = None,
     pure: bool | None = None,
-    cache: str | PathLike[str] | None = None,
-    cache_size: int | str = CACHE_SIZE,
+    cache: str | PathLike[str] | Cache | None = None,
     cache_version: str | None = None,
 ) -> HttpReward:
     """Make a reward function that asks a model behind a server, one request a sample: one that
@@ -81,9 +68,11 @@ def judge(
     Requests are built, sent and read without Python: thousands may be in flight at once.
 
     Args:
-        base_url: The server's, as for its other clients: ``"http://localhost:8000/v1"``. A list is
-            a fleet of the same model (docs/limits.md): ``["http://a:8000/v1", …]``, or a dict
-            from addresses to weights.
+        base_url: The server's address, as for its other clients: ``"http://localhost:8000/v1"``. A
+            list is a fleet of the same model (docs/limits.md): ``["http://a:8000/v1", …]``, or a
+            dict from addresses to weights.
+        server: Instead of ``base_url`` and ``api_key_env``: a `guerdon.Server`, with headers,
+            certificates, hedging and prices.
         model: Its name there.
         prompt: What the judge is asked, with the sample's columns as in ``str.format``:
             ``"Rate this: {completion}"``. Any column of the dataset, ``{prompt}``,
@@ -106,9 +95,8 @@ def judge(
             ``"responses"``; Anthropic's messages, ``"anthropic"``; or a reward model's ``"score"``,
             ``"classify"`` or ``"pooling"``, as vLLM and SGLang have them. Its number is the score;
             where there are several, ``parse=parse.json("data.0.probs.1")`` names one.
-        max_tokens: Longest answer, by the name that the API has for it; the server's own default if
-            None (1 for ``parse.logprob``, 1024 for ``"anthropic"``).
-        max_completion_tokens: The same, by the name that newer models want in chat completions.
+        max_tokens: Longest answer, by the name that the API of the model has for it; the server's
+            own default if None (1 for ``parse.logprob``, 1024 for ``"anthropic"``).
         temperature: None leaves it to the server.
         response_format: A dict is passed on as it is; ``"json_object"``; or ``"json_schema"``, a
             schema with a number in the field of ``parse.json(field)``. Servers without structured
@@ -117,32 +105,8 @@ def judge(
             change the score: with ``parse.logprob`` after the first token, with ``which="first"``
             once it stands there. The server writes no more then.
         body: More fields of the request's JSON; they override those above.
-        votes: Requests a sample, made into one score. As many are sent as can decide; more only
-            while the score is open, and none that can't change it. More than half must give a
-            score. ``result.extra`` has ``<name>/votes`` and ``<name>/agreement``.
-        vote: ``"median"``, ``"majority"``, the most common score (a tie abstains), or ``"mean"``.
-        min_agreement: Abstain where the most common score has a smaller share of the votes.
+        votes: Requests a sample, made into one score, the median; or a `guerdon.Votes`.
         api_key_env: Name of the environment variable that holds the API key.
-        api_key_file: File that holds the API key; it is read again once a server answers 401.
-        headers: Headers of each request; ``{key}`` in one stands for the key, which otherwise goes
-            as ``Authorization: Bearer``.
-        resolve: ``"any"`` connects to whatever address of a host name answers; ``"all"`` makes each
-            an endpoint of its own, looked up again every 10 s.
-        hedge_after: Send a request a second time, to another endpoint, when it has waited for so
-            many seconds, or for longer than a share of the answers take: ``"p95"``. The first
-            answer counts, the other request is dropped.
-        hedge_share: Of all calls, how many may be sent twice.
-        http2: Use HTTP/2, which takes fewer connections, if the server supports it.
-        ca_file: Certificate authorities (PEM) to trust in addition to the system's.
-        ca_only: Trust those in ``ca_file`` and no others.
-        client_cert: A certificate (PEM) that proves to the server who asks.
-        client_key: Its key (PEM); None if the same file holds it.
-        price: What a million tokens cost, ``{"input": 0.4, "cached": 0.1, "output": 1.6}``; without
-            ``"cached"`` a cached token costs as much as another, without ``"cache_write"`` so does
-            one that the server puts into its cache. `RewardBatch.usage` then has the cost, and
-            ``max_cost`` can cap it, see docs/options.md.
-        max_cost: What the requests of a run may cost, retries included: calls beyond it fail at
-            once. Processes of a host whose limit has the same key share it.
         keep_answers: Keep what the judge said in `RewardBatch.extra`: ``<name>/answer``,
             ``/reasoning``, ``/finish_reason``, ``/request_id``, ``/model``, ``/prompt_tokens``,
             ``/completion_tokens``, ``/reasoning_tokens``.
@@ -160,8 +124,7 @@ def judge(
         pure: Identical requests in flight are sent once and share the answer (docs/options.md). By
             default at temperature 0; votes of one call are never merged.
         cache: Folder in which scores are kept, as for `guerdon.reward`: a model is known by its
-            name, whichever server answers. With ``cache_size``, and ``cache_version`` for what the
-            name does not say.
+            name, whichever server answers. With ``cache_version`` for what the name does not say.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.
@@ -178,7 +141,7 @@ def judge(
     """
     given = dict(locals())
     name = name_of(name)
-    check_votes(name, votes, vote, min_agreement)
+    asked_votes = votes_of(name, votes)
     scored = api in dialects.SCORES
     if scored and parse is not None and getattr(parse, "kind", "") != "json":
         raise RegistrationError(
@@ -188,6 +151,8 @@ def judge(
         raise RegistrationError(
             f"reward function {name!r}: keep_answers=True: api={api!r} answers with numbers, not words."
         )
+    reached, option = server_of(name, given, "base_url")
+    endpoints = checked_endpoints(name, option, dialects.PATHS.get(str(api), ""), reached.base_url)
     path = parse.value if scored and parse is not None else ""
     parse = parsers.number() if parse is None else parse
     if not isinstance(parse, Parse):
@@ -201,7 +166,7 @@ def judge(
         system,
         parse,
         max_tokens=max_tokens,
-        max_completion_tokens=max_completion_tokens,
+        newer=dialects.wants_newer_names(url for url, _ in endpoints),
         temperature=temperature,
         response_format=response_format,
         stream=flag(name, "stream", stream),
@@ -214,6 +179,8 @@ def judge(
     if added.get("stream"):
         raise RegistrationError(f"reward function {name!r}: body={{'stream': …}}: pass stream=True instead.")
     # A field of `body` goes before the option.
+    if "max_completion_tokens" in added:
+        asked.pop("max_tokens", None)
     made = build(
         judge,
         given,
@@ -230,31 +197,20 @@ def judge(
             f"reward function {name!r}: prompt={prompt!r}: it has no field, so all samples would be asked the same. Name the "
             "columns that the judge is to see, as in {completion}."
         )
-    return made if votes == 1 else with_votes(made, judge, given, votes, vote, min_agreement)
+    return made if asked_votes.count == 1 else with_votes(made, judge, given, asked_votes)
 
 
 @with_known_options
 def http_reward(
-    url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]],
+    url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]] | None = None,
     *,
+    server: Server | None = None,
     columns: Sequence[str] | Mapping[str, str] = ("prompt", "completion"),
     batch_size: int | None = None,
     batch_wait: float = BATCH_WAIT,
     score: str | None = None,
     body: Mapping[str, Any] | None = None,
     api_key_env: str | None = None,
-    api_key_file: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    resolve: Literal["any", "all"] = "any",
-    hedge_after: float | str | None = None,
-    hedge_share: float = 0.05,
-    http2: bool = False,
-    ca_file: str | None = None,
-    ca_only: bool = False,
-    client_cert: str | None = None,
-    client_key: str | None = None,
-    price: Mapping[str, float] | None = None,
-    max_cost: float | None = None,
     name: str = "http_reward",
     timeout: float | str | None = "default",
     total_timeout: float | None = None,
@@ -265,8 +221,7 @@ def http_reward(
     run_if: RunIf | None = None,
     otherwise: float | None = None,
     pure: bool | None = None,
-    cache: str | PathLike[str] | None = None,
-    cache_size: int | str = CACHE_SIZE,
+    cache: str | PathLike[str] | Cache | None = None,
     cache_version: str | None = None,
 ) -> HttpReward:
     """Make a reward function that POSTs samples as JSON to a reward service, one a request or up to
@@ -291,6 +246,7 @@ def http_reward(
         score: Path to the numbers in the response: ``"result.score"``, ``"data.*.score"`` for a
             field of each object of a list.
         body: More fields of the request's JSON.
+        server: Instead of ``url`` and ``api_key_env``: a `guerdon.Server`.
         api_key_env: As for `guerdon.judge`, like all the others.
         name: In metrics, files and messages; unique in a dispatcher.
         limit: Requests in flight (256 by default) and a minute; tokens are those of a whole

@@ -15,7 +15,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from guerdon import parse as parsers
-from guerdon._functions.cache_folder import CACHE_SIZE, checked_cache
+from guerdon._functions.cache_folder import Cache, checked_cache
 from guerdon._functions.conditions import RunIf, checked_run_if
 from guerdon._functions.options import Options, flag
 from guerdon._functions.policy import checked_policy
@@ -49,8 +49,7 @@ def panel(
     max_failure_rate: float | None = None,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
-    cache: str | PathLike[str] | None = None,
-    cache_size: int | str = CACHE_SIZE,
+    cache: str | PathLike[str] | Cache | None = None,
     cache_version: str | None = None,
 ) -> HttpReward:
     """Make a reward function out of several judges, all of which are asked about each sample.
@@ -101,7 +100,7 @@ def panel(
         raise RegistrationError(
             f"{wrong}min_members={min_members!r}: expected a whole number from 1 to {len(members)}."
         )
-    folder, _ = checked_cache(name, cache, cache_size, cache_version, pure=None)
+    folder, _ = checked_cache(name, cache, cache_version, pure=None)
     plan = CompoundPlan.of(
         "panel",
         [(member.name, member) for member in judges],
@@ -125,7 +124,6 @@ def panel(
 @partial(with_known_options, others=judge)
 def pairwise(
     *,
-    base_url: Any,
     model: str,
     prompt: str | Sequence[Mapping[str, str]],
     schedule: Literal["circular", "all", "swiss"] = "circular",
@@ -144,7 +142,7 @@ def pairwise(
     them the ``<name>/ties`` and the ``<name>/flips``, ties because the judge contradicted itself.
 
     Args:
-        base_url: As for `guerdon.judge`, like ``model``.
+        model: As for `guerdon.judge`.
         prompt: The question, with ``{completion_a}`` and ``{completion_b}`` (and any other column
             with ``_a`` or ``_b``) for the two samples; a column without either is the first's, such
             as ``{prompt}``, which both share.
@@ -198,7 +196,7 @@ def pairwise(
         )
     if parse is None:
         parse = parsers.regex(r"\[\[([ABC])\]\]", {"A": 1.0, "B": 0.0, "C": 0.5})
-    asked = judge(base_url=base_url, model=model, prompt=prompt, parse=parse, name=name, **options)
+    asked = judge(model=model, prompt=prompt, parse=parse, name=name, **options)
     plan = plan_of(asked)
     columns = [field.column for field in plan.fields]
     if not any(column.endswith("_a") for column in columns) or not any(column.endswith("_b") for column in columns):
@@ -223,7 +221,6 @@ def pairwise(
 def rubric(
     criteria: Mapping[str, str],
     *,
-    base_url: Any,
     model: str,
     prompt: str = "Question:\n{prompt}\n\nAnswer:\n{completion}",
     weights: Mapping[str, float] | None = None,
@@ -240,7 +237,7 @@ def rubric(
 
     Args:
         criteria: What each of them asks for, by name.
-        base_url: As for `guerdon.judge`, like ``model``.
+        model: As for `guerdon.judge`.
         prompt: What is judged, with the sample's columns. The criteria and the form of the answer
             follow it, so that the requests of a sample begin with the same text.
         weights: By criterion, all 1 by default; the dispatcher's weight of the rubric multiplies
@@ -295,7 +292,7 @@ def rubric(
         rate = f"Rate the answer from {low:g} to {high:g} by {which}.\n{lines}Reply with JSON alone: {{{form}}}"
         question = f"{prompt}\n\n{rate.replace('{', '{{').replace('}', '}}')}"
         parse = parsers.rubric(list(asked), range=scale)
-        return judge(base_url=base_url, model=model, prompt=question, parse=parse, name=name, **options)
+        return judge(model=model, prompt=question, parse=parse, name=name, **options)
 
     if per_call == "all":
         judges = [judge_of(texts)]
@@ -378,9 +375,8 @@ def _weights(name: str, reduce: str, weights: object, members: int) -> list[floa
 
 
 def _refuse_votes(name: str, options: Mapping[str, Any]) -> None:
-    for option in ("votes", "vote", "min_agreement"):
-        if option in options:
-            raise RegistrationError(f"reward function {name!r}: {option}= is for guerdon.judge alone.")
+    if "votes" in options:
+        raise RegistrationError(f"reward function {name!r}: votes= is for guerdon.judge alone.")
     if options.get("pure") is True:
         raise RegistrationError(f"reward function {name!r}: pure=True is for calls of a single request.")
     if options.get("cache") is not None:

@@ -386,7 +386,9 @@ def test_a_judge_in_a_file(guerdon: Command, tmp_path: Path) -> None:
     data = write_rows(tmp_path / "data.jsonl", [{"completion": f"[{row * 7 % 20}] answer {row}"} for row in range(20)])
     price = {"input": 10.0, "output": 10.0}
     with serving(lambda path, body: chat_completion(f"{len(question(body)) / 20:.2f}")) as server:
-        made = f"guerdon.judge(base_url={server.url!r}, model='m', prompt='{{completion}}', price={price})"
+        made = (
+            f"guerdon.judge(server=guerdon.Server({server.url!r}, price={price}), model='m', prompt='{{completion}}')"
+        )
         file = write_rewards(tmp_path, f"import guerdon\nlikes = {made}\n")
         ended = guerdon("profile", file, data, "--json", "--judge-samples", 12)
         requests = len(server.bodies)

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, RegistrationError, SandboxFusion, Status, code_reward, read_journal, reward
+from guerdon import (
+    Dispatcher,
+    Limit,
+    RegistrationError,
+    SandboxFusion,
+    Server,
+    Status,
+    code_reward,
+    read_journal,
+    reward,
+)
 from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
 from tests.code.sandbox_rewards import remote, scored
 from tests.code.sandbox_server import run_code, sandbox
@@ -282,7 +292,11 @@ def test_only_a_dispatcher_runs_it() -> None:
         ({"remote": "http://x"}, "expected a guerdon.SandboxFusion"),
         ({"remote": SandboxFusion("x")}, "is not an address"),
         ({"remote": SandboxFusion("http://x", wait=-1)}, "wait=-1"),
-        ({"remote": SandboxFusion("http://x", headers={"authorization": "Bearer sk-1234567890abcdef"})}, "holds a key"),
+        ({"remote": SandboxFusion(Server("http://x", headers={"x-odd": "Bearer sk-1234567890abcdef"}))}, "holds a key"),
+        (
+            {"remote": SandboxFusion(Server("http://x", hedge_after=1.0))},
+            "a SandboxFusion's server has no hedge_after=",
+        ),
         ({"remote": SandboxFusion("http://x", language="")}, "SandboxFusion(language='')"),
         ({"compare": lambda *_: True}, "compare= is a function"),
         ({"check": "test"}, "give the calls as cases"),

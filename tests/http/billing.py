@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from guerdon import Dispatcher, Limit, judge
+from guerdon import Dispatcher, Limit, Server, judge
 from tests.http.server import chat_completion
 
 PRICE = {"input": 2.0, "cached": 0.5, "output": 10.0}
@@ -72,12 +72,10 @@ def rank() -> None:
     limit = Limit(concurrency=4, key="shared-judge")
     price = {"input": 1990.1, "output": 0.0}  # 0.201 a call
     asked = judge(
-        base_url=url,
+        server=Server(url, price=price, max_cost=float(os.environ["CAP"])),
         model="m",
         prompt="{completion}",
         pure=False,
-        price=price,
-        max_cost=float(os.environ["CAP"]),
         limit=limit,
     )
     with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Limit, RegistrationError, Status, http_reward, judge, reward
+from guerdon import Dispatcher, Limit, RegistrationError, Server, Status, http_reward, judge, reward
 from guerdon._system.launcher import run_id
 from tests.http.billing import PRICE, Billing
+from tests.http.scoring import reached
 from tests.http.server import chat_completion, serving
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,8 @@ NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "p
 
 
 def asks(url: str, **options: Any) -> Any:
-    return judge(base_url=url, model="m", prompt="{completion}", pure=False, **options)
+    given = {"base_url": url, "model": "m", "prompt": "{completion}", "pure": False, **options}
+    return judge(**reached(given))
 
 
 def test_usage_of_a_judge_is_in_result_stats_and_log() -> None:
@@ -110,7 +112,9 @@ def test_a_reward_service_may_report_too() -> None:
         return {"rewards": [1.0] * count, "usage": {"prompt_tokens": 10 * count, "total_tokens": 10 * count}}
 
     with serving(answer) as server:
-        service = http_reward(server.url, columns=["completion"], batch_size=4, price={"input": 1e6, "output": 0})
+        service = http_reward(
+            server=Server(server.url, price={"input": 1e6, "output": 0}), columns=["completion"], batch_size=4
+        )
         with Dispatcher([service]) as dispatcher:
             used = dispatcher.score(completions=["a"] * 8).usage["http_reward"]
             assert (used["requests"], used["prompt_tokens"], used["cost"]) == (2, 80, 80.0)
@@ -273,14 +277,14 @@ def test_the_answers_of_a_judge_are_kept_also_where_it_has_no_score() -> None:
 )
 def test_wrong_options_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(RegistrationError, match=reason.replace("(", r"\(")):
-        judge(**NOWHERE, **options)
+        judge(**reached({**NOWHERE, **options}))
 
 
 def test_a_dispatcher_needs_a_price_for_its_cap() -> None:
     with pytest.raises(RegistrationError, match="none of the functions has a price="):
         Dispatcher([judge(**NOWHERE)], max_cost=1.0)
     with pytest.raises(RegistrationError, match="max_cost=-1"):
-        Dispatcher([judge(**NOWHERE, price=PRICE)], max_cost=-1)
+        Dispatcher([judge(**reached({**NOWHERE, "price": PRICE}))], max_cost=-1)
 
 
 def ranks(url: str, folder: Path, count: int, **environment: str) -> tuple[list[int], list[subprocess.Popen[str]]]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, Status, http_reward, judge, parse, reward
+from guerdon import Dispatcher, Limit, Server, Status, http_reward, judge, parse, reward
 from tests.http.scoring import only, score
 from tests.http.server import Handler, chat_completion, free_port, question, serving
 
@@ -363,7 +363,9 @@ def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.Capt
         return 1.0
 
     with serving(refused) as server:
-        graded = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file), name="graded")
+        graded = judge(
+            server=Server(server.url, api_key_file=str(file)), model="m", prompt="{completion}", name="graded"
+        )
         worked = tmp_path / "worked"
         with Dispatcher([graded, reward(works)], max_failure_rate=1.0, workers=1) as dispatcher:
             pending = dispatcher.submit(completions=[str(worked)])

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+import guerdon
 from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, Status, http_reward, judge
+from tests.http.scoring import reached
 from tests.http.server import Server, chat_completion, free_port, question, serving
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +46,8 @@ def replicas(delays: list[float]) -> Iterator[tuple[list[str], list[subprocess.P
 
 def asked(addresses: object, **options: Any) -> Any:
     # The texts repeat, and requests are counted.
-    return judge(base_url=addresses, model="m", prompt="{completion}", pure=False, **options)  # type: ignore[arg-type]
+    given = {"base_url": addresses, "model": "m", "prompt": "{completion}", "pure": False, **options}
+    return judge(**reached(given))
 
 
 def wait_for(condition: Any, what: str) -> None:
@@ -264,13 +267,13 @@ def test_a_reward_service_may_have_several_endpoints() -> None:
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match=message) as refused:
-        judge(**{"base_url": "http://a", "model": "m", "prompt": "{completion}", **options})
+        judge(**reached({"base_url": "http://a", "model": "m", "prompt": "{completion}", **options}))
     assert "reward function 'judge'" in str(refused.value)
 
 
 def test_hedging_without_another_endpoint_warns() -> None:
     with pytest.warns(GuerdonWarning, match=r"hedge_after='p95' .* it does nothing until"):
-        judge(base_url="http://a", model="m", prompt="{completion}", hedge_after="p95")
+        judge(server=guerdon.Server("http://a", hedge_after="p95"), model="m", prompt="{completion}")
 
 
 def test_only_functions_with_endpoints_have_them() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, judge
+from guerdon import Dispatcher, Server, judge
 from tests.http.wire import request_of, wired
 
 SEVEN = [{"message": {"content": "7"}}]
@@ -81,12 +81,11 @@ def test_hostile_answers(cases: dict[str, tuple[bytes, float | None]]) -> None:
 
     with wired(hostile) as wire:
         reward = judge(
-            base_url=wire.url,
+            server=Server(wire.url, price={"input": 1.0, "output": 1.0}),
             model="m",
             prompt="{completion}",
             stream=cases is STREAMED,
             retries=0,
-            price={"input": 1.0, "output": 1.0},
         )
         with Dispatcher([reward], max_failure_rate=1.0) as dispatcher:
             result = dispatcher.score(completions=[f"case {place}" for place in range(len(cases))])

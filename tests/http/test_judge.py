@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import guerdon
 from guerdon import DataError, Dispatcher, RegistrationError, Status, judge, parse, reward
+from tests.http.scoring import reached
 from tests.http.server import chat_completion, question, serving
 
 SECRET = "sk-very-secret"
@@ -225,7 +227,7 @@ def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch
         base = {"base_url": server.url, "model": "m", "prompt": "{completion}"}
         judges = [
             judge(**base, api_key_env="JUDGE_API_KEY", name="env"),
-            judge(**base, api_key_file=str(file), headers={"api-key": "{key}"}, name="file"),
+            judge(**reached({**base, "api_key_file": str(file), "headers": {"api-key": "{key}"}, "name": "file"})),
         ]
         shown = repr(judges) + pickle.dumps(judges).decode("latin-1")
         with Dispatcher(judges) as dispatcher:
@@ -311,7 +313,7 @@ def test_pickled_it_is_made_again() -> None:
 )
 def test_invalid_options_are_refused_at_creation(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match="judge") as refused:
-        judge(**{**NOWHERE, **options})
+        judge(**reached({**NOWHERE, **options}))
     assert message in str(refused.value)
     assert "sk-123" not in str(refused.value)
     assert "pw" not in str(refused.value)
@@ -323,11 +325,10 @@ def test_values_that_only_resemble_a_key_are_sent() -> None:
     body |= {"metadata": {"topic": "Basic arithmetic"}, "stop": ["Bearer certificates"]}
     with serving(lambda path, body: chat_completion("1")) as server:
         one = judge(
-            base_url=server.url,
+            server=guerdon.Server(server.url, headers={"x-cache-key": "k"}),
             model="m",
             prompt="Bearer abcdefghij {completion}",
             body=body,
-            headers={"x-cache-key": "k"},
         )
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
@@ -373,7 +374,7 @@ def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> Non
 )
 def test_places_of_keys_that_are_none(given: dict[str, str], message: str) -> None:
     with pytest.raises(RegistrationError, match="judge") as refused:
-        Dispatcher([judge(**NOWHERE, prompt="{completion}", **given)])
+        Dispatcher([judge(**reached({**NOWHERE, "prompt": "{completion}", **given}))])
     assert message in str(refused.value)
     assert "gsk_123" not in str(refused.value)
 
@@ -382,7 +383,7 @@ def test_a_key_file_may_begin_with_a_mark_of_its_encoding(tmp_path: Path) -> Non
     file = tmp_path / "key"
     file.write_bytes(b"\xef\xbb\xbf" + SECRET.encode() + b"\r\n")
     with serving(lambda path, body: chat_completion("1")) as server:
-        one = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file))
+        one = judge(server=guerdon.Server(server.url, api_key_file=str(file)), model="m", prompt="{completion}")
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
     assert _lower(server.headers[0])["authorization"] == f"Bearer {SECRET}"

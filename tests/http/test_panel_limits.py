@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, RegistrationError, Status, judge, pairwise, panel, rubric
+from guerdon import Dispatcher, Limit, RegistrationError, Status, Votes, judge, pairwise, panel, rubric
 from tests.http.server import Server, chat_completion, free_port, question, serving
 
 ASK: dict[str, Any] = {"model": "m", "timeout": 20, "retries": 0}
@@ -30,7 +30,7 @@ def fitting(path: str, body: dict[str, Any]) -> Any:
 def made(kind: str, server: Server, **options: Any) -> Any:
     ask = {"base_url": server.url, **ASK, **options}
     if kind == "votes":
-        return judge(prompt="{completion}", votes=3, vote="mean", temperature=1.0, name="f", **ask)
+        return judge(prompt="{completion}", votes=Votes(3, by="mean"), temperature=1.0, name="f", **ask)
     if kind == "pairwise":
         return pairwise(prompt="<{completion_a}> <{completion_b}>", schedule="all", name="f", **ask)
     return rubric(CRITERIA, per_call="one" if kind == "criteria" else "all", name="f", **ask)

@@ -19,6 +19,7 @@ from guerdon import (
     Limit,
     RegistrationError,
     Status,
+    Votes,
     http_reward,
     judge,
     pairwise,
@@ -72,7 +73,7 @@ def votes(server: Server, **options: Any) -> Any:
 )
 def test_votes_stop_when_they_are_decided(vote: Any, answers: list[str], expected: float, sent: int) -> None:
     with serving(Sequence(*answers)) as server:
-        result = score(votes(server, vote=vote, limit=Limit(concurrency=1)), ["a", "b"])
+        result = score(votes(server, votes=Votes(5, by=vote), limit=Limit(concurrency=1)), ["a", "b"])
         assert result.rewards.ravel().tolist() == [expected] * 2
         assert len(server.bodies) == 2 * sent
         seen = [float(answer) for answer in answers[:sent]]
@@ -99,7 +100,7 @@ def test_votes_that_can_not_matter_are_cancelled() -> None:
     with serving(answer) as server:
         started = time.monotonic()
         try:
-            result = score(votes(server, vote="mean", min_agreement=0.9), ["a"])
+            result = score(votes(server, votes=Votes(5, by="mean", min_agreement=0.9)), ["a"])
         finally:
             let_go.set()
         assert result.status.item() == Status.ABSTAINED
@@ -114,7 +115,7 @@ def test_votes_that_can_not_matter_are_cancelled() -> None:
 def test_a_vote_has_its_own_retries() -> None:
     broken = (500, {"error": "no"})
     with serving(Sequence(broken, "1", "1", broken, "1")) as server:
-        result = score(votes(server, vote="majority", limit=Limit(concurrency=1)), ["a"])
+        result = score(votes(server, votes=Votes(5, by="majority"), limit=Limit(concurrency=1)), ["a"])
         assert result.rewards.item() == 1.0
         assert len(server.bodies) == 5
         assert result.timings["judge"]["retries"] == 1
@@ -134,7 +135,7 @@ def test_too_few_votes_are_an_error_that_says_so() -> None:
 
 def test_votes_without_agreement_abstain() -> None:
     with serving(Sequence("1", "2", "3", "1", "2")) as server:
-        result = score(votes(server, vote="mean", min_agreement=0.6), ["a"])
+        result = score(votes(server, votes=Votes(5, by="mean", min_agreement=0.6)), ["a"])
         assert np.isnan(result.rewards).all()
         assert result.status.item() == Status.ABSTAINED
         assert not result.failures()
@@ -150,9 +151,9 @@ def test_votes_at_temperature_0_warn() -> None:
     [
         ({"votes": 0}, "votes=0: expected a whole number from 1 to 64"),
         ({"votes": 2.5}, "votes=2.5"),
-        ({"votes": 3, "vote": "best"}, "vote='best'"),
-        ({"min_agreement": 0.6}, "with a single vote"),
-        ({"votes": 3, "min_agreement": 60}, "expected a share of the votes"),
+        ({"votes": Votes(3, by="best")}, "by='best'"),
+        ({"votes": Votes(1, min_agreement=0.6)}, "with a single vote"),
+        ({"votes": Votes(3, min_agreement=60)}, "expected a share of the votes"),
         ({"votes": 3, "pure": True}, "votes are requests of their own"),
     ],
 )
@@ -290,7 +291,7 @@ def test_requests_stay_within_the_limit_and_are_seen(kind: str) -> None:
     with serving(counting) as server:
         limit = Limit(concurrency=4)
         function = {
-            "votes": lambda: votes(server, limit=limit, vote="mean"),
+            "votes": lambda: votes(server, limit=limit, votes=Votes(5, by="mean")),
             "panel": lambda: panel([member(server, "a", limit=limit), member(server, "b", limit=Limit(concurrency=1))]),
             "pairwise": lambda: comparing(server, limit=limit, schedule="all"),
         }[kind]()

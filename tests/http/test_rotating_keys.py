@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, judge
+from guerdon import Dispatcher, Server, judge
 from tests.http.server import Handler, chat_completion, serving
 
 
@@ -51,11 +51,9 @@ def test_a_key_that_was_replaced_in_its_file_is_read_again(tmp_path: Path, heade
     door = Door("first-key-1234567", "Authorization" if headers is None else "api-key")
     with serving(door) as server:
         asked = judge(
-            base_url=[f"{server.url}/v1", f"{server.url}/other/v1"],
+            server=Server([f"{server.url}/v1", f"{server.url}/other/v1"], api_key_file=str(file), headers=headers),
             model="m",
             prompt="{completion}",
-            api_key_file=str(file),
-            headers=headers,
             retries=0,
             pure=False,
         )
@@ -86,7 +84,7 @@ def test_a_key_file_without_a_key_leaves_the_key_as_it_was(tmp_path: Path, left:
     file.write_text("first-key-1234567")
     door = Door("first-key-1234567", "Authorization")
     with serving(door) as server:
-        asked = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file), retries=0)
+        asked = judge(server=Server(server.url, api_key_file=str(file)), model="m", prompt="{completion}", retries=0)
         with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
             assert dispatcher.score(completions=["b"]).rewards.item() == 7.0
             file.unlink()

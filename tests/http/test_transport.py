@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, Status, judge
-from tests.http.scoring import only, score
+from tests.http.scoring import only, reached, score
 from tests.http.wire import ANSWER, request_of, wired
 from tests.lanes.lane_helpers import ours
 
@@ -122,7 +122,7 @@ def test_options_of_tls_that_do_not_hold_are_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("hello")
     with pytest.raises(RegistrationError, match="reward function 'judge'") as raised:
-        judge(**{**HTTPS, **options})  # type: ignore[arg-type]
+        judge(**reached({**HTTPS, **options}))
     assert reason in str(raised.value)
 
 

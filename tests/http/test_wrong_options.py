@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, http_reward, judge, pairwise, parse, rubric
+from tests.http.scoring import reached
 from tests.http.server import chat_completion, question, serving
 
 LONG = "x" * 1_000_000
 ASKED: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
 MAKERS: dict[str, Callable[..., object]] = {
-    "judge": lambda **given: judge(**{**ASKED, "prompt": "{completion}", **given}),
+    "judge": lambda **given: judge(**reached({**ASKED, "prompt": "{completion}", **given})),
     "http_reward": lambda **given: http_reward(**{"url": "http://127.0.0.1:1", **given}),
     "pairwise": lambda **given: pairwise(**{**ASKED, "prompt": "{completion_a}{completion_b}", **given}),
     "rubric": lambda **given: rubric(**{"criteria": {"a": "It is right."}, **ASKED, **given}),

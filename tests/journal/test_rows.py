@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import (
-    Dispatcher,
-    Journal,
-    StatefulReward,
-    group_reward,
-    judge,
-    reward,
-)
+from guerdon import Dispatcher, Journal, Server, StatefulReward, group_reward, judge, reward
 from tests.http.billing import PRICE, Billing
 from tests.http.server import serving
 from tests.journal.written_rows import matches, rows_of
@@ -140,12 +133,11 @@ def test_answers_and_usage_of_judges_are_kept_by_sample(tmp_path: Path) -> None:
     billing = Billing()
     with serving(billing) as server:
         asked = judge(
-            base_url=server.url,
+            server=Server(server.url, price=PRICE),
             model="m",
             prompt="{completion}",
             name="graded",
             keep_answers=True,
-            price=PRICE,
             retries=2,
         )
         with Dispatcher([asked, length], journal=tmp_path) as dispatcher:

@@ -141,11 +141,10 @@ def test_a_judges_tokens_and_cost_and_no_zeros_for_what_is_no_judge() -> None:
     }
     with serving(lambda path, body: answer) as server:
         judged = guerdon.judge(
-            base_url=server.url,
+            server=guerdon.Server(server.url, price={"input": 1e6, "cached": 1e6, "output": 2e6}),
             model="m",
             prompt="{completion}",
             name="judged",
-            price={"input": 1e6, "cached": 1e6, "output": 2e6},
         )
         with Dispatcher([scripted, judged], metrics_port=0) as dispatcher:
             dispatcher.score(completions=["a", "b"])

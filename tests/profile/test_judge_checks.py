@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, judge, pairwise, panel, parse
+from guerdon import Dispatcher, Server, judge, pairwise, panel, parse
+from guerdon._functions.spec import FunctionSpec
 from guerdon.cli.profile_words import judge_lines
 from guerdon.profile import judge_batches
 from guerdon.profile.function_profile import FunctionProfile
@@ -239,13 +240,19 @@ def test_comparisons_by_length() -> None:
 
 
 def test_the_plan_is_kept_below_the_cap() -> None:
-    price = {"input": 1.0, "output": 1.0}
-    asked = judge(base_url="http://localhost:1", model="m", prompt="{completion}", max_tokens=100, price=price)
-    with Dispatcher([asked]) as dispatcher:
-        ((spec,),) = units_of(dispatcher._specs)
+    def spec_of(output: float) -> FunctionSpec:
+        server = Server("http://localhost:1", price={"input": 1.0, "output": output})
+        with Dispatcher([judge(server=server, model="m", prompt="{completion}", max_tokens=100)]) as dispatcher:
+            ((spec,),) = units_of(dispatcher._specs)
+        return spec
+
+    spec = spec_of(1.0)
     whole = plan_judge(spec, ROWS, 20, None)
+    dearer = plan_judge(spec_of(3.0), ROWS, 20, None)
+    assert dearer.cost is not None
     assert (whole.rows, whole.requests, whole.lowered) == (20, 100, False)
     assert whole.cost is not None
+    assert dearer.cost - whole.cost == pytest.approx(100 * 100 * 2.0 / 1e6), "a hundred answers of a hundred tokens"
     half = plan_judge(spec, ROWS, 20, whole.cost / 2)
     assert (half.rows, half.requests, half.lowered) == (10, 50, True)
     assert "fewer rows" in str(half)

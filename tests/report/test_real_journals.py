@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Journal, Limit, judge, panel, reward
+from guerdon import Dispatcher, Journal, Limit, Votes, judge, panel, reward
 from guerdon.cli import main
 from tests.http.comparisons import comparing, fair
 from tests.http.server import chat_completion, question, serving
@@ -115,8 +115,7 @@ def test_judges_of_a_journal_are_recognised_and_compared(tmp_path: Path, capsys:
             judge(
                 base_url=fickle.url,
                 temperature=1.0,
-                votes=3,
-                vote="mean",
+                votes=Votes(3, by="mean"),
                 name="votes",
                 limit=Limit(concurrency=1),
                 **ask,

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from guerdon import Dispatcher, http_reward
+from guerdon import Dispatcher, Server, http_reward
 from guerdon.errors import RegistrationError
 from tests.serve.serving import REWARDS, Served, make_certificate, serving
 
@@ -137,9 +137,8 @@ def test_a_token_in_the_path_stays_secret(tmp_path: Path, token_file: Path) -> N
 def test_http_reward_brings_the_token(guarded: Served, token_file: Path, tmp_path: Path) -> None:
     single = tmp_path / "one"
     single.write_text(TOKEN)
-    served = http_reward(
-        guarded.url + "/score", columns=["completion", "label"], api_key_file=str(single), name="served"
-    )
+    guard = Server(guarded.url + "/score", api_key_file=str(single))
+    served = http_reward(server=guard, columns=["completion", "label"], name="served")
     with Dispatcher([served]) as dispatcher:
         assert dispatcher.score(completions=["4", "55"], label=["4", "4"]).rewards.ravel().tolist() == [2.0, 2.0]
 
@@ -200,9 +199,8 @@ def test_tls(tmp_path: Path) -> None:
         assert answer.json()["reward"] == 2.0
         with pytest.raises(httpx.ConnectError):
             httpx.get(one.url + "/health", timeout=60)
-        served = http_reward(
-            one.url + "/score", columns=["completion", "label"], ca_file=str(certificate), name="served"
-        )
+        trusted = Server(one.url + "/score", ca_file=str(certificate))
+        served = http_reward(server=trusted, columns=["completion", "label"], name="served")
         with Dispatcher([served]) as dispatcher:
             assert dispatcher.score(completions=["4"], label=["4"]).total.ravel().tolist() == [2.0]
 

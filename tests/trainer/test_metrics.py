@@ -118,11 +118,10 @@ def test_a_judge_has_tokens_and_a_service_has_none() -> None:
 
     with serving(answer) as server:
         judge = guerdon.judge(
-            base_url=server.url,
+            server=guerdon.Server(server.url, price={"input": 1e6, "output": 2e6}),
             model="m",
             prompt="{completion}",
             name="judged",
-            price={"input": 1e6, "output": 2e6},
         )
         service = guerdon.http_reward(f"{server.url}/score", columns=("completion",), score="score", name="served")
         with Dispatcher([length, judge, service]) as dispatcher:

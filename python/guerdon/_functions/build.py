@@ -99,7 +99,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     finish = inspect_finish(target.finish_group, name) if stateful and hasattr(target, "finish_group") else None
     returns_awaitable = is_async(called)
     wished = options.flag_or_none(name, "pure", given.pure)
-    cache, pure = checked_cache(name, given.cache, given.cache_size, given.cache_version, pure=wished)
+    cache, pure = checked_cache(name, given.cache, given.cache_version, pure=wished)
     if pure and finish is not None:
         raise RegistrationError(
             f"reward function {name!r}: {'pure=True' if cache is None else 'cache='} shares the outcome of identical calls, but this reward's depends on its "

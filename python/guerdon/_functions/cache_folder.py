@@ -1,18 +1,40 @@
-"""``cache=``, ``cache_size=`` and ``cache_version=`` of one function."""
+"""`Cache`, and ``cache=`` and ``cache_version=`` of one function."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from os import PathLike
 from typing import Final
 
 from guerdon._system.units import EXPECTED_BYTES, as_bytes
-from guerdon.errors import RegistrationError
+from guerdon.errors import RegistrationError, with_known_options
 
-__all__ = ["CACHE_SIZE", "CacheFolder", "checked_cache"]
+__all__ = ["Cache", "CacheFolder", "checked_cache"]
 
-CACHE_SIZE: Final = "1GiB"
 _LEAST: Final = 1 << 20
+
+
+@with_known_options
+@dataclass(frozen=True)
+class Cache:
+    """Where outcomes are kept on disk: ``cache=`` of reward functions and judges, where a folder
+    alone stands for one of the usual size.
+
+    Attributes:
+        folder: The folder; several functions, and runs, can share one.
+        size: Bytes that it may take, as a number or a text like ``"10GiB"``; what was not used for
+            longest goes first.
+
+    Examples:
+        >>> from guerdon import Cache, reward
+        >>> @reward(cache=Cache("outcomes", size="10GiB"), cache_version="2")
+        ... def length(completion: str) -> float:
+        ...     return float(len(completion))
+    """
+
+    folder: str | PathLike[str]
+    size: int | str = field(default="1GiB", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -31,7 +53,7 @@ class CacheFolder:
 
 
 def checked_cache(
-    name: str, folder: object, size: object, version: object, *, pure: bool | None
+    name: str, cache: object, version: object, *, pure: bool | None
 ) -> tuple[CacheFolder | None, bool | None]:
     """The folder, and whether the function is pure: one with a folder is.
 
@@ -39,21 +61,22 @@ def checked_cache(
         RegistrationError: An option is wrong.
     """
     where = f"reward function {name!r}: "
-    if folder is None:
-        if size != CACHE_SIZE or version is not None:
-            option, value = ("cache_size", size) if size != CACHE_SIZE else ("cache_version", version)
-            raise RegistrationError(f"{where}{option}={value!r} without cache=, the folder that it is about.")
+    if cache is None:
+        if version is not None:
+            raise RegistrationError(f"{where}cache_version={version!r} without cache=, the folder that it is about.")
         return None, pure
+    kept = cache if isinstance(cache, Cache) else Cache(cache)  # type: ignore[arg-type]
+    folder: object = kept.folder
     if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
-        raise RegistrationError(f"{where}cache={folder!r}: expected the path of a folder.")
+        raise RegistrationError(f"{where}cache={cache!r}: expected the path of a folder, or a guerdon.Cache of it.")
     if pure is False:
         raise RegistrationError(
             f"{where}cache= keeps outcomes for later calls with equal values, but pure=False says that these may give others. "
             "Leave one of them out."
         )
-    found = as_bytes(size)
+    found = as_bytes(kept.size)
     if found is None or not _LEAST <= found < 2**62:
-        raise RegistrationError(f"{where}cache_size={size!r}: expected {EXPECTED_BYTES}, at least 1MiB.")
+        raise RegistrationError(f"{where}cache=: size={kept.size!r}: expected {EXPECTED_BYTES}, at least 1MiB.")
     if version is not None and not (isinstance(version, str) and version):
         raise RegistrationError(f"{where}cache_version={version!r}: expected a non-empty string.")
     path = os.path.abspath(os.path.expanduser(os.fsdecode(os.fspath(folder))))

@@ -94,7 +94,10 @@ def refuse_uncalled_factory(item: object) -> None:
     else:
         return
     needed = [
-        p for p in inspect.signature(item).parameters.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+        p
+        for p in inspect.signature(item).parameters.values()
+        # A server may stand in place of an address.
+        if p.name in ("base_url", "url") or (p.default is p.empty and p.kind is not p.VAR_KEYWORD)
     ]
     shown = ", ".join(f"{p.name}=…" for p in needed)
     if item.__name__ in ("reward", "group_reward"):

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from guerdon._functions.cache_folder import CACHE_SIZE
 from guerdon._system.units import FLOAT32_MAX, LONGEST, number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
@@ -57,7 +56,6 @@ class Options:
     otherwise: object = None
     pure: bool | None = None
     cache: object = None
-    cache_size: object = CACHE_SIZE
     cache_version: object = None
 
 

@@ -99,9 +99,9 @@ def _cost(spec: FunctionSpec, rows: SampleRows, requests: int) -> float | None:
     template = max(_characters(plan.body) for plan in spec.plans)
     tokens = (2 * characters / shown + template) / _TOKEN
     made: dict[str, Any] = getattr(spec.item, "_made", (None, {}))[1]
-    answer = made.get("max_tokens") or made.get("max_completion_tokens") or _ANSWER_TOKENS
+    answer = made.get("max_tokens") or _ANSWER_TOKENS
     price = max(prices)
-    return requests * (tokens * price[0] + answer * price[2]) / 1e6
+    return requests * (tokens * price[0] + answer * price[-1]) / 1e6
 
 
 def _characters(body: Any) -> int:

@@ -30,7 +30,7 @@ def check_folders(specs: Iterable[FunctionSpec]) -> None:
         if size != spec.cache.size:
             raise RegistrationError(
                 f"reward functions {other!r} and {spec.name!r} share the folder {spec.cache.folder!r} and give it different sizes: "
-                f"{size} and {spec.cache.size} bytes. Give both the same cache_size=."
+                f"{size} and {spec.cache.size} bytes. Give both the same Cache(size=)."
             )
 
 

@@ -8,9 +8,10 @@ read by the engine (``rust/http/src/dialect``).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from guerdon._lanes.http.body import Messages, OptionalPair, Parts, Repair, TemplateText
 from guerdon._lanes.http.template import Field, template
@@ -18,7 +19,7 @@ from guerdon._system.units import number
 from guerdon.errors import RegistrationError
 from guerdon.parse import Parse
 
-__all__ = ["PATHS", "SCORES", "Question", "headers", "request"]
+__all__ = ["PATHS", "SCORES", "Question", "headers", "request", "wants_newer_names"]
 
 PATHS: Final = {
     "chat": "/chat/completions",
@@ -46,7 +47,7 @@ class Question:
         function: Its name, for messages.
         prompt: A text, messages, a pair of texts, or the fields of a request.
         max_tokens: Of the answer, by the name that the API has for it.
-        max_completion_tokens: The same, by the newer name of chat completions.
+        newer: The server wants the newer name of chat completions, ``max_completion_tokens``.
         repair: The next attempt says what was wrong with an answer that can't be read.
         pass_messages: The sample's messages come first, as they are.
         images: The column of images that the last message shows, or several.
@@ -58,7 +59,7 @@ class Question:
     system: object
     parse: Parse
     max_tokens: object = None
-    max_completion_tokens: object = None
+    newer: bool = False
     temperature: object = None
     response_format: object = None
     stream: bool = False
@@ -195,7 +196,7 @@ def _text_completion(asked: Question) -> dict[str, Any]:
 
 def _scored(asked: Question) -> dict[str, Any]:
     """A request to a reward model: a text or messages, a pair of texts, or any fields."""
-    for option in ("system", "max_tokens", "max_completion_tokens", "response_format"):
+    for option in ("system", "max_tokens", "response_format"):
         if getattr(asked, option) is not None:
             raise asked.wrong(f"api={asked.api!r} has no {option}=: a reward model answers with a number.")
     if asked.temperature not in (None, 0.0) or asked.stream:
@@ -238,30 +239,33 @@ def _template(asked: Question, text: str, option: str = "prompt") -> TemplateTex
 
 def _tokens(asked: Question) -> dict[str, Any]:
     """Returns the field that bounds the answer's length."""
-    for option in ("max_tokens", "max_completion_tokens"):
-        value = getattr(asked, option)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise asked.wrong(f"{option}={value!r}: expected a whole number of at least 1.")
-    if asked.max_completion_tokens is not None:
-        if asked.max_tokens is not None or asked.api != "chat":
-            raise asked.wrong(
-                "max_completion_tokens= is the newer name of max_tokens= in chat completions: pass one of them, and "
-                f"max_tokens= with api={asked.api!r}."
-            )
-        return {"max_completion_tokens": asked.max_completion_tokens}
+    most = asked.max_tokens
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise asked.wrong(f"max_tokens={most!r}: expected a whole number of at least 1.")
+    if most is None:
+        return {"max_tokens": _LONGEST_MESSAGE} if asked.api == "anthropic" else {}
+    return {_bound(asked): most}
+
+
+def _bound(asked: Question) -> str:
+    """The name of the bound in this API."""
     if asked.api == "responses":
-        return {} if asked.max_tokens is None else {"max_output_tokens": asked.max_tokens}
-    if asked.max_tokens is not None:
-        return {"max_tokens": asked.max_tokens}
-    return {"max_tokens": _LONGEST_MESSAGE} if asked.api == "anthropic" else {}
+        return "max_output_tokens"
+    return "max_completion_tokens" if asked.newer and asked.api == "chat" else "max_tokens"
+
+
+def wants_newer_names(urls: Iterable[str]) -> bool:
+    """Returns whether a server is OpenAI's own, whose newer models refuse ``max_tokens``."""
+    hosts = [urlsplit(url).hostname or "" for url in urls]
+    return any(host == "api.openai.com" or host.endswith(".openai.azure.com") for host in hosts)
 
 
 def _logprobs(asked: Question) -> dict[str, Any]:
     """The probabilities of the first token, and no more than that token."""
     top = asked.parse.top
-    given = asked.max_tokens is not None or asked.max_completion_tokens is not None
+    given = asked.max_tokens is not None
     if asked.api == "chat":
-        return {**({} if given else {"max_tokens": 1}), "logprobs": True, "top_logprobs": top}
+        return {**({} if given else {_bound(asked): 1}), "logprobs": True, "top_logprobs": top}
     if asked.api == "completions":
         return {**({} if given else {"max_tokens": 1}), "logprobs": top}
     if asked.api == "responses":

@@ -7,9 +7,10 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from guerdon._lanes.http.address import address, endpoint
+from guerdon._lanes.http.server import Server
 from guerdon._system.units import number
 from guerdon.errors import GuerdonWarning, RegistrationError
 
@@ -51,14 +52,14 @@ class Fleet:
         return len(self.endpoints) == 1 and not self.resolve_all
 
 
-def fleet_of(function: str, option: str, path: str, given: Mapping[str, Any]) -> Fleet:
-    """The endpoints of a function that was given these arguments.
+def fleet_of(function: str, option: str, path: str, server: Server) -> Fleet:
+    """The endpoints of a function with this server.
 
     Raises:
-        RegistrationError: An argument is wrong.
+        RegistrationError: An option is wrong.
     """
-    endpoints = checked_endpoints(function, option, path, given[option])
-    resolve, share = given["resolve"], given["hedge_share"]
+    endpoints = checked_endpoints(function, option, path, server.base_url)
+    resolve, share = server.resolve, server.hedge_share
     if resolve not in ("any", "all"):
         raise RegistrationError(f"reward function {function!r}: resolve={resolve!r}: expected 'any' or 'all'.")
     of_calls = number(share)
@@ -66,10 +67,10 @@ def fleet_of(function: str, option: str, path: str, given: Mapping[str, Any]) ->
         raise RegistrationError(
             f"reward function {function!r}: hedge_share={share!r}: expected a share of all calls, like 0.05."
         )
-    fleet = Fleet(option, path, endpoints, resolve == "all", _hedge_after(function, given["hedge_after"]), of_calls)
+    fleet = Fleet(option, path, endpoints, resolve == "all", _hedge_after(function, server.hedge_after), of_calls)
     if fleet.hedge_after is not None and fleet.is_one:
         warnings.warn(
-            f"reward function {function!r}: hedge_after={given['hedge_after']!r} sends a request again to another endpoint, and "
+            f"reward function {function!r}: hedge_after={server.hedge_after!r} sends a request again to another endpoint, and "
             f"{option}= has one: it does nothing until Dispatcher.endpoints({function!r}).set adds others.",
             GuerdonWarning,
             stacklevel=6,

@@ -21,6 +21,7 @@ from guerdon._lanes.http.fleet import fleet_of
 from guerdon._lanes.http.leaked_keys import is_key, names_a_key
 from guerdon._lanes.http.plan import Plan
 from guerdon._lanes.http.reward import HttpReward
+from guerdon._lanes.http.server import Server, server_of
 from guerdon._lanes.http.tls import tls_options, warn_of_plain_keys
 from guerdon.errors import RegistrationError
 from guerdon.limits import DefaultLimit
@@ -52,7 +53,6 @@ _POLICY = (
     "run_if",
     "otherwise",
     "cache",
-    "cache_size",
     "cache_version",
 )
 
@@ -81,7 +81,17 @@ def build(
         RegistrationError: An option is wrong.
     """
     name = name_of(given["name"])
-    plan = requests_plan(name, given, request, address=address, usual_headers=usual_headers, **own)
+    server, option = server_of(name, given, address[0])
+    keep_answers = given.get("keep_answers", False)
+    plan = requests_plan(
+        name,
+        server,
+        request,
+        address=(option, address[1]),
+        usual_headers=usual_headers,
+        keep_answers=keep_answers,
+        **own,
+    )
     # The options of every reward function. There is always a limit: it has the circuit breaker.
     policy = {option: given[option] for option in _POLICY}
     pure = same_answers if given["pure"] is None and given["cache"] is None else given["pure"]
@@ -91,29 +101,29 @@ def build(
 
 def requests_plan(
     name: str,
-    given: Mapping[str, Any],
+    server: Server,
     request: Mapping[str, Any],
     *,
     address: tuple[str, str],
     usual_headers: Mapping[str, str] | None = None,
+    keep_answers: object = False,
     **own: Any,
 ) -> Plan:
-    """Returns the plan of a function's requests, from the options that all functions of this lane
-    share.
+    """Returns the plan of a function's requests.
 
     Args:
-        given: Those options; the others are those of `build`.
+        name: The function's, for messages; the others are those of `build`.
 
     Raises:
         RegistrationError: An option is wrong.
     """
-    fleet = fleet_of(name, *address, given)
+    fleet = fleet_of(name, *address, server)
     pieces, fields = _pieces(name, request)
     _refuse_keys(name, request)
-    key = _secret(name, given["api_key_env"], given["api_key_file"])
+    key = _secret(name, server.api_key_env, server.api_key_file)
     first = fleet.endpoints[0][0]
-    tls = tls_options(name, first, given)
-    headers = _with_usual(_headers(name, given["headers"], key), usual_headers or {}, key)
+    tls = tls_options(name, first, server)
+    headers = _with_usual(_headers(name, server.headers, key), usual_headers or {}, key)
     warn_of_plain_keys(name, (url for url, _ in fleet.endpoints), key)
     return Plan(
         fleet=fleet,
@@ -121,9 +131,9 @@ def requests_plan(
         fields=fields,
         headers=headers,
         secret=key,
-        http2=checked.flag(name, "http2", given["http2"]),
+        http2=checked.flag(name, "http2", server.http2),
         **tls,
-        cost=of_options(name, given["price"], given["max_cost"], given.get("keep_answers", False)),
+        cost=of_options(name, server.price, server.max_cost, keep_answers),
         **own,
     )
 

@@ -38,7 +38,7 @@ class HttpReward:
         name = str(options.name)
         plan.config(name, key=False)
         wished = checked.flag_or_none(name, "pure", options.pure)
-        cache, pure = checked_cache(name, options.cache, options.cache_size, options.cache_version, pure=wished)
+        cache, pure = checked_cache(name, options.cache, options.cache_version, pure=wished)
         columns = (name for field in plan.fields for name in field.columns)
         required = tuple(dict.fromkeys(columns))
         for live in ("environment", "trainer_state"):

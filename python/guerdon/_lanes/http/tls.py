@@ -8,19 +8,20 @@ from __future__ import annotations
 import ipaddress
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 from guerdon._functions.options import flag
 from guerdon._lanes.http.api_key import ApiKey
+from guerdon._lanes.http.server import Server
 from guerdon.errors import GuerdonWarning, RegistrationError
 
 __all__ = ["tls_options", "warn_of_plain_keys"]
 
 
-def tls_options(function: str, url: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of TLS among those given, as a plan has them.
+def tls_options(function: str, url: str, server: Server) -> dict[str, Any]:
+    """The options of TLS of a server, as a plan has them.
 
     Raises:
         RegistrationError: They don't go together.
@@ -28,11 +29,11 @@ def tls_options(function: str, url: str, given: Mapping[str, Any]) -> dict[str, 
     wrong = f"reward function {function!r}: "
     files: dict[str, str | None] = {}
     for option in ("ca_file", "client_cert", "client_key"):
-        file = given[option]
+        file: object = getattr(server, option)
         if file is not None and not isinstance(file, (str, os.PathLike)):
             raise RegistrationError(f"{wrong}{option}={type(file).__name__}(…): expected the name of a file.")
         files[option] = None if file is None else os.fspath(file)
-    only = flag(function, "ca_only", given["ca_only"])
+    only = flag(function, "ca_only", server.ca_only)
     if only and files["ca_file"] is None:
         raise RegistrationError(f"{wrong}ca_only=True needs ca_file=, the authorities to trust.")
     if files["client_key"] is not None and files["client_cert"] is None:

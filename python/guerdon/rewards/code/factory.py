@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, Final, Literal
 
 from guerdon._functions import options as checked
-from guerdon._functions.cache_folder import CACHE_SIZE, checked_cache
+from guerdon._functions.cache_folder import Cache, checked_cache
 from guerdon._functions.conditions import RunIf, checked_run_if
 from guerdon._functions.factory import Factory
 from guerdon._functions.options import Options
@@ -82,8 +82,7 @@ def code_reward(
     run_if: RunIf | None = None,
     otherwise: float | None = None,
     pure: bool | None = None,
-    cache: str | PathLike[str] | None = None,
-    cache_size: int | str = CACHE_SIZE,
+    cache: str | PathLike[str] | Cache | None = None,
     cache_version: str | None = None,
 ) -> CodeReward:
     """Make a reward function that runs the program in a completion and judges its results
@@ -148,7 +147,6 @@ def code_reward(
         otherwise: As for `guerdon.reward`.
         pure: As for `guerdon.reward`: programs that are the same are run once.
         cache: As for `guerdon.reward`.
-        cache_size: As for `guerdon.reward`.
         cache_version: As for `guerdon.reward`.
 
     Returns: A `CodeReward`, for a dispatcher's list, or as it is for a trainer.
@@ -210,7 +208,7 @@ def code_reward(
         module_folders=folders_of(tuple(modules)),
     )
     columns, wants = _columns(name, cases, check, entry_point, prelude)
-    kept, is_pure = checked_cache(name, cache, cache_size, cache_version, pure=checked.flag_or_none(name, "pure", pure))
+    kept, is_pure = checked_cache(name, cache, cache_version, pure=checked.flag_or_none(name, "pure", pure))
     when = checked_run_if(name, run_if, otherwise)
     if remote is not None:
         made_by = Factory(code_reward, given, _options_of(columns))

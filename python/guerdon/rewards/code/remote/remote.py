@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from guerdon._functions import options as checked
@@ -21,6 +21,7 @@ from guerdon._functions.options import Options
 from guerdon._functions.policy import checked_policy
 from guerdon._functions.signature import Wants
 from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.http.server import Server
 from guerdon.errors import RegistrationError
 from guerdon.limits import DefaultLimit
 from guerdon.rewards.code.remote.remote_texts import CaseTexts, ProgramTexts, callers
@@ -96,9 +97,12 @@ def remote_reward(
         "files": {},
         "fetch_files": [],
     }
-    given = {one.name: getattr(sandbox, one.name) for one in fields(sandbox)}
-    asked = {**given, "hedge_after": None, "hedge_share": 1.0, "price": None, "max_cost": None}
-    plan = requests_plan(name, asked, request, address=("url", _PATH), api="sandbox")
+    given = sandbox.server
+    server, option = (given, "base_url") if isinstance(given, Server) else (Server(given), "server")
+    for own in ("hedge_after", "price", "max_cost"):
+        if getattr(server, own) is not None:
+            raise RegistrationError(f"reward function {name!r}: a SandboxFusion's server has no {own}=. Leave it out.")
+    plan = requests_plan(name, server, request, address=(option, _PATH), api="sandbox")
     wait = checked.seconds(name, "wait", sandbox.wait)
     limit = DefaultLimit(concurrency=_CONCURRENCY) if options.limit is None else options.limit
     retries = _RETRIES if factory.given["retries"] is None else options.retries
