@@ -18,8 +18,8 @@ _LEAST: Final = 1 << 20
 @with_known_options
 @dataclass(frozen=True)
 class Cache:
-    """Where outcomes are kept on disk: ``cache=`` of reward functions and judges, where a folder
-    alone stands for one of the usual size.
+    """A folder that keeps outcomes: ``cache=`` of reward functions and judges, which take a folder
+    alone too.
 
     Attributes:
         folder: The folder; several functions, and runs, can share one.

@@ -1,4 +1,4 @@
-"""`Server`: how a judge or a reward service is reached, and what it costs."""
+"""`Server`: the way to a judge or a reward service, and its prices."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ __all__ = ["Server", "server_of"]
 @with_known_options
 @dataclass(frozen=True, repr=False)
 class Server:
-    """How a judge or a reward service is reached, and what it costs; several functions can share
-    one.
+    """The way to a judge or a reward service, and its prices; several functions can share one.
 
     Options are checked by the function that gets it, whose message names them.
 

@@ -23,8 +23,8 @@ _WAYS = ("median", "majority", "mean")
 class Votes:
     """Several requests a sample, made into one score: ``votes=`` of `guerdon.judge`.
 
-    As many are sent as can decide; more only while the score is open, and none that can't change
-    it. More than half must give a score. ``result.extra`` has ``<name>/votes`` and
+    The judge gets as many as can decide, more only while the score is open, and none that can't
+    change it. More than half must give a score. ``result.extra`` has ``<name>/votes`` and
     ``<name>/agreement``.
 
     Attributes:
