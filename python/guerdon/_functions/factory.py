@@ -96,7 +96,7 @@ def refuse_uncalled_factory(item: object) -> None:
     needed = [
         p
         for p in inspect.signature(item).parameters.values()
-        # A server may stand in place of an address.
+        # A server may replace an address.
         if p.name in ("base_url", "url") or (p.default is p.empty and p.kind is not p.VAR_KEYWORD)
     ]
     shown = ", ".join(f"{p.name}=…" for p in needed)

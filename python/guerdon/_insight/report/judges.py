@@ -19,14 +19,14 @@ from guerdon._insight.report.moments import PairMoments
 from guerdon._insight.report.rows import Floats, Integers, Rows
 from guerdon._insight.report.survey import FunctionSurvey
 
-__all__ = ["Comparisons", "Judges", "Panel", "Votes"]
+__all__ = ["Comparisons", "Judges", "Panel", "VoteCounts"]
 
 _SNIFFED: Final = 64
 _MOST_MEMBERS: Final = 64
 
 
 @dataclass
-class Votes:
+class VoteCounts:
     """Judges that were asked several times about a sample.
 
     Attributes:
@@ -76,7 +76,7 @@ class Judges:
     def __init__(self, buckets: int, functions: Sequence[FunctionSurvey]) -> None:
         self._buckets = buckets
         self._names = [each.name for each in functions]
-        self.votes: dict[int, Votes] = {}
+        self.votes: dict[int, VoteCounts] = {}
         self.comparisons: dict[int, Comparisons] = {}
         self.panels: dict[int, Panel] = {}
 
@@ -98,7 +98,7 @@ class Judges:
         count = self._buckets
         if facts.kind == "votes":
             if function not in self.votes:
-                self.votes[function] = Votes(np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64))
+                self.votes[function] = VoteCounts(np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64))
             agreement = _numbers(objects, "agreement")
             known = np.isfinite(agreement)
             of = self.votes[function]

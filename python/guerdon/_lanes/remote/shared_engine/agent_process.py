@@ -61,10 +61,10 @@ def main() -> None:
         sys.exit(1)
     _say(answer, problem=None)
     with listener, contextlib.closing(agent):
-        asyncio.run(_Server(options, agent, listener).serve())
+        asyncio.run(_AgentServer(options, agent, listener).serve())
 
 
-class _Server:
+class _AgentServer:
     def __init__(self, options: AgentOptions, agent: NodeAgent, listener: socket.socket) -> None:
         self._options = options
         self._agent = agent
