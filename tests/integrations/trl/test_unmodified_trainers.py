@@ -14,10 +14,10 @@ pytest.importorskip("trl")
 
 from guerdon import Dispatcher, RewardFailureError, reward
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer, make_trainer, rewards_of, without_times
+from tests.integrations.trl.tiny_trainer import make_scorer, make_trainer, rewards_of, without_times
 
 pytestmark = [
-    # What the trainers' own libraries warn about.
+    # The trainers' own libraries warn, too.
     pytest.mark.filterwarnings("default"),
     pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
@@ -28,7 +28,7 @@ PLAIN = [reward_functions.vowels, reward_functions.answers, reward_functions.len
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where functions write, in this process and in workers; set before a dispatcher starts any."""
+    """Functions write here, in this process and in workers; set before a dispatcher starts any."""
     monkeypatch.setenv("GUERDON_TEST_FOLDER", str(tmp_path))
     return tmp_path
 
@@ -258,16 +258,9 @@ def test_environments_reach_the_functions_that_name_them(tmp_path: Path, folder:
 
 
 def test_a_reward_model_stays_in_its_place(tmp_path: Path) -> None:
-    from transformers import Qwen2ForSequenceClassification
-
-    tokenizer = make_tokenizer()
-    config = make_config(tokenizer)
-    config.num_labels = 1
-    path = tmp_path / "scorer"
-    Qwen2ForSequenceClassification(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    scorer = make_scorer(tmp_path)
     with Dispatcher(
-        [reward_functions.vowels, str(path), reward_functions.lengths], weights=[1, 0.5, 0.1], workers=1
+        [reward_functions.vowels, scorer, reward_functions.lengths], weights=[1, 0.5, 0.1], workers=1
     ) as dispatcher:
         trainer = make_trainer(dispatcher.reward_funcs, tmp_path / "out", reward_weights=dispatcher.reward_weights)
         trainer.train()
@@ -313,16 +306,6 @@ def test_weights_that_differ_are_refused_at_the_first_batch(theirs: Any, tmp_pat
             match=r"trainer has reward_weights=\[1\.0.*weights=\[1\.0, 0\.1\].*reward_weights=dispatcher.reward_weights",
         ):
             trainer.train()
-
-
-def test_weights_that_float32_makes_equal_are_equal(tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.vowels, reward_functions.lengths], weights=[1, 0.1], workers=1) as dispatcher:
-        make_trainer(dispatcher.reward_funcs, tmp_path, reward_weights=[1.0, float(np.float32(0.1))]).train()
-
-
-def test_weights_of_a_longer_list_are_the_trainers_own_business(tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.vowels], weights=[0.5], workers=1) as dispatcher:
-        make_trainer([*dispatcher.reward_funcs, reward_functions.answers], tmp_path).train()
 
 
 def test_too_many_failures_end_the_training(tmp_path: Path) -> None:
