@@ -14,7 +14,7 @@ TRIES = 3
 
 
 def one_of_three(attempt: Callable[[], T]) -> T:
-    """Returns the result of the first of three attempts that passes its asserts; the last may raise."""
+    """Returns the result of the first attempt that passes its asserts; the last may raise."""
     for _ in range(TRIES - 1):
         try:
             return attempt()

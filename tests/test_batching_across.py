@@ -207,11 +207,6 @@ def scored(completions: list[str], **row: Any) -> list[Any]:
     return [odd.get(text, float(len(text))) for text in completions]
 
 
-async def ascored(completions: list[str]) -> list[Any]:
-    await asyncio.sleep(0)
-    return scored(completions)
-
-
 def gentle(completions: list[str]) -> list[Any]:
     """Ends no process."""
     return scored(["raise" if text == "kill" else text for text in completions])

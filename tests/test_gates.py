@@ -23,7 +23,6 @@ from guerdon import (
 )
 from guerdon._batch.trainer.metrics import metrics_of
 from guerdon._insight.diagnostics.report import Report
-from guerdon.integrations.failure_rate import ResultFailureRate
 
 COMPLETIONS = ["a", "b", "a", "b"]
 
@@ -145,21 +144,6 @@ def test_groups_single_samples_and_streams_have_gates(dispatcher: Dispatcher) ->
         stream.finish()
         result = stream.result()
     assert result.status[:, :, 0].ravel().tolist() == [6, 0, 6, 0]
-
-
-async def _one(dispatcher: Dispatcher) -> Any:
-    return await dispatcher.ascore_one(completion="a")
-
-
-def test_a_single_sample_that_is_skipped_is_no_failure() -> None:
-    import asyncio
-
-    with Dispatcher([correct, on_thread], workers=1) as dispatcher:
-        rates = ResultFailureRate([dispatcher])
-        for _ in range(3):
-            single = asyncio.run(_one(dispatcher))
-            rates.add_one(single)
-    assert (single.status["on_thread"], single.reasons, single.total) == (Status.SKIPPED, {}, 1.0)
 
 
 @pytest.mark.fault(
