@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from guerdon import (
@@ -118,12 +117,6 @@ def test_a_skipped_cell_has_no_reason_in_pandas(dispatcher: Dispatcher) -> None:
     frame = dispatcher.score(completions=COMPLETIONS, num_generations=4).to_pandas()
     assert (frame[frame.function == "on_loop"].status == ["skipped", "ok"] * 2).all()
     assert frame.reason.isna().all()
-
-
-def test_a_pipeline_counts_no_skipped_cell_as_failed(dispatcher: Dispatcher) -> None:
-    scoring = pytest.importorskip("guerdon.integrations.trl.pipeline.scoring", exc_type=ImportError)
-    result = dispatcher.score(completions=COMPLETIONS, num_generations=4)
-    np.testing.assert_array_equal(scoring.failed_samples(result.rewards, result.status), False)
 
 
 def test_a_trainer_gets_what_otherwise_says() -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import SIZES, RecordingTrainer, make_recording_trainer
+from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer
 from tests.integrations.trl.tiny_trainer import assert_same_entry, make_trainer, rewards_of, without_times
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -100,13 +100,3 @@ def test_staleness_is_bounded_by_the_lookahead(tmp_path: Path, dispatcher: Dispa
     log = ours.state.log_history[:5]
     assert [entry["guerdon/pipeline/staleness_steps"] for entry in log] == [0.0, 1.0, 2.0, 2.0, 2.0]
     assert [entry["guerdon/pipeline/staleness_batches"] for entry in log] == [2.0, 2.0, 2.0, 1.0, 0.0]
-
-
-def test_names_without_a_dispatcher_are_run_by_one_of_the_trainers_own(tmp_path: Path) -> None:
-    ours = make_recording_trainer(list(REWARDS), tmp_path / "ours", "mini_batch", max_steps=1)
-    assert isinstance(ours, RecordingTrainer)
-    (own,) = ours.dispatchers
-    with own:
-        ours.train()
-    plain = plain_run(tmp_path / "plain", max_steps=1)
-    assert_same_entry(*(without_times(trainer.state.log_history)[0] for trainer in (ours, plain)))
