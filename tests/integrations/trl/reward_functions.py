@@ -95,11 +95,6 @@ def flaky(text: str) -> float:
 
 
 @reward
-def hopeless(text: str) -> float:
-    raise ValueError("always")
-
-
-@reward
 def noting(text: str, answer: str, log_extra: Any, log_metric: Any) -> dict[str, Any]:
     log_extra("answer seen", [answer])
     log_metric("size", float(len(text)))
