@@ -27,7 +27,7 @@ class Trainer:
 
     def __init__(self, **attributes: Any) -> None:
         self.num_generations = 4
-        self.num_generations_eval = 2
+        self.num_generations_eval: int | None = 2
         self.reward_funcs: list[Any] = []
         self.reward_weights = [1.0]
         self.model = types.SimpleNamespace(training=True)

@@ -75,8 +75,8 @@ def test_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(tmp_path:
             assert_same_entry(mine, theirs)
         assert len(ours.ratios) == (12 if ours.pipeline.lookahead else 0)
         assert all(ratio == 0.0 for ratio in ours.ratios)
-        names = ("wait_s", "reward_s", "hidden_frac", "early_frac", "groups_in_flight", "age_s")
-        names += ("staleness_steps", "staleness_batches")
+        names = ["wait_s", "reward_s", "hidden_frac", "early_frac", "groups_in_flight", "age_s"]
+        names += ["staleness_steps", "staleness_batches"]
         for entry in ours.state.log_history[:3]:
             figures = {name: entry[f"guerdon/pipeline/{name}"] for name in names}
             assert 0 <= figures["hidden_frac"] <= 1
