@@ -354,7 +354,7 @@ def of_times(reason: str, seconds: float, attempts: int) -> RewardBatch:
         ),
     ],
 )
-def test_the_first_batch_says_whether_too_many_failed(
+def test_a_first_batch_is_judged_by_its_failures(
     result: RewardBatch, options: dict[str, Any], limit: float, says: list[str] | None
 ) -> None:
     functions = tuple(specs(result.rewards.shape[2], **options))
