@@ -1,6 +1,6 @@
 """Bounds on times that a machine may miss once, because it paused or had much else to do.
 
-What is wrong misses them each time.
+A faulty program misses them each time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TRIES = 3
 
 
 def one_of_three(attempt: Callable[[], T]) -> T:
-    """What the first attempt gives that holds all it asserts; the last one may fail."""
+    """Returns the result of the first attempt that passes its asserts; the last may raise."""
     for _ in range(TRIES - 1):
         try:
             return attempt()

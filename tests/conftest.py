@@ -1,4 +1,4 @@
-"""What holds for the whole run: how hypothesis searches, and that the suite leaves nothing behind.
+"""Settings of the whole run: hypothesis searches alike, and the suite leaves nothing behind.
 
 ``pytest --hypothesis-profile=search tests/contract`` looks for new examples, many of them; the
 default is the same few in every run, so that a red run means a change and not luck.
@@ -34,9 +34,9 @@ settings.load_profile("default")
 
 # Longer than what any test leaves running in an abandoned thread.
 PATIENCE_S = 40.0
-# What may stay open, by kind. The engine's runtime lives as long as the process: its poller, twice,
-# and what wakes it. The client of Jupyter's kernels keeps an event loop of its own, a poller and a
-# pair of sockets (tests/serialization/test_notebooks.py).
+# Descriptors that may stay open, by kind. The engine's runtime lives as long as the process: its
+# poller, twice, and what wakes it. The client of Jupyter's kernels has an event loop, a poller and
+# a pair of sockets (tests/serialization/test_notebooks.py).
 MAY_STAY = {"eventpoll": 2 + 1, "eventfd": 1, "socket": 2}
 
 
@@ -66,7 +66,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @cache
 def _shares_fixtures(path: Path) -> bool:
-    """Whether a file of tests has fixtures of its own, or of its folder, for all of its tests."""
+    """Returns whether a file of tests, or its folder, has fixtures for all of its tests."""
     return any(
         'scope="module"' in source.read_text(encoding="utf-8")
         for source in (path, path.with_name("conftest.py"))

@@ -22,7 +22,7 @@ from guerdon._insight.journal.schema import COLUMNS, arrow_type
 START: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 SCHEMA: Final = pa.schema([(name, arrow_type(name)) for name in COLUMNS])
-"""What a journal has in each row; texts and chosen columns come behind it."""
+"""Columns of each journal; texts and chosen columns come behind them."""
 
 HOSTILE_TEXTS: Final = (
     "</script><script>window.hacked = 1</script>",
@@ -77,7 +77,7 @@ JUDGES = {
         "quality": {"kind": "panel", "members": ["small", "large"]},
     }
 }
-"""Which functions of these journals are judges, as the metadata of a part say it."""
+"""The judges among the functions of these journals, as the metadata of a part name them."""
 
 
 def table(

@@ -82,7 +82,7 @@ def test_simultaneous_requests_go_together(gate: Gate, lane: str) -> None:
 
 
 def named(completions: list[Any], **row: Any) -> list[float]:
-    """How many there are, if each value stands beside its own completion."""
+    """Returns how many there are; each value has to be that of its own completion."""
     for name, column in row.items():
         assert column == [f"{name} of {completion}" for completion in completions]
     return together(completions)
@@ -205,11 +205,6 @@ def scored(completions: list[str], **row: Any) -> list[Any]:
         raise ValueError("a bad sample")
     odd = {"nan": math.nan, "none": None}
     return [odd.get(text, float(len(text))) for text in completions]
-
-
-async def ascored(completions: list[str]) -> list[Any]:
-    await asyncio.sleep(0)
-    return scored(completions)
 
 
 def gentle(completions: list[str]) -> list[Any]:

@@ -50,21 +50,8 @@ def test_a_run(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     shared = shared_file("gsm8k_train.jsonl").parents[1]
     out = tmp_path / "runs.jsonl"
-    command = [
-        sys.executable,
-        "-m",
-        "benches.training",
-        "--runs",
-        "1",
-        "--steps",
-        "2",
-        "--learning-steps",
-        "1",
-        "--scale",
-        "2000",
-        "--modes",
-        "both",
-    ]
+    options = "--runs 1 --steps 2 --learning-steps 1 --scale 2000 --modes both"
+    command = [sys.executable, "-m", "benches.training", *options.split()]
     done = subprocess.run(
         [*command, "--out", str(out)],
         cwd=ROOT,

@@ -1,5 +1,4 @@
-"""What a Python function with ``cache=`` is made of: whatever may change its scores changes its
-version."""
+"""Versions of functions with ``cache=``: a change that may change scores changes the version."""
 
 from __future__ import annotations
 
@@ -149,7 +148,7 @@ def test_version_covers_everything_a_function_uses(source: str, sources: Sources
     ("body", "same"), [("len(completion.rank)", True), ("len(getattr(completion, 'rank'))", False)]
 )
 def test_an_attribute_is_no_global_of_its_name(body: str, same: bool, sources: Sources) -> None:
-    """Where one may be read by its name as a text, it counts."""
+    """It counts if it may be read by its name as a text."""
 
     def digest(rank: int) -> bytes:
         code = PythonCode()

@@ -1,4 +1,4 @@
-"""How many workers a dispatcher starts by itself, where no launcher is at work."""
+"""Workers that a dispatcher starts by itself, where no launcher is at work."""
 
 from __future__ import annotations
 

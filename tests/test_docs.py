@@ -58,7 +58,7 @@ _PRINTED = re.compile(r"^\s*print\(.*\)\s+# (?P<text>.+)$", re.MULTILINE)
 
 @dataclass
 class Page:
-    """What a page asks to be run."""
+    """The script, files and commands of a page."""
 
     script: str = ""
     expected: list[str] = field(default_factory=list)
@@ -144,7 +144,7 @@ def _run(arguments: list[str], folder: Path, *, codes: tuple[int, ...] = (0,), t
 
 
 def anchors(path: Path) -> set[str]:
-    """What a page's headings are called in links."""
+    """Names of a page's headings in links."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

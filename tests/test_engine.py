@@ -54,15 +54,6 @@ def test_the_first_use_from_many_threads_starts_one_engine() -> None:
         assert len(set(map(id, engines))) == 1
 
 
-def test_the_engine_ends_with_its_dispatcher() -> None:
-    made = Dispatcher([length])
-    made.score(completions=["a"])
-    engine, gone = made._engine.get(), weakref.ref(made)
-    del made
-    assert gone() is None
-    assert engine.closed
-
-
 def test_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, given_up = threading.Event(), threading.Event()
     engines: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,6 @@ from guerdon.results.status import Status
 def test_every_error_is_a_guerdon_error_and_the_builtin_one_expects(
     error: type[GuerdonError], builtin: type[Exception]
 ) -> None:
-    """Each error is also the builtin that one would expect."""
     assert issubclass(error, GuerdonError)
     assert issubclass(error, builtin)
 
@@ -68,26 +68,6 @@ def test_frames_of_the_user_are_kept_with_all_others() -> None:
     assert len(frames) > 3
 
 
-def test_a_tool_error_keeps_its_status_through_pickle() -> None:
-    """Errors survive pickling with what they carry."""
-    again = pickle.loads(pickle.dumps(errors.ToolError("search took longer than 30 s", Status.TIMEOUT)))
-    assert (type(again), str(again), again.status) == (
-        errors.ToolError,
-        "search took longer than 30 s",
-        Status.TIMEOUT,
-    )
-
-
-def test_a_failure_keeps_its_result_through_pickle() -> None:
-    """Errors survive pickling with what they carry."""
-    error = RewardFailureError("'judge' failed on 3 of 8 samples", result={"rewards": [1.0]})  # type: ignore[arg-type]
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is RewardFailureError
-    assert str(again) == str(error)
-    assert again.result == {"rewards": [1.0]}
-    assert RewardFailureError("nothing kept").result is None
-
-
 def test_statuses_are_those_of_the_engine() -> None:
     assert [(s.value, s.label) for s in Status] == [
         (0, "ok"),
@@ -101,47 +81,48 @@ def test_statuses_are_those_of_the_engine() -> None:
     assert [s for s in Status if s.failed] == [Status.TIMEOUT, Status.ERROR, Status.CRASHED, Status.CANCELLED]
 
 
-def test_a_limit_bounds_calls_in_flight() -> None:
-    assert guerdon.Limit(concurrency=64) == Limit(64)
-
-
-@pytest.mark.parametrize("wrong", [0, -1.0, True, "8", float("nan"), float("inf"), 10**400])
-@pytest.mark.parametrize("option", ["rpm", "tpm"])
-def test_rates_that_make_no_sense_are_refused(option: str, wrong: object) -> None:
-    with pytest.raises(RegistrationError, match=rf"Limit\({option}=.*a number a minute"):
-        Limit(**{option: wrong})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("key", ["", " ", "a\nb", 3])
-def test_a_key_is_the_name_of_an_endpoint(key: object) -> None:
-    with pytest.raises(RegistrationError, match="name of an endpoint"):
-        Limit(key=key)  # type: ignore[arg-type]
-
-
-def test_tokens_count_toward_something() -> None:
-    with pytest.raises(RegistrationError, match="without tpm="):
-        Limit(rpm=5, tokens=3)
-    with pytest.raises(RegistrationError, match="expected the number of tokens of a call"):
-        Limit(tpm=5, tokens="many")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "3", None])
 def test_retry_after_takes_a_time(seconds: object) -> None:
     with pytest.raises(ValueError, match="expected seconds"):
         RetryAfter(seconds)  # type: ignore[arg-type]
 
 
-def test_retry_after_survives_pickling() -> None:
-    error = pickle.loads(pickle.dumps(RetryAfter(2.5, "the judge sleeps")))
-    assert (error.retry_after, error.status_code, str(error)) == (2.5, 429, "the judge sleeps")
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ToolError("search took longer than 30 s", Status.TIMEOUT),
+        RewardFailureError("'judge' failed on 3 of 8 samples", result={"rewards": [1.0]}),  # type: ignore[arg-type]
+        RetryAfter(2.5, "the judge sleeps"),
+    ],
+)
+def test_an_error_survives_pickling_with_its_attributes(error: GuerdonError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+    for name in {"status", "result", "retry_after", "status_code"} & set(dir(error)):
+        assert getattr(again, name) == getattr(error, name)
 
 
-@pytest.mark.parametrize("concurrency", [0, -1, 2.5, True, "8", 70_000])
-def test_a_limit_that_makes_no_sense_is_refused(concurrency: object) -> None:
-    with pytest.raises(RegistrationError, match="Limit"):
-        Limit(concurrency=concurrency)  # type: ignore[arg-type]
+def test_attributes_of_errors() -> None:
+    assert errors.ToolError("late", Status.TIMEOUT).status == Status.TIMEOUT
+    assert RewardFailureError("nothing kept").result is None
+    assert (RetryAfter(2.5).retry_after, RetryAfter(2.5).status_code) == (2.5, 429)
 
 
-def test_a_limit_of_nothing_is_refused() -> None:
-    with pytest.raises(RegistrationError, match="limits nothing"):
-        Limit()
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        *(({"concurrency": wrong}, "Limit") for wrong in (0, -1, 2.5, True, "8", 70_000)),
+        *(
+            ({option: wrong}, rf"Limit\({option}=.*a number a minute")
+            for option in ("rpm", "tpm")
+            for wrong in (0, -1.0, True, "8", float("nan"), float("inf"), 10**400)
+        ),
+        *(({"key": wrong}, "name of an endpoint") for wrong in ("", " ", "a\nb", 3)),
+        ({"rpm": 5, "tokens": 3}, "without tpm="),
+        ({"tpm": 5, "tokens": "many"}, "expected the number of tokens of a call"),
+        ({}, "limits nothing"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(RegistrationError, match=says):
+        Limit(**options)

@@ -17,7 +17,7 @@ from guerdon.errors import RegistrationError
 
 @reward(timeout=2.0)
 def correct(completion: str, answer: str = "42") -> float:
-    """Whether the completion is the answer."""
+    """Returns 1 for the answer."""
     return float(completion == answer)
 
 
@@ -51,12 +51,11 @@ class Keyword(StatefulReward):
 
 
 def test_a_decorated_function_is_still_the_function() -> None:
-    """A decorated function stays callable as the plain function."""
     assert correct("42") == 1.0
     assert correct(completion="41", answer="41") == 1.0
     assert unlike_others(completions=["a", "a"]) == [0.5, 0.5]
     assert asyncio.run(later("x")) == 1.0
-    assert (correct.__name__, correct.__doc__) == ("correct", "Whether the completion is the answer.")
+    assert (correct.__name__, correct.__doc__) == ("correct", "Returns 1 for the answer.")
     assert inspect.signature(correct) == inspect.signature(correct.__wrapped__)
     assert correct.__guerdon_target__ is correct.__wrapped__
     for function in correct, unlike_others:
@@ -85,7 +84,6 @@ def test_unnamed_functions_get_a_name() -> None:
 
 
 def test_a_decorated_method_is_bound_like_a_method() -> None:
-    """A decorated function stays callable as the plain function."""
     box = Box("word")
     assert box.has_word("a word") == 1.0
     spec = spec_of(box.has_word)
@@ -114,7 +112,6 @@ def test_a_class_or_a_reward_with_the_wrong_decorator_is_refused() -> None:
 
 
 def test_wrong_options_are_refused_at_the_decorator() -> None:
-    """Decorating starts and imports nothing heavy."""
     with pytest.raises(RegistrationError, match="'<lambda>': timeout=0"):
         reward(timeout=0)(lambda completion: 1.0)
     with pytest.raises(RegistrationError, match=r"group_reward\(\) has no option 'rowwise'"):
@@ -123,14 +120,12 @@ def test_wrong_options_are_refused_at_the_decorator() -> None:
 
 @pytest.mark.parametrize("item", [correct, unlike_others, later])
 def test_it_pickles_by_reference_where_it_can_be_found(item: RewardFunction[..., Any]) -> None:
-    """By reference where importing finds it again."""
     data = pickle.dumps(item)
     assert pickle.loads(data) is item
     assert len(data) < 100
 
 
 def test_it_pickles_with_its_options_where_it_can_not_be_found() -> None:
-    """By reference where importing finds it again."""
     item = pickle.loads(pickle.dumps(reward(len, name="size", lane="thread", timeout=7)))
     assert item("abc") == 3
     assert (item.name, item.spec.lane, item.spec.policy.timeout) == ("size", "thread", 7.0)

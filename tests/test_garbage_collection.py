@@ -1,4 +1,4 @@
-"""What users give is let go when it is used, and what a dispatcher has when it is dropped: at once,
+"""Values that users give are let go after their use, and a dropped dispatcher's with it: at once,
 without Python's collector.
 
 A batch may hold gigabytes, a dispatcher processes; the collector comes round when enough small
@@ -38,7 +38,7 @@ class Texts(list[str]):
 
 
 def let_go(refs: Refs) -> bool:
-    """Whether these are gone; a thread may take a moment to leave the call that it has ended."""
+    """Returns whether these are gone; a thread may take a moment to leave its ended call."""
     deadline = time.monotonic() + 60
     while any(ref() is not None for ref in refs):
         if time.monotonic() > deadline:

@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from guerdon import (
@@ -23,7 +22,6 @@ from guerdon import (
 )
 from guerdon._batch.trainer.metrics import metrics_of
 from guerdon._insight.diagnostics.report import Report
-from guerdon.integrations.failure_rate import ResultFailureRate
 
 COMPLETIONS = ["a", "b", "a", "b"]
 
@@ -121,12 +119,6 @@ def test_a_skipped_cell_has_no_reason_in_pandas(dispatcher: Dispatcher) -> None:
     assert frame.reason.isna().all()
 
 
-def test_a_pipeline_counts_no_skipped_cell_as_failed(dispatcher: Dispatcher) -> None:
-    scoring = pytest.importorskip("guerdon.integrations.trl.pipeline.scoring", exc_type=ImportError)
-    result = dispatcher.score(completions=COMPLETIONS, num_generations=4)
-    np.testing.assert_array_equal(scoring.failed_samples(result.rewards, result.status), False)
-
-
 def test_a_trainer_gets_what_otherwise_says() -> None:
     silent = reward(lambda completion: 2.0, name="silent", lane="thread", run_if={"correct": "< 1"})
     with Dispatcher([correct, in_worker, silent], workers=1) as dispatcher:
@@ -145,21 +137,6 @@ def test_groups_single_samples_and_streams_have_gates(dispatcher: Dispatcher) ->
         stream.finish()
         result = stream.result()
     assert result.status[:, :, 0].ravel().tolist() == [6, 0, 6, 0]
-
-
-async def _one(dispatcher: Dispatcher) -> Any:
-    return await dispatcher.ascore_one(completion="a")
-
-
-def test_a_single_sample_that_is_skipped_is_no_failure() -> None:
-    import asyncio
-
-    with Dispatcher([correct, on_thread], workers=1) as dispatcher:
-        rates = ResultFailureRate([dispatcher])
-        for _ in range(3):
-            single = asyncio.run(_one(dispatcher))
-            rates.add_one(single)
-    assert (single.status["on_thread"], single.reasons, single.total) == (Status.SKIPPED, {}, 1.0)
 
 
 @pytest.mark.fault(

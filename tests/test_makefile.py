@@ -1,4 +1,4 @@
-"""What `make` says before it installs anything."""
+"""`make` stops with a reason before it installs anything."""
 
 from __future__ import annotations
 

@@ -110,17 +110,6 @@ def test_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
     assert CALLS == [12, 12]
 
 
-def test_groups_complete_while_samples_are_added(plain: Dispatcher) -> None:
-    stream = plain.stream(num_generations=2)
-    stream.add(**rows(1.0))
-    assert stream.num_groups == 1
-    stream.add(**rows(2.0))
-    groups = stream.groups(timeout=100)
-    assert next(groups).rewards.tolist() == [[2.0, 1.0], [4.0, 2.0]]
-    stream.finish()
-    assert list(groups) == []
-
-
 def test_texts_and_other_values_of_several_additions_meet_in_one_call() -> None:
     """Of a process lane: the same column is text in one addition, a list in the next, wide text in
     a third."""

@@ -1,4 +1,4 @@
-"""What `import guerdon` does not load."""
+"""`import guerdon` loads nothing heavy."""
 
 from __future__ import annotations
 

@@ -61,15 +61,6 @@ def test_the_table_shows_only_outcomes_that_happened() -> None:
     report = Report(["number"])
     with Dispatcher([number]) as dispatcher:
         report.add(dispatcher.score(completions=["1", "none"]))
-    assert report.table().splitlines()[0].split() == [
-        "function",
-        "mean",
-        "std",
-        "ok",
-        "abstained",
-        "p50",
-        "p90",
-        "p99",
-        "samples/s",
-    ]
+    header = "function mean std ok abstained p50 p90 p99 samples/s"
+    assert report.table().splitlines()[0].split() == header.split()
     assert report.failures() == ""

@@ -72,28 +72,22 @@ def test_run_passes_if_a_failed_test_passes_alone(tmp_path: Path, stage: str, co
     assert (tmp_path / "others").read_text() == "x", "a test that had passed ran again"
 
 
-def test_run_fails_if_a_test_fails_alone_too(tmp_path: Path) -> None:
-    status, lines = run(tmp_path, 1, 2, "--run-again")
+@pytest.mark.parametrize(
+    ("count", "failures", "stage", "arguments", "runs", "closing"),
+    [
+        (1, 2, "call", ["--run-again"], 2, " 1 failed, 1 passed in "),
+        (MOST + 1, 1, "call", ["--run-again", "--numprocesses", "2"], 1, f" {MOST + 1} failed, 1 passed in "),
+        (1, 1, "teardown", ["--run-again"], 1, " 2 passed, 1 error in "),
+        (1, 1, "call", [], 1, " 1 failed, 1 passed in "),
+    ],
+    ids=["fails alone too", "many fail", "a teardown fails", "without the option"],
+)
+def test_run_fails_all_the_same(
+    tmp_path: Path, count: int, failures: int, stage: str, arguments: list[str], runs: int, closing: str
+) -> None:
+    status, lines = run(tmp_path, count, failures, *arguments, stage=stage)
     assert status == 1
-    assert " 1 failed, 1 passed in " in lines[-1]
-    assert len((tmp_path / "seen-test_it[0]").read_text()) == 2
-
-
-def test_run_fails_if_many_tests_fail(tmp_path: Path) -> None:
-    status, lines = run(tmp_path, MOST + 1, 1, "--run-again", "--numprocesses", "2")
-    assert status == 1
-    assert f" {MOST + 1} failed, 1 passed in " in lines[-1]
-    assert any(f"{MOST + 1} tests failed, none ran again: at most {MOST}" in line for line in lines)
-    assert (tmp_path / "seen-test_it[0]").read_text() == "x"
-
-
-def test_run_fails_if_a_teardown_fails(tmp_path: Path) -> None:
-    status, lines = run(tmp_path, 1, 1, "--run-again", stage="teardown")
-    assert status == 1
-    assert " 2 passed, 1 error in " in lines[-1]
-
-
-def test_no_test_runs_again_without_the_option(tmp_path: Path) -> None:
-    status, lines = run(tmp_path, 1, 1)
-    assert status == 1
-    assert " 1 failed, 1 passed in " in lines[-1]
+    assert closing in lines[-1]
+    assert len((tmp_path / "seen-test_it[0]").read_text()) == runs
+    if count > MOST:
+        assert any(f"{MOST + 1} tests failed, none ran again: at most {MOST}" in line for line in lines)

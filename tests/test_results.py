@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import os
 import pickle
 import sys
-import time
-import weakref
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from guerdon import Dispatcher, Failure, RewardBatch, RewardFailureError, Status, reward
+from guerdon import Failure, RewardBatch, Status, reward
 from guerdon._batch.result_builder import ResultBuilder
 from guerdon._functions.build import spec_of
 from guerdon._functions.spec import FunctionSpec
@@ -281,108 +277,6 @@ def cells(failed: int, samples: int, status: Status = Status.ERROR) -> RewardBat
     return make(rewards, np.where(np.isnan(rewards), status, Status.OK))
 
 
-def breach(result: RewardBatch, functions: tuple[FunctionSpec, ...], limit: float) -> str | None:
-    """What a dispatcher says of its first batch."""
-    return ResultBuilder(functions, (1.0,) * len(functions), "drop", limit).judge(result)
-
-
-def test_more_than_the_fraction_is_too_many() -> None:
-    assert breach(cells(32, 64), specs(), 0.5) is None
-    message = breach(cells(33, 64), specs(), 0.5)
-    assert message is not None
-    assert "reward function 'f0' failed on 33 of 64 samples (limit 50 %): 33 error." in message
-    assert "First: sample 0: ValueError: bad (after 1 attempt)." in message
-
-
-def test_a_small_batch_is_too_many_only_if_all_of_it_failed() -> None:
-    assert breach(cells(7, 7), specs(), 0.5) is None
-    assert breach(cells(7, 8), specs(), 0.5) is None
-    assert breach(cells(63, 64), specs(), 0.99) is None
-    message = breach(cells(8, 8), specs(), 0.99)
-    assert message is not None
-    assert "failed on 8 of 8 samples (limit 99 %)" in message
-
-
-def test_the_functions_own_fraction_goes_first() -> None:
-    assert breach(cells(64, 64), specs(max_failure_rate=1.0), 0.5) is None
-    assert breach(cells(1, 64), specs(max_failure_rate=0.0), 0.5) is not None
-
-
-def test_raise_is_the_first_failure_of_any_batch() -> None:
-    message = breach(cells(1, 2), specs(on_failure="raise"), 0.5)
-    assert message is not None
-    assert 'on_failure="raise"' in message
-    assert "or choose another `on_failure`." in message
-
-
-def test_failures_count_whatever_became_of_their_cells() -> None:
-    failed = [(sample, 0, int(Status.TIMEOUT), "timeout", None, 3, 0.0, 30.0) for sample in range(8)]
-    result = make(np.ones((8, 1, 1)), np.zeros((8, 1, 1)), failures=failed)
-    message = breach(result, specs(timeout=30), 0.5)
-    assert message is not None
-    assert "8 timeout (30 s)" in message
-    assert "(after 3 attempts). Raise `timeout`" in message
-
-
-@pytest.mark.parametrize(
-    ("reason", "advice"),
-    [
-        ("total timeout", "the function's `total_timeout`"),
-        ("total timeout; last error: judge.local answered 500", "the function's `total_timeout`"),
-        ("group timeout", "Raise `group_timeout`"),
-        ("batch timeout", "Raise `batch_timeout`"),
-    ],
-)
-def test_a_time_that_is_not_the_attempts_own_is_named(reason: str, advice: str) -> None:
-    failed = [(sample, 0, int(Status.TIMEOUT), reason, None, 1, 0.0, 1.0) for sample in range(8)]
-    result = make(np.full((8, 1, 1), NAN), np.full((8, 1, 1), Status.TIMEOUT), failures=failed)
-    message = breach(result, specs(timeout=30), 0.5)
-    assert message is not None
-    assert f"8 timeout ({reason.partition('; ')[0]}).\n" in message
-    assert advice in message
-    assert "30 s" not in message
-
-
-def test_every_function_that_failed_is_named() -> None:
-    message = breach(make(np.full((8, 1, 2), NAN)), specs(2), 0.5)
-    assert message is not None
-    assert "'f0'" in message
-    assert "'f1'" in message
-
-
-def test_the_error_carries_the_batch_across_processes() -> None:
-    error = pickle.loads(pickle.dumps(RewardFailureError("message", cells(5, 8))))
-    assert str(error) == "message"
-    assert error.result.rewards.shape == (8, 1, 1)
-
-
-def test_a_result_that_is_kept_does_not_keep_its_inputs() -> None:
-    class Prompt:
-        pass
-
-    prompt = Prompt()
-    alive = weakref.ref(prompt)
-    with Dispatcher([reward(lambda prompt: 1.0, name="one", lane="thread")]) as dispatcher:
-        result = dispatcher.score(prompts=[prompt], completions=["a"])
-        del prompt
-        deadline = time.monotonic() + 60
-        # the lane's thread lets go a moment later
-        while alive() is not None and time.monotonic() < deadline:
-            time.sleep(0.01)
-            gc.collect()
-        assert alive() is None
-    assert result.rewards.tolist() == [[[1.0]]]
-
-
-def test_a_result_that_is_kept_keeps_no_descriptor_open() -> None:
-    with Dispatcher([reward(lambda text: float(len(text)), name="length", lane="thread")]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        before = len(os.listdir("/proc/self/fd"))
-        kept = [dispatcher.score(completions=["a", "bc"]) for _ in range(10)]
-        assert len(os.listdir("/proc/self/fd")) <= before
-    assert all(one.rewards.ravel().tolist() == [1.0, 2.0] and one.run_s.shape == (2, 1, 1) for one in kept)
-
-
 def test_to_pandas_has_a_row_for_each_cell() -> None:
     pandas = pytest.importorskip("pandas")
     rewards = [[[1.0, NAN], [2.0, 4.0]]]
@@ -414,3 +308,59 @@ def test_an_empty_batch_is_an_empty_table() -> None:
     table = make(np.zeros((0, 2, 1))).to_pandas()
     assert isinstance(table, pandas.DataFrame)
     assert (len(table), list(table.columns)[:3]) == (0, ["sample", "group", "function"])
+
+
+def of_times(reason: str, seconds: float, attempts: int) -> RewardBatch:
+    """Eight samples that failed with this reason, and have rewards all the same."""
+    failed = [(sample, 0, int(Status.TIMEOUT), reason, None, attempts, 0.0, seconds) for sample in range(8)]
+    return make(np.ones((8, 1, 1)), np.zeros((8, 1, 1)), failures=failed)
+
+
+@pytest.mark.parametrize(
+    ("result", "options", "limit", "says"),
+    [
+        (cells(32, 64), {}, 0.5, None),
+        (
+            cells(33, 64),
+            {},
+            0.5,
+            [
+                "reward function 'f0' failed on 33 of 64 samples (limit 50 %): 33 error.",
+                "First: sample 0: ValueError: bad (after 1 attempt).",
+            ],
+        ),
+        (cells(7, 7), {}, 0.5, None),
+        (cells(7, 8), {}, 0.5, None),
+        (cells(63, 64), {}, 0.99, None),
+        (cells(8, 8), {}, 0.99, ["failed on 8 of 8 samples (limit 99 %)"]),
+        (cells(64, 64), {"max_failure_rate": 1.0}, 0.5, None),
+        (cells(1, 64), {"max_failure_rate": 0.0}, 0.5, ["failed on 1 of 64"]),
+        (cells(1, 2), {"on_failure": "raise"}, 0.5, ['on_failure="raise"', "or choose another `on_failure`."]),
+        (make(np.full((8, 1, 2), NAN)), {}, 0.5, ["'f0'", "'f1'"]),
+        (
+            of_times("timeout", 30.0, 3),
+            {"timeout": 30},
+            0.5,
+            ["8 timeout (30 s)", "(after 3 attempts). Raise `timeout`"],
+        ),
+        *(
+            (of_times(reason, 1.0, 1), {"timeout": 30}, 0.5, [f"8 timeout ({reason.partition('; ')[0]}).\n", advice])
+            for reason, advice in (
+                ("total timeout", "the function's `total_timeout`"),
+                ("total timeout; last error: judge.local answered 500", "the function's `total_timeout`"),
+                ("group timeout", "Raise `group_timeout`"),
+                ("batch timeout", "Raise `batch_timeout`"),
+            )
+        ),
+    ],
+)
+def test_a_first_batch_is_judged_by_its_failures(
+    result: RewardBatch, options: dict[str, Any], limit: float, says: list[str] | None
+) -> None:
+    functions = tuple(specs(result.rewards.shape[2], **options))
+    message = ResultBuilder(functions, (1.0,) * len(functions), "drop", limit).judge(result)
+    assert (message is None) == (says is None)
+    for part in says or ():
+        assert part in str(message)
+    if "timeout" in options and "timeout (30 s)" not in str(says):
+        assert "30 s" not in str(message)

@@ -1,4 +1,4 @@
-"""Which of the trainer's variables workers get."""
+"""Workers get the trainer's variables, but for secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests show to work together, recorded for docs/compatibility.md.
+"""Combinations that tests show to work, recorded for docs/compatibility.md.
 
 A test notes the cell of a table that it speaks for, with the fixture `compatibility`. With
 ``--record-compatibility`` the outcomes go into tests/compatibility/<table>.json, row by row: rows
@@ -101,7 +101,7 @@ class Recorder:
 
 
 def _together(found: list[str]) -> str:
-    """What a cell says, of what each of its tests says."""
+    """The text of a cell, made of those of its tests."""
     shown = sorted(set(found) - {NOTHING})
     if FAILS in shown:
         return FAILS

@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def response_of(text: str) -> dict[str, Any]:
-    """What a model server answers."""
+    """The answer of a model server."""
     content = [{"type": "output_text", "text": text, "annotations": []}]
     message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
     return {

@@ -56,7 +56,7 @@ class Server:
 
 
 def roll_out(remote_url: str, texts: list[str]) -> list[Any]:
-    """What OpenRLHF's executor makes of each response."""
+    """The results of OpenRLHF's executor, one a response."""
     executor = SingleTurnAgentExecutor(remote_url)
     parameters = SimpleNamespace(max_tokens=8, logprobs=None)
 

@@ -22,7 +22,7 @@ from skyrl_gym.envs.registration import deregister
 from guerdon import Dispatcher, reward
 from guerdon.errors import GuerdonWarning
 from guerdon.integrations.skyrl import reward_function
-from tests.integrations.frameworks.rewards import dispatcher, meeting
+from tests.integrations.frameworks.rewards import dispatcher
 
 
 @pytest.fixture
@@ -65,13 +65,6 @@ def test_episodes(register: Any) -> None:
         outputs = generate(["4", "5", "bad"])
     assert [output["reward"] for output in outputs] == [1.0, 0.0, -1.0]
     assert made.aggregate_metrics([output["metrics"] for output in outputs]) == {}
-
-
-def test_steps_in_its_threads_are_scored_together(register: Any) -> None:
-    functions = meeting()
-    register(reward_function(functions, failure_value=0.0))
-    assert [output["reward"] for output in generate(["abc"] * 4)] == [3.0] * 4
-    functions.close()
 
 
 def test_a_subclass_has_more_turns(register: Any) -> None:

@@ -1,4 +1,4 @@
-"""What all tests with trainers need: an environment that is set before any test module imports the
+"""All tests with trainers need an environment that is set before any test module imports the
 libraries that read it, and trainers that leave nothing running.
 """
 

@@ -83,7 +83,7 @@ def test_row_38_a_sharded_model_is_trained_as_under_ddp(
 
 @pytest.mark.parametrize("kind", CASES)
 def test_ranks_call_the_same_collectives_in_the_same_order(kind: str, ranks: Reports) -> None:
-    """Whatever group is scored first on which rank."""
+    """Ranks score their groups in different orders."""
     for mode in MODES:
         calls = [rank[kind][mode]["collectives"] for rank in ranks]
         assert calls[0] == calls[1]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from guerdon import Dispatcher, reward
+from guerdon import Dispatcher
 from guerdon.integrations.trl.patching import patched
 from tests.integrations.trl import reward_functions
 
@@ -39,16 +39,6 @@ SIZES: dict[str, Any] = {
     "lr_scheduler_type": "constant",
     "max_grad_norm": 1e9,  # reported, not clipped
 }
-
-
-@reward
-async def waiting(text: str) -> float:
-    """Long enough for groups to complete in another order on each rank."""
-    import asyncio
-
-    rank = int(os.environ["RANK"])
-    await asyncio.sleep((sum(text.encode()) + rank) % 5 / 50)
-    return reward_functions.share(text, "mnopq")
 
 
 def zero(stage: int) -> dict[str, Any]:
@@ -150,7 +140,10 @@ def run(kind: str, mode: str, folder: Path, collectives: list[str]) -> dict[str,
     report: dict[str, Any] = {}
     started = time.monotonic()
     collectives.clear()
-    with sharded(kind) as options, Dispatcher([reward_functions.vowels, waiting], workers=1) as dispatcher:
+    with (
+        sharded(kind) as options,
+        Dispatcher([reward_functions.vowels, reward_functions.waiting], workers=1) as dispatcher,
+    ):
         trainer = make_recording_trainer(dispatcher, folder / "out", pipeline, **{**SIZES, **options})
         trainer.train()
         report["wrapped"] = type(trainer.model_wrapped).__name__

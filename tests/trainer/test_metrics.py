@@ -1,4 +1,4 @@
-"""What a trainer's log gets of a batch."""
+"""Metrics of a batch in a trainer's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an axolotl configuration names: reward functions of a module, by dotted names."""
+"""Reward functions that an axolotl configuration gives by dotted names."""
 
 from __future__ import annotations
 

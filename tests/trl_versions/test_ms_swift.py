@@ -30,7 +30,7 @@ def no_cache_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scored(functions: list[Any], texts: list[str]) -> Any:
-    """What ms-swift's trainers get from these functions, for one prompt with four completions."""
+    """The rewards that ms-swift's trainers get for one prompt with four completions."""
     from swift.rl_core.data import GRPOSample
     from swift.rl_core.grpo_algorithm import compute_rewards_per_func
 

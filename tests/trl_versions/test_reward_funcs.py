@@ -20,7 +20,7 @@ from tests.trl_versions import rewards
 from tests.trl_versions.tiny_trainers import VERSION, classes, make_trainer, without_times
 
 pytestmark = [
-    # What other packages warn of.
+    # Other packages warn, too.
     pytest.mark.filterwarnings("default"),
     pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
 ]

@@ -23,7 +23,7 @@ torch.set_num_threads(1)  # the model is too small for more
 
 VERSION = tuple(int(part) for part in metadata.version("trl").split(".")[:2])
 
-# Where each trainer and its config are, the newest place first.
+# Modules of each trainer and its config, the newest first.
 _HOMES = {
     "GRPO": ("trl",),
     "RLOO": ("trl",),

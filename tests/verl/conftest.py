@@ -1,9 +1,11 @@
-"""What differs where Ray runs."""
+"""Checks of the whole suite that differ where Ray runs."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,3 +20,18 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch.setattr(tempfile, "tempdir", None)
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model; this import of verl, without its warnings, comes before all others."""
+    from tests.verl.verl_setup import make_model
+
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model: Path) -> Any:
+    from verl.utils import hf_tokenizer
+
+    return hf_tokenizer(str(model))

@@ -1,5 +1,5 @@
-"""What stands in a GPU's place in the runs of verl's trainers (training.py): the model that is
-trained, and the server that generates.
+"""Stand-ins for a GPU in the runs of verl's trainers (training.py): the model that is trained, and
+the server that generates.
 
 - The server answers a prompt, time after time, with two letters, three, four and one, in turn.
 - The actor has no weights. It writes down what it is given to train on (`Trained`).
@@ -86,7 +86,7 @@ class Actor(Worker):
 
 
 def _rows(data: TensorDict, step: int) -> list[Trained]:
-    """What a batch holds of each response; version 1 keeps extra info in ``extra_fields``."""
+    """The responses of a batch; version 1 keeps extra info in ``extra_fields``."""
     if "guerdon_status" in data.keys():  # noqa: SIM118 # a TensorDict's `in` is not about keys
         states = list(data["guerdon_status"])
     else:

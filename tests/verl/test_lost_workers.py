@@ -24,10 +24,9 @@ from guerdon.integrations.verl import RewardManager, routing, worker_restarts
 from guerdon.integrations.verl.kept_groups import KeptGroups, pack
 from guerdon.integrations.verl.origin import Origin
 from tests.verl import rewards
-from tests.verl.verl_setup import changed, make_config, make_data, make_model, reward_loop
+from tests.verl.verl_setup import changed, make_config, make_data, reward_loop
 
 from verl.trainer.ppo.reward import load_reward_manager  # isort: skip
-from verl.utils import hf_tokenizer  # isort: skip # verl_setup imports verl without its warnings
 
 REWARDS = Path(rewards.__file__)
 TASK: contextvars.ContextVar[str] = contextvars.ContextVar("task", default="")
@@ -114,16 +113,6 @@ class Method:
 
     def remote(self, data: Any) -> Any:
         return asyncio.shield(self._fleet.call(self._index, data, alone=True))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(model: Path) -> Any:
-    return hf_tokenizer(str(model))
 
 
 @pytest.fixture(scope="module")

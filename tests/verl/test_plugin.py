@@ -1,4 +1,4 @@
-"""How verl finds the reward manager, and what of verl it builds on."""
+"""verl finds the reward manager, and has the parts that it builds on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_verl_finds_the_plugin() -> None:
 
 
 def test_the_seams_are_where_they_were() -> None:
-    """What `routing` builds on: names of verl's workers, and the method by which verl asks them."""
+    """`routing` builds on the names of verl's workers and on the method by which verl asks them."""
     made = inspect.getsource(reward_loop.RewardLoopManager._init_reward_loop_workers)
     assert 'name=f"reward_loop_worker_{i}"' in made
     assert routing._NAME.fullmatch("reward_loop_worker_12")

@@ -16,25 +16,13 @@ import ray
 
 from tests.verl import code_rewards, rewards
 from tests.verl.cluster import ray_cluster
-from tests.verl.verl_setup import make_config, make_data, make_model, reward_loop, scores_of
-
-from verl.utils import hf_tokenizer  # isort: skip # verl_setup imports verl without its warnings
+from tests.verl.verl_setup import make_config, make_data, reward_loop, scores_of
 
 pytestmark = pytest.mark.timeout(600)  # each of Ray's workers imports verl
 
 REWARDS = Path(rewards.__file__)
 TEXTS = ["aaaa", "b", "cc", "ddd", "eeeee", "ff", "g", "hhh", "i", "jj", "kkk", "llll"]
 RANKS = [3.0, 0.0, 1.0, 2.0, 3.0, 1.0, 0.0, 2.0, 0.0, 1.0, 2.0, 3.0]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(model: Path) -> Any:
-    return hf_tokenizer(str(model))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,15 +13,14 @@ pytest.importorskip("verl")
 
 from guerdon import read_journal
 from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
-from guerdon.integrations.verl import RewardManager, settings
+from guerdon.integrations.verl import settings
 from tests.verl import rewards
-from tests.verl.verl_setup import changed, make_config, make_data, make_model
+from tests.verl.verl_setup import changed, make_config, make_data
 
 # Imported last: verl_setup imports verl without its warnings.
 from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager  # isort: skip
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager  # isort: skip
 from verl.trainer.ppo.reward import load_reward_manager  # isort: skip
-from verl.utils import hf_tokenizer  # isort: skip
 
 REWARDS = Path(rewards.__file__)
 DAPO = [
@@ -31,16 +30,6 @@ DAPO = [
     "+reward.reward_kwargs.overlong_buffer_cfg.log=true",
     "+reward.reward_kwargs.max_resp_len=16",
 ]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(model: Path) -> Any:
-    return hf_tokenizer(str(model))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +72,7 @@ def test_compute_score_gives_what_it_gives_in_verls_own_manager(
     data = make_data(tokenizer, ["a", "bcd", "2", ""])
 
     async def in_verl() -> list[Any]:
-        # Which keeps the loop that it is made on
+        # It keeps the loop that it is made on.
         own = NaiveRewardManager(base, tokenizer, getattr(rewards, name))
         return [await own.run_single(data[index : index + 1]) for index in range(len(data))]
 
@@ -393,13 +382,6 @@ def test_dapos_options_switched_off(make: Any, tokenizer: Any) -> None:
     manager = make(*custom("plain_score"), "+reward.reward_kwargs.overlong_buffer_cfg.enable=false")
     answers = ask(manager, make_data(tokenizer, ["a", "b" * 20, "1", "d"]))
     assert all("overlong" not in answer["reward_extra_info"] for answer in answers)
-
-
-def test_a_manager_by_its_registered_name(base: Any, tokenizer: Any, request: pytest.FixtureRequest) -> None:
-    named = ["reward.reward_manager.source=register", "reward.reward_manager.name=guerdon"]
-    manager = load_reward_manager(changed(base, *named, *custom("plain_score")), tokenizer)
-    request.addfinalizer(manager.dispatcher.close)
-    assert type(manager) is RewardManager
 
 
 @pytest.mark.parametrize("file", ["__init__.py", "reward_manager.py"])

@@ -21,7 +21,7 @@ import ray
 
 from tests.ray.nodes import Nodes, wait_until_gone
 from tests.verl import rewards
-from tests.verl.verl_setup import make_config, make_data, make_model, reward_loop, scores_of
+from tests.verl.verl_setup import make_config, make_data, reward_loop, scores_of
 
 from verl.utils import hf_tokenizer  # isort: skip # verl_setup imports verl without its warnings
 
@@ -32,11 +32,6 @@ OTHER = "node-1"
 LENGTHS = [5, 1, 7, 3, 2, 6, 4, 9, 3, 8, 1, 2, 6, 2, 5, 9, 8, 4, 1, 3, 6, 7, 9, 5]
 PROMPTS = 6
 PATIENCE_S = 300.0
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run leaves: the responses that were trained on, and what verl logged at each step."""
+    """Responses that were trained on in a run, and verl's log of each step."""
 
     trained: list[Trained]
     log: list[dict[str, Any]]

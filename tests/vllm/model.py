@@ -1,7 +1,7 @@
 """The model that the server serves: made on the spot, random, and able to play a game of tools from
 the first step.
 
-Some of its dimensions are set by hand. Where the prompt offers tools, it says nothing but `CALLS`
+Some of its dimensions are set by hand. If the prompt offers tools, it says nothing but `CALLS`
 and the end of its turn, each with some probability; everywhere else it says bytes, and never a
 call. So one server serves both kinds of tests.
 """
@@ -66,7 +66,7 @@ def _set_by_hand(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) ->
     query.bias[still] = 10.0
     key.weight[still] = 0.0
     key.weight[still, _OFFERED] = 10.0
-    # What it finds: 1 in the first dimension if there is one, in the second if there is none.
+    # It gives 1 in the first dimension if there is one, in the second if there is none.
     value.weight[:2] = 0.0
     value.weight[0, _OFFERED] = 1.0
     value.weight[1, _OFFERED] = -1.0

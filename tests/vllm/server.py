@@ -5,7 +5,7 @@
 - It answers on 127.0.0.1 only, on a port that was free; a restart keeps the port, as a supervisor
   would.
 - Its temporary files lie in a folder of its own, which goes with it.
-- Whoever waits for it is told when it has ended, with the end of its log; nothing waits longer than
+- Waiting for it raises when it has ended, with the end of its log; nothing waits longer than
   `READY_S`.
 """
 
@@ -27,7 +27,7 @@ from tests.vllm.model import CONTEXT
 
 READY_S = 300.0  # imports of vLLM in three processes, on a machine that does other things too
 ENDED_S = 30.0
-# What a step of training needs: adapters by file instead of NCCL, and the endpoints that pause and
+# A step of training needs adapters by file instead of NCCL, and the endpoints that pause and
 # ask the server.
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",

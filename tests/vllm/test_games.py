@@ -1,6 +1,6 @@
 """A game of several turns, with environments and a tool, by both trainers with a real vLLM server.
 
-What each reward function sees is compared with a serial replay (walk_game.py); a difference is a
+Each reward function's view is compared with a serial replay (walk_game.py); a difference is a
 failure, which is counted.
 """
 

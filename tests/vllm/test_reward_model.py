@@ -30,7 +30,7 @@ def rewards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def expected_rewards(folder: Path, texts: list[str]) -> list[float]:
-    """What transformers computes with the same model, before an activation."""
+    """Rewards that transformers computes with the same model, before an activation."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     with torch.no_grad():

@@ -71,7 +71,7 @@ def make_data(rows: int) -> Dataset:
 
 
 def steps_of(trainer: Any) -> list[dict[str, Any]]:
-    """What was logged at each step."""
+    """The log entries of the steps."""
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 

@@ -19,7 +19,7 @@ from tests.vllm.training import make_trainer, stand_in, steps_of
 
 
 def weights_of(trainer: Any) -> list[float]:
-    """What tells one adapter from another."""
+    """Values by which adapters differ."""
     return [value.detach().double().sum().item() for name, value in trainer.model.named_parameters() if "lora_" in name]
 
 

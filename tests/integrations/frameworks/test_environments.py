@@ -9,7 +9,6 @@ tests/frameworks/test_skyrl.py has SkyRL's with skyrl-gym installed.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import pytest
 from guerdon import Dispatcher, reward
 from guerdon.errors import DataError, GuerdonWarning
 from guerdon.integrations import nemo_rl, roll, skyrl
-from tests.integrations.frameworks.rewards import dispatcher, meeting
+from tests.integrations.frameworks.rewards import dispatcher
 
 torch = pytest.importorskip("torch")
 
@@ -36,15 +35,6 @@ def test_skyrls_environment() -> None:
     with pytest.warns(GuerdonWarning, match="its reward becomes -1"):
         failed = episode("bad")
     assert (failed["reward"], failed["metadata"]) == (-1.0, {"guerdon_failed": True})
-
-
-def test_skyrls_threads_are_scored_together() -> None:
-    functions = meeting()
-    made = skyrl.reward_function(functions, failure_value=0.0)
-    with ThreadPoolExecutor(4) as pool:
-        steps = list(pool.map(lambda text: made().step(text), ["abc"] * 4))
-    assert [step["reward"] for step in steps] == [3.0] * 4
-    functions.close()
 
 
 def log(text: str) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import pytest
 from guerdon import Dispatcher, reward
 from guerdon.errors import DataError, GuerdonWarning
 from guerdon.integrations import openrlhf
-from tests.integrations.frameworks.rewards import dispatcher, meeting
+from tests.integrations.frameworks.rewards import dispatcher
 
 torch = pytest.importorskip("torch")
 
@@ -43,12 +43,6 @@ def test_rewards_of_single_samples() -> None:
     function = openrlhf.reward_function(dispatcher(), failure_value=-1.0, eos_token="</s>")
     with pytest.warns(GuerdonWarning, match="OpenRLHF has no reward .* its reward becomes -1"):
         assert ask(function, ["4", "5", "bad", "4"], ["4"] * 4) == [1.0, 0.0, -1.0, 1.0]
-
-
-def test_its_threads_are_scored_together() -> None:
-    made = meeting()
-    assert ask(openrlhf.reward_function(made, failure_value=0.0, eos_token="</s>"), ["abc"] * 4, [""] * 4) == [3.0] * 4
-    made.close()
 
 
 def test_functions_get_the_columns_they_name_if_a_prompt_was_cut_off() -> None:

@@ -1,4 +1,4 @@
-"""What the frameworks with one call a sample have in common: failures, and synchronous callers."""
+"""All frameworks with one call a sample: failures, and synchronous callers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ARGS = SimpleNamespace(reward_key=None, n_samples_per_prompt=4)
 
 @dataclass
 class Row:
-    """What slime's `Sample` has of a sample with a response."""
+    """The attributes of slime's `Sample` with a response."""
 
     response: str
     label: str = "4"

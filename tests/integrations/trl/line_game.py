@@ -6,7 +6,10 @@ a line and walks, and the row says where to. Walls stand at the goal and four pl
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +48,7 @@ class LineGame:
 
 
 def call(name: str, **arguments: Any) -> str:
-    """What a model says to call a tool."""
+    """The text with which a model calls a tool."""
     given = ", ".join(
         f'"{key}": {repr(value) if not isinstance(value, str) else chr(34) + value + chr(34)}'
         for key, value in arguments.items()
@@ -127,14 +130,69 @@ def away(completions: list[Any], environments: list[Any], log_extra: Any, **colu
     return [-float(environment.distance) for environment in environments]
 
 
-class Socket:
-    """What can't be copied."""
+class SlowReset(LineGame):
+    """Its reset takes a while; the most that went on at once are noted."""
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise TypeError("cannot pickle a socket")
+    pause = 0.3
+    now = most = 0
+    lock = threading.Lock()
 
-
-class Connected(LineGame):
     def reset(self, **row: Any) -> str:
-        self.peer = Socket()
+        with SlowReset.lock:
+            SlowReset.now += 1
+            SlowReset.most = max(SlowReset.most, SlowReset.now)
+        time.sleep(self.pause)
+        with SlowReset.lock:
+            SlowReset.now -= 1
         return super().reset(**row)
+
+
+class Account(LineGame):
+    """Its withdrawals are async: two at once would both see all of it."""
+
+    def reset(self, **row: Any) -> str:
+        self.balance = 100
+        return super().reset(**row)
+
+    async def withdraw(self, amount: int) -> str:
+        """Withdraws.
+
+        Args:
+            amount: How much.
+        """
+        have = self.balance
+        await asyncio.sleep(0.01)
+        if have < amount:
+            return "refused"
+        self.balance = have - amount
+        return "paid"
+
+    def pay_in(self, amount: int) -> str:
+        """Pays in.
+
+        Args:
+            amount: How much.
+        """
+        self.balance += amount
+        return "thanks"
+
+
+ACCOUNT_TURN = [call("withdraw", amount=80)] * 2 + [call("pay_in", amount=60), call("withdraw", amount=80)]
+ACCOUNT_ANSWERS = ["paid", "refused", "thanks", "paid"]
+
+
+class Sticky(LineGame):
+    """Hangs in its first walk."""
+
+    hung = 0
+
+    def walk(self, way: str) -> str:
+        """Walks one step.
+
+        Args:
+            way: left or right.
+        """
+        if not Sticky.hung:
+            Sticky.hung = id(self)
+            time.sleep(15)
+        return super().walk(way)

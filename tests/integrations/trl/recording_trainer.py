@@ -11,6 +11,13 @@ import torch
 from guerdon.integrations.trl import GRPOTrainer
 from tests.integrations.trl.tiny_trainer import make_trainer
 
+SIZES: dict[str, Any] = {
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 4,
+    "max_steps": 3,
+    "prompts": 16,
+}
+
 
 class RecordingTrainer(GRPOTrainer):
     """Notes the rows of every micro-step."""
@@ -65,13 +72,7 @@ class RecordingTrainer(GRPOTrainer):
 
 def make_recording_trainer(functions: Any, folder: Path, pipeline: Any = "off", **options: Any) -> RecordingTrainer:
     """A watched trainer of four micro-steps a batch; see `make_trainer`."""
-    settings: dict[str, Any] = {
-        "per_device_train_batch_size": 4,
-        "gradient_accumulation_steps": 4,
-        "max_steps": 3,
-        "prompts": 16,
-        **options,
-    }
+    settings = {**SIZES, **options}
     settings["more"] = {"pipeline": pipeline, **settings.get("more", {})}
     trainer: RecordingTrainer = make_trainer(functions, folder, trainer_class=RecordingTrainer, **settings)
     return trainer

@@ -19,7 +19,7 @@ def text_of(completion: Any) -> str:
 
 
 def share(text: str, letters: str) -> float:
-    """How much of a text is made of some letters."""
+    """The share of a text that is made of some letters."""
     return sum(character in letters for character in text) / max(1, len(text))
 
 
@@ -47,7 +47,7 @@ def noted(
     return [1.0] * len(completions)
 
 
-# What a function was given, written where the trainer's process can read it.
+# Arguments of a function, written where the trainer's process can read them.
 
 
 def _write(name: str, arguments: dict[str, Any]) -> None:
@@ -92,11 +92,6 @@ def flaky(text: str) -> float:
     if unlucky(text):
         raise ValueError("injected")
     return share(text, "xyz")
-
-
-@reward
-def hopeless(text: str) -> float:
-    raise ValueError("always")
 
 
 @reward
@@ -162,3 +157,10 @@ async def random_wait(text: str) -> float:
 async def later_for_smaller(prompt: str) -> float:
     await asyncio.sleep(1.2 - 0.4 * float(prompt.rsplit(" ", 1)[1]))
     return 1.0
+
+
+@reward
+async def waiting(text: str) -> float:
+    """Waits long enough for groups to complete in another order on each rank."""
+    await asyncio.sleep((sum(text.encode()) + int(os.environ["RANK"])) % 5 / 50)
+    return share(text, "mnopq")

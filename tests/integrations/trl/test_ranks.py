@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)  # two processes import all that training 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one launch wrote: runs that work, and runs that fail, with which it ends."""
+    """One launch wrote here: runs that work, and runs that fail, with which it ends."""
     made = tmp_path_factory.mktemp("ranks")
     done = run_ranks(made, "tests.integrations.trl.two_ranks")
     assert done.returncode != 0

@@ -1,22 +1,21 @@
-"""Rubrics and comparisons in TRL's unmodified trainer."""
+"""Rubrics in TRL's unmodified trainer."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("trl")
 
-from guerdon import Dispatcher, pairwise, reward, rubric
-from tests.http.server import chat_completion, serving
+from guerdon import Dispatcher, reward, rubric
+from tests.http.server import serving
 from tests.http.test_rubric import CRITERIA, answer
 from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of
 
 pytestmark = [
-    # What the trainers' own libraries warn about.
+    # The trainers' own libraries warn, too.
     pytest.mark.filterwarnings("default"),
     pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
     pytest.mark.usefixtures("trainers"),
@@ -52,36 +51,3 @@ def test_each_criterion_is_a_column_of_the_trainer(per_call: Any, tmp_path: Path
     assert entry["rewards/rubric/clear/mean"] == 5.0
     assert entry["reward"] == pytest.approx(0.5 + 7.0 + 2.5)
     assert entry["guerdon/rubric/correct/failed_frac"] == entry["guerdon/rubric/clear/failed_frac"] == 0.0
-
-
-def test_a_criterion_that_fails_leaves_its_sample_out(tmp_path: Path) -> None:
-    """An answer without one criterion is an error for all of them, in the trainer too."""
-    turn = iter(range(10_000))
-
-    def sometimes(path: str, body: dict[str, Any]) -> Any:
-        return chat_completion("{}") if next(turn) % 3 == 0 else answer(path, body)
-
-    with serving(sometimes) as server:
-        made = rubric(CRITERIA, base_url=server.url, model="m", retries=0)
-        with Dispatcher([made], max_failure_rate=1.0) as dispatcher:
-            trainer = make_trainer(dispatcher.reward_funcs, tmp_path, max_steps=1)
-            trainer.train()
-    columns = np.array(list(rewards_of(trainer).values()), dtype=float)
-    failed = np.isnan(columns[0])
-    assert failed.any()
-    assert not failed.all()
-    assert (np.isnan(columns) == failed).all()
-    assert (np.array(trainer._logs["advantages"])[failed] == 0).all()
-
-
-def test_groups_of_the_trainer_are_compared(tmp_path: Path) -> None:
-    with serving(lambda *_: chat_completion("[[A]]")) as server:
-        made = pairwise(
-            base_url=server.url, model="m", prompt="{prompt}: {completion_a} or {completion_b}?", schedule="all"
-        )
-        with Dispatcher([made]) as dispatcher:
-            trainer = make_trainer(dispatcher.reward_funcs, tmp_path, max_steps=1)
-            trainer.train()
-            samples = len(trainer._logs["completion"])
-            assert len(server.bodies) == samples // 4 * 12, "six pairs a group of four, in both orders"
-    assert rewards_of(trainer) == {"pairwise": [0.5] * samples}

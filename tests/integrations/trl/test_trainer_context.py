@@ -1,4 +1,4 @@
-"""What a column makes of its caller, without a real trainer."""
+"""Columns and their caller, without a real trainer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
@@ -22,11 +23,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is not known to leave out samp
 
 
 class Trainer:
-    """As much of a trainer as a column looks for."""
+    """A trainer with the attributes that a column looks for."""
 
     def __init__(self, **attributes: Any) -> None:
         self.num_generations = 4
-        self.num_generations_eval = 2
+        self.num_generations_eval: int | None = 2
         self.reward_funcs: list[Any] = []
         self.reward_weights = [1.0]
         self.model = types.SimpleNamespace(training=True)
@@ -100,16 +101,6 @@ def test_other_recorders_have_no_trainer(log: Any) -> None:
     assert context_of({"log_metric": log}, {}).group_size() is None
 
 
-def test_the_group_size_is_that_of_the_trainers_mode() -> None:
-    trainer = Trainer()
-    context = TRLTrainerContext(TrainerMemory(), trainer)
-    assert context.group_size() == 4
-    trainer.model.training = False
-    assert context.group_size() == 2
-    trainer.num_generations_eval = None
-    assert context.group_size() == 4
-
-
 def test_a_group_function_sees_the_trainers_groups() -> None:
     trainer = Trainer()
     with Dispatcher([size]) as dispatcher:
@@ -121,6 +112,8 @@ def test_a_group_function_sees_the_trainers_groups() -> None:
     with Dispatcher([size], num_generations=4) as dispatcher:
         with pytest.raises(DataError, match=r"num_generations=4, and the trainer's groups have 2 completions"):
             dispatcher.reward_funcs[0](**trainer.arguments("a", "b", "c", "d"))
+        trainer.num_generations_eval = None
+        assert dispatcher.reward_funcs[0](**trainer.arguments(*"abcd")) == [4.0] * 4
         trainer.model.training = True
         assert dispatcher.reward_funcs[0](**trainer.arguments(*"abcd")) == [4.0] * 4
 
@@ -163,6 +156,22 @@ def test_a_trainer_that_passes_nothing_is_found_where_it_calls(kind: Any, ranks:
     assert len(ranks.gathered) == (0 if kind is OldGRPOTrainer else 2)
 
 
+@pytest.mark.filterwarnings("error:.*is not known to leave out samples")
+@pytest.mark.parametrize(
+    ("options", "of_dispatcher"),
+    [
+        ({}, {"incomplete": "sum"}),
+        ({"on_failure": 0.0}, {}),
+        ({"on_failure": "abstain"}, {}),
+        ({"on_failure": "raise"}, {}),
+    ],
+)
+def test_explicit_choice_is_not_warned_of(options: dict[str, Any], of_dispatcher: dict[str, Any]) -> None:
+    good = reward(lambda text: 1.0, name="good", lane="thread", **options)
+    with Dispatcher([good], **of_dispatcher) as dispatcher:
+        assert OldGRPOTrainer(reward_funcs=dispatcher.reward_funcs).score(*"abcd") == [[1.0] * 4]
+
+
 # --- ranks agree
 
 
@@ -179,7 +188,7 @@ def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
     error = context.agree(DataError("mine"), None)
     assert type(error) is DataError
     assert str(error) == "rank 0: mine"
-    # What takes more than a message becomes what every rank has
+    # An error that takes more than a message becomes one that every rank can make.
     error = context.agree(OSError(2, "mine"), None)
     assert type(error) is GuerdonError
     assert ranks.gathered[-1] == RankReport((GuerdonError, "[Errno 2] mine"), None)
@@ -195,7 +204,7 @@ def test_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
 
 
 def test_failures_are_those_of_all_ranks(ranks: Ranks) -> None:
-    """Of a trainer's own batches: what a rank scores beside them is no part of it."""
+    """Batches that a rank scores beside its trainer's own are not counted."""
 
     @reward(lane="thread", name="picky")
     def picky(completion: str) -> float:
@@ -272,6 +281,14 @@ def test_the_first_failure_of_each_kind_is_reported_once_a_trainer(caplog: pytes
     assert len(reported) == 2
     assert all("'picky' on sample 1: error: ValueError: a bad one" in line for line in reported)
     assert all("guerdon/picky/…_frac" in line for line in reported)
+
+
+def test_weights_that_float32_makes_equal_or_of_a_longer_list_are_accepted() -> None:
+    with Dispatcher([one, size], weights=[1, 0.1]) as dispatcher:
+        columns = dispatcher.reward_funcs
+        for functions, weights in ((columns, [1.0, float(np.float32(0.1))]), ([*columns, print], [1.0, 2.0, 3.0])):
+            trainer = Trainer(reward_funcs=functions, reward_weights=weights)
+            assert columns[0](**trainer.arguments(*"abcd")) == [1.0] * 4
 
 
 def test_weights_are_compared_once_a_trainer() -> None:

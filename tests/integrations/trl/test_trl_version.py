@@ -51,11 +51,6 @@ def test_a_newer_trl_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     trl_version.require_trl("AsyncGRPOTrainer")
 
 
-def test_the_tested_version_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed("1.16.3", monkeypatch)
-    trl_version.require_trl("GRPOTrainer")
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_part_that_trl_moved_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """As TRL 1.18 removes the modules of its asynchronous trainer."""

@@ -70,20 +70,6 @@ def test_a_trainer_without_a_mask_is_named_before_the_first_step(kind: str, tmp_
         assert trainer.state.global_step == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "of_dispatcher"),
-    [({}, {"incomplete": "sum"}), ({"on_failure": 0.0}, {}), ({"on_failure": "abstain"}, {}), ({"on_failure": "raise"}, {})],
-)  # fmt: skip
-def test_explicit_choice_is_not_warned_of(
-    options: dict[str, Any], of_dispatcher: dict[str, Any], tmp_path: Path
-) -> None:
-    with Dispatcher([reward(good, lane="thread", **options)], **of_dispatcher) as dispatcher:
-        trainer = make_unmasked("SDPO", dispatcher.reward_funcs, tmp_path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", GuerdonWarning)
-            trainer.train()
-
-
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
 def test_a_trainer_with_a_mask_is_known(kind: str, tmp_path: Path) -> None:
     """Also a subclass with its own way to call the functions."""

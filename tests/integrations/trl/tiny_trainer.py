@@ -11,12 +11,19 @@ from typing import Any
 # Nothing is looked up or reported; read when the libraries are imported
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import pytest
 import torch
 import tqdm
 import trl
 from datasets import Dataset
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2ForSequenceClassification,
+    set_seed,
+)
 from trl.trainer.utils import shutdown_event_loop_in_daemon
 
 tqdm.tqdm.monitor_interval = 0  # else a thread that stays
@@ -57,6 +64,15 @@ def make_config(tokenizer: PreTrainedTokenizerFast, **changes: Any) -> Qwen2Conf
         "pad_token_id": tokenizer.pad_token_id,
     }
     return Qwen2Config(**{**settings, **changes})
+
+
+def make_scorer(folder: Path) -> str:
+    """A reward model in ``folder/scorer``, with its tokenizer."""
+    tokenizer = make_tokenizer()
+    path = folder / "scorer"
+    Qwen2ForSequenceClassification(make_config(tokenizer, num_labels=1)).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return str(path)
 
 
 def make_settings(folder: Path, seed: int, **options: Any) -> dict[str, Any]:
@@ -183,3 +199,11 @@ def without_times(history: list[dict[str, Any]], *, ours: bool = False) -> list[
         {k: v for k, v in entry.items() if not any(word in k for word in timed) and (ours or "guerdon/" not in k)}
         for entry in history
     ]
+
+
+def assert_same_entry(ours: dict[str, Any], theirs: dict[str, Any], *, rel: float = 1e-6, abs: float = 1e-6) -> None:
+    """Compares entries of two logs, without the entropy: a mean over other micro-batches."""
+    assert set(ours) == set(theirs)
+    for key, value in theirs.items():
+        if key != "entropy":
+            assert ours[key] == pytest.approx(value, rel=rel, abs=abs), key

@@ -41,11 +41,6 @@ def always_fails(text: str) -> float:
     raise ValueError("never")
 
 
-@reward(on_failure="raise")
-def strict(text: str) -> float:
-    raise ValueError("not once")
-
-
 @reward(lane="thread", limit=Limit(concurrency=TOGETHER), timeout=60)
 def meets(text: str) -> float:
     """Comes back once as many calls are under way as there are groups."""

@@ -57,7 +57,7 @@ QUICK = VLLMCalls(timeout=20.0, control_timeout=20.0, retries=3, restart_timeout
 
 
 def shared() -> dict[str, Any]:
-    """What the two processes share, as plain objects."""
+    """Objects that the two processes share, here plain ones."""
     return {
         "rollout_buffer": queue.Queue(),
         "model_version_value": SimpleNamespace(value=1),

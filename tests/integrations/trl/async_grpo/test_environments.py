@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from typing import Any
 
@@ -16,7 +15,17 @@ pytest.importorskip("aiohttp")
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import environments, tools
 from tests.integrations.trl.async_grpo import rollout_loops
-from tests.integrations.trl.line_game import MOVES, LineGame, call, replayed, rows
+from tests.integrations.trl.line_game import (
+    ACCOUNT_ANSWERS,
+    ACCOUNT_TURN,
+    MOVES,
+    Account,
+    SlowReset,
+    Sticky,
+    call,
+    replayed,
+    rows,
+)
 from tests.integrations.trl.tiny_trainer import make_tokenizer
 
 pytestmark = [
@@ -70,20 +79,10 @@ def moves(seed: int) -> Any:
     return lambda prompt: "".join(draw.choices(MOVES, k=draw.choice([0, 1, 2, 3])))
 
 
-class Slow(LineGame):
-    """Its reset takes a while; how many go on at once is noted. It has a reward of its own."""
+class Slow(SlowReset):
+    """It has a reward of its own."""
 
-    now = most = 0
-    lock = threading.Lock()
-
-    def reset(self, **row: Any) -> str:
-        with Slow.lock:
-            Slow.now += 1
-            Slow.most = max(Slow.most, Slow.now)
-        time.sleep(0.1)
-        with Slow.lock:
-            Slow.now -= 1
-        return super().reset(**row)
+    pause = 0.1
 
     async def get_reward(self) -> float:
         await asyncio.sleep(0.05)
@@ -107,11 +106,11 @@ def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again
     def away(completions: list[Any], environments: list[Any], **columns: Any) -> list[float]:
         return [-float(environment.distance) for environment in environments]
 
-    Slow.most = 0
+    SlowReset.most = 0
     with Dispatcher([right, away], workers=1) as dispatcher:
         loop, samples = play(dispatcher, moves(1), environment_factory=Slow)
     assert len(checked) >= 24
-    assert Slow.most > 1
+    assert SlowReset.most > 1
     for sample in samples:
         metrics = sample.metrics
         assert metrics["rewards/right"] == metrics["rewards/away"] == metrics["rewards/Slow"]
@@ -121,19 +120,7 @@ def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again
 
 
 def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> None:
-    hung: list[int] = []
-
-    class Sticky(LineGame):
-        def walk(self, way: str) -> str:
-            """Walks one step.
-
-            Args:
-                way: left or right.
-            """
-            if not hung:
-                hung.append(id(self))
-                time.sleep(15)
-            return super().walk(way)
+    Sticky.hung = 0
 
     @reward
     def near(environment: Any) -> float:
@@ -146,49 +133,18 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> N
     lost = [sample for sample in samples if sample.metrics["rewards/near"] != sample.metrics["rewards/near"]]
     assert len(lost) <= 1
     assert [sample.advantage for sample in lost] == [0.0] * len(lost)
-    assert hung[0] not in {id(each) for each in loop._environment_pool[None]}
-
-
-class Account:
-    """Its withdrawals are async: two at once would both see all of it."""
-
-    def reset(self, **row: Any) -> None:
-        self.balance = 100
-
-    async def withdraw(self, amount: int) -> str:
-        """Withdraws.
-
-        Args:
-            amount: How much.
-        """
-        have = self.balance
-        await asyncio.sleep(0.01)
-        if have < amount:
-            return "refused"
-        self.balance = have - amount
-        return "paid"
-
-    def pay_in(self, amount: int) -> str:
-        """Pays in.
-
-        Args:
-            amount: How much.
-        """
-        self.balance += amount
-        return "thanks"
+    assert Sticky.hung not in {id(each) for each in loop._environment_pool[None]}
 
 
 def test_the_calls_of_an_environment_run_in_the_order_of_the_model() -> None:
     @reward(lane="thread")
     def answered(completion: Any, environment: Any) -> float:
         answers = [message["content"] for message in completion if message["role"] == "tool"]
-        assert answers == ["paid", "refused", "thanks", "paid"]
+        assert answers == ACCOUNT_ANSWERS
         return float(environment.balance)
 
-    turn = [call("withdraw", amount=80)] * 2 + [call("pay_in", amount=60), call("withdraw", amount=80)]
-
     def says(prompt: str) -> str:
-        return "done" if "tool_response" in prompt else "".join(turn)
+        return "done" if "tool_response" in prompt else "".join(ACCOUNT_TURN)
 
     with Dispatcher([answered], workers=1) as dispatcher:
         _, samples = play(dispatcher, says, groups=2, environment_factory=Account)

@@ -1,4 +1,4 @@
-"""How often and how long the vLLM server is asked, by the trainer and by the rollout loop."""
+"""Retries and timeouts of requests to the vLLM server, by the trainer and by the rollout loop."""
 
 from __future__ import annotations
 
@@ -201,6 +201,10 @@ def test_weights_go_to_no_server_that_was_started_anew(fake: FakeVLLM) -> None:
 # --- the rollout loop's requests
 
 
+def payload() -> dict[str, Any]:
+    return {"model": "trl-policy-v1", "prompt": [1, 2], "max_tokens": 4, "seed": 1}
+
+
 def complete(
     fake: FakeVLLM, *, adapters: Path | None = None, times: int = 1, **calls: Any
 ) -> tuple[list[Any], Counter[str]]:
@@ -209,9 +213,6 @@ def complete(
     options = replace(rollout_loops.QUICK, **calls)
     folder = None if adapters is None else str(adapters)
     completions = CompletionRequests(fake.url, options, folder, lambda name: counted.update([name]))
-
-    def payload() -> dict[str, Any]:
-        return {"model": "trl-policy-v1", "prompt": [1, 2], "max_tokens": 4, "seed": 1}
 
     async def run() -> list[Any]:
         async with aiohttp.ClientSession() as session:
@@ -272,9 +273,6 @@ def test_without_adapters_a_server_started_anew_ends_the_run(fake: FakeVLLM) -> 
     fake.lora = False
     completions = CompletionRequests(fake.url, rollout_loops.QUICK, None, lambda name: None)
 
-    def payload() -> dict[str, Any]:
-        return {"model": "base", "prompt": [1], "max_tokens": 4, "seed": 1}
-
     async def run() -> None:
         async with aiohttp.ClientSession() as session:
             await completions.post(session, "/v1/completions", payload, 20.0)
@@ -294,9 +292,6 @@ def test_behind_a_proxy_a_server_started_anew_is_seen_before_it_is_asked(fake: F
     """No connection breaks: the proxy reports no server, and then there is another one."""
     fake.lora = False
     completions = CompletionRequests(fake.url, rollout_loops.QUICK, None, lambda name: None)
-
-    def payload() -> dict[str, Any]:
-        return {"model": "base", "prompt": [1], "max_tokens": 4, "seed": 1}
 
     async def run() -> None:
         async with aiohttp.ClientSession() as session:

@@ -1,4 +1,4 @@
-"""What three ranks have that rank 0 scores for, and how a trainer begins a batch of theirs."""
+"""Rows of three ranks that rank 0 scores for, and a batch of theirs as a trainer begins it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MINE = {"answer": ANSWERS, "unasked": [object()] * ROWS}
 
 
 def make(dispatchers: list[Dispatcher], rank: int, arguments: Any = None) -> SharedScoring:
-    """What rank 0 scores of one batch, as a trainer makes it; each rank has a dispatcher, as its
+    """Makes the scoring of one batch as a trainer does; each rank has a dispatcher, as its
     own process would."""
     columns = RankColumns(MINE, ["p"] * ROWS, STATE)
     reasons, names = exchange_offers(columns.offer(dispatchers, [None] * len(dispatchers)))

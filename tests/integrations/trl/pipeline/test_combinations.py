@@ -11,48 +11,28 @@ import pytest
 pytest.importorskip("trl")
 
 import pandas as pd
-from transformers import Qwen2ForSequenceClassification
 
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import make_recording_trainer
-from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer, make_trainer, rewards_of, without_times
+from tests.integrations.trl.recording_trainer import SIZES, make_recording_trainer
+from tests.integrations.trl.tiny_trainer import assert_same_entry, make_scorer, make_trainer, rewards_of, without_times
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 BOTH = Pipeline(mini_batch=True, lookahead=1)
-SIZES: dict[str, Any] = {
-    "per_device_train_batch_size": 4,
-    "gradient_accumulation_steps": 4,
-    "prompts": 16,
-    "max_steps": 2,
-}
+TWO_STEPS = {**SIZES, "max_steps": 2}
 
 
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A reward model on disk."""
-    tokenizer = make_tokenizer()
-    config = make_config(tokenizer)
-    config.num_labels = 1
-    path = tmp_path_factory.mktemp("models") / "scorer"
-    Qwen2ForSequenceClassification(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return str(path)
-
-
-def close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    assert set(ours) == set(theirs)
-    for key, value in theirs.items():
-        if key != "entropy":
-            assert ours[key] == pytest.approx(value, abs=1e-6), key
+    return make_scorer(tmp_path_factory.mktemp("models"))
 
 
 def test_a_reward_model_keeps_its_place_its_weight_and_its_values(scorer: str, tmp_path: Path) -> None:
     """A dispatcher, a model and a plain function; at learning rate 0 every step is TRL's."""
     weights = [1.0, 0.5, 0.1, 2.0]
-    options: dict[str, Any] = {**SIZES, "learning_rate": 0.0}
+    options: dict[str, Any] = {**TWO_STEPS, "learning_rate": 0.0}
     plain = make_trainer(
         [reward_functions.vowels, scorer, reward_functions.lengths, reward_functions.answers],
         tmp_path,
@@ -74,7 +54,7 @@ def test_a_reward_model_keeps_its_place_its_weight_and_its_values(scorer: str, t
             for mine, theirs in zip(
                 without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True
             ):
-                close(mine, theirs)
+                assert_same_entry(mine, theirs)
             assert list(rewards_of(ours)["scorer"]) == pytest.approx(list(rewards_of(plain)["scorer"]), abs=1e-6)
 
 
@@ -108,7 +88,7 @@ def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(tmp_path:
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     options: dict[str, Any] = {"beta": 0.04, "ends": 16, "more": {"peft_config": config}}
-    plain = make_trainer([reward_functions.vowels], tmp_path, **options, **{**SIZES, "max_steps": 1})
+    plain = make_trainer([reward_functions.vowels], tmp_path, **options, **{**TWO_STEPS, "max_steps": 1})
     plain.train()
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         for mode in ("off", "all"):
@@ -117,7 +97,7 @@ def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(tmp_path:
             mine, theirs = (dict(without_times(one.state.log_history)[0]) for one in (ours, plain))
             assert mine.pop("learning_rate") != theirs.pop("learning_rate")
             mine.pop("epoch"), theirs.pop("epoch")
-            close(mine, theirs)
+            assert_same_entry(mine, theirs)
             if ours.pipeline.lookahead:
                 assert ours.state.log_history[0]["guerdon/pipeline/early_frac"] > 0
                 assert max(ours.ratios[:4]) == 0.0
@@ -128,7 +108,7 @@ def test_evaluation_and_tables_are_trls(tmp_path: Path, capsys: pytest.CaptureFi
     """Evaluation inside a run with batches pending: at learning rate 0 equal to TRL's in values
     too, until random numbers are used in another order; in what is logged and written, always.
     """
-    options: dict[str, Any] = {**SIZES, "evaluate": True, "log_completions": True, "learning_rate": 0.0}
+    options: dict[str, Any] = {**TWO_STEPS, "evaluate": True, "log_completions": True, "learning_rate": 0.0}
     plain = make_trainer([reward_functions.vowels, reward_functions.noted], tmp_path / "plain", **options)
     plain.train()
     with Dispatcher([reward_functions.vowels, reward_functions.noted], workers=1) as dispatcher:
@@ -139,7 +119,7 @@ def test_evaluation_and_tables_are_trls(tmp_path: Path, capsys: pytest.CaptureFi
             mine, theirs = (without_times(one.state.log_history) for one in (ours, plain))
             assert [set(entry) for entry in mine] == [set(entry) for entry in theirs]
             assert len([entry for entry in mine if "eval_reward" in entry]) == 2
-            close(mine[0], theirs[0])
+            assert_same_entry(mine[0], theirs[0])
             assert len(ours.pieces) == 8
             tables = [
                 {path.name: pd.read_parquet(path) for path in (tmp_path / one / "completions").glob("*.parquet")}

@@ -1,4 +1,4 @@
-"""Which functions rank 0 can score for all ranks, and with what workers and limits."""
+"""Functions that rank 0 can score for all ranks, and their workers and limits."""
 
 from __future__ import annotations
 

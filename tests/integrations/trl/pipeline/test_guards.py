@@ -1,4 +1,4 @@
-"""Where TRL changes what a pipeline relies on, a run ends with the reason and TRL's version."""
+"""A run ends with the reason and TRL's version if TRL changes what a pipeline relies on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from trl.trainer import grpo_trainer  # noqa: E402
 
 from guerdon import DataError, Dispatcher, GuerdonError, reward  # noqa: E402
 from guerdon.integrations.trl import Pipeline  # noqa: E402
+from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards  # noqa: E402
+from guerdon.integrations.trl.pipeline.options import PRESETS  # noqa: E402
+from guerdon.integrations.trl.pipeline.trl_families import GRPO  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
 from tests.integrations.trl.recording_trainer import make_recording_trainer  # noqa: E402
 
@@ -95,3 +98,21 @@ def test_texts_are_gathered_once_a_batch(pipeline: Any, tmp_path: Path, monkeypa
     assert gathered["say"] == 3 * 16
     assert gathered["bytes"] < 3 * 2000
     assert len(trainer._logs["prompt"]) == len(trainer._logs["advantages"]) == 16
+
+
+def test_another_number_of_generated_values_is_named_with_the_version() -> None:
+    """The replay, whose stand-ins have the known number, would end in a bare ValueError."""
+
+    class Longer:
+        def _generate(self, prompts: Any) -> Any:
+            return (prompts, *range(8))
+
+    class Trainer(BatchRewards, Longer):
+        pipeline = PRESETS["one_step"]
+        _family = GRPO
+        _generating = _replaying = None
+
+    with pytest.raises(GuerdonError, match=r"_generate gave 9 values, .* repeats 8 \(trl 1\.16"):
+        Trainer()._generate([])
+    Trainer.pipeline = PRESETS["off"]
+    assert len(Trainer()._generate([])) == 9

@@ -13,7 +13,7 @@ trl = pytest.importorskip("trl")
 from guerdon import Dispatcher, RegistrationError, RewardFailureError, reward  # noqa: E402
 from guerdon.integrations.trl import GRPOTrainer, Pipeline, pipelined  # noqa: E402
 from tests.integrations.trl import reward_functions  # noqa: E402
-from tests.integrations.trl.tiny_trainer import make_trainer, without_times  # noqa: E402
+from tests.integrations.trl.tiny_trainer import assert_same_entry, make_trainer, without_times  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
@@ -38,10 +38,7 @@ def dispatcher() -> Iterator[Dispatcher]:
 def assert_same_runs(ours: Any, plain: Any) -> None:
     """Equal logs and tables, to 1e-5; entropy and clipping are means over other micro-steps."""
     for mine, theirs in zip(without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True):
-        assert set(mine) == set(theirs)
-        for key, value in theirs.items():
-            if key != "entropy":
-                assert mine[key] == pytest.approx(value, abs=1e-5), key
+        assert_same_entry(mine, theirs, abs=1e-5)
     for column in ("prompt", "completion"):
         assert list(ours._logs[column]) == list(plain._logs[column])
     assert list(ours._logs["advantages"]) == pytest.approx(list(plain._logs["advantages"]), abs=1e-5)

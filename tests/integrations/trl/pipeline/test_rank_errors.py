@@ -1,7 +1,8 @@
-"""What can't travel between ranks is an error on all of them; ranks are threads."""
+"""A value that can't travel between ranks is an error on all of them; ranks are threads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,24 +82,6 @@ def test_results_that_cannot_be_sent_are_an_error_on_all(ranks: RankThreads, mon
     ranks.run(one)
 
 
-def test_an_error_that_asks_for_more_than_a_message_travels(
-    ranks: RankThreads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> Any:
-        raise ToolError("too slow", Status.TIMEOUT)
-
-    monkeypatch.setattr(shared_scoring, "slices", fail)
-
-    def one(rank: int) -> Any:
-        with Dispatcher([matches]) as dispatcher:
-            shared = make([dispatcher], rank)
-            assert shared.begin_rest(None, texts(rank), ids(rank)) is None
-            with pytest.raises(GuerdonError, match="too slow"):
-                shared.result(dispatcher)
-
-    ranks.run(one)
-
-
 def test_incomparable_rows_are_an_error_on_all_ranks(ranks: RankThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise OSError("gone")
@@ -110,3 +93,29 @@ def test_incomparable_rows_are_an_error_on_all_ranks(ranks: RankThreads, monkeyp
             return str(make([dispatcher], rank).begin_rest(None, texts(rank), ids(rank)))
 
     assert ranks.run(one) == ["gone"] * RANKS
+
+
+@pytest.mark.parametrize(
+    ("make_error", "on_rank_0"),
+    [(lambda: ToolError("too slow", Status.TIMEOUT), GuerdonError), (lambda: OSError("too slow"), OSError)],
+)
+def test_an_error_that_asks_for_more_than_a_message_travels(
+    make_error: Callable[[], Exception],
+    on_rank_0: type[Exception],
+    ranks: RankThreads,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> Any:
+        # Made here: one that outlives the test holds the batch by its traceback.
+        raise make_error()
+
+    monkeypatch.setattr(shared_scoring, "slices", fail)
+
+    def one(rank: int) -> Any:
+        with Dispatcher([matches]) as dispatcher:
+            shared = make([dispatcher], rank)
+            assert shared.begin_rest(None, texts(rank), ids(rank)) is None
+            with pytest.raises(on_rank_0 if rank == 0 else GuerdonError, match="too slow"):
+                shared.result(dispatcher)
+
+    ranks.run(one)

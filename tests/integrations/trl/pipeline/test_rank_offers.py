@@ -1,4 +1,4 @@
-"""What goes to rank 0, and what keeps a dispatcher on its rank; ranks are threads."""
+"""Columns that go to rank 0, and dispatchers that stay on their rank; ranks are threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher, GuerdonWarning, reward
 from guerdon.integrations.trl.pipeline import first_rank, rank_offers, shared_scoring
 from guerdon.integrations.trl.pipeline.first_rank import FirstRank
-from guerdon.integrations.trl.pipeline.rank_offers import RankColumns, RankOffer, exchange_offers
+from guerdon.integrations.trl.pipeline.rank_offers import RankColumns, exchange_offers
 from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
 from tests.integrations.trl.pipeline.rank_threads import RankThreads
 from tests.integrations.trl.pipeline.shared_scoring_ranks import (
@@ -165,7 +165,3 @@ def test_a_warning_that_is_an_error_is_raised_on_all(ranks: RankThreads, monkeyp
     assert ranks.run(one) == [True] * RANKS
 
     assert [type(error) for error in agreed] == [GuerdonWarning, type(None), type(None)] * RANKS
-
-
-def test_offers_compare_as_values() -> None:
-    assert RankOffer(1, (frozenset("a"),)) == RankOffer(1, (frozenset("a"),))

@@ -1,4 +1,4 @@
-"""What a pipeline can't do is refused when the trainer is made."""
+"""A pipeline that can't work is refused when the trainer is made."""
 
 from __future__ import annotations
 
@@ -284,18 +284,13 @@ def test_the_trainer_asks_when_it_is_made(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("default")
 def test_reward_models_alone_are_trained_with_without_a_pipeline(tmp_path: Path) -> None:
     pytest.importorskip("trl")
-    from transformers import Qwen2ForSequenceClassification
-
     from guerdon.integrations.trl import GRPOTrainer
-    from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer, make_trainer, rewards_of
+    from tests.integrations.trl.tiny_trainer import make_scorer, make_trainer, rewards_of
 
-    tokenizer = make_tokenizer()
-    path = tmp_path / "scorer"
-    Qwen2ForSequenceClassification(make_config(tokenizer, num_labels=1)).save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    scorer = make_scorer(tmp_path)
     with pytest.warns(GuerdonWarning, match="pipeline='one_step' has nothing to hide"):
         made = make_trainer(
-            [str(path)], tmp_path / "out", trainer_class=GRPOTrainer, more={"pipeline": "one_step"}, max_steps=2
+            [scorer], tmp_path / "out", trainer_class=GRPOTrainer, more={"pipeline": "one_step"}, max_steps=2
         )
     assert made.pipeline == Pipeline()
     made.train()

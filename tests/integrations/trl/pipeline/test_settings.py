@@ -49,7 +49,6 @@ SHORT: Final[dict[str, dict[str, Any]]] = {
     },
 }
 LONG: Final[dict[str, dict[str, Any]]] = {
-    "as TRL has them": {},
     "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
     "sapo": {"loss_type": "sapo"},
     "vespo": {"loss_type": "vespo"},

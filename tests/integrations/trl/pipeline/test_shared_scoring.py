@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("trl")
 
-from guerdon import ClosedError, Dispatcher, GuerdonError, reward
+from guerdon import ClosedError, Dispatcher, reward
 from guerdon.integrations.trl.pipeline import rank_offers, shared_scoring
 from guerdon.integrations.trl.pipeline.rank_offers import RankColumns, exchange_offers
 from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
@@ -175,22 +175,6 @@ def test_a_dispatcher_that_is_closed_on_rank_0_is_an_error_on_all(ranks: RankThr
             return errors
 
     assert len({tuple(errors) for errors in ranks.run(one)}) == 1
-
-
-def test_an_error_of_another_kind_travels_as_ours(ranks: RankThreads, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> Any:
-        raise OSError("disk")
-
-    monkeypatch.setattr(shared_scoring, "slices", fail)
-
-    def one(rank: int) -> Any:
-        with Dispatcher([matches]) as dispatcher:
-            shared = make([dispatcher], rank)
-            assert shared.begin_rest(None, texts(rank), ids(rank)) is None
-            with pytest.raises(OSError if rank == 0 else GuerdonError, match="disk"):
-                shared.result(dispatcher)
-
-    ranks.run(one)
 
 
 def test_a_group_on_two_ranks_is_scored_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What the pipelines train on: each prompt as often, no sample twice."""
+"""Pipelines train on each prompt as often as TRL, and on no sample twice."""
 
 from __future__ import annotations
 

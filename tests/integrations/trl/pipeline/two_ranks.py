@@ -25,16 +25,6 @@ RUNS: dict[str, tuple[Any, dict[str, int]]] = {
 }
 
 
-@reward
-async def waiting(text: str) -> float:
-    """Long enough for groups to complete in another order on each rank."""
-    import asyncio
-
-    rank = int(os.environ["RANK"])
-    await asyncio.sleep((sum(text.encode()) + rank) % 5 / 50)
-    return reward_functions.share(text, "mnopq")
-
-
 @reward(lane="thread", max_failure_rate=0.1)
 def on_rank_one(text: str, trainer_state: Any) -> float:
     if os.environ["RANK"] == "1" and trainer_state.global_step:
@@ -79,7 +69,9 @@ def main(folder: Path) -> None:
     from guerdon.integrations.trl import Pipeline
     from tests.integrations.trl.recording_trainer import make_recording_trainer
 
-    reports = {name: run(name, [reward_functions.vowels, waiting, place_in_group], folder) for name in RUNS}
+    reports = {
+        name: run(name, [reward_functions.vowels, reward_functions.waiting, place_in_group], folder) for name in RUNS
+    }
     reports["failing"] = run("split all", [reward_functions.vowels, on_rank_one], folder)
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         try:

@@ -187,7 +187,7 @@ def test_thread_bound_objects_work_in_every_method() -> None:
 
 
 class Session:
-    """What it makes belongs to its loop."""
+    """Its objects belong to its loop."""
 
     async def reset(self, **row: Any) -> None:
         self.loop = asyncio.get_running_loop()
@@ -399,7 +399,7 @@ def test_no_more_resets_than_the_limit_go_on_at_once(shaky: type[Shaky]) -> None
 
 
 class Closing(LineGame):
-    """It closes itself when it is collected, which as a part of a cycle may be anywhere."""
+    """Closes itself when it is collected, which as a part of a cycle may be anywhere."""
 
     closed = 0
 
@@ -414,59 +414,40 @@ class Closing(LineGame):
         self.close()
 
 
-def test_a_finalizer_that_calls_a_method_waits_for_nothing() -> None:
+class Lights(LineGame):
+    """Is switched off by another one's finalizer."""
+
+    closed = 0
+
+    def close(self) -> None:
+        """Closes."""
+        Lights.closed += 1
+
+
+@pytest.mark.parametrize("kind", [Closing, Lights])
+def test_a_finalizer_that_calls_a_method_waits_for_nothing(kind: Any) -> None:
     """Collection runs at every allocation: under our locks, on the loop and on the threads."""
-    owner = environments(Closing)
-    Closing.closed = 0
+    owner = environments(kind)
+    held: Any = owner() if kind is Lights else None
+    kind.closed = 0
     before = gc.get_threshold()
     gc.set_threshold(1)
     try:
         for _ in range(20):
             game: Any = owner()
+            if held is not None:
+                game.cycle = game
+                weakref.finalize(game, type(held).close, held)
             game.reset(start=1, goal=4)
             assert game.walk(way="right") == "2"
             del game
     finally:
         gc.set_threshold(*before)
     deadline = time.monotonic() + 30
-    while Closing.closed < 20 and time.monotonic() < deadline:  # the last one's thread ends
+    while kind.closed < 20 and time.monotonic() < deadline:  # the last one's thread ends
         gc.collect()
         time.sleep(0.01)
-    assert Closing.closed == 20
+    assert kind.closed == 20
     assert owner.stats()["walk"].calls == 20
     assert "close" not in owner.stats()
-    owner.close()
-
-
-class Lights(LineGame):
-    """What others release when they are collected."""
-
-    released = 0
-
-    def release(self) -> None:
-        """Releases."""
-        Lights.released += 1
-
-
-def test_a_finalizer_of_weakref_waits_for_nothing() -> None:
-    owner = environments(Lights)
-    Lights.released = 0
-    held: Any = owner()
-    before = gc.get_threshold()
-    gc.set_threshold(1)
-    try:
-        for _ in range(20):
-            game: Any = owner()
-            game.cycle = game
-            weakref.finalize(game, type(held).release, held)
-            game.reset(start=1, goal=4)
-            del game
-    finally:
-        gc.set_threshold(*before)
-    deadline = time.monotonic() + 30
-    while Lights.released < 20 and time.monotonic() < deadline:  # the last one's thread ends
-        gc.collect()
-        time.sleep(0.01)
-    assert Lights.released == 20
-    assert "release" not in owner.stats()
     owner.close()

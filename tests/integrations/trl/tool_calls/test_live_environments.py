@@ -1,4 +1,4 @@
-"""What reward functions see of environments: the live ones, which nobody else uses meanwhile."""
+"""Reward functions see the live environments, which nobody else uses meanwhile."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,18 @@ import trl
 from guerdon import Dispatcher, ToolError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
-from tests.integrations.trl.line_game import LineGame, away, call, make_player, played, rows
+from tests.integrations.trl.line_game import (
+    ACCOUNT_ANSWERS,
+    ACCOUNT_TURN,
+    Account,
+    LineGame,
+    SlowReset,
+    Sticky,
+    away,
+    make_player,
+    played,
+    rows,
+)
 from tests.integrations.trl.tiny_trainer import rewards_of, without_times
 
 pytestmark = [
@@ -35,14 +45,6 @@ def test_a_game_logs_what_it_logs_in_plain_trl(tmp_path: Path) -> None:
     assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
     assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
     assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
-
-
-def test_a_player_learns_the_game(tmp_path: Path) -> None:
-    """Its goal lies to the right: it walks there more and more."""
-    options: dict[str, Any] = {"learning_rate": 6e-2, "lr_scheduler_type": "constant", "max_completion_length": 60}
-    trainer = played(ours.GRPOTrainer, [away], tmp_path, LineGame, max_steps=7, **options)
-    scores = [entry["rewards/away/mean"] for entry in trainer.state.log_history if "rewards/away/mean" in entry]
-    assert sum(scores[-3:]) / 3 > scores[0] + 0.5, scores
 
 
 class Scored(LineGame):
@@ -71,23 +73,6 @@ def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
 # --- resets
 
 
-class Slow(LineGame):
-    """Its reset takes a while; how many go on at once is noted."""
-
-    now = 0
-    most = 0
-    lock = threading.Lock()
-
-    def reset(self, **row: Any) -> str:
-        with Slow.lock:
-            Slow.now += 1
-            Slow.most = max(Slow.most, Slow.now)
-        time.sleep(0.3)
-        with Slow.lock:
-            Slow.now -= 1
-        return super().reset(**row)
-
-
 class AsyncSlow(LineGame):
     most = 0
     now = 0
@@ -100,7 +85,7 @@ class AsyncSlow(LineGame):
         return super().reset(**row)
 
 
-@pytest.mark.parametrize("kind", [Slow, AsyncSlow])
+@pytest.mark.parametrize("kind", [SlowReset, AsyncSlow])
 def test_resets_go_on_concurrently_and_each_gets_its_row(kind: Any, tmp_path: Path) -> None:
     kind.most = 0
     trainer = played(ours.GRPOTrainer, [away], tmp_path, kind, max_steps=1)
@@ -130,36 +115,6 @@ def test_ordered_resets_draw_the_numbers_that_they_draw_in_trl(tmp_path: Path) -
     assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
 
 
-class Account(LineGame):
-    """Its withdrawals are async: two at once would both see all of it."""
-
-    def reset(self, **row: Any) -> str:
-        self.balance = 100
-        return super().reset(**row)
-
-    async def withdraw(self, amount: int) -> str:
-        """Withdraws.
-
-        Args:
-            amount: How much.
-        """
-        have = self.balance
-        await asyncio.sleep(0.01)
-        if have < amount:
-            return "refused"
-        self.balance = have - amount
-        return "paid"
-
-    def pay_in(self, amount: int) -> str:
-        """Pays in.
-
-        Args:
-            amount: How much.
-        """
-        self.balance += amount
-        return "thanks"
-
-
 def test_the_calls_of_an_environment_run_in_the_order_of_the_model(tmp_path: Path) -> None:
     answers: list[list[str]] = []
 
@@ -167,15 +122,14 @@ def test_the_calls_of_an_environment_run_in_the_order_of_the_model(tmp_path: Pat
         answers.extend([message["content"] for message in one if message["role"] == "tool"] for one in completions)
         return [float(environment.balance) for environment in environments]
 
-    turn = [call("withdraw", amount=80)] * 2 + [call("pay_in", amount=60), call("withdraw", amount=80)]
-    played(ours.GRPOTrainer, [heard], tmp_path, Account, calls=["".join(turn)], max_steps=1)
+    played(ours.GRPOTrainer, [heard], tmp_path, Account, calls=["".join(ACCOUNT_TURN)], max_steps=1)
     assert any(answers)
-    assert all(one[:4] == ["paid", "refused", "thanks", "paid"][: len(one)] for one in answers)
+    assert all(one[:4] == ACCOUNT_ANSWERS[: len(one)] for one in answers)
 
 
 def test_a_reset_that_takes_too_long_ends_the_run_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"reset took longer than 0\.1 s"):
-        played(ours.GRPOTrainer, [away], tmp_path, environments(Slow, reset_timeout=0.1), max_steps=1)
+        played(ours.GRPOTrainer, [away], tmp_path, environments(SlowReset, reset_timeout=0.1), max_steps=1)
 
 
 # --- an environment's own reward
@@ -226,23 +180,6 @@ def test_async_own_rewards_equal_those_of_trl(tmp_path: Path) -> None:
 
 
 # --- stuck environments
-
-
-class Sticky(LineGame):
-    """Hangs in the first walk to the left."""
-
-    hung = 0
-
-    def walk(self, way: str) -> str:
-        """Walks one step.
-
-        Args:
-            way: left or right.
-        """
-        if way == "left" and not Sticky.hung:
-            Sticky.hung = id(self)
-            time.sleep(15)
-        return super().walk(way)
 
 
 def test_an_environment_that_hangs_costs_its_sample_and_is_replaced(tmp_path: Path) -> None:
