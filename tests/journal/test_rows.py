@@ -1,4 +1,4 @@
-"""What is written is what the result shows, on every lane and for every kind of batch."""
+"""A journal has what the result shows, on every lane and for every kind of batch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import (
-    Dispatcher,
-    Journal,
-    StatefulReward,
-    group_reward,
-    judge,
-    reward,
-)
+from guerdon import Dispatcher, Journal, StatefulReward, group_reward, judge, reward
 from tests.http.billing import PRICE, Billing
 from tests.http.server import serving
 from tests.journal.written_rows import matches, rows_of
