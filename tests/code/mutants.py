@@ -81,7 +81,7 @@ def _changes(node: ast.AST) -> Iterator[Any]:
 
 
 def passing(programs: list[str], test: str, entry_point: str) -> list[bool]:
-    """Which programs pass their tests, each in a fork of a plain interpreter."""
+    """Returns for each program if it passes its tests, in a fork of a plain interpreter."""
     given = json.dumps([programs, test, entry_point])
     ended = subprocess.run([sys.executable, "-c", _REFERENCE], input=given, capture_output=True, text=True, check=True)
     return json.loads(ended.stdout)  # type: ignore[no-any-return]

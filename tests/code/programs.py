@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from guerdon import code_reward
@@ -39,6 +43,14 @@ def in_process(reward: CodeReward) -> CodeScorer:
     """Has it judge in this process: tests of faults put these into its parts."""
     scorer = reward._judge._here = CodeScorer(reward._judge.judging)
     return scorer
+
+
+def ran(code: str, timeout: float = 120) -> str:
+    """The output of code in an interpreter of its own, which does nothing else."""
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=timeout)
+    assert run.returncode == 0, run.stderr
+    return run.stdout + run.stderr
 
 
 def call(fn: str, *args: Any, expected: Any) -> dict[str, Any]:

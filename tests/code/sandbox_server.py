@@ -95,7 +95,7 @@ def _step(command: list[str], folder: str, stdin: str, timeout: float, memory: i
 
 
 def _decoded(output: bytes) -> str:
-    """As SandboxFusion does: one byte that is no UTF-8 takes all others along."""
+    """The text; one byte that is no UTF-8 takes all others along, as in SandboxFusion."""
     try:
         return output.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What containers and plain users may not do, as code that the probe's process runs first.
+"""Code that takes from the probe's process the rights that containers and plain users lack.
 
 The rules are those of the default profile of Docker (moby/profiles, seccomp/default_linux.go, which
 containerd's, Kubernetes' RuntimeDefault, follows) for a container without CAP_SYS_ADMIN: these

@@ -1,16 +1,12 @@
-"""The cgroup of programs, on a folder that looks like one: what is written, and what is removed.
+"""The cgroup of programs writes and removes its files, in a folder that looks like a group.
 
-A machine whose real groups may be written to is not needed; what the kernel does is seen in
-`test_kernel_cgroup.py`.
+`test_kernel_cgroup.py` tests the real groups of a machine that has them.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,12 +14,13 @@ import pytest
 
 from guerdon.rewards.code.zygote import cgroup
 from guerdon.rewards.code.zygote.cgroup import NoGroupError, ProgramGroup
+from tests.code.programs import ran
 
 FILES = ("cgroup.procs", "cgroup.kill", "memory.max", "memory.oom.group", "memory.swap.max", "pids.max")
 
 
 def make_folder(path: str) -> None:
-    """As the kernel does for a new group."""
+    """Makes the files that the kernel makes for a new group."""
     os.makedirs(path)
     for name in FILES:
         Path(path, name).touch()
@@ -153,18 +150,11 @@ def test_children_are_in_it_and_it_is_bounded_once_modules_are_there(tree: Path)
         prepared.close()
         assert not group.exists()
         """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr
+    ran(code)
 
 
 def _mounted() -> str | None:
-    """Where groups of version 2 are that this user may make one in, whatever controllers it has."""
+    """The mount of groups of version 2 where this user may make one, whatever its controllers."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         place = before.split()[4]
@@ -176,7 +166,6 @@ def _mounted() -> str | None:
 @pytest.mark.skipif(_mounted() is None, reason="no group of version 2 may be made here")
 @pytest.mark.fault("a program leaves processes behind, where it is in a cgroup", sees="they end with it")
 def test_a_real_group_without_controllers_holds_and_ends_all_processes() -> None:
-    """What they bound takes the controllers: `test_kernel_cgroup.py`."""
     code = f"""
         import os, time
         from guerdon.rewards.code.zygote import cgroup
@@ -206,8 +195,6 @@ def test_a_real_group_without_controllers_holds_and_ends_all_processes() -> None
         prepared.close()
         print(left, flush=True)
         """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, run.stderr
-    left = Path(run.stdout.strip())
+    left = Path(ran(code).strip())
     assert not left.exists()
     assert not list(left.parent.glob("guerdon-programs-*"))

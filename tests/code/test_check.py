@@ -34,17 +34,10 @@ def test_check_of_a_candidate(tested: CodeReward) -> None:
     assert run(tested, "x = 1", test, "add").reason == "case 0: the program defines no 'add'"
 
 
-def test_the_entry_point_by_its_own_name(tested: CodeReward) -> None:
-    """As HumanEval/33's test calls it."""
-    test = "def check(candidate):\n    assert tuple(candidate([1, 2])) == tuple(add_all([1, 2])) == (2, 3)\n"
-    assert run(tested, "def add_all(x): return [one + 1 for one in x]", test, "add_all").score == 1.0
-
-
 def test_helpers_of_the_prelude_are_at_hand(tested: CodeReward) -> None:
-    """As in HumanEval/32, 38 and 50: the test uses a function of the prompt, and so may the
-    program."""
-    starter = 'def helper(x):\n    return x * 2\n\n\ndef half(x):\n    """Undo helper."""\n'
-    test = "def check(candidate):\n    assert candidate(helper(21)) == 21\n"
+    """In HumanEval/32, 38 and 50 the test uses a function of the prompt, and so may the program."""
+    starter = 'TWO = 2\ndef helper(x):\n    return x * TWO\n\n\ndef half(x):\n    """Undo helper."""\n'
+    test = "def check(candidate):\n    assert candidate(helper(21)) == 21 == candidate(21 * TWO)\n"
     assert run(tested, "def half(x):\n    assert helper(1) == 2\n    return x // 2", test, "half", starter).score == 1.0
     assert run(tested, "pass", test, "half", starter).score == 0.0
 
@@ -59,7 +52,7 @@ def test_a_completion_that_goes_on_where_the_prelude_ends(tested: CodeReward) ->
 
 
 def test_asserts_in_a_list_are_cases(tested: CodeReward) -> None:
-    """As MBPP's, whose tests name the function."""
+    """MBPP's tests name the function."""
     tests = ["assert add(1, 1) == 2", "assert add(2, 2) == 5", "import math\nassert math.isclose(add(0.1, 0.2), 0.3)"]
     found = run(tested, ADD, tests)
     assert (found.score, found.passed, found.cases) == (pytest.approx(2 / 3), 2, 3)
@@ -97,11 +90,6 @@ def test_all_stops_at_the_first_failed_text() -> None:
         # What is wrong with a text does not depend on the program.
         with pytest.raises(DataError, match="no Python code"):
             judgement(reward, "def add(a, b): return 0", test=[*tests, "assert ("], entry_point="add")
-
-
-def test_several_functions_of_one_program(tested: CodeReward) -> None:
-    program = "kept = []\ndef put(x): kept.append(x)\ndef get(): return kept"
-    assert run(tested, program, "put(1)\nput(2)\nassert get() == [1, 2]").score == 1.0
 
 
 def test_exceptions_arrive_as_the_builtin_of_their_name(tested: CodeReward) -> None:
@@ -176,12 +164,6 @@ def test_a_prelude_that_fails_is_no_fault_of_the_program(tested: CodeReward) -> 
         run(tested, ADD, "assert add(1, 1) == 2", "add", "raise SystemExit")
 
 
-def test_work_before_the_first_call_does_not_count_as_a_case(tested: CodeReward) -> None:
-    tests = ["import math", "assert add(1, 1) == 2", "assert add(1, 2) == math.pi"]
-    found = run(tested, ADD, tests, "add")
-    assert (found.score, found.passed, found.cases) == (0.5, 1, 2)
-
-
 def test_opaque_objects_can_be_passed_on(tested: CodeReward) -> None:
     test = "assert decode([encode('x')]) == 'x'"
     encode = "def encode(x): return (y for y in x)\n"
@@ -250,11 +232,24 @@ POINT = (
         ),
         (ADD, "from functools import reduce\nfor f in [add]:\n    assert reduce(f, [1, 2, 3]) == 6"),
         (ADD, ["class Twice:\n    def of(self, x):\n        return 2 * x", "assert add(1, 1) == Twice().of(1)"]),
+        (
+            "class Solution:\n    def text(self):\n        return ' ab'",
+            "assert Solution().text().strip() == 'ab'",
+        ),
+        ("kept = []\ndef put(x): kept.append(x)\ndef get(): return kept", "put(1)\nput(2)\nassert get() == [1, 2]"),
+        # A test calls the entry point by its own name (HumanEval/33), and functions beside it.
+        (
+            ADD + "\n\ndef twice(x):\n    return 2 * x",
+            "def check(candidate):\n    assert candidate(1, 1) == add(1, 1) == twice(1) == 2\n",
+        ),
     ],
-    ids=["method", "method in check", "modules", "typing", "data", "passed on", "class of the tests"],
+    ids=[
+        *("method", "method in check", "modules", "typing", "data", "passed on", "class of the tests"),
+        *("method of a method's value", "several functions", "own name"),
+    ],
 )
 def test_tests_may_use_the_documented_calls(tested: CodeReward, program: str, test: object) -> None:
-    found = run(tested, program, test)
+    found = run(tested, program, test, "add" if "candidate" in test and program is not SOLUTION else None)
     assert (found.score, found.reason) == (1.0, "")
 
 
@@ -289,17 +284,6 @@ def test_tests_may_ask_an_object_of_the_program(tested: CodeReward) -> None:
     assert run(tested, POINT.replace("2", "3"), test).score == 0.0
 
 
-def test_names_of_a_prelude_are_no_functions_of_the_program(tested: CodeReward) -> None:
-    test = "assert add(1, 2) == THREE\nassert Twice().of(1) == 2"
-    starter = "THREE = 3\nclass Twice:\n    def of(self, x):\n        return 2 * x\n"
-    assert run(tested, ADD, test, starter=starter).score == 1.0
-
-
-def test_other_functions_of_the_program_beside_the_entry_point(tested: CodeReward) -> None:
-    program = ADD + "\n\ndef twice(x):\n    return 2 * x"
-    assert run(tested, program, "assert add(1, 1) == twice(1)", "add").score == 1.0
-
-
 TEXT = "def text():\n    return ' ab'\ndef number():\n    return 3"
 ANYTHING = (
     "class Any:\n    def __getattr__(self, name):\n        return lambda *_, **__: True\ndef text():\n    return Any()"
@@ -324,19 +308,7 @@ def test_methods_of_data_are_called_here(tested: CodeReward, test: str) -> None:
         assert run(tested, ANYTHING + "\nnumber = text", test, entry_point).score == 0.0
 
 
-def test_methods_of_what_solution_returned_are_called_here(tested: CodeReward) -> None:
-    test = "assert Solution().text().strip() == 'ab'"
-    assert run(tested, "class Solution:\n    def text(self):\n        return ' ab'", test).score == 1.0
-
-
 @pytest.mark.parametrize("depth", [97, 98, 99, 100, 101])
 def test_a_value_that_can_t_be_sent_back_is_the_programs_fault(tested: CodeReward, depth: int) -> None:
     program = f"def deep(x):\n    for _ in range({depth}):\n        x = [x]\n    return x\ndef flat(x):\n    return 1"
     assert run(tested, program, "assert flat([[deep(1)]]) == 2").score == 0.0
-
-
-def test_a_score_below_0_counts_as_0() -> None:
-    with judged(check=lambda candidate: 1 - abs(candidate(3) - 9), entry_point="name") as reward:
-        assert judgement(reward, "def f(x): return x * x", name="f").score == 1.0
-        found = judgement(reward, "def f(x): return 5", name="f")
-    assert (found.score, found.reason) == (0.0, "check returned -3, which counts as 0")

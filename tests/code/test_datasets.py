@@ -6,7 +6,7 @@ The rows are written for this test; docs/code.md names the sets and where their 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -88,37 +88,39 @@ CASES = {
     ),
     "code_contests": ({"input": ["2\n"], "output": ["4\n"]}, DOUBLE),
 }
-TESTS: dict[str, tuple[str | list[str], str, str, str]] = {
-    # name: tests, program, prelude, entry point
-    "KodCode": (
+
+
+class Row(NamedTuple):
+    tests: str | list[str]
+    program: str
+    prelude: str = ""
+    entry_point: str = ""
+
+
+TESTS = {
+    "KodCode": Row(
         "from solution import add\n\ndef test_small():\n    assert add(1, 2) == 3\n\ndef test_text():\n    assert add('a', 'b') == 'ab'\n",
         ADD,
-        "",
-        "",
     ),
-    "KodCode, raises": (
+    "KodCode, raises": Row(
         "import pytest\nfrom solution import *\ndef test_a():\n    with pytest.raises(TypeError):\n        add(1, 'a')\n    assert add(1, 2) == 3\n",
         ADD,
-        "",
-        "",
     ),
-    "KodCode, parametrize": (
+    "KodCode, parametrize": Row(
         (
             "import pytest\nfrom solution import add\n@pytest.mark.parametrize('a, b, c', [(1, 2, 3), (2, 2, 4)])\n"
             "def test_a(a, b, c):\n    assert add(a, b) == c\n"
         ),
         ADD,
-        "",
-        "",
     ),
-    "BigCodeBench": (UNITTEST, RANGE, "", "task_func"),
-    "LeetCode": (
+    "BigCodeBench": Row(UNITTEST, RANGE, entry_point="task_func"),
+    "LeetCode": Row(
         "def check(candidate):\n    assert candidate(nums = [3,3],target = 6) == [0,1]\n",
         TWO_SUM,
         TYPING,
         "Solution().twoSum",
     ),
-    "LeetCode, ListNode": (
+    "LeetCode, ListNode": Row(
         (
             "def check(candidate):\n    assert is_same_list(candidate(head = list_node([1,2,3])), list_node([3,2,1]))\n"
             "    assert is_same_list(candidate(head = list_node(list(range(300)))), list_node(list(range(300))[::-1]))\n"
@@ -127,47 +129,41 @@ TESTS: dict[str, tuple[str | list[str], str, str, str]] = {
         NODES,
         "Solution().reverse",
     ),
-    "LeetCode, TreeNode": (
+    "LeetCode, TreeNode": Row(
         "def check(candidate):\n    assert candidate(TreeNode(1, TreeNode(2), TreeNode(3, None, TreeNode(4)))) == 3\n",
         "class Solution:\n    def depth(self, root):\n        return 1 + max(map(self.depth, (root.left, root.right))) if root else 0",
         NODES,
         "Solution().depth",
     ),
-    "LeetCode, in place": (
+    "LeetCode, in place": Row(
         "def check(candidate):\n    nums = [1, 2, 3]\n    candidate(nums, 1)\n    assert nums == [3, 1, 2]\n",
         "class Solution:\n    def rotate(self, nums, k):\n        nums[:] = nums[-k:] + nums[:-k]",
-        "",
-        "Solution().rotate",
+        entry_point="Solution().rotate",
     ),
-    "LeetCode, a list in place": (
+    "LeetCode, a list in place": Row(
         "def check(candidate):\n    head = ListNode(1, ListNode(2))\n    candidate(head)\n    assert head.next.val == 9\n",
         "class Solution:\n    def change(self, head):\n        head.next.val = 9",
         NODES,
         "Solution().change",
     ),
-    "MBPP, classes": (["assert longest([Pair(5, 24), Pair(15, 25)], 2) == 19"], PAIR, "", ""),
-    "MBPP, a tree": (
+    "MBPP, classes": Row(["assert longest([Pair(5, 24), Pair(15, 25)], 2) == 19"], PAIR),
+    "MBPP, a tree": Row(
         ["root = Node(1)\nroot.left = Node(2)\nassert total(root) == 3"],
         (
             "class Node:\n    def __init__(self, data):\n        self.data, self.left = data, None\n"
             "def total(root):\n    return root.data + total(root.left) if root else 0"
         ),
-        "",
-        "",
     ),
-    "MBPP, an iterator": (
+    "MBPP, an iterator": Row(
         ["assert list(add(1, 2)) == [1, 2]", "assert next(add(3, 4)) == 3"],
         "def add(*x):\n    yield from x",
-        "",
-        "",
     ),
-    "MBPP, endless": (
+    "MBPP, endless": Row(
         ["import itertools\nassert list(itertools.islice(add(), 2)) == [0, 1]"],
         "from itertools import count as add",
-        "",
-        "add",
+        entry_point="add",
     ),
-    "a class with state": (["s = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2"], STACK, "", "Stack"),
+    "a class with state": Row(["s = Stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2"], STACK, entry_point="Stack"),
 }
 
 

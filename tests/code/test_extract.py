@@ -1,4 +1,4 @@
-"""Where the program is in a completion."""
+"""The program is found in a completion."""
 
 from __future__ import annotations
 

@@ -44,6 +44,9 @@ def test_everything_forbidden_is_tried_and_fails() -> None:
 
     assert succeeded(found := attempts(FenceSpec())) == []
     assert sum(act.outcome == "refused" for act in found.acts) > 100
+    # An act that fails for a slip of its own would pass for one that was refused.
+    slips = ("NameError", "TypeError", "AttributeError", "ImportError", "KeyError", "AssertionError", "ValueError")
+    assert [act for act in found.acts if act.detail.startswith(slips)] == []
 
 
 def test_with_processes_and_other_programs_too() -> None:
@@ -120,20 +123,6 @@ def test_root_without_capabilities_is_refused_for_its_threads() -> None:
         checked_level(found.layers, found.acts)
 
 
-@as_docker
-def test_in_such_a_container_without_landlock_it_is_refused() -> None:
-    found = at_start(FenceSpec(without=("landlock",)), taken_rights.DOCKER_USER)
-    with pytest.raises(RegistrationError, match=r"Missing: landlock \(.*\); namespaces \("):
-        checked_level(found.layers, found.acts)
-
-
-def test_an_act_fails_for_what_the_kernel_says() -> None:
-    """An act that fails for a slip of its own would pass for one that was refused."""
-    slips = ("NameError", "TypeError", "AttributeError", "ImportError", "KeyError", "AssertionError", "ValueError")
-    found = attempts(FenceSpec())
-    assert [act for act in found.acts if act.detail.startswith(slips)] == []
-
-
 # Harmless where they succeed, so they may be tried without a fence; not as root all the same.
 @as_root
 def test_acts_succeed_where_there_is_no_fence() -> None:
@@ -190,8 +179,7 @@ def test_acts_succeed_where_there_is_no_fence() -> None:
 @as_root
 @pytest.mark.fault("a module of modules= starts threads when it is imported", sees="the same fences as without it")
 def test_modules_with_threads_keep_no_layer_away() -> None:
-    """They lie in a folder of their own, which is opened to programs; as a user without rights, who
-    makes name spaces only as the one thread of a process."""
+    """A user without rights makes name spaces only as the one thread of a process."""
     folder = tempfile.mkdtemp(dir="/tmp")  # in no folder that is closed to others
     try:
         os.chmod(folder, 0o755)
@@ -212,11 +200,6 @@ def test_more_paths_than_open_files_may_be_readable(tmp_path: Path) -> None:
         path.mkdir()
     found = at_start(FenceSpec(readable=tuple(map(str, paths))))
     assert (succeeded(found), found.shortcomings) == ([], ())
-
-
-def test_a_module_that_is_not_there_is_named() -> None:
-    with pytest.raises(ProbeError, match=r"modules='no_such_module' can't be imported .* ModuleNotFoundError"):
-        attempts(FenceSpec(modules=("no_such_module",)))
 
 
 @pytest.mark.fault("a process that tries a forbidden act dies of it", sees="no level: an error that names the act")
@@ -251,11 +234,6 @@ def test_a_probe_that_fails_is_no_level(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "executable", "/nonexistent")
     with pytest.raises(RegistrationError, match="could not be tried here"):
         probe(FenceSpec(cpu_seconds=59))
-
-
-def test_acts_have_different_names_and_known_layers() -> None:
-    assert len({act.name for act in ACTS}) == len(ACTS)
-    assert {layer for act in ACTS for layer in act.layers} <= set(LAYERS)
 
 
 def test_each_layer_that_refuses_anything_is_tried_at_start() -> None:

@@ -1,4 +1,4 @@
-"""What works in a fenced process, and how it ends; each in a process that does nothing but fork."""
+"""Fenced processes can do what programs need, and end; each is forked by a process for it alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.code.programs import ran
 
 START = """
 import os, sys, asyncio, tempfile, threading, ctypes
@@ -31,17 +33,14 @@ def run(body):
 """
 
 
-def ran(body: str, **options: object) -> str:
-    """What the code prints, in a process that has prepared fences."""
-    code = START.format(options=options) + textwrap.dedent(body)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr
-    return run.stdout + run.stderr
+def fenced(body: str, **options: object) -> str:
+    """The output of code in a process that has prepared fences."""
+    return ran(START.format(options=options) + textwrap.dedent(body))
 
 
 @pytest.mark.parametrize("without", [(), ("namespaces", "pid")])
 def test_features_that_programs_use_work(without: tuple[str, ...]) -> None:
-    printed = ran(
+    printed = fenced(
         """
         def body():
             asyncio.run(asyncio.sleep(0))  # an event loop wakes itself by a pair of sockets
@@ -60,7 +59,7 @@ def test_features_that_programs_use_work(without: tuple[str, ...]) -> None:
 
 
 def test_the_folder_is_its_own_and_empty_again() -> None:
-    printed = ran(
+    printed = fenced(
         """
         if prepared.folder is None:
             print("no folder")
@@ -81,7 +80,7 @@ def test_the_folder_is_its_own_and_empty_again() -> None:
 
 @pytest.mark.skipif(not Path("/usr/bin/cc").exists(), reason="no C compiler")
 def test_a_compiler_and_what_it_built() -> None:
-    printed = ran(
+    printed = fenced(
         """
         if prepared.folder is None:
             print("no folder")
@@ -102,8 +101,7 @@ def test_a_compiler_and_what_it_built() -> None:
 @pytest.mark.parametrize("without", [(), ("pid",)])
 @pytest.mark.fault("program whose process starts others that go on", sees="they end with it")
 def test_children_end_with_their_parent(without: tuple[str, ...]) -> None:
-    """By the name space, or by the group that they can't leave."""
-    printed = ran(
+    printed = fenced(
         """
         import signal
         theirs, ours = os.pipe()
@@ -160,7 +158,7 @@ def test_programs_end_with_the_process_that_forked_them() -> None:
 
 def test_processor_time_ends() -> None:
     start = time.monotonic()
-    printed = ran(
+    printed = fenced(
         """
         def body():
             while True:
@@ -174,7 +172,7 @@ def test_processor_time_ends() -> None:
 
 
 def test_descriptors_that_are_not_given_are_closed() -> None:
-    printed = ran(
+    printed = fenced(
         """
         fds = [os.dup(1) for _ in range(20)]
         def body():
@@ -193,7 +191,7 @@ def test_descriptors_that_are_not_given_are_closed() -> None:
 
 
 def test_memory_counts_from_what_the_zygote_has() -> None:
-    printed = ran(
+    printed = fenced(
         """
         kept = bytearray(300 << 20)
         prepared = prepare(FenceSpec(isolation="strict", memory_limit=256 << 20, without=("namespaces", "pid")))
@@ -212,7 +210,7 @@ def test_memory_counts_from_what_the_zygote_has() -> None:
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_starting_processes_can_be_forbidden(alone: bool) -> None:
-    printed = ran(
+    printed = fenced(
         f"""
         pid = prepared.fork()
         if pid == 0:
@@ -234,7 +232,7 @@ def test_starting_processes_can_be_forbidden(alone: bool) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 def test_mounts_below_a_readable_folder_are_read_only(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
-    printed = ran(
+    printed = fenced(
         f"""
         libc = ctypes.CDLL(None, use_errno=True)
         folder = {str(tmp_path)!r}

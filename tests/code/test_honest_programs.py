@@ -1,15 +1,11 @@
-"""What honest programs need: that the fences leave it to them, or that an error says at the start
-that they don't."""
+"""The fences leave honest programs what they need, or an error says so at the start."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
-import subprocess
-import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,26 +19,14 @@ from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.tasks import most_others
 from tests.code import taken_rights
 from tests.code.acts import attempts
-from tests.code.programs import block, judged
+from tests.code.programs import block, judged, ran
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes rights that only root has")
 
 
-def ran(code: str) -> str:
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """In no folder that is closed to others, as pytest's are."""
+    """A folder that others may enter, which they may not do with pytest's."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -115,7 +99,7 @@ def test_a_module_that_programs_cannot_read_is_named(open_folder: Path, monkeypa
 
 
 def test_modules_are_found_where_the_trainer_finds_them(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As PYTHONPATH or a .pth file names a folder, which programs get nothing else of."""
+    """Programs get nothing else of a folder that PYTHONPATH or a .pth file names."""
     package = open_folder / "found_beside"
     package.mkdir()
     (package / "__init__.py").write_text("VALUE = 7")
@@ -136,7 +120,7 @@ def test_modules_are_found_where_the_trainer_finds_them(open_folder: Path, monke
 
 @as_root
 def test_a_package_that_is_closed_to_others_leaves_programs_the_user(open_folder: Path) -> None:
-    """As root installs it with umask 027."""
+    """Root installs it so with umask 027."""
     (open_folder / "closed_package").mkdir(mode=0o750)
     (open_folder / "closed_package" / "__init__.py").write_text("")
     (open_folder / "__pycache__").mkdir(mode=0o700)
@@ -172,7 +156,7 @@ def test_no_room_is_enough() -> None:
     "others have the programs' user, and are not seen (containers of one machine)", sees="room is left for them"
 )
 def test_tasks_of_others_that_are_not_seen_take_none_of_a_programs(open_folder: Path) -> None:
-    """In a name space of processes of its own, as in a container; the others are outside."""
+    """The program has a name space of processes, as in a container; the others are outside."""
     if not Path("/usr/bin/python3").exists():
         pytest.skip("no interpreter that another user may run")
     printed = ran(f"""
@@ -240,7 +224,7 @@ def test_a_compiler_that_does_not_work_is_no_fault_of_a_program() -> None:
 
 
 def test_databases_lock_their_own_files() -> None:
-    """By `fcntl`; a journal and a shared index are files beside them."""
+    """They use `fcntl`; a journal and a shared index are files beside them."""
     program = """
 import dbm, fcntl, sqlite3, threading
 for mode in ("delete", "wal", "memory"):

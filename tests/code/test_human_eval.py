@@ -22,7 +22,7 @@ def problems() -> list[dict[str, str]]:
 
 
 def scores(rows: list[dict[str, str]], programs: list[str], timeout: float = 10.0) -> list[float]:
-    """By a dispatcher, as in a training run."""
+    """The scores that a dispatcher gives these programs."""
     code = code_reward(check="test", prelude="starter", extract="whole", timeout=timeout)
     with Dispatcher([code]) as dispatcher:
         result = dispatcher.score(

@@ -1,4 +1,4 @@
-"""How programs read their input, and how they end: as where they were written for."""
+"""Programs read their input, and end, as in the place that they were written for."""
 
 from __future__ import annotations
 
@@ -24,22 +24,6 @@ def every() -> Iterator[CodeReward]:
         yield reward
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "print(sum(map(int, open('/dev/stdin').read().split())))",
-        "import os, io\nlines = io.BytesIO(os.read(0, os.fstat(0).st_size))\nprint(sum(map(int, lines.read().split())))",
-        "import mmap\nprint(sum(map(int, mmap.mmap(0, 0, access=mmap.ACCESS_READ).read().split())))",
-        "import sys\nprint(int(input()) + sum(map(int, sys.stdin.read().split())))",
-        "import sys\nsys.stdin.read()\nsys.stdin.seek(0)\nprint(sum(map(int, sys.stdin.read().split())))",
-    ],
-    ids=["/dev/stdin", "fstat", "mmap", "input", "seek"],
-)
-def test_the_input_is_a_file(every: CodeReward, program: str) -> None:
-    found = judgement(every, program, cases=NUMBERS)
-    assert (found.score, found.reason) == (1.0, "")
-
-
 def test_no_program_reads_the_input_of_another(every: CodeReward) -> None:
     assert judgement(every, "print(open('/dev/stdin').read())", cases=[{"stdin": "1", "stdout": "1"}]).score == 1.0
     hidden = "path = '/dev' + '/stdin'\ntry:\n    print(open(path).read())\nexcept OSError:\n    print('none')"
@@ -51,7 +35,7 @@ def test_javascript_reads_its_input_by_name() -> None:
     program = "const all = require('fs').readFileSync('/dev/stdin', 'utf8');\nconsole.log(all.length);"
     with judged(language="javascript", timeout=20) as reward:
         cases = [{"stdin": "1" * 300_000, "stdout": "300000"}, {"stdin": "12", "stdout": "2"}]
-        assert reward(completions=[block(program, "js")], cases=[cases]) == [1.0]
+        assert reward(completions=[block(program, "javascript")], cases=[cases]) == [1.0]
 
 
 @needs("g++")
@@ -105,6 +89,11 @@ thread.join()
 @pytest.mark.parametrize(
     "program",
     [
+        "print(sum(map(int, open('/dev/stdin').read().split())))",
+        "import os, io\nlines = io.BytesIO(os.read(0, os.fstat(0).st_size))\nprint(sum(map(int, lines.read().split())))",
+        "import mmap\nprint(sum(map(int, mmap.mmap(0, 0, access=mmap.ACCESS_READ).read().split())))",
+        "import sys\nprint(int(input()) + sum(map(int, sys.stdin.read().split())))",
+        "import sys\nsys.stdin.read()\nsys.stdin.seek(0)\nprint(sum(map(int, sys.stdin.read().split())))",
         FAST_OUTPUT,
         POOL,
         IN_EXECUTOR,
@@ -113,9 +102,12 @@ thread.join()
         "import os\nos.path.abspath(__file__)\nprint(9)",
         "print(len(str(10**5000)) - 4992)",
     ],
-    ids=["output", "executor", "loop", "ThreadPool", "stack", "__file__", "digits"],
+    ids=[
+        *("/dev/stdin", "fstat", "mmap", "input", "seek"),
+        *("output", "executor", "loop", "ThreadPool", "stack", "__file__", "digits"),
+    ],
 )
-def test_programs_end_as_under_python(every: CodeReward, program: str) -> None:
+def test_programs_read_and_end_as_under_python(every: CodeReward, program: str) -> None:
     found = judgement(every, program, cases=NUMBERS)
     assert (found.score, found.reason) == (1.0, "")
 

@@ -1,4 +1,4 @@
-"""The cgroup of programs where the kernel has one: what it bounds, and that programs run in it.
+"""The cgroup of programs where the kernel has one bounds them, and programs run in it.
 
 These tests are skipped where this process may make no group with the controllers `memory` and
 `pids`: they need cgroups of version 2, handed down as docs/isolation.md says.
@@ -7,15 +7,11 @@ These tests are skipped where this process may make no group with the controller
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 
 from guerdon.rewards.code.zygote.cgroup import NoGroupError, ProgramGroup
-from tests.code.programs import block, judged
+from tests.code.programs import block, judged, ran
 
 # Four processes, each within its own limit: of 256 MiB, two of 200 MiB are more than all may have.
 GREEDY = """
@@ -53,24 +49,12 @@ def _kernel_group() -> None:
         pytest.skip(str(error))
 
 
-def run(code: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
 @pytest.mark.fault(
     "processes of a program take more memory together than it may have, where it is in a cgroup",
     sees="they end together, by SIGKILL: the program is wrong; other programs are not affected",
 )
 def test_memory_is_bounded_for_all_processes_together() -> None:
-    run("""
+    ran("""
         import os, time
         from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
         MIB = 1 << 20
@@ -108,7 +92,7 @@ def test_memory_is_bounded_for_all_processes_together() -> None:
 @pytest.mark.fault("a program forks without end, where it is in a cgroup", sees="`fork` fails at the limit")
 def test_tasks_are_bounded_for_all_processes_together() -> None:
     # The other bound on them is of all processes of this user together.
-    out = run("""
+    out = ran("""
         import os, time
         from guerdon.rewards.code.zygote.fence import FenceSpec, prepare
         prepared = prepare(FenceSpec(processes=True, tasks=12, without=("limits", "user")))

@@ -58,13 +58,6 @@ def test_a_dataset_may_have_columns_of_reserved_names() -> None:
     assert result.rewards.item() == 1.0
 
 
-def test_columns_of_a_trainer() -> None:
-    with Dispatcher([made()]) as dispatcher:
-        (column,) = dispatcher.reward_funcs
-        assert column.__name__ == "code"
-        assert column(prompts=["p"], completions=[block(INCREMENT)], cases=[CASES]) == [1.0]
-
-
 def test_it_works_undecorated_beside_dispatchers_copies() -> None:
     """Two dispatchers and a plain call share nothing."""
     code = made()

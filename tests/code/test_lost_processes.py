@@ -1,4 +1,4 @@
-"""What is lost before a program's verdict, by no fault of it: never a score of 0.
+"""A loss before a program's verdict, by no fault of it, is never a score of 0.
 
 The zygote of a reward is killed, a program's process ends before it came to the program, a compiler
 is taken away.
@@ -30,7 +30,7 @@ SLOW_CALL = "import time\ndef f(x):\n    time.sleep(1)\n    return x + 1"
 
 @contextmanager
 def zygotes_killed(reward: CodeReward, most: int) -> Iterator[list[int]]:
-    """As soon as a program runs, so many times; the processes that were killed."""
+    """Kills the zygote as soon as a program runs, `most` times; gives the killed processes."""
     killed: list[int] = []
     scorer = in_process(reward)
     done = threading.Event()
@@ -151,8 +151,8 @@ def test_a_zygote_without_a_layer_that_held_is_refused() -> None:
 
 
 def test_a_short_time_is_the_programs_own() -> None:
-    """Of many cases the last have little time left; that such a process did not even start is no
-    fault of the machine."""
+    """The last of many cases have little time left: it is no fault of the machine if their process
+    does not even start."""
     with judged(isolation="none", timeout=0.3, score="share") as reward:
         found = judgement(reward, "while True: pass", cases=CASES * 20)
         assert found.score == 0.0

@@ -1,4 +1,4 @@
-"""What ``code_reward`` takes, and what it refuses before anything runs."""
+"""Options that ``code_reward`` takes, and those that it refuses before anything runs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,7 @@ class Waits:
         ({"check": lambda: 1}, "first parameter is the candidate"),
         ({"entry_point": None}, "entry_point=None"),
         ({"prelude": 1}, "prelude=1"),
-        ({"cases": "completions"}, "cases='completions': expected a column of the dataset"),
         ({"prelude": "completion"}, "prelude='completion': expected a column of the dataset"),
-        ({"prelude": "prompt"}, "prelude='prompt': expected a column of the dataset"),
-        ({"entry_point": "completion_ids"}, "entry_point='completion_ids': expected a column of the dataset"),
-        ({"language": "cobol"}, "language='cobol'"),
         ({"check": int}, "check=<class 'int'>: expected a function with named parameters"),
         ({"check": waits}, "expected a plain function: no event loop runs here"),
         ({"check": Waits()}, "expected a plain function"),

@@ -1,9 +1,8 @@
-"""Programs run to their end, and what is found of those that do not end as they should."""
+"""Programs run to their end, and reasons name the ends of those that do not."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ import pytest
 
 from guerdon import DataError
 from guerdon.rewards.code.factory import CodeReward
-from tests.code.programs import CASES, INCREMENT, block, call, in_process, judged, judgement
+from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +25,6 @@ def every() -> Iterator[CodeReward]:
 def share() -> Iterator[CodeReward]:
     with judged(score="share", case_timeout=1.0, timeout=20) as reward:
         yield reward
-
-
-def test_a_right_program_scores_one(every: CodeReward) -> None:
-    found = judgement(every, INCREMENT, cases=CASES)
-    assert (found.score, found.passed, found.cases, found.reason) == (1.0, 2, 2, "")
 
 
 THREADS = """
@@ -50,12 +44,6 @@ class Last:
 last = Last()
 last.value = int(input()) + 1
 """
-
-
-@pytest.mark.parametrize("program", [THREADS, LAST_WORDS], ids=["threads", "__del__"])
-def test_right_programs_score_one(every: CodeReward, program: str) -> None:
-    found = judgement(every, program, cases=CASES)
-    assert (found.score, found.reason) == (1.0, "")
 
 
 def test_a_module_that_prints_as_it_is_imported_prints_in_no_program() -> None:
@@ -122,6 +110,9 @@ def test_a_wrong_program_scores_zero_with_a_reason(every: CodeReward, program: s
 @pytest.mark.parametrize(
     "program",
     [
+        INCREMENT,
+        THREADS,
+        LAST_WORDS,
         "print(int(input()) + 1)\nraise SystemExit(0)",
         "import sys\nsys.stdout.write(str(int(sys.stdin.readline()) + 1))",
         "import atexit\nn = int(input())\natexit.register(lambda: print(n + 1))",
@@ -135,9 +126,9 @@ def test_a_wrong_program_scores_zero_with_a_reason(every: CodeReward, program: s
         "# -*- coding: utf-8 -*-\nx = 'é'\nprint(int(input()) + 1)",
     ],
 )
-def test_ways_to_read_and_print(every: CodeReward, program: str) -> None:
+def test_right_programs_score_one(every: CodeReward, program: str) -> None:
     found = judgement(every, program, cases=CASES)
-    assert (found.score, found.reason) == (1.0, "")
+    assert (found.score, found.passed, found.cases, found.reason) == (1.0, 2, 2, "")
 
 
 @pytest.mark.fault("program hangs in a case", sees="that case is not passed, the others count")
@@ -219,7 +210,7 @@ def test_grandchildren_end_with_their_program(unfenced: CodeReward) -> None:
 
 
 def _printed(reward: CodeReward, program: str) -> str:
-    """What a program prints, as the reason says it."""
+    """The output of a program, as the reason says it."""
     reason = judgement(reward, program, cases=[{"stdin": "", "stdout": "-"}]).reason
     return reason.split("it printed '")[1].split("'")[0]
 
@@ -343,35 +334,13 @@ def test_completions_without_a_program_score_zero(every: CodeReward) -> None:
     assert every(completions=[conversation], cases=[CASES]) == [1.0]
 
 
-@pytest.mark.fault("the zygote of programs is lost", sees="another is started, nothing is lost")
-def test_a_lost_zygote_is_no_fault_of_a_program() -> None:
-    with judged() as reward:
-        scorer = in_process(reward)
-        assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
-        assert scorer._zygote is not None
-        process = scorer._zygote._process
-        assert process is not None
-        os.kill(process.pid, signal.SIGKILL)
-        assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
-        assert scorer._zygote._process is not process
-
-
 def test_kills_come_soon_after_the_timeout() -> None:
-    """Of a processor; where others have that, a case takes up to 1.9 s by the wall's clock."""
+    """The time is that of a processor: where others have it, a case takes up to 1.9 s."""
     with judged(score="share", case_timeout=0.3, timeout=20) as reward:
         assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
         started = time.monotonic()
         judgement(reward, "while True: pass", cases=CASES)
         assert 2 * 0.3 <= time.monotonic() - started < 6.0
-
-
-def test_programs_after_a_hang_start_clean(every: CodeReward) -> None:
-    with judged(timeout=1.0) as reward:
-        for _ in range(3):
-            assert judgement(reward, "while True: pass", cases=CASES).score == 0.0
-            assert judgement(reward, INCREMENT, cases=CASES).score == 1.0
-    names = "import builtins\nprint(hasattr(builtins, 'marked'))\nbuiltins.marked = 1"
-    assert judgement(every, names, cases=[{"stdin": "", "stdout": "False"}] * 2).score == 1.0
 
 
 def _near(expected: float, value: float) -> bool:
@@ -390,6 +359,5 @@ def test_a_comparison_that_raises_on_what_a_program_gave_is_not_passed() -> None
 @pytest.mark.parametrize(
     "program", ["out = open(1, 'w')\nout.write('2')", "import sys\nsys.stdout = None\nsys.__stdout__.write('2')"]
 )
-def test_file_left_by_a_program_is_printed(program: str) -> None:
-    with judged() as reward:
-        assert judgement(reward, program, cases=[{"stdin": "", "stdout": "2"}]).score == 1.0
+def test_file_left_by_a_program_is_printed(every: CodeReward, program: str) -> None:
+    assert judgement(every, program, cases=[{"stdin": "", "stdout": "2"}]).score == 1.0

@@ -55,12 +55,8 @@ def test_a_profile_of_a_recipe_is_clean(name: str, recipes: ModuleType) -> None:
     assert any("all 4 references scored" in finding.message for _, finding in found.findings())
 
 
-def _with(row: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    return {**row, **changed}
-
-
 def test_a_profile_names_the_rows_whose_own_solution_does_not_pass(recipes: ModuleType) -> None:
-    rows = [*recipes.ROWS["mbpp"], _with(recipes.ROWS["mbpp"][0], test_list=["assert digit_sum(345) == 13"])]
+    rows = [*recipes.ROWS["mbpp"], {**recipes.ROWS["mbpp"][0], "test_list": ["assert digit_sum(345) == 13"]}]
     found = profile([recipes.REWARDS["mbpp"]], rows)
     (finding,) = [one for _, one in found.findings() if one.check == "reference"]
     assert (finding.severity, [example.row for example in finding.examples]) == ("error", [4])
@@ -69,7 +65,7 @@ def test_a_profile_names_the_rows_whose_own_solution_does_not_pass(recipes: Modu
 
 def test_solutions_without_a_fence_are_tried_in_one(recipes: ModuleType) -> None:
     rows = [
-        _with(row, solution=str(row["solution"]).split("```python\n")[1].removesuffix("```\n"))
+        {**row, "solution": str(row["solution"]).split("```python\n")[1].removesuffix("```\n")}
         for row in recipes.ROWS["apps"]
     ]
     found = profile([recipes.REWARDS["apps"]], rows)

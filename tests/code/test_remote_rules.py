@@ -58,7 +58,7 @@ VALUES = some.recursive(
 
 
 def echoed(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """What a program would have printed that prints what it reads."""
+    """The answer for a program that prints what it reads."""
     return {"status": "Success", "run_result": {"status": "Finished", "return_code": 0, "stdout": body["stdin"]}}
 
 
@@ -72,7 +72,7 @@ PAIRS = TEXTS.flatmap(lambda text: some.tuples(some.just(text), near(text)))
 
 
 def scoring_by(answer: Any, rule: Compare) -> Any:
-    """What scores the engine makes of cases, by a server that answers so."""
+    """The engine's scores of cases, with a server that gives this answer."""
 
     @contextmanager
     def scoring() -> Iterator[Callable[[list[Any]], list[float]]]:
@@ -112,7 +112,7 @@ def differing(pairs: list[Any], given: list[float], wanted: list[float]) -> list
 
 
 def returned(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """What a function would have given that gives back its argument."""
+    """The answer for a function that returns its argument."""
     nonce, _, request = body["stdin"].partition("\n")
     call = json.loads(request)
     names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
@@ -174,7 +174,7 @@ UNEQUAL = [
     ("expected", "value", "same"), [*((*one, True) for one in EQUAL), *((*one, False) for one in UNEQUAL)]
 )
 def test_values_of_other_modules_match_as_here(expected: str, value: str, same: bool, rule: Compare) -> None:
-    """What a program gives reaches workers by `encode`, and is a text in a sandbox."""
+    """A program's value reaches workers by `encode`, and is a text in a sandbox."""
     numpy = pytest.importorskip("numpy")
     names = {"numpy": numpy, "Fraction": Fraction, "Decimal": Decimal, "deque": deque}
     wanted, given = eval(expected, names), eval(value, names)

@@ -1,5 +1,4 @@
-"""What a program's values may do where tests, functions and messages of the trusted side meet
-them: not hang it, not fill its memory, not choose that there is no score."""
+"""A program's values can't hang or fill the trusted side, nor choose that there is no score."""
 
 from __future__ import annotations
 
@@ -381,18 +380,6 @@ class _Checker:
         return candidate(7)
 
 
-@pytest.mark.fault("a function check= returns what a program returned, and that is None", sees="0.0; never 1.0")
-@pytest.mark.parametrize(
-    "check", [_both, _either, lambda candidate: candidate(7), _Checker(), functools.partial(_both)]
-)
-def test_none_that_a_program_returned_is_no_pass(check: Callable[..., Any]) -> None:
-    with judged(check=check) as reward:
-        assert judgement(reward, "def f(x): return True", entry_point="f").score == 1.0
-        found = judgement(reward, "def f(x): pass", entry_point="f")
-        assert found.score == 0.0
-        assert "check returned None: return True where it passes" in found.reason
-
-
 def _true_at_the_end(candidate: Any) -> bool | None:
     for value in (7, 11):
         if not candidate(value):
@@ -409,25 +396,32 @@ def _true_within(candidate: Any) -> bool | None:  # noqa: RET503 - as users writ
         return True
 
 
+def _false_or_nothing(candidate: Any) -> bool | None:
+    if candidate(7) != 8:
+        return False
+    return None
+
+
+@pytest.mark.fault("a function check= returns what a program returned, and that is None", sees="0.0; never 1.0")
 @pytest.mark.fault("a function check= returns True, or nothing where a program fails", sees="1.0 and 0.0")
-@pytest.mark.parametrize("check", [_true_at_the_end, _true_or_nothing, _true_within, _inside])
-def test_nothing_beside_a_value_is_no_pass(check: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("check", "right", "wrong"),
+    [
+        *((check, "True", "None") for check in (_both, _either, lambda candidate: candidate(7), _Checker())),
+        (functools.partial(_both), "True", "None"),
+        *((check, "True", "False") for check in (_true_at_the_end, _true_or_nothing, _true_within)),
+        (_inside, "{'prime': True}", "{}"),
+        (_false_or_nothing, "8", "7"),
+    ],
+)
+def test_nothing_that_a_check_returns_is_judged_by_its_values(
+    check: Callable[..., Any], right: str, wrong: str
+) -> None:
     with judged(check=check) as reward:
-        right = "{'prime': True}" if check is _inside else "True"
         assert judgement(reward, f"def f(x): return {right}", entry_point="f").score == 1.0
-        wrong = "{}" if check is _inside else "False"
-        assert judgement(reward, f"def f(x): return {wrong}", entry_point="f").score == 0.0
-
-
-def test_nothing_beside_false_passes() -> None:
-    def check(candidate: Any) -> bool | None:
-        if candidate(7) != 8:
-            return False
-        return None
-
-    with judged(check=check) as reward:
-        assert judgement(reward, "def f(x): return x + 1", entry_point="f").score == 1.0
-        assert judgement(reward, "def f(x): return x", entry_point="f").score == 0.0
+        found = judgement(reward, f"def f(x): return {wrong}", entry_point="f")
+        assert found.score == 0.0
+        assert wrong != "None" or "check returned None: return True where it passes" in found.reason
 
 
 @pytest.mark.parametrize("check", [_asserts, functools.partial(_asserts, least=1)])

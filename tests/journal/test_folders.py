@@ -12,11 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import (
-    Dispatcher,
-    Journal,
-    read_journal,
-)
+from guerdon import Dispatcher, Journal, read_journal
 from tests.journal.written_rows import rows_of
 from tests.simple import answer_is, length
 

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import (
-    Dispatcher,
-    Journal,
-    RegistrationError,
-)
+from guerdon import Dispatcher, Journal, RegistrationError
 from tests.journal.written_rows import rows_of
 from tests.simple import length
 

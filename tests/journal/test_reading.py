@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.compute import field
 
-from guerdon import (
-    DataError,
-    Dispatcher,
-    GuerdonWarning,
-    read_journal,
-)
+from guerdon import DataError, GuerdonWarning, read_journal
 from tests.journal_files import SCHEMA, many_rows, row, table, write_open_part, write_part
-from tests.simple import length, rank
-
-
-def test_filters_and_columns_choose_rows(tmp_path: Path) -> None:
-    with Dispatcher([length, rank], journal=tmp_path) as dispatcher:
-        dispatcher.score(completions=["a", "bb"], num_generations=2)
-        time.sleep(0.5)
-        streamed = read_journal(tmp_path, columns=["value", "function"], filters=[("function", "=", "length")])
-    stored = read_journal(tmp_path, columns=["value", "function"], filters=[("function", "=", "length")])
-    for rows in (streamed, stored):
-        assert rows.to_pylist() == [{"value": 1.0, "function": "length"}, {"value": 2.0, "function": "length"}]
 
 
 def test_a_folder_without_rows_is_an_empty_table_and_none_an_error(tmp_path: Path) -> None:

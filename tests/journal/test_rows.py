@@ -1,4 +1,4 @@
-"""What is written is what the result shows, on every lane and for every kind of batch."""
+"""A journal has what the result shows, on every lane and for every kind of batch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What each part has in its columns and metadata, as the engine writes it and as readers know
-it."""
+"""The columns and metadata of a part, as the engine writes them and as readers know them."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from guerdon import Dispatcher, Journal, judge, panel, read_journal
+from guerdon import Dispatcher, Journal, judge, panel
 from guerdon._insight.journal.dispatcher_facts import DispatcherFacts, facts_text
 from guerdon._insight.journal.schema import COLUMNS, arrow_schema, plain_type, problem_of
 from tests.journal_files import row, table
@@ -58,14 +57,6 @@ def test_the_metadata_say_who_judges_and_what_becomes_of_failures(tmp_path: Path
 def test_odd_facts_are_those_of_an_earlier_version(text: str | None) -> None:
     metadata = {} if text is None else {"guerdon.dispatcher": text}
     assert DispatcherFacts.of(pa.schema([], metadata=metadata)) == DispatcherFacts()
-
-
-def test_the_facts_outlive_a_stream_and_harm_no_reader(tmp_path: Path) -> None:
-    with Dispatcher([length], journal=Journal(tmp_path, run="one"), incomplete="sum") as dispatcher:
-        dispatcher.score(completions=["abc"])
-    (path,) = tmp_path.glob("*.parquet")
-    assert DispatcherFacts.of(pq.read_schema(path)).incomplete == "sum"
-    assert read_journal(tmp_path)["value"].to_pylist() == [3.0]
 
 
 @pytest.mark.parametrize("name", COLUMNS)

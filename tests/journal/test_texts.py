@@ -10,13 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from guerdon import (
-    Dispatcher,
-    GuerdonWarning,
-    Journal,
-    read_journal,
-    reward,
-)
+from guerdon import Dispatcher, GuerdonWarning, Journal, read_journal, reward
 from tests.journal.written_rows import rows_of
 from tests.journal_files import SCHEMA
 from tests.simple import length

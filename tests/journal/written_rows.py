@@ -1,4 +1,4 @@
-"""What the tests of journals read of one, and how it must fit a result."""
+"""The rows of a journal, and how they must fit a result."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import (
-    RewardBatch,
-    read_journal,
-)
+from guerdon import RewardBatch, read_journal
 
 
 def rows_of(folder: Path, **options: Any) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ async def aone(completion: str) -> float:
 
 
 def busy_at_first(completion: str, path: str, times: int) -> float:
-    """So many attempts are told to come back in 0.15 s."""
+    """Tells the first `times` attempts to come back in 0.15 s."""
     with open(path, "a") as file:
         file.write(f"{time.monotonic()}\n")
     if len(Path(path).read_text().splitlines()) <= times:

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Window:
-    """What a sliding window has seen.
+    """The requests that a sliding window has seen.
 
     Attributes:
         answered: When each request that was let through came.

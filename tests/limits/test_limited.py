@@ -1,5 +1,4 @@
-"""What a limit does to the calls of one dispatcher: rates, tokens, answers that ask to come
-back."""
+"""A limit holds for the calls of one dispatcher: rates, tokens, answers that ask to come back."""
 
 from __future__ import annotations
 
@@ -23,14 +22,6 @@ def took(made: Dispatcher, calls: int, **columns: Any) -> float:
     result = made.score(completions=["c"] * calls, **{name: [value] * calls for name, value in columns.items()})
     assert set(result.status.ravel().tolist()) == {Status.OK}
     return time.monotonic() - begun
-
-
-@pytest.mark.parametrize("lane", LANES)
-def test_calls_come_at_a_steady_rate(lane: str) -> None:
-    function = functions.aone if lane == "asyncio" else functions.one
-    with Dispatcher([reward(function, lane=lane, limit=Limit(rpm=3000))], workers=2) as made:
-        # 20 ms between two, less what timers may be late.
-        assert took(made, 50) >= 49 * 0.02 - 0.05
 
 
 def test_waiting_is_queueing_and_never_run_time() -> None:

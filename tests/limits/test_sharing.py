@@ -100,7 +100,7 @@ class Worker:
 
 @contextmanager
 def workers(count: int, places: int, seconds: float) -> Iterator[list[Worker]]:
-    """So many, which share so many places for calls that take so long; each is ready."""
+    """Processes, each ready, that share `places` for calls of so many `seconds`."""
     processes = [start("work", "", places, seconds) for _ in range(count)]
     try:
         every = [Worker(process) for process in processes]

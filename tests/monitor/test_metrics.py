@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,14 @@ def gated(text: str) -> float:
 
 FUNCTIONS = [scripted, awaited, ranks, gated]
 TEXTS = st.sampled_from(["a", "bcd", "none", "error", "slow"])
+
+
+@pytest.fixture(scope="module")
+def dispatcher() -> Iterator[Dispatcher]:
+    """A dispatcher that has scored and serves its metrics."""
+    with Dispatcher([scripted], metrics_port=0) as made:
+        made.score(completions=["a"])
+        yield made
 
 
 def batches() -> st.SearchStrategy[list[tuple[int, list[str]]]]:
@@ -207,27 +216,25 @@ print(connection.getresponse().status)
     "sixty clients of the metrics port send half a request and wait",
     sees="others are answered; the oldest of these connections are closed",
 )
-def test_slow_clients_do_not_keep_others_out() -> None:
-    with Dispatcher([scripted], metrics_port=0) as dispatcher:
-        dispatcher.score(completions=["a"])
-        host, port = reading.address(dispatcher).rsplit(":", 1)
-        slow = []
-        try:
-            for _ in range(60):
-                slow.append(socket.create_connection((host, int(port)), timeout=60))
-                slow[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-            assert "guerdon_calls_total" in reading.text(dispatcher)
-            # The oldest were closed; none may go on for ever.
-            ended = 0
-            for one in slow[:40]:
-                try:
-                    ended += one.recv(1) == b""
-                except ConnectionResetError:
-                    ended += 1
-            assert ended == 40
-        finally:
-            for one in slow:
-                one.close()
+def test_slow_clients_do_not_keep_others_out(dispatcher: Dispatcher) -> None:
+    host, port = reading.address(dispatcher).rsplit(":", 1)
+    slow = []
+    try:
+        for _ in range(60):
+            slow.append(socket.create_connection((host, int(port)), timeout=60))
+            slow[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert "guerdon_calls_total" in reading.text(dispatcher)
+        # The oldest were closed; none may go on for ever.
+        ended = 0
+        for one in slow[:40]:
+            try:
+                ended += one.recv(1) == b""
+            except ConnectionResetError:
+                ended += 1
+        assert ended == 40
+    finally:
+        for one in slow:
+            one.close()
 
 
 @pytest.mark.parametrize(
@@ -243,33 +250,31 @@ def test_slow_clients_do_not_keep_others_out() -> None:
     "a client of the metrics port sends what is no HTTP, or headers without end",
     sees="4xx or a closed connection; the next client is answered",
 )
-def test_requests_beyond_all_bounds_are_refused(request_bytes: bytes) -> None:
-    with Dispatcher([scripted], metrics_port=0) as dispatcher:
-        dispatcher.score(completions=["a"])
-        host, port = reading.address(dispatcher).rsplit(":", 1)
-        with socket.create_connection((host, int(port)), timeout=60) as client:
-            try:
-                client.sendall(request_bytes)
-                answered = client.recv(100)
-            except ConnectionError:
-                answered = b""
-        assert not answered or answered.startswith(b"HTTP/1.1 4")
-        assert "guerdon_calls_total" in reading.text(dispatcher)
+def test_requests_beyond_all_bounds_are_refused(dispatcher: Dispatcher, request_bytes: bytes) -> None:
+    host, port = reading.address(dispatcher).rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        try:
+            client.sendall(request_bytes)
+            answered = client.recv(100)
+        except ConnectionError:
+            answered = b""
+    assert not answered or answered.startswith(b"HTTP/1.1 4")
+    assert "guerdon_calls_total" in reading.text(dispatcher)
 
 
-def test_only_get_and_only_metrics() -> None:
-    with Dispatcher([scripted], metrics_port=0) as dispatcher:
-        dispatcher.score(completions=["a"])
-
-        def asked(path: str, method: str = "GET") -> int:
-            connection = http.client.HTTPConnection(reading.address(dispatcher), timeout=60)
-            return reading.get(connection, path, method=method)[0]
-
-        assert asked("/") == 200
-        assert asked("/state") == 404  # stacks are for this user alone
-        assert asked("/nothing") == 404
-        assert asked("/metrics", "POST") == 405
-        assert asked("/metrics", "HEAD") == 200
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/", "GET", 200),
+        ("/state", "GET", 404),  # stacks are for this user alone
+        ("/nothing", "GET", 404),
+        ("/metrics", "POST", 405),
+        ("/metrics", "HEAD", 200),
+    ],
+)
+def test_only_get_and_only_metrics(dispatcher: Dispatcher, path: str, method: str, status: int) -> None:
+    connection = http.client.HTTPConnection(reading.address(dispatcher), timeout=60)
+    assert reading.get(connection, path, method=method)[0] == status
 
 
 def test_dropped_entries_are_counted_by_sink(tmp_path: Path) -> None:

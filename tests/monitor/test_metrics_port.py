@@ -1,5 +1,4 @@
-"""Where metrics are served: the port, and what holds it while the dispatcher lives, and no
-longer."""
+"""The port where metrics are served is held while the dispatcher lives, and no longer."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def loggers(exporter: InMemoryLogRecordExporter) -> Iterator[LoggerProvider]:
 
 
 def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[tuple[str, Any], ...], float]]:
-    """By metric: the value of each series."""
+    """The value of each series, by metric."""
     data = reader.get_metrics_data()
     found: dict[str, dict[tuple[tuple[str, Any], ...], float]] = {}
     for resource in data.resource_metrics if data is not None else ():

@@ -346,25 +346,3 @@ try:
 except ConnectionError:
     print(b"")
 """
-
-
-def test_a_socket_whose_engine_hangs_is_answered() -> None:
-    """While Python runs nothing but one call of C."""
-    with Dispatcher([length]) as dispatcher:
-        dispatcher.score(completions=["a"])
-        path = dispatcher.stats()["state_socket"]
-        client = subprocess.Popen([sys.executable, "-c", _CLIENT, path], stdout=subprocess.PIPE, text=True)
-        held = time.monotonic() + 1.5
-        while time.monotonic() < held:
-            sorted(range(1_000_000, 0, -1))
-        assert client.communicate(timeout=100)[0].startswith("HTTP/1.1 200")
-
-
-_CLIENT = """
-import socket, sys
-client = socket.socket(socket.AF_UNIX)
-client.settimeout(60)
-client.connect(sys.argv[1])
-client.sendall(b"GET /state HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
-print(client.recv(100).decode())
-"""

@@ -1,5 +1,5 @@
-"""What a profile says of functions that end their worker: how it ended, and of memory only where a
-lack of it ends workers so."""
+"""A profile says how functions end their worker, and speaks of memory only where a lack of it ends
+workers so."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def backtracks(completion: str, answer: str) -> float:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    """What was found of functions that hang, crash, flood and leave things behind."""
+    """The profile of functions that hang, crash, flood and leave things behind."""
     file, path = write_rewards(tmp_path_factory.mktemp("hostile"), HOSTILE), list(sys.path)
     try:
         with load(str(file)) as dispatcher, pytest.MonkeyPatch.context() as patch:

@@ -35,7 +35,7 @@ def rating(rate: Rate) -> Answer:
 
 
 def rated(rate: Rate, **options: Any) -> tuple[JudgeFacts, int]:
-    """What is found of a judge that rates so, and how often it was asked."""
+    """The facts about a judge that rates so, and the number of its requests."""
     with serving(rating(rate)) as server:
         asked = judge(
             parse=parse.number(range=(-99, 99)),
@@ -206,7 +206,7 @@ def test_a_judge_that_refuses_all_is_given_up_after_the_first_form() -> None:
 
 
 def compared(prefers: Callable[[str, str], float]) -> JudgeFacts:
-    """What is found of a judge that prefers the first text by so much."""
+    """The facts about a judge that prefers the first text by so much."""
 
     def answer(path: str, body: dict[str, Any]) -> Any:
         one, other = question(body).split("\n@@\n")
@@ -278,7 +278,7 @@ def test_a_split_of_thousands_has_its_probability() -> None:
 
 
 def reported(**facts: Any) -> list[str]:
-    """What the table says of a judge of which this was found."""
+    """The lines of the table on a judge with these facts."""
     asked = judge(base_url="http://localhost:1", model="m", prompt="{completion}")
     return judge_lines(FunctionProfile(asked.spec, judge={"rows": 20, **facts}))
 

@@ -1,4 +1,4 @@
-"""What a function takes: waiting, the interpreter's lock, memory, lanes, groups."""
+"""The measured costs of a function: waiting, the interpreter's lock, memory, lanes, groups."""
 
 from __future__ import annotations
 

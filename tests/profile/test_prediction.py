@@ -6,7 +6,6 @@ import asyncio
 import functools
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -97,7 +96,7 @@ def run_time(functions: list[Any], workers: int) -> float:
 
 
 def has_a_core() -> bool:
-    """Whether who computes here gets a core of its own, just now."""
+    """Returns whether a computing thread gets a core of its own, just now."""
     took = []
     for _ in range(3):
         start, until = time.perf_counter(), time.thread_time() + 0.02
@@ -127,6 +126,10 @@ def test_a_step_takes_what_was_predicted(lane: str) -> None:
     pytest.fail(f"predicted / run: {ratios}")
 
 
+BATCH = {"lane": "process", "calls": "batch", "rows": 4}
+GROUP = {"lane": "process", "calls": "group", "seconds": [0.5]}
+
+
 @pytest.mark.parametrize(
     ("function", "workers", "cores", "seconds"),
     [
@@ -136,14 +139,16 @@ def test_a_step_takes_what_was_predicted(lane: str) -> None:
         pytest.param({"lane": "thread", "cpu": 1.0, "lock": 1.0}, 4, 4, 8.0, id="the lock is one"),
         pytest.param({"lane": "thread", "cpu": 1.0, "lock": 0.0}, 4, 4, 2.0, id="without the lock cores are shared"),
         pytest.param({"lane": "asyncio", "concurrency": 3}, 4, 4, 3.0, id="rounds of a limit of its own"),
+        pytest.param(BATCH, 4, 4, 2.0, id="a batch of more rows takes longer"),
+        pytest.param(GROUP, 1, 1, 1.0, id="a group is one call"),
     ],
 )
-def test_step_follows_from_slots_cores_and_lock(
+def test_step_follows_from_calls_slots_cores_and_lock(
     function: dict[str, Any], workers: int, cores: int, seconds: float
 ) -> None:
-    times = FunctionTimes("one", calls="sample", seconds=[1.0], **function)
+    times = FunctionTimes("one", **{"calls": "sample", "seconds": [1.0], **function})
     found = predict([times], prompts=2, generations=4, workers=workers, cores=cores)
-    assert found.seconds == pytest.approx(seconds, rel=0.05)
+    assert (found.seconds, found.alone["one"]) == pytest.approx((seconds, seconds), rel=0.05)
 
 
 def test_functions_in_workers_share_them() -> None:
@@ -163,25 +168,9 @@ def test_judge_slows_down_by_its_levels_and_says_what_it_extrapolates() -> None:
     assert larger.beyond == ("judge was measured with 20 requests at once, not 128",)
 
 
-def test_a_batch_function_takes_longer_with_more_rows() -> None:
-    times = FunctionTimes("batch", "process", "batch", [1.0], rows=32)
-    found = predict([times], prompts=8, generations=8, workers=4, cores=4)
-    assert found.seconds == pytest.approx(2.0, rel=0.05)
-
-
-def test_a_group_function_is_called_once_a_group() -> None:
-    times = FunctionTimes("group", "process", "group", [0.5])
-    found = predict([times], prompts=8, generations=16, workers=4, cores=4)
-    assert found.seconds == pytest.approx(1.0, rel=0.05)
-    assert found.alone == {"group": pytest.approx(1.0, rel=0.05)}
-
-
 def test_nothing_measured_takes_no_time() -> None:
-    quick: Callable[..., Any] = predict
-    assert (
-        quick([FunctionTimes("none", "process", "sample", [])], prompts=2, generations=2, workers=1, cores=1).alone
-        == {}
-    )
+    times = FunctionTimes("none", "process", "sample", [])
+    assert predict([times], prompts=2, generations=2, workers=1, cores=1).alone == {}
 
 
 def test_a_hang_takes_the_functions_own_timeout_and_grace() -> None:

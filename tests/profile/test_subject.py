@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import DataError, Status, group_reward, reward
+from guerdon import Status, group_reward, reward
 from guerdon.profile import Case, Subject
 
 ROWS = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 18)]
@@ -104,8 +104,3 @@ def test_conversations_are_scored_as_such(subjects: list[Subject]) -> None:
     subjects.append(subject := Subject(reward(lambda text, answer: float(text == answer), name="says"), rows))
     assert subject.completion("2") == [{"role": "assistant", "content": "2"}]
     assert subject.score([Case(0, subject.completion("2"))])[0].value == 1.0
-
-
-def test_rows_there_must_be() -> None:
-    with pytest.raises(DataError, match="at least one row"):
-        Subject(exact, [])

@@ -18,7 +18,7 @@ from tests.journal_files import row, write_journal
     ("then", "now", "differ"), [("sum", "sum", 0), ("drop", "drop", 0), ("drop", "sum", 1), ("sum", "drop", 1)]
 )
 def test_totals_of_then_are_those_of_the_dispatcher_of_then(tmp_path: Path, then: str, now: Any, differ: int) -> None:
-    """One sample of four, on which a function fails, then and now."""
+    """A function fails on one sample of four, then and now."""
     rows = [
         row(sample=sample, function=name, value=1.0, prompt="p", completion=str(sample))
         for sample in range(4)

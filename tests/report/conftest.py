@@ -1,4 +1,4 @@
-"""What the tests of ``guerdon report`` share: a report with hostile texts, and the browser."""
+"""A report with hostile texts, and the browser, for the tests of ``guerdon report``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from guerdon._insight.report.summary import summarise
 # Fixtures, which pytest takes from here by their names.
 from tests.browser import browser, open_page  # noqa: F401
 from tests.journal_files import training, write_journal
+
+
+def figures(folder: Path, *, recover: bool = True, **options: Any) -> dict[str, Any]:
+    return aggregates(summarise(find_parts(folder, recover=recover), **options))
 
 
 def make_page(folder: Path, page: Path, **options: Any) -> Path:

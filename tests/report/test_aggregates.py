@@ -20,18 +20,14 @@ from guerdon._insight.report import survey as survey_module
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.html import render
 from guerdon._insight.report.summary import summarise
-from guerdon._insight.report.tally import TimeBins
 from guerdon.errors import DataError
 from tests.journal_files import row, table, training, write_journal, write_open_part, write_part
+from tests.report.conftest import figures
 
 pd = pytest.importorskip("pandas")
 
 STATUSES = ["ok", "ok", "ok", "abstained", "timeout", "error", "skipped"]
 VALUES = st.sampled_from([0.0, 1.0, 0.5, -2.0, 1e6, 0.1, None])
-
-
-def figures(folder: Path, *, recover: bool = True, **options: Any) -> dict[str, Any]:
-    return aggregates(summarise(find_parts(folder, recover=recover), **options))
 
 
 @st.composite
@@ -157,23 +153,6 @@ def test_totals_and_correlations_are_those_of_pandas(rows: list[dict[str, Any]],
             assert (r is None and math.isnan(exact)) or r == pytest.approx(exact, abs=1e-9)
 
 
-def test_a_sample_on_which_a_function_failed_has_no_total(tmp_path: Path) -> None:
-    """Trainers leave it out: three samples that are the same stay a group that teaches nothing."""
-    rows = [row(sample=sample, function=name) for sample in range(4) for name in ("correct", "judge")]
-    rows[-1] |= {"status": "timeout", "value": None, "reward": None}
-    total = figures(write_journal(tmp_path, rows))["total"]
-    assert (total["rewards"], total["mean"], total["groups"], total["zero_spread"]) == (3, 2.0, 1, 1)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=200), st.floats(0.01, 0.99))
-def test_percentiles_of_times_are_within_six_percent(times: list[float], share: float) -> None:
-    counts = np.bincount(TimeBins.of(np.array(times)), minlength=TimeBins.COUNT)
-    exact = np.quantile(times, share, method="inverted_cdf")
-    # Six percent of a time; a value on the edge of a bin may fall to either side.
-    assert TimeBins.percentile(counts, share) == pytest.approx(exact, rel=0.0611)
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(-50, 500), min_size=1, max_size=300, unique=True))
 def test_each_step_has_one_bucket_in_order(steps: list[int]) -> None:
@@ -260,16 +239,6 @@ def test_a_part_that_is_finished_meanwhile_is_read(tmp_path: Path) -> None:
     assert aggregates(summarise(journal))["rows"] == 5
 
 
-def test_a_damaged_part_is_left_out_and_named(tmp_path: Path) -> None:
-    write_part(tmp_path, table([row()]))
-    damaged = write_part(tmp_path, table([row()]), part=1)
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    found = figures(tmp_path)
-    assert found["rows"] == 1
-    [note] = found["notes"]
-    assert damaged.name in note
-
-
 def without_column(path: Path, name: str) -> Path:
     """The pages of a column become zeros."""
     content, metadata = path.read_bytes(), pq.read_metadata(path)
@@ -349,8 +318,7 @@ def test_a_table_that_someone_made_of_a_journal_is_read(tmp_path: Path) -> None:
 
 
 def test_totals_are_those_of_the_dispatchers_option(tmp_path: Path) -> None:
-    """Fault: a function failed, and the dispatcher has incomplete="sum".
-    Sees: the sum of the other functions as the total, as the trainer did."""
+    """A sample on which a function fails has no total, or by "sum" that of the others."""
     rows = [row(sample=sample, function=name) for sample in range(4) for name in ("correct", "judge")]
     rows[-1] |= {"status": "timeout", "value": None, "reward": None}
     dropped = figures(write_journal(tmp_path / "drop", rows, dispatcher={"incomplete": "drop"}))["total"]
@@ -363,5 +331,5 @@ def test_a_crash_is_shown_without_the_frames_of_the_worker(tmp_path: Path) -> No
     beginning = 'Fatal Python error: Segmentation fault\n  File "/home/me/rewards.py", line 7 in inner\n'
     stack = beginning + '  File "/lib/guerdon/_worker/worker.py", line 212 in _samples\n'
     rows = [row(), row(sample=1, status="crashed", reason="the worker was killed", traceback=stack)]
-    figures = aggregates(summarise(find_parts(str(write_journal(tmp_path, rows)))))
-    assert figures["failures"][0]["examples"][0]["traceback"].rstrip() == beginning.rstrip()
+    found = figures(write_journal(tmp_path, rows))
+    assert found["failures"][0]["examples"][0]["traceback"].rstrip() == beginning.rstrip()

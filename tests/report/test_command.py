@@ -45,7 +45,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 class Structure(html.parser.HTMLParser):
-    """What a page is made of: elements, their nesting, addresses and scripts."""
+    """The parts of a page: elements, their nesting, addresses and scripts."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -249,11 +249,6 @@ def test_unreportable_paths_are_refused(
     assert not out.exists()
 
 
-def test_an_unknown_run_is_refused(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(journal), "--run", "mine"]) == 2
-    assert "has no run 'mine'. Its runs: 'run-1'" in capsys.readouterr().err
-
-
 def test_a_page_that_cannot_be_written_is_refused(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,7 +291,7 @@ def test_a_page_stays_small_whatever_the_journal(tmp_path: Path) -> None:
 
 
 def test_most_counts_still_fit(tmp_path: Path) -> None:
-    """As many functions and buckets as there can be, each with all bins in use."""
+    """There are as many functions and buckets as there can be, each with all bins in use."""
     for part, rows in enumerate(many_rows(200_000, functions=10)):
         write_part(tmp_path, rows, part=part)
     summary = summarise(find_parts(str(tmp_path)))
@@ -365,6 +360,7 @@ def test_row_groups_of_other_steps_are_passed_over(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("options", "printed"),
     [
+        (["--run", "mine"], "has no run 'mine'. Its runs: 'run-1'"),
         (["--function", "mine"], "has no function 'mine'. Its functions: 'correct', 'format'"),
         (["--step", "90:"], "is of the chosen steps from 90, functions and runs. The journal's steps: 0 to 7."),
         (["--step", "90"], "is of the chosen step 90, functions and runs."),

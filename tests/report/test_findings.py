@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from guerdon._insight.journal.parts import find_parts
-from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.findings import findings, seconds
-from guerdon._insight.report.summary import summarise
 from tests.journal_files import START, row, table, training, write_journal, write_part
+from tests.report.conftest import figures
 
 
 def sentences(folder: Path, rows: Iterable[dict[str, Any]]) -> dict[str, str]:
     """The findings on these rows: message to severity."""
-    figures = aggregates(summarise(find_parts(str(write_journal(folder, rows)))))
-    return {each["message"]: each["severity"] for each in findings(figures)}
+    return {each["message"]: each["severity"] for each in findings(figures(write_journal(folder, rows)))}
 
 
 def some(found: dict[str, str], beginning: str) -> tuple[str, str]:
@@ -28,7 +25,7 @@ def some(found: dict[str, str], beginning: str) -> tuple[str, str]:
 
 
 def steps(count: int = 20, groups: int = 2, generations: int = 4) -> list[dict[str, Any]]:
-    """Places of so many steps."""
+    """The places of `count` steps."""
     return [
         {"batch": step, "step": step, "group": sample // generations, "sample": sample}
         for step in range(count)
@@ -85,7 +82,7 @@ def test_a_reward_that_stays_is_no_news(tmp_path: Path) -> None:
 
 
 def test_groups_that_are_too_hard_or_too_easy_are_separated(tmp_path: Path) -> None:
-    """Of the two groups of a step one has only zeros, or in the second half only ones."""
+    """One of the two groups of a step has only zeros, or in the second half only ones."""
     rows = [row(**each, value=float(each["sample"] % 2 if each["group"] else each["step"] >= 10)) for each in steps()]
     message, severity = some(sentences(tmp_path, rows), "50 % of the groups teach nothing")
     assert "Of these 50 % have all samples at the highest reward (too easy), 50 % at the lowest (too hard)." in message
@@ -112,8 +109,7 @@ def test_two_rows_that_wait_for_workers_to_start_are_no_news(tmp_path: Path) -> 
 
 
 def restarted(folder: Path, later: float) -> list[str]:
-    """What is reported of two processes of one rank: the second begins so many seconds later, and
-    writes steps 3 to 7."""
+    """Findings on two processes of one rank: the second begins `later`, and writes steps 3 to 7."""
     folder.mkdir()
     for pid, first, begin in ((41, 0, 0.0), (42, 3, later)):
         rows = [
@@ -122,8 +118,7 @@ def restarted(folder: Path, later: float) -> list[str]:
             for sample in range(2)
         ]
         write_part(folder, table(rows), rank=0, pid=pid, part=0, run="run-1")
-    figures = aggregates(summarise(find_parts(str(folder))))
-    return [each["message"] for each in findings(figures) if "processes" in each["message"]]
+    return [each["message"] for each in findings(figures(folder)) if "processes" in each["message"]]
 
 
 def test_steps_that_a_run_wrote_twice_are_named(tmp_path: Path) -> None:
@@ -147,7 +142,7 @@ def test_members_that_disagree_are_named(tmp_path: Path) -> None:
 def test_several_runs_and_damage_are_findings(tmp_path: Path) -> None:
     write_journal(tmp_path, [row(), row(run="other")])
     (tmp_path / "run-1-r0-1-00001.parquet").write_bytes(b"damaged")
-    found = findings(aggregates(summarise(find_parts(str(tmp_path)))))
+    found = findings(figures(tmp_path))
     assert found[0]["message"].startswith("Not all of the journal could be read: run-1-r0-1-00001.parquet")
     assert any(each["message"].startswith("2 runs are shown together") for each in found)
 

@@ -1,22 +1,13 @@
-"""Which functions a report takes for votes, panels and comparisons."""
+"""A report finds the votes, panels and comparisons among functions."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from guerdon._insight.journal.parts import find_parts
-from guerdon._insight.report.aggregates import aggregates
-from guerdon._insight.report.summary import summarise
 from tests.journal_files import row, write_journal
-
-pd = pytest.importorskip("pandas")
-
-
-def figures(folder: Path, *, recover: bool = True, **options: Any) -> dict[str, Any]:
-    return aggregates(summarise(find_parts(folder, recover=recover), **options))
+from tests.report.conftest import figures
 
 
 def test_comparisons_that_contradict_themselves_are_counted(tmp_path: Path) -> None:

@@ -44,8 +44,7 @@ def test_moments_keep_their_digits_far_from_zero(
 
 
 def test_correlations_of_numbers_that_lie_close_together_are_exact() -> None:
-    """Of a function whose largest rewards are a million, among samples where they differ by little,
-    in record batches of all sizes."""
+    """A function's largest rewards are a million; most differ by little."""
     random = np.random.default_rng(0)
     x = np.where(np.arange(900) < 300, 1e6, 0.1 + 1e-7 * random.random(900))
     y = np.where(np.arange(900) < 300, np.nan, x + 1e-7 * random.random(900))

@@ -121,7 +121,7 @@ def _with_pieces(rng: Rng, text: str) -> str:
 
 
 def forms(count: int, seed: int, question: str) -> Iterator[tuple[str, str, str]]:
-    """So many triples: kind of gold answer, gold text, answer text; `question` as for `pairs`."""
+    """Gives `count` triples: kind of gold answer, gold text, answer text; see `pairs`."""
     rng = random.Random(seed)
     answers = _ANSWERS if question == "reward" else [*_GOLDS, "\\boxed{{{}}}"]
     for _ in range(count):

@@ -172,7 +172,7 @@ ANSWERS = [
 
 
 def pairs(count: int, seed: int, question: str) -> Iterator[tuple[str, str, str]]:
-    """So many triples: kind of answer, gold text, answer text.
+    """Gives `count` triples: kind of answer, gold text, answer text.
 
     Args:
         question: ``"reward"``: answers as models write them. ``"equal"``: answers like gold ones.

@@ -54,7 +54,7 @@ def squad_f1(text: str, references: Sequence[str]) -> float:
 
 
 def normalized_match(text: str, references: Sequence[str]) -> float:
-    """Of evaluate's exact_match, with words one space apart."""
+    """The score of evaluate's exact_match, with words one space apart."""
 
     def normal(one: str) -> str:
         return " ".join(one.lower().translate(str.maketrans("", "", string.punctuation)).split())
@@ -87,7 +87,7 @@ def json_schema(text: str, schema: Any, formats: bool = False) -> float:
 
 
 def json_schema_of_jsonschema(text: str, schema: Any) -> float:
-    """Of the package jsonschema, which is Python."""
+    """The score of the package jsonschema, which is Python."""
     validators = pytest.importorskip("jsonschema.validators")
     try:
         value = json.loads(text)

@@ -1,4 +1,4 @@
-"""What the factories of `guerdon.rewards` take and refuse, and what a plain call gives."""
+"""Options and values that the factories of `guerdon.rewards` take and refuse, and plain calls."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_they_pickle_as_what_they_were_made_from(name: str) -> None:
 
 
 def test_other_options_are_another_version() -> None:
-    """What a journal says of the function that scored."""
+    """A journal has the version of the function that scored."""
     made = [rewards.squad_em(), rewards.squad_em("gold"), rewards.squad_em(tag="answer"), rewards.squad_em(timeout=1)]
     versions = [source_version(one.spec) for one in made]
     assert len({*versions}) == 3

@@ -6,16 +6,13 @@ The share decided natively, by kind of answer, is printed by the soak tests (`ma
 
 from __future__ import annotations
 
-import ast
 import inspect
 import logging
-import os
 import pickle
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import pairwise, product
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -96,86 +93,41 @@ def disagreements(triples: Iterable[tuple[str, str, str]], question: str) -> tup
     return odd, counts
 
 
+def shares(question: str, counts: dict[str, Counter[str]]) -> None:
+    for kind, count in counts.items():
+        print(f"{question} {kind}: {count['decided'] / count.total():.0%} of {count.total()} decided")
+
+
 @pytest.mark.parametrize("question", ["reward", "equal"])
-def test_generated_pairs_are_decided_as_math_verify_does(question: str) -> None:
-    odd, counts = disagreements(pairs(1500, 3, question), question)
+@pytest.mark.parametrize(("count", "seed"), [(1500, 3), pytest.param(100_000, 4, marks=pytest.mark.soak)])
+def test_generated_pairs_are_decided_as_math_verify_does(question: str, count: int, seed: int) -> None:
+    odd, counts = disagreements(pairs(count, seed, question), question)
+    shares(question, counts)
     assert odd == []
     # every kind is decided now and then, or the test says nothing of it
     assert {kind for kind, count in counts.items() if count["decided"]} == set(KINDS)
 
 
 @pytest.mark.parametrize("question", ["reward", "equal"])
-def test_texts_of_many_forms_are_decided_as_math_verify_does(question: str) -> None:
-    odd, counts = disagreements(forms(4000, 7, question), question)
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [(4000, 7), pytest.param(300_000, 8, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+)
+def test_texts_of_many_forms_are_decided_as_math_verify_does(question: str, count: int, seed: int) -> None:
+    odd, counts = disagreements(forms(count, seed, question), question)
+    shares(question, counts)
     assert odd == []
     assert all(count["decided"] for count in counts.values())
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("question", ["reward", "equal"])
-def test_many_texts_of_many_forms_are_decided_as_math_verify_does(question: str) -> None:
-    odd, counts = disagreements(forms(300_000, 8, question), question)
-    for kind, count in counts.items():
-        print(f"{question} {kind}: {count['decided'] / count.total():.0%} of {count.total()} decided")
-    assert odd == []
-
-
-def _soup_is_decided_as_math_verify_does(count: int, seed: int) -> None:
+@pytest.mark.parametrize(("count", "seed"), [(2000, 5), pytest.param(100_000, 6, marks=pytest.mark.soak)])
+def test_pieces_in_any_order_are_decided_as_math_verify_does(count: int, seed: int) -> None:
     bowls = list(soup(count, seed))
     for question in ("reward", "equal"):
         triples = [(kind, gold, answer) for asked, kind, gold, answer in bowls if asked == question]
         odd, counts = disagreements(triples, question)
         assert odd == []
         assert sum(count["decided"] for count in counts.values()) > 0.2 * len(triples)
-
-
-def test_pieces_in_any_order_are_decided_as_math_verify_does() -> None:
-    _soup_is_decided_as_math_verify_does(2000, 5)
-
-
-@pytest.mark.soak
-def test_a_hundred_thousand_soups_are_decided_as_math_verify_does() -> None:
-    _soup_is_decided_as_math_verify_does(100_000, 6)
-
-
-def _own_tables() -> list[tuple[str, str]]:
-    """Pairs of neighbouring texts in the tables of math-verify's tests, which are read, not run."""
-    folder = os.environ.get("GUERDON_MATH_VERIFY")
-    if not folder:
-        pytest.skip("GUERDON_MATH_VERIFY names no unpacked source distribution of math-verify")
-    found: dict[tuple[str, str], None] = {}
-    for path in sorted(Path(folder, "tests").glob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            items = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
-            texts = [item.value if isinstance(item, ast.Constant) else None for item in items]
-            found |= {
-                (one, other): None for one, other in pairwise(texts) if isinstance(one, str) and isinstance(other, str)
-            }
-    return list(found)
-
-
-@pytest.mark.soak
-def test_its_own_tables_are_decided_as_math_verify_does() -> None:
-    tables = _own_tables()
-    assert len(tables) > 200
-    plain = [("table", gold, answer) for gold, answer in tables]
-    swapped = [("table", answer, gold) for gold, answer in tables]
-    boxed = [("table", f"${gold.strip('$')}$", f"\\boxed{{{answer.strip('$')}}}") for gold, answer in tables]
-    same = [("table", gold, gold) for gold, _ in tables]
-    for triples, question in product([plain, swapped, boxed, same], ["reward", "equal"]):
-        odd, counts = disagreements(triples, question)
-        print(f"{question}: {counts['table']['decided']} of {len(triples)} decided")
-        assert odd == []
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("question", ["reward", "equal"])
-def test_a_hundred_thousand_pairs_are_decided_as_math_verify_does(question: str) -> None:
-    odd, counts = disagreements(pairs(100_000, 4, question), question)
-    for kind, count in counts.items():
-        print(f"{question} {kind}: {count['decided'] / count.total():.0%} of {count.total()} decided")
-    assert odd == []
 
 
 @pytest.mark.soak
@@ -215,7 +167,7 @@ def test_the_table(gold: str, answer: str, value: float | None, known: bool) -> 
 
 
 def test_values_are_those_of_trl() -> None:
-    """In a dispatcher and as a plain call, natively decided or not."""
+    """A dispatcher and a plain call give them, natively decided or not."""
     trl = pytest.importorskip("trl.rewards")
     pytest.importorskip("math_verify")
     golds, answers, values, _ = (list(column) for column in zip(*TABLE, strict=True))

@@ -1,4 +1,4 @@
-r"""What ``notation="lenient"`` reads: pairs of a gold answer and the answer in a box.
+r"""Notations that ``notation="lenient"`` reads: pairs of a gold answer and the answer in a box.
 
 A pair that is not decided without it is math-verify's to say.
 """
@@ -83,10 +83,6 @@ TEXTS = [
     ("2", r"\boxed{2", 0.0),
     ("", r"\boxed{2}", None),
 ]
-
-
-def test_the_table_is_long() -> None:
-    assert len(PAIRS) >= 150
 
 
 @pytest.mark.parametrize("gold", sorted({gold for gold, _, _ in PAIRS}))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Status, reward, rewards
-from guerdon.errors import DataError
 from tests.rewards.texts import PIECES
 
 TEXTS = [" ".join(PIECES[first : first + 9]) for first in range(40)]
@@ -92,17 +92,6 @@ def test_texts_of_the_users_own_class_may_come_later() -> None:
     assert rewarded.reshape(2, 2).tolist() == [[1.0, 0.0], [0.0, 0.0]]
 
 
-def test_samples_may_come_one_after_another() -> None:
-    exact = rewards.exact_match()
-    with Dispatcher([exact]) as dispatcher:
-        stream = dispatcher.stream(num_generations=2)
-        stream.add(completions=["4", "5"], answer=["4", "4"])
-        stream.add(completions=["4", "5"], answer=[["4"], None])
-        stream.finish()
-        rewarded = stream.result(timeout=60).rewards
-    assert np.array_equal(rewarded.ravel(), [1.0, 0.0, 1.0, np.nan], equal_nan=True)
-
-
 def test_gates_open_for_native_rewards() -> None:
     right = rewards.exact_match(name="right")
     partial = rewards.squad_f1(run_if={"right": "< 1"}, otherwise=1.0)
@@ -112,14 +101,18 @@ def test_gates_open_for_native_rewards() -> None:
     assert {name: list(samples) for name, samples in result.skipped.items()} == {"squad_f1": [0]}
 
 
-def test_a_column_that_is_missing_is_refused() -> None:
-    with Dispatcher([rewards.exact_match("gold")]) as dispatcher, pytest.raises(DataError, match="'gold'"):
-        dispatcher.score(completions=["4"], answer=["4"])
-
-
 def _slow() -> tuple[str, str]:
     """Two texts whose edit distance takes minutes."""
     return "ab" * 2_000_000, "ba" * 2_000_000 + "c"
+
+
+def running(dispatcher: Dispatcher) -> list[Any]:
+    """Calls in flight, as soon as there are any."""
+    deadline = time.monotonic() + 60
+    while not (calls := list(dispatcher.dump())):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return calls
 
 
 @pytest.mark.fault(
@@ -172,27 +165,12 @@ def test_a_dump_shows_it_and_closing_ends_it() -> None:
     text, answer = _slow()
     dispatcher = Dispatcher([rewards.edit_distance(timeout=600)], workers=1)
     pending = dispatcher.submit(completions=[text, text], answer=[answer, answer])
-    deadline = time.monotonic() + 60
-    while not (calls := list(dispatcher.dump())) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    [call] = calls
+    [call] = running(dispatcher)
     assert (call.function, call.lane, call.worker) == ("edit_distance", "native", "native thread")
     assert list(call.samples) == [0]
     assert call.no_stack == "it is no Python"
     dispatcher.close()
     assert pending.result(timeout=60).status.ravel().tolist() == [Status.CANCELLED] * 2
-
-
-def test_cancelling_frees_the_thread() -> None:
-    text, answer = _slow()
-    with Dispatcher([rewards.edit_distance(timeout=600)], workers=1) as dispatcher:
-        pending = dispatcher.submit(completions=[text], answer=[answer])
-        deadline = time.monotonic() + 60
-        while not len(dispatcher.dump()):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        pending.cancel()
-        assert dispatcher.score(completions=["4"], answer=["4"]).rewards.item() == 1.0
 
 
 def test_a_value_that_had_returned_counts_when_its_batch_is_cancelled() -> None:
@@ -202,12 +180,10 @@ def test_a_value_that_had_returned_counts_when_its_batch_is_cancelled() -> None:
         dispatcher.score(completions=["4"] * 64, answer=["4"] * 64)
         texts, answers = ["4"] * 4 + [text], ["4"] * 4 + [answer]
         pending = dispatcher.submit(completions=texts, answer=answers, num_generations=1)
-        deadline = time.monotonic() + 60
-        while not len(dispatcher.dump()):
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        running(dispatcher)
         pending.cancel()
         assert pending.result(timeout=60).status.ravel().tolist() == [Status.OK] * 4 + [Status.CANCELLED]
+        assert dispatcher.score(completions=["4"], answer=["4"]).rewards.item() == 1.0, "the thread is free"
 
 
 def test_other_threads_run_meanwhile() -> None:

@@ -1,21 +1,13 @@
-"""What shows how functions do shows native rewards too: profiles, metrics, the live state,
+"""Native rewards are seen as other functions are: by profiles, metrics, the live state,
 timelines, journals, replays, and the assertions of `guerdon.testing`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import guerdon
 from guerdon import Dispatcher, Journal, Trace, rewards
 from guerdon.profile import profile
-from guerdon.testing import (
-    assert_bounded,
-    assert_deterministic,
-    assert_reference_scores,
-    assert_row_independent,
-)
 from tests.journal.written_rows import matches, rows_of
 from tests.monitor import reading
 from tests.timeline.perfetto_files import assert_whole, parse
@@ -77,13 +69,3 @@ def test_journals_hold_their_cells_and_replays_give_the_same(tmp_path: Path) -> 
     assert (again.samples, again.differences) == (12, 0)
     other = guerdon.replay(tmp_path / "journal", [rewards.rouge_l(measure="recall"), *functions[1:]], workers=1)
     assert other.differences > 0
-
-
-def test_the_assertions_take_them() -> None:
-    exact = rewards.exact_match()
-    assert_deterministic(exact, ROWS)
-    assert_row_independent(exact, ROWS)
-    assert_bounded(exact, ROWS, low=0.0, high=1.0)
-    assert_reference_scores(exact, ROWS)
-    with pytest.raises(AssertionError, match="'edit_distance' gives 0"):
-        assert_bounded(rewards.edit_distance(), ROWS, low=2.0)

@@ -28,7 +28,7 @@ def test_a_plain_call_ends_at_its_timeout() -> None:
 @pytest.mark.fault("Ctrl-C in a plain call of a native reward", sees="what the signal's handler raises, at once")
 @pytest.mark.parametrize("samples", [1, 200_000])
 def test_a_signal_is_answered_meanwhile(samples: int) -> None:
-    """In one long sample, and between many short ones, which never ask."""
+    """A signal comes in one long sample, or between many short ones, which never ask."""
 
     def alarmed(_signal: int, _frame: FrameType | None) -> None:
         raise _AlarmError

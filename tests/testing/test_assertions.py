@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,6 +57,11 @@ def unbounded(completion: str, answer: str) -> float:
     return float(len(completion))
 
 
+@reward
+def constant(completion: str) -> float:
+    return 1.0
+
+
 @reward(timeout=0.3)
 def hangs(completion: str) -> float:
     while "sorry" in completion:
@@ -77,29 +83,28 @@ def test_a_sound_function_passes(check: Callable[[Any, Any], None], function: An
     check(function, ROWS)
 
 
-def test_another_score_the_second_time() -> None:
-    with pytest.raises(AssertionError, match=r"'lucky' scores \d+ of \d+ .*\n  row \d+, .* first 0\.\d+, second 0\."):
-        assert_deterministic(lucky, ROWS)
-
-
-def test_a_score_that_depends_on_the_batch() -> None:
-    with pytest.raises(AssertionError, match=r"\[order\] 'ranked'.*\n  row 0"):
-        assert_row_independent(ranked, ROWS)
-
-
-def test_a_score_out_of_bounds() -> None:
-    with pytest.raises(AssertionError, match=r"'unbounded' gives \d+ on row 0, .*: not within 0 to 1"):
-        assert_bounded(unbounded, ROWS, low=0.0, high=1.0)
-
-
-def test_a_call_that_does_not_end() -> None:
-    with pytest.raises(AssertionError, match=r"'hangs' gives no score on row \d+, .*sorry.*: timeout"):
-        assert_bounded(hangs, ROWS)
-
-
-def test_a_reference_that_does_not_score() -> None:
-    with pytest.raises(AssertionError, match=r"'not_seventeen' .* 1 of 12 rows.*\n  row 2, '17', reference 0"):
-        assert_reference_scores(not_seventeen, ROWS)
+@pytest.mark.parametrize(
+    ("check", "function", "message"),
+    [
+        (assert_deterministic, lucky, r"'lucky' scores \d+ of \d+ .*\n  row \d+, .* first 0\.\d+, second 0\."),
+        (assert_row_independent, ranked, r"\[order\] 'ranked'.*\n  row 0"),
+        (
+            partial(assert_bounded, low=0.0, high=1.0),
+            unbounded,
+            r"'unbounded' gives \d+ on row 0, .*: not within 0 to 1",
+        ),
+        (assert_bounded, hangs, r"'hangs' gives no score on row \d+, .*sorry.*: timeout"),
+        (assert_reference_scores, not_seventeen, r"'not_seventeen' .* 1 of 12 rows.*\n  row 2, '17', reference 0"),
+        (assert_reference_scores, constant, "'constant' does not use the column 'answer'"),
+        (assert_rejects, substring, r"\[probe:all_answers\] 'substring' rewards .*\n  row \d+, '.*1[5-9]"),
+    ],
+    ids=["repeat", "order", "bounds", "hang", "reference", "no reference", "probe"],
+)
+def test_a_broken_function_is_named_with_its_row(
+    check: Callable[[Any, Any], None], function: Any, message: str
+) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check(function, ROWS)
 
 
 def test_a_reference_in_a_form_of_its_own() -> None:
@@ -113,12 +118,6 @@ def test_a_reference_in_a_form_of_its_own() -> None:
         assert_reference_scores(therefore, rows, answer="result")
 
 
-def test_a_probe_that_scores() -> None:
-    with pytest.raises(AssertionError, match=r"\[probe:all_answers\] 'substring' rewards .*\n  row \d+, '.*1[5-9]"):
-        assert_rejects(substring, ROWS)
-    assert_rejects(substring, ROWS, probes=["empty", "refusal"])
-
-
 def test_probes_of_ones_own(tmp_path: Any) -> None:
     path = tmp_path / "probes.json"
     path.write_text(
@@ -130,6 +129,7 @@ def test_probes_of_ones_own(tmp_path: Any) -> None:
         return float(re.sub(r"!+$", "", completion) == answer)
 
     assert_rejects(shouted, ROWS, probes=["empty"])
+    assert_rejects(substring, ROWS, probes=["empty", "refusal"])
     with pytest.raises(AssertionError, match=r"\[probe:shout\] 'shouted' rewards a shout: on 12 of 12 rows.* Hush\."):
         assert_rejects(shouted, ROWS, probes=path)
 
@@ -189,11 +189,6 @@ class WithoutModel(StatefulReward):
 def test_a_function_that_never_scores_passes_nothing(check: Callable[[Any, Any], None], function: Any) -> None:
     with pytest.raises(AssertionError, match=r"gives no score on row 0|fails on every reference answer"):
         check(function, ROWS[:2])
-
-
-def test_a_function_that_uses_no_reference() -> None:
-    with pytest.raises(AssertionError, match="'unbounded' does not use the column 'answer'"):
-        assert_reference_scores(reward(lambda completion: 1.0, name="unbounded"), ROWS)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,16 +22,14 @@ from guerdon.testing import (
 )
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NEEDS = {"math_verify_rowwise": ("trl", "math_verify")}
 SUMS = [{"prompt": f"{one}+{one + 9}=", "answer": str(2 * one + 9)} for one in range(3, 15)]
 
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """The example that the test is named after."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    name = request.param
-    for package in NEEDS.get(name, ()):
-        pytest.importorskip(package)
+    name = request.node.name.removeprefix("test_")
     yield import_module(name)
     sys.modules.pop(name, None)
 
@@ -43,7 +42,6 @@ def rows_of(example: ModuleType) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("example", ["group_reward"], indirect=True)
 def test_group_reward(example: ModuleType) -> None:
     rows = rows_of(example)
     assert_reference_scores(example.correct, rows)
@@ -53,23 +51,20 @@ def test_group_reward(example: ModuleType) -> None:
     assert_row_independent(example.unlike_others, rows)
 
 
-@pytest.mark.parametrize("example", ["gpu_grpo"], indirect=True)
 def test_gpu_grpo(example: ModuleType) -> None:
-    """It takes the first word: its model has random weights and never stops by itself."""
     assert_reference_scores(example.right, SUMS)
     assert_deterministic(example.right, SUMS)
     assert_row_independent(example.right, SUMS)
     assert_rejects(example.right, SUMS, probes=["empty", "refusal", "prompt_echo", "all_answers", "longer"])
 
 
-@pytest.mark.parametrize("example", ["demo"], indirect=True)
 def test_demo(example: ModuleType) -> None:
     rows = [{"prompt": letter, "completion": text} for letter in "abcd" for text in ("bcd", "cde", "aaa", "b")]
     assert_deterministic(example.counts_on, rows)
     assert_row_independent(example.standing, rows)
 
 
-@pytest.mark.parametrize("example", ["math_verify_rowwise"], indirect=True)
+@pytest.mark.skipif(not (find_spec("trl") and find_spec("math_verify")), reason="TRL or math-verify is not installed")
 def test_math_verify_rowwise(example: ModuleType) -> None:
     accuracy = reward(example.accuracy_reward, rowwise=True, timeout=20)
     rows = [

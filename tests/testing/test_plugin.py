@@ -22,6 +22,7 @@ def exact(completion, answer):
 def substring(completion, answer):
     return float(answer in completion)
 """
+OF_FILE, OF_ROWS = 'guerdon_rewards = ["my_rewards.py"]', 'guerdon_rows = "rows.jsonl"'
 ROWS = [{"prompt": f"{n} + 5 =", "answer": str(n + 5)} for n in range(10, 22)]
 
 
@@ -31,7 +32,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_other.py").write_text("def test_other():\n    pass\n")
-    configure(tmp_path, 'guerdon_rewards = ["my_rewards.py"]', 'guerdon_rows = "rows.jsonl"')
+    configure(tmp_path, OF_FILE, OF_ROWS)
     return tmp_path
 
 
@@ -69,13 +70,7 @@ def test_each_check_of_each_function_is_a_test(project: Path) -> None:
 
 
 def test_failures_say_what_to_do_and_name_rows(project: Path) -> None:
-    configure(
-        project,
-        'guerdon_rewards = ["my_rewards.py"]',
-        'guerdon_rows = "rows.jsonl"',
-        'guerdon_checks = ["reference", "probes", "order"]',
-        'guerdon_timeout = "5"',
-    )
+    configure(project, OF_FILE, OF_ROWS, 'guerdon_checks = ["reference", "probes", "order"]', 'guerdon_timeout = "5"')
     code, out = run(project)
     assert code == 1, out
     assert "1 failed, 6 passed" in out
@@ -95,7 +90,7 @@ def test_paths_on_the_command_line_are_what_runs(project: Path) -> None:
 
 
 def test_some_functions_of_a_file(project: Path) -> None:
-    configure(project, 'guerdon_rewards = ["my_rewards.py:exact"]', 'guerdon_rows = "rows.jsonl"')
+    configure(project, 'guerdon_rewards = ["my_rewards.py:exact"]', OF_ROWS)
     code, out = run(project, "--collect-only", "-q")
     assert code == 0, out
     assert "substring" not in out
@@ -104,15 +99,12 @@ def test_some_functions_of_a_file(project: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (['guerdon_rewards = ["my_rewards.py"]'], "guerdon_rewards needs guerdon_rows"),
-        (['guerdon_rewards = ["no.py"]', 'guerdon_rows = "rows.jsonl"'], "there is no file"),
-        (
-            ['guerdon_rewards = ["my_rewards.py"]', 'guerdon_rows = "rows.jsonl"', 'guerdon_checks = ["ordr"]'],
-            "there is no check 'ordr'. There are: reference",
-        ),
+        ([OF_FILE], "guerdon_rewards needs guerdon_rows"),
+        (['guerdon_rewards = ["no.py"]', OF_ROWS], "there is no file"),
         *(
-            (['guerdon_rewards = ["my_rewards.py"]', 'guerdon_rows = "rows.jsonl"', line], message)
+            ([OF_FILE, OF_ROWS, line], message)
             for line, message in [
+                ('guerdon_checks = ["ordr"]', "there is no check 'ordr'. There are: reference"),
                 ('guerdon_timeout = "soon"', "guerdon_timeout = 'soon': expected seconds, more than 0."),
                 ('guerdon_timeout = "-1"', "guerdon_timeout = '-1': expected seconds, more than 0."),
                 ('guerdon_timeout = "nan"', "guerdon_timeout = 'nan': expected seconds"),
@@ -122,12 +114,9 @@ def test_some_functions_of_a_file(project: Path) -> None:
                 ('guerdon_probes = "no.json"', "guerdon_probes: there is no file"),
             ]
         ),
-        (['guerdon_rewards = [""]', 'guerdon_rows = "rows.jsonl"'], "guerdon_rewards"),
-        (['guerdon_rewards = ["my_rewards.py"]', 'guerdon_rows = "no.jsonl"'], "guerdon_rows: there is no file"),
-        (
-            ['guerdon_rewards = ["my_rewards.py:nothing"]', 'guerdon_rows = "rows.jsonl"'],
-            "'nothing'",
-        ),
+        (['guerdon_rewards = [""]', OF_ROWS], "guerdon_rewards"),
+        ([OF_FILE, 'guerdon_rows = "no.jsonl"'], "guerdon_rows: there is no file"),
+        (['guerdon_rewards = ["my_rewards.py:nothing"]', OF_ROWS], "'nothing'"),
     ],
 )
 @pytest.mark.fault(

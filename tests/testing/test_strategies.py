@@ -1,4 +1,4 @@
-"""What the strategies make has the form that trainers give, within bounds."""
+"""The strategies make values of the form that trainers give, within bounds."""
 
 from __future__ import annotations
 

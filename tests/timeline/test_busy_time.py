@@ -1,4 +1,4 @@
-"""What a timeline says of the time of each function is what its calls took, whoever ran them."""
+"""A timeline gives each function the time that its calls took, on every lane."""
 
 from __future__ import annotations
 

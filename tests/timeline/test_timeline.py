@@ -1,4 +1,4 @@
-"""`Dispatcher(trace=)`: what the file holds, read with Perfetto's own protos."""
+"""`Dispatcher(trace=)`: the file as Perfetto's own protos read it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ def scored(
 def process(completion: str) -> float:
     time.sleep(0.002)
     return float(completion)
+
+
+one_each = reward(lambda completion: 1.0, name="one", lane="thread")
 
 
 async def waits(completion: str) -> float:
@@ -70,15 +73,6 @@ def test_calls_of_each_lane_are_slices_on_tracks_of_their_own(tmp_path: Path) ->
     queues = [one for one in file.slices if one.name == "queue"]
     assert queues
     assert all(one.depth == 1 for one in queues)
-
-
-def test_short_calls_stand_in_the_slice_of_their_frame(tmp_path: Path) -> None:
-    quick = reward(lambda completion: float(completion), name="quick", lane="thread")
-    file = scored(tmp_path / "run.pftrace", [quick], samples=1000, shortest=10.0)
-    assert_whole(file)
-    frames = [one for one in file.named("quick") if "calls" in one.values]
-    assert sum(one.values["calls"] for one in frames) == 1000
-    assert len(frames) < 1000
 
 
 def test_a_flow_leads_from_ready_to_both_attempts(tmp_path: Path) -> None:
@@ -220,20 +214,10 @@ def test_a_full_disk_ends_the_timeline_and_nothing_else(tmp_path: Path, lane: st
     parse(tmp_path / "run.pftrace")
 
 
-def remove_folder(path: Path) -> None:
-    path.parent.rmdir()
-
-
-def make_folder(path: Path) -> None:
-    path.mkdir()
-
-
-def make_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
 @pytest.mark.fault("a timeline's file can't be made at the first batch", sees="a warning; scores as without a timeline")
-@pytest.mark.parametrize("spoil", [remove_folder, make_folder, make_pipe])
+@pytest.mark.parametrize(
+    "spoil", [lambda path: path.parent.rmdir(), Path.mkdir, os.mkfifo], ids=["no folder", "a folder", "a pipe"]
+)
 def test_a_file_that_cannot_be_made_is_reported_once(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     path = tmp_path / "folder" / "run.pftrace"
     path.parent.mkdir()
@@ -248,19 +232,10 @@ def test_a_file_that_cannot_be_made_is_reported_once(tmp_path: Path, spoil: Call
         assert dispatcher.stats()["trace_file"].startswith("none: ")
 
 
-def test_stats_name_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "run.pftrace"
-    with Dispatcher([reward(lambda completion: 1.0, name="one", lane="thread")], trace=path) as dispatcher:
-        dispatcher.score(completions=["1"])
-        assert dispatcher.stats()["trace_file"] == str(path)
-
-
 def test_ranks_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with Dispatcher(
-        [reward(lambda completion: 1.0, name="one", lane="thread")], trace=tmp_path / "run.pftrace"
-    ) as dispatcher:
+    with Dispatcher([one_each], trace=tmp_path / "run.pftrace") as dispatcher:
         dispatcher.score(completions=["a"], num_generations=1)
     file = parse(tmp_path / "run-r3.pftrace")
     (process,) = [one for one in file.tracks.values() if one.HasField("process")]
@@ -270,10 +245,10 @@ def test_ranks_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_file_in_use_is_left_alone_and_one_that_was_left_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "run.pftrace"
-    one_each = reward(lambda completion: 1.0, name="one", lane="thread")
     with Dispatcher([one_each], trace=path) as one, Dispatcher([one_each], trace=path) as two:
         for dispatcher in (one, two):
             dispatcher.score(completions=["a"], num_generations=1)
+        assert one.stats()["trace_file"] == str(path)
     assert parse(path).slices
     assert parse(tmp_path / "run-2.pftrace").slices
     with Dispatcher([one_each], trace=path) as dispatcher:
@@ -282,7 +257,7 @@ def test_a_file_in_use_is_left_alone_and_one_that_was_left_is_kept(tmp_path: Pat
 
 
 def test_a_gap_in_the_ring_is_no_harm(tmp_path: Path) -> None:
-    """More than the ring holds: the oldest is gone, the rest is whole."""
+    """The oldest of more than the ring holds is gone, the rest is whole."""
     path = tmp_path / "run.pftrace"
     quick = reward(lambda completion: 1.0, name="quick", lane="thread")
     trace = Trace(path, size="4MiB", shortest=0.0)
@@ -299,7 +274,6 @@ def test_a_gap_in_the_ring_is_no_harm(tmp_path: Path) -> None:
 
 
 def test_the_option_is_checked_and_shown(tmp_path: Path) -> None:
-    one_each = reward(lambda completion: 1.0, name="one", lane="thread")
     for trace, why in [
         (3, "trace=3"),
         (tmp_path / "no" / "run.pftrace", "there is no folder"),
@@ -332,7 +306,7 @@ def test_a_path_that_can_be_no_file_is_refused(tmp_path: Path) -> None:
 def test_a_relative_path_stays_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "first").mkdir()
     monkeypatch.chdir(tmp_path / "first")
-    with Dispatcher([reward(lambda completion: 1.0, name="one", lane="thread")], trace="run.pftrace") as dispatcher:
+    with Dispatcher([one_each], trace="run.pftrace") as dispatcher:
         monkeypatch.chdir(tmp_path)
         dispatcher.score(completions=["a"])
     assert (tmp_path / "first" / "run.pftrace").exists()

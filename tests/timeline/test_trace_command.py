@@ -100,7 +100,7 @@ def test_paths_that_can_not_work_are_named(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_damage_costs_no_more_than_its_slot(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As where a file is copied while it is written."""
+    """A file that is copied while it is written looks so."""
     bytes_ = bytearray(recorded.read_bytes())
     slot = 64 << 20 >> 4
     damaged = tmp_path / "damaged.pftrace"

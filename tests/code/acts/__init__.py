@@ -39,7 +39,7 @@ def attempts(spec: FenceSpec, setup: str = "") -> Tried:
 
 
 def install() -> None:
-    """In the probe's process: have it try these."""
+    """Has the probe, in whose process this runs, try these."""
     its_own = fence_probe._targets
 
     @contextlib.contextmanager

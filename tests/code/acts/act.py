@@ -1,5 +1,4 @@
-"""What forbidden acts are tried on besides the product's own targets, and system calls by their
-names."""
+"""Targets of forbidden acts besides the product's own, and system calls by their names."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ __all__ = ["Act", "Missing", "Targets", "libc", "more_targets", "reached", "sysc
 
 @dataclass(frozen=True)
 class Targets(acts.Targets):
-    """What acts are tried on; all of it is the probe's own.
+    """The targets of acts; all of it is the probe's own.
 
     Attributes:
         home: The home folder of this user.
@@ -113,7 +112,7 @@ libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
 def syscall(name: str, *arguments: Any) -> int:
-    """What the call returns.
+    """Returns what the call returns.
 
     Raises:
         OSError: It failed.
@@ -123,7 +122,7 @@ def syscall(name: str, *arguments: Any) -> int:
 
 
 def checked(value: int) -> int:
-    """What a C function returned, unless that is an error."""
+    """Returns the value of a C function, unless that is an error."""
     if value == -1:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

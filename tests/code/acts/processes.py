@@ -91,7 +91,7 @@ def _start_by_clone3(_: Targets) -> None:
 
 
 def _leave_session(targets: Targets) -> None:
-    """As a child of the program, which leads no group and could."""
+    """A child of the program leads no group, so it could."""
     if not targets.spec.processes:
         raise Missing("no processes of its own")
     _in_a_child(os.setsid)

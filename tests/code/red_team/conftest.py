@@ -1,4 +1,4 @@
-"""What each test of the red team is watched by."""
+"""The watch on each test of the red team."""
 
 from __future__ import annotations
 

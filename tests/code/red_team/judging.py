@@ -34,7 +34,7 @@ Found = tuple[str, Style, float, str]
 
 
 def runs_here(program: Program) -> bool:
-    """Whether its text is for this machine."""
+    """Returns whether its text is for this machine."""
     return program.machine in ("", platform.machine())
 
 
@@ -44,7 +44,7 @@ def tried() -> list[tuple[Program, Style]]:
 
 
 def columns(program: Program | None, style: Style) -> dict[str, Any]:
-    """What a row has beside the completion; None is the honest program."""
+    """The columns of a row beside the completion; None is the honest program."""
     expected = 42 if program is None or program.knows else GOLD
     if style == "stdin":
         return {"cases": [{"stdin": "20 22\n", "stdout": f"{expected}\n"}]}
@@ -55,8 +55,8 @@ def columns(program: Program | None, style: Style) -> dict[str, Any]:
 
 
 def judge_all() -> tuple[list[Found], list[Found]]:
-    """What the hostile programs got, and the honest ones: one of these after each, all in the
-    batches of one dispatcher."""
+    """The results of the hostile programs, and of the honest ones: one of these after each, all in
+    the batches of one dispatcher."""
     hostile: list[Found] = []
     honest: list[Found] = []
     for name, rows, options in _batches():

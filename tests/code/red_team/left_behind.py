@@ -1,4 +1,4 @@
-"""What programs could leave on the machine, and the interpreter's library, before and after.
+"""Traces of programs on the machine, and the interpreter's library, before and after.
 
 Processes count wherever they went: while `orphans_come_here`, what outlives its parents becomes a
 child of this process.
@@ -45,7 +45,7 @@ def _files() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def orphans_come_here() -> Iterator[None]:
-    """As is usual for the first process of a machine; those that end are reaped at the end."""
+    """Makes this process the parent of orphans, as a machine's first process is; reaps them."""
     libc = ctypes.CDLL(None, use_errno=True)
     subreaper = 36
     before = {process.pid for process in psutil.Process().children()}
@@ -68,7 +68,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def left() -> dict[str, Any]:
-    """What can be left: processes, System V objects, files by their names."""
+    """The traces: processes, System V objects, files by their names."""
     return {
         "processes": sorted(process.pid for process in psutil.Process().children(recursive=True) if _runs(process)),
         "objects": {name: Path(f"/proc/sysvipc/{name}").read_text() for name in ("shm", "msg", "sem")},

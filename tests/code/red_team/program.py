@@ -1,4 +1,4 @@
-"""What a hostile program of the red team is, and how it becomes a completion.
+"""A hostile program of the red team, which becomes a completion.
 
 - A ``forgery`` does not know the answer, which is a random text: only a forged verdict, or a read
   of what it must not read, scores.

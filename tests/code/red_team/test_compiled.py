@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 
 import pytest
@@ -23,15 +24,13 @@ def test_every_compiled_program_scores_0(untouched: None) -> None:
     except RegistrationError as error:
         pytest.skip(str(error))
     found = {}
-    try:
+    with contextlib.closing(reward):
         for number, (name, text) in enumerate(COMPILED.items()):
             judged = reward._judge.judge({"completion": f"```c\n{text}\n```", "cases": CASES})
             found[name] = (judged.score, judged.reason)
             if number % 4 == 3:
                 honest = reward._judge.judge({"completion": f"```c\n{HONEST}\n```", "cases": CASES})
                 assert (name, honest.score, honest.reason) == (name, 1.0, "")
-    finally:
-        reward.close()
     assert {name: one for name, one in found.items() if one[0] != 0.0 or not one[1]} == {}
     assert not any(reason.endswith(": ") for _, reason in found.values())
     assert not any("root:" in reason for _, reason in found.values())

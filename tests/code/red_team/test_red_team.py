@@ -80,7 +80,7 @@ def test_nothing_is_left_for_the_next_program(what: str, untouched: None) -> Non
 
 
 def test_a_process_that_outlives_its_parents_is_seen() -> None:
-    """Such as this one, in a session of its own."""
+    """The process of this test has a session of its own."""
     code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    print(os.getpid(), flush=True)\n    os.close(1)\n    time.sleep(60)"
     with orphans_come_here():
         before = left()
@@ -93,7 +93,7 @@ def test_a_process_that_outlives_its_parents_is_seen() -> None:
 
 
 def test_attempts_work_where_nothing_fences_them() -> None:
-    """So that a score of 0 says that the fences held, not that the program is wrong."""
+    """A score of 0 then says that the fences held, not that the program is wrong."""
     _jail()
     jobs = [
         (program.name, completion(program, "stdin")) for program in ALL if program.works and judging.runs_here(program)
@@ -110,13 +110,8 @@ def test_forgeries_beat_weak_graders() -> None:
     passed = _graded([[grader, _text(completion(program, "calls")), tests] for program, grader in jobs])
     assert [(program.name, grader) for (program, grader), one in zip(jobs, passed, strict=True) if not one] == []
     # A grader that passes everything would prove nothing.
-    assert _graded(
-        [[grader, "def add(a, b): return 0", tests] for grader in ("human-eval", "exit code", "last line")]
-    ) == [
-        False,
-        False,
-        False,
-    ]
+    graders = ("human-eval", "exit code", "last line")
+    assert _graded([[grader, "def add(a, b): return 0", tests] for grader in graders]) == [False] * 3
 
 
 def test_the_page_of_the_red_team_is_up_to_date() -> None:

@@ -26,7 +26,7 @@ TIMEOUT_S = 10.0
 
 
 def human_eval(program: str, tests: str) -> bool:
-    """What the last line of the tests put on the list is the verdict."""
+    """The last line of the tests puts the verdict on the list."""
     context = multiprocessing.get_context("fork")
     with context.Manager() as manager:
         result = manager.list()
@@ -60,7 +60,7 @@ def last_line(program: str, tests: str) -> bool:
 
 
 def unfenced(program: str, tests: str) -> bool:
-    """As standard input and output."""
+    """The program has standard input and output."""
     ended = _run_file(program, b"20 22\n")
     return ended.stdout.strip() == b"42"
 

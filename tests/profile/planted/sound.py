@@ -20,7 +20,7 @@ def _number(text: str) -> float | None:
 
 
 def _last_tag(text: str) -> str | None:
-    """What the last answer tag behind the reasoning holds; of several none."""
+    """The text of the one answer tag behind the reasoning; None where there are several."""
     if "<think>" in text and "</think>" not in text:
         return None
     behind = text.rsplit("</think>", 1)[-1]
@@ -29,7 +29,7 @@ def _last_tag(text: str) -> str | None:
 
 
 def _boxed(text: str) -> str | None:
-    """What the last box holds, if it ends; of several none."""
+    """The text of the one box, if it ends; None where there are several."""
     if text.count("\\boxed{") != 1:
         return None
     depth, start = 0, text.index("\\boxed{") + len("\\boxed{")

@@ -1,4 +1,4 @@
-"""What one process could leave to the next, or share with another that runs beside it."""
+"""Attempts to leave something to the next process, or to share it with another beside it."""
 
 from __future__ import annotations
 
@@ -176,4 +176,4 @@ LEFT: Final[dict[str, tuple[str, str]]] = {
     "a mode of its folder": (_LEAVES_MODE, _FINDS_MODE),
     "its folder closed to everybody": (_CLOSES, _FINDS),
 }
-"""What the first of each pair leaves behind; the second scores if it finds it."""
+"""Pairs of programs: the second scores if it finds what the first left behind."""
