@@ -16,8 +16,8 @@ use tracing::debug;
 
 use super::breaker::History;
 use super::feedback::{CallEnd, Feedback};
-use super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
-use super::shared_file::{LockedState, SharedFile};
+use super::rate_limiter::{Decision, Grant, Rules, Tokens};
+use super::store::{Store, View};
 use super::warning::LimitWarning;
 use crate::sync::Mutex;
 
@@ -96,12 +96,6 @@ struct BreakerSeen {
     silent: bool,
 }
 
-#[derive(Debug)]
-enum Store {
-    Own(Box<RateLimiter>),
-    Shared(Box<SharedFile>),
-}
-
 /// A permit that has ended.
 #[derive(Clone, Copy, Debug)]
 struct EndedPermit {
@@ -131,12 +125,8 @@ impl Limiter {
     }
 
     fn new(limit: &Limit) -> Self {
-        let (name, store) = match &limit.key {
-            None => (String::new(), Store::Own(Box::default())),
-            Some((key, path)) => {
-                (format!(" '{key}' ({})", path.display()), Store::Shared(Box::new(SharedFile::new(path))))
-            }
-        };
+        let name = limit.key.as_ref().map_or_else(String::new, |(key, path)| format!(" '{key}' ({})", path.display()));
+        let store = Store::new(limit.key.as_ref().map(|(_, path)| path.as_path()));
         let state = LimiterState {
             store,
             in_flight: 0,
@@ -178,7 +168,7 @@ impl Limiter {
     fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens, waits: bool) -> AcquireResult {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
-        let shared = matches!(state.store, Store::Shared(_));
+        let shared = state.store.is_shared();
         let decision = state.with(&self.rules, now_ns, |view, _| {
             let mut decision = view.ask(rules, now_ns, tokens, in_flight);
             if matches!(decision, Decision::Wait { on_release: true, .. }) && view.free_expired(now_ns) {
@@ -253,7 +243,7 @@ impl Limiter {
         state.unwritten.push(ended);
         let Some(CallEnd { feedback, .. }) = ended.end else { return false };
         // Answers wait for the next use of the file: many ends are one write.
-        if feedback == Feedback::Ok && matches!(state.store, Store::Shared(_)) {
+        if feedback == Feedback::Ok && state.store.is_shared() {
             return false;
         }
         let look = |view: &mut View<'_>, excused| (view.limiter().breaker_seen(), excused);
@@ -307,10 +297,7 @@ impl Limiter {
     #[must_use]
     pub fn allowed_concurrency(&self) -> Option<usize> {
         let most = self.rules.concurrency?;
-        Some(match &self.state.lock().store {
-            Store::Own(rates) => rates.allowed_concurrency(&self.rules, most),
-            Store::Shared(_) => most,
-        })
+        Some(self.state.lock().store.allowed_concurrency(&self.rules, most))
     }
 
     fn note(&self, state: &mut LimiterState, (open, silent): (bool, bool)) {
@@ -325,61 +312,7 @@ impl Limiter {
 
 impl Drop for Limiter {
     fn drop(&mut self) {
-        if let Store::Shared(shared) = &mut self.state.lock().store {
-            shared.leave();
-        }
-    }
-}
-
-/// The rate limiter in use: the function's own, or the locked file's.
-enum View<'a> {
-    Own(&'a mut RateLimiter),
-    Shared(&'a mut LockedState),
-}
-
-impl View<'_> {
-    const fn limiter(&mut self) -> &mut RateLimiter {
-        match self {
-            Self::Own(limiter) => limiter,
-            Self::Shared(locked) => &mut locked.limiter,
-        }
-    }
-
-    fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
-        if let Self::Shared(locked) = self
-            && let Some(until_ns) = locked.yields(rules, in_flight, now_ns)
-        {
-            return Decision::Wait { until_ns: until_ns.unwrap_or(u64::MAX), on_release: true };
-        }
-        let all = self.in_flight(in_flight);
-        self.limiter().ask(rules, now_ns, tokens, all)
-    }
-
-    /// Has the other engines know whether this one waits.
-    fn asked(&mut self, decision: &Decision, now_ns: u64) {
-        if let Self::Shared(locked) = self {
-            match decision {
-                Decision::Go(_) => locked.serve(now_ns),
-                Decision::Wait { .. } => locked.wait(now_ns),
-                Decision::BreakerOpen(_) | Decision::Throttled(_) => {}
-            }
-        }
-    }
-
-    /// Returns the calls in flight of all engines, `own` being this one's.
-    fn in_flight(&self, own: usize) -> usize {
-        let others = if let Self::Shared(locked) = self { locked.in_flight_elsewhere() } else { 0 };
-        own.saturating_add(others)
-    }
-
-    fn set_in_flight(&mut self, in_flight: usize) {
-        if let Self::Shared(locked) = self {
-            locked.set_in_flight(in_flight);
-        }
-    }
-
-    fn free_expired(&mut self, now_ns: u64) -> bool {
-        if let Self::Shared(locked) = self { locked.free_expired(now_ns) } else { false }
+        self.state.lock().store.leave();
     }
 }
 
@@ -414,10 +347,7 @@ impl LimiterState {
             view.set_in_flight(*in_flight);
             work(view, excused)
         };
-        match store {
-            Store::Own(limiter) => Ok(Some(write(&mut View::Own(limiter)))),
-            Store::Shared(shared) => shared.with(now_ns, |locked| write(&mut View::Shared(locked))),
-        }
+        store.with(now_ns, write)
     }
 }
 

@@ -15,6 +15,7 @@ mod nanoseconds;
 mod pauses;
 mod rate_limiter;
 mod shared_file;
+mod store;
 #[cfg(test)]
 mod tests;
 mod warning;

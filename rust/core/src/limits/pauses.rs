@@ -1,8 +1,9 @@
 //! Pauses after throttled calls: nothing goes before the server's `Retry-After` has passed, else
 //! for a time that doubles with each refusal.
 //!
-//! A refusal that most answers of these moments contradict concerned a single sample: nothing
-//! pauses for it.
+//! Nothing pauses for the refusal of a single sample. There are two signs of it: most of the last
+//! calls were answered; or it has a `Retry-After`, is the first of its sample, and calls that had
+//! been refused are answered now.
 
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ const BELIEVED: u64 = 2;
 const CONTRADICTIONS: u64 = 2;
 /// Number of calls that count as the last ones; at most twice as many do.
 const LAST_CALLS: u64 = 16;
+/// Each answer to a call that had been refused allows for this many refusals of single samples, up
+/// to a bound. Each answer to a first call takes one off, so that old answers count no more.
+const SINGLE: u64 = 4;
+const MOST_SINGLE: u64 = 1024;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub(super) struct Pauses {
     /// Number of the last calls that were answered.
     pub answered: u64,
     pub refused: u64,
+    /// Number of first refusals that are still taken for those of single samples.
+    pub single: u64,
 }
 
 impl Pauses {
@@ -48,16 +55,32 @@ impl Pauses {
         sent_ns >= self.until_ns
     }
 
-    /// A call was answered, or refused.
-    pub(super) const fn count(&mut self, answered: bool) {
+    /// A call was answered, or refused; `again`: it had been refused before.
+    pub(super) fn count(&mut self, answered: bool, again: bool) {
         if answered {
             self.answered += 1;
         } else {
             self.refused += 1;
         }
+        self.single = match (answered, again) {
+            (true, true) => (self.single + SINGLE).min(MOST_SINGLE),
+            (true, false) => self.single.saturating_sub(1),
+            (false, true) => 0,
+            (false, false) => self.single,
+        };
         if self.answered + self.refused >= 2 * LAST_CALLS {
             (self.answered, self.refused) = (self.answered / 2, self.refused.div_ceil(2));
         }
+    }
+
+    /// Returns whether a refusal is taken for that of a single sample; `first`: it is its first.
+    pub(super) fn take_for_single(&mut self, retry_after: Option<Duration>, first: bool) -> bool {
+        if self.are_contradicted() {
+            return true;
+        }
+        let single = first && self.single > 0 && retry_after.is_some_and(|after| !after.is_zero());
+        self.single -= u64::from(single);
+        single
     }
 
     /// Returns whether most of the last calls were answered: refusals are of single samples.
@@ -86,7 +109,7 @@ impl Pauses {
         self.wait_until(now_ns.saturating_add(pause_ns));
     }
 
-    /// A call that was sent before the last pause says when to come again.
+    /// A call that was sent before the last pause was refused, with this `Retry-After`.
     pub(super) fn prolong(&mut self, now_ns: u64, retry_after: Duration) {
         if !retry_after.is_zero() {
             self.wait_until(now_ns.saturating_add(believed_ns(retry_after)));
@@ -97,6 +120,7 @@ impl Pauses {
     pub(super) fn clamp(&mut self) {
         self.answered = self.answered.min(LAST_CALLS);
         self.refused = self.refused.min(LAST_CALLS);
+        self.single = self.single.min(MOST_SINGLE);
     }
 
     fn wait_until(&mut self, until_ns: u64) {

@@ -207,7 +207,7 @@ impl RateLimiter {
         }
         match feedback {
             Feedback::Ok => {
-                self.pauses.count(true);
+                self.pauses.count(true, history.throttled_before);
                 let pauses = self.pauses.until_ns > now_ns;
                 if pauses && grant.sent_ns < self.lowered_ns && !has_rates(rules) && self.pauses.are_contradicted() {
                     self.pauses.lift();
@@ -223,8 +223,9 @@ impl RateLimiter {
             }
             Feedback::Throttled(retry_after) => {
                 self.window.refused(now_ns.saturating_sub(grant.sent_ns));
-                self.pauses.count(false);
-                let of_one_sample = !has_rates(rules) && self.pauses.are_contradicted();
+                self.pauses.count(false, history.throttled_before);
+                let of_one_sample =
+                    !has_rates(rules) && self.pauses.take_for_single(retry_after, !history.throttled_before);
                 // A call that was sent before the rates were lowered says nothing of the new ones.
                 if grant.sent_ns >= self.lowered_ns && !of_one_sample {
                     (self.factor_before, self.most_before) = (self.factor, self.window.most);
@@ -386,8 +387,8 @@ impl RateLimiter {
             self.window.in_flight,
             self.window.sent_ns,
             self.window.refusal_ns,
-            self.pauses.answered,
-            self.pauses.refused,
+            self.pauses.refused << 32 | self.pauses.answered,
+            self.pauses.single,
             self.factor_before.to_bits(),
             self.most_before,
         ]);
@@ -398,7 +399,8 @@ impl RateLimiter {
     pub(super) fn from_words(words: [u64; WORDS]) -> Self {
         let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, until_ns, tpm, rest @ ..] = words;
         let [count, since_ns, most, in_flight, sent_ns, refusal_ns, rest @ ..] = rest;
-        let [answered, refused, factor_before, most_before, breaker @ ..] = rest;
+        let [last, single, factor_before, most_before, breaker @ ..] = rest;
+        let (answered, refused) = (last & u64::from(u32::MAX), last >> 32);
         Self {
             requests_ns,
             tokens_ns,
@@ -407,7 +409,7 @@ impl RateLimiter {
             lowered_ns,
             raised_ns,
             tpm: f64::from_bits(tpm),
-            pauses: Pauses { until_ns, count, since_ns, answered, refused },
+            pauses: Pauses { until_ns, count, since_ns, answered, refused, single },
             window: Window { most, in_flight, sent_ns, refusal_ns },
             factor_before: f64::from_bits(factor_before),
             most_before,

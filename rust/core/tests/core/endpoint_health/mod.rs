@@ -1,5 +1,6 @@
 //! Hostile days of an endpoint, simulated on a paused clock: what they may cost, in figures.
 
+mod days;
 mod faults;
 mod hanging;
 mod rig;
