@@ -1,4 +1,4 @@
-"""The clock of a program runs while it has a question, and stands while tests work."""
+"""The clock of a program runs from a question to its answer."""
 
 from __future__ import annotations
 

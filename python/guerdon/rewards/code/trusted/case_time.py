@@ -1,7 +1,7 @@
 """Shares of the time for all cases of a program.
 
 - It is time of a processor; by the clock on the wall a program may take three times as long.
-- Its clock on the wall runs only while it has a question: what tests do between takes none of it.
+- The clock on the wall runs only from a question to its answer.
 - If the share of passed cases counts, the remaining time is divided among the remaining cases, so
   that a case that hangs takes no other's.
 - Imports and the code of a module belong to no case: they have half of the remaining time.
@@ -28,7 +28,7 @@ class ProgramTime:
     """
 
     def __init__(self, timeout: float, case_timeout: float | None, *, divided: bool) -> None:
-        self._paused: float | None = time.monotonic()  # since when it has no question
+        self._paused: float | None = time.monotonic()  # time of the last answer
         self.end = self._paused + wall_seconds(timeout)  # moved by each pause
         self._timeout = timeout
         self._case_timeout = case_timeout
