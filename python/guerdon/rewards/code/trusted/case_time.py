@@ -97,8 +97,8 @@ class CaseTime:
         self.program = program
         self._left = left
         self._whole: Deadline | None = None
-        self._before = 0.0  # what the program had used
-        self._end = 0.0  # of the program, as known then
+        self._before = 0.0  # seconds used before
+        self._end = 0.0  # program.end at that time
 
     def fault(self) -> str:
         """Returns the reason of the time that is up; "" where there is some left."""
