@@ -85,12 +85,13 @@ class ProgramCalls:
         nonce = secrets.token_bytes(8)
         # Before anything else: an unsendable value is not the program's fault.
         message = pack((nonce, name, args, kwargs))
-        if self._unusable is None and self._channel is None:
-            self._define(case)
-        if self._unusable is not None:
-            return self._unusable
-        self._measure(case.program)
-        return self._answer(message, nonce, case.to_answer(), case.program)
+        with case.program.asked():
+            if self._unusable is None and self._channel is None:
+                self._define(case)
+            if self._unusable is not None:
+                return self._unusable
+            self._measure(case.program)
+            return self._answer(message, nonce, case.to_answer(), case.program)
 
     def close(self, late: Deadline | None = None) -> None:
         """End the program's process; nothing of it is left.

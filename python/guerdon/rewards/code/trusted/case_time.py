@@ -1,6 +1,7 @@
 """Shares of the time for all cases of a program.
 
 - It is time of a processor; by the clock on the wall a program may take three times as long.
+- The clock on the wall runs only from a question to its answer.
 - If the share of passed cases counts, the remaining time is divided among the remaining cases, so
   that a case that hangs takes no other's.
 - Imports and the code of a module belong to no case: they have half of the remaining time.
@@ -9,6 +10,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from guerdon.rewards.code.zygote.deadline import Deadline, wall_seconds
 
@@ -25,7 +28,8 @@ class ProgramTime:
     """
 
     def __init__(self, timeout: float, case_timeout: float | None, *, divided: bool) -> None:
-        self.end = time.monotonic() + wall_seconds(timeout)
+        self._paused: float | None = time.monotonic()  # time of the last answer
+        self.end = self._paused + wall_seconds(timeout)  # moved by each pause
         self._timeout = timeout
         self._case_timeout = case_timeout
         self._divided = divided
@@ -40,7 +44,23 @@ class ProgramTime:
     @property
     def left(self) -> float:
         """Seconds that it has left; none after its end by the clock on the wall."""
-        return self._timeout - self.used if time.monotonic() < self.end else 0.0
+        return self._timeout - self.used if self.now < self.end else 0.0
+
+    @property
+    def now(self) -> float:
+        """The time; between questions that of the last answer."""
+        return time.monotonic() if self._paused is None else self._paused
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """It has a question meanwhile."""
+        if self._paused is not None:
+            self.end += time.monotonic() - self._paused
+        self._paused = None
+        try:
+            yield
+        finally:
+            self._paused = time.monotonic()
 
     def ran(self, seconds: float) -> None:
         """Its process ran for at most so long."""
@@ -61,7 +81,7 @@ class ProgramTime:
 
     def of_case(self, left: int) -> Deadline:
         """Until when a case may take that begins now."""
-        now, seconds, end = time.monotonic(), max(self.left, 0.0), self.end
+        now, seconds, end = self.now, max(self.left, 0.0), self.end
         if self._case_timeout is not None:
             seconds = min(seconds, self._case_timeout)
             end = min(end, now + wall_seconds(seconds))
@@ -77,7 +97,8 @@ class CaseTime:
         self.program = program
         self._left = left
         self._whole: Deadline | None = None
-        self._before = 0.0  # what the program had used
+        self._before = 0.0  # seconds used before
+        self._end = 0.0  # program.end at that time
 
     def fault(self) -> str:
         """Returns the reason of the time that is up; "" where there is some left."""
@@ -94,11 +115,17 @@ class CaseTime:
         """Until when it may take to answer."""
         if self._whole is None:
             self._whole, self._before = self.program.of_case(self._left), self.program.used
+            self._end = self.program.end
             return self._whole
-        return Deadline(max(self._seconds(), 0.0), self._whole.end)
+        return Deadline(max(self._seconds(), 0.0), self._until())
 
     def _seconds(self) -> float:
         assert self._whole is not None
-        if time.monotonic() >= self._whole.end:
+        if self.program.now >= self._until():
             return 0.0
         return self._whole.seconds - (self.program.used - self._before)
+
+    def _until(self) -> float:
+        """Its end by the clock on the wall, moved by the pauses since it began."""
+        assert self._whole is not None
+        return self._whole.end + self.program.end - self._end

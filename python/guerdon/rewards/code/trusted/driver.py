@@ -177,7 +177,7 @@ class Driver:
             return fault
         rule = with_input(self._rules, case)
         if isinstance(case, StdinCase):
-            with self._state.waiting():
+            with self._state.waiting(), time.program.asked():
                 ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
             time.program.process_ended(ended.ended.seconds)
             self.starved |= ended.starved

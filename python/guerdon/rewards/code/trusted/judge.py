@@ -127,6 +127,8 @@ class Judge(StatefulReward):
                 process.wait(_END_S)
             except subprocess.TimeoutExpired:
                 self._kill()
+            assert process.stdin is not None
+            process.stdin.close()
         self._forget()
 
     def _forget(self) -> None:
@@ -231,6 +233,8 @@ class Judge(StatefulReward):
         with suppress(ProcessLookupError):  # where SIGCHLD is ignored, the kernel has reaped it
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
         return f"ended by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
 
     def _start(self) -> None:
@@ -261,14 +265,15 @@ class Judge(StatefulReward):
             self._forget()
             raise ZygoteLostError(f"no descriptors for the process that judges: {error}") from error
         os.ftruncate(page, SIZE)
-        # With its parent's death the kernel ends a process when the thread ends that forked it.
+        # With its parent's death the kernel ends a process when the thread ends that forked it. The
+        # pipe covers calls from other threads, unless a forked process holds it open.
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
         given = [theirs.fileno(), page, parent]
         try:
             self._state = JudgeState(mmap.mmap(page, SIZE))
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).resolve().parents[4]), *map(str, given)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # closes when this process ends
                 pass_fds=given[:2],
                 start_new_session=True,
             )

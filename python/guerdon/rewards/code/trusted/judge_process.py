@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import mmap
 import os
 import pickle
 import resource
+import select
 import signal
 import sys
 from typing import Any, Final
@@ -18,6 +20,7 @@ from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
 
 __all__ = ["main"]
 
+_F_SETSIG: Final = 10  # missing in Python's fcntl
 # For what it makes of the cases, the tests and what programs gave: some GB, so that no program has
 # its tests fill the machine; and for each byte of output.
 _MEMORY: Final = 2 << 30
@@ -39,6 +42,7 @@ def main(channel: int, page: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if parent:
         linux.exit_with_parent(parent)
+    _exit_with_stdin()
     state = JudgeState(mmap.mmap(page, SIZE))
     scorer: Any = None
     logged = _Logged()
@@ -58,6 +62,21 @@ def main(channel: int, page: int, parent: int) -> None:
         send_blocking(channel, pickle.dumps((*answer, logged.taken())))
     if scorer is not None:
         scorer.close()
+
+
+def _exit_with_stdin() -> None:
+    """The kernel kills this process when the pipe on standard input closes.
+
+    Standard input is empty from now on.
+    """
+    pipe = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    with open(os.devnull, "rb") as empty:
+        os.dup2(empty.fileno(), 0)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([pipe], [], [], 0)[0]:  # closed already
+        os._exit(1)
 
 
 def _scorer(path: list[str], pickled: bytes, state: JudgeState) -> CodeScorer:
