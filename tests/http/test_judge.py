@@ -394,6 +394,10 @@ def test_missing_columns_are_refused_before_any_request(monkeypatch: pytest.Monk
     with pytest.raises(RegistrationError, match="has no NO_SUCH_KEY"):
         Dispatcher([judge(**NOWHERE, prompt="{completion}", api_key_env="NO_SUCH_KEY")])
     with Dispatcher([judge(**NOWHERE, prompt="{anwser} {size:d}")]) as dispatcher:
+        with pytest.raises(
+            DataError, match=r"Its columns: size. Add it to the dataset, or have the request name another"
+        ):
+            dispatcher.score(completions=["x"], size=[1])
         with pytest.raises(DataError, match=r"'anwser', which this batch doesn't have.*Did you mean 'answer'"):
             dispatcher.score(completions=["x"], answer=["y"], size=[1])
         with pytest.raises(

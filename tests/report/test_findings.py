@@ -58,7 +58,7 @@ def test_function_that_abstains_on_most_samples_is_named(tmp_path: Path) -> None
 
 def test_answers_of_identical_calls_are_no_latencies(tmp_path: Path) -> None:
     rows = [row(**each, run_s=0.0 if each["sample"] % 2 else 2.0) for each in steps()]
-    assert some(sentences(tmp_path, rows), "correct is the slowest function: half of its calls take over 2")
+    assert some(sentences(tmp_path, rows), "correct has the longest calls: half of them take over 2")
 
 
 def test_batches_of_a_run_without_steps_are_numbered_from_0(tmp_path: Path) -> None:
@@ -72,6 +72,14 @@ def test_batches_of_a_run_without_steps_are_numbered_from_0(tmp_path: Path) -> N
 def test_a_falling_reward_is_a_warning(tmp_path: Path) -> None:
     rows = [row(**each, value=1 - each["step"] / 20 + each["sample"] % 2) for each in steps()]
     assert some(sentences(tmp_path, rows), "From step 0 to 19, correct fell: from 1.48 to 0.575")[1] == "warning"
+
+
+def test_a_short_run_moves_by_chance(tmp_path: Path) -> None:
+    """Four steps of eight samples: their means differ by half a standard deviation."""
+    rows = [row(**each, value=float(each["sample"] % 2) - each["step"] / 12) for each in steps(4)]
+    found = sentences(tmp_path, rows)
+    assert some(found, "From step 0 to 3, correct stayed about the same")[1] == "info"
+    assert "the longest over" in some(found, "correct has the longest calls")[0]
 
 
 def test_a_reward_that_stays_is_no_news(tmp_path: Path) -> None:

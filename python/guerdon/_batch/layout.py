@@ -216,4 +216,8 @@ def _what_to_do(spec: FunctionSpec, name: str, data: Data, available: dict[str, 
     own = [other for other in available if other not in data.dataset]
     close = difflib.get_close_matches(name, list(data.dataset), n=1)
     close = close or difflib.get_close_matches(name, own, n=1, cutoff=_NEARLY)
-    return f" Did you mean {close[0]!r}?" if close else " Add it to the dataset, or give the parameter a default."
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    if spec.plans:
+        return " Add it to the dataset, or have the request name another, such as prompt, completion or text."
+    return " Add it to the dataset, or give the parameter a default."

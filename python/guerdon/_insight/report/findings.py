@@ -27,9 +27,10 @@ LIMITS: Final = {
     "quiet": 64,
     "abstained": 0.5,
     "work": 0.1,
+    "errors": 3.0,
 }
-"""Shares, correlations, seconds, rows, and seconds of run time for each of waiting, beyond which
-something is worth a sentence."""
+"""Shares, correlations, seconds, rows, seconds of run time for each of waiting, and standard
+errors, beyond which something is worth a sentence."""
 
 _MOST_OF_A_KIND: Final = 3
 _MOST: Final = 12
@@ -78,13 +79,16 @@ def _reading(figures: dict[str, Any]) -> Iterator[Finding]:
 
 def _trend(figures: dict[str, Any]) -> Iterator[Finding]:
     axis, several = figures["axis"], len(figures["functions"]) > 1
+    samples = max((each["rows"] for each in figures["functions"].values()), default=0)
     of = [("the total reward", figures["total"])] if several else list(figures["functions"].items())
     for name, series in of:
         mean = series["over_time"]["mean"]
         early, late = _ends(mean)
         if early is None or late is None:
             return
-        noise = (series["std"] or 0.0) * 0.1
+        # A tenth of a short run is a few samples: their mean moves by chance.
+        chance = LIMITS["errors"] * math.sqrt(2 / max(1.0, samples * _tenth(mean)))
+        noise = (series["std"] or 0.0) * max(0.1, chance)
         moved = "rose" if late - early > noise else "fell" if early - late > noise else "stayed about the same"
         figures_of = (
             f"from {_plain(early)} to {_plain(late)}" if moved != "stayed about the same" else f"near {_plain(late)}"
@@ -236,7 +240,8 @@ def _times(figures: dict[str, Any]) -> Iterator[Finding]:
         if not p50:
             return
         tail = p99 / p50 >= LIMITS["tail"] and p99 >= LIMITS["slow_s"]
-        message = f"{name} is the slowest function: half of its calls take over {seconds(p50)}, one in a hundred over {seconds(p99)}"
+        rare = "one in a hundred" if each["rows"] >= LIMITS["few"] else "the longest"
+        message = f"{name} has the longest calls: half of them take over {seconds(p50)}, {rare} over {seconds(p99)}"
         yield _finding(
             "warning" if tail else "info",
             "latency",
@@ -284,6 +289,12 @@ def _cost(figures: dict[str, Any]) -> Iterator[Finding]:
         yield _finding("info", "cost", f"{message}, with {tokens:,.0f} tokens.")
     elif tokens:
         yield _finding("info", "cost", f"Judges used {tokens:,.0f} tokens; no prices are given.")
+
+
+def _tenth(values: list[float | None]) -> float:
+    """The part of the known values that `_ends` takes from each end."""
+    known = sum(value is not None for value in values)
+    return max(1, known // 10) / max(1, known)
 
 
 def _ends(values: list[float | None]) -> tuple[float | None, float | None]:
