@@ -86,7 +86,7 @@ def _trend(figures: dict[str, Any]) -> Iterator[Finding]:
         early, late = _ends(mean)
         if early is None or late is None:
             return
-        # A tenth of a short run is a few samples: their mean moves by chance.
+        # The mean of a tenth of a short run moves by chance.
         chance = LIMITS["errors"] * math.sqrt(2 / max(1.0, samples * _tenth(mean)))
         noise = (series["std"] or 0.0) * max(0.1, chance)
         moved = "rose" if late - early > noise else "fell" if early - late > noise else "stayed about the same"

@@ -91,7 +91,7 @@ class ProgramTime:
 
 
 class CaseTime:
-    """The time of one case; it starts when the program is asked for the first time."""
+    """The time of one case; it starts with the first question to the program."""
 
     def __init__(self, program: ProgramTime, left: int) -> None:
         self.program = program
