@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, http_reward, judge, pairwise, parse, rubric
+from guerdon import Dispatcher, RegistrationError, Server, http_reward, judge, pairwise, parse, rubric
 from tests.http.scoring import reached
 from tests.http.server import chat_completion, question, serving
 
@@ -60,6 +60,15 @@ def test_a_wrong_option_is_refused_by_name(maker: str, option: str, value: objec
     message = str(refused.value)
     assert option in message or (option == "body" and "encoded as JSON" in message)
     assert len(message) < 5000
+
+
+def test_a_server_shows_no_key() -> None:
+    addresses = ["http://me:secret@a/v1", "http://b/v1?api_key=secret"]
+    shown = repr(Server(addresses, headers={"x": "secret"}, api_key_env="secret", hedge_after="p95"))
+    assert shown == "Server(['http://…@a/v1', 'http://b/v1?…'], api_key_env=…, headers=…, hedge_after='p95')"
+    with pytest.raises(RegistrationError, match=r"server=str\(…\): expected a guerdon.Server") as refused:
+        judge(server="secret", model="m", prompt="{completion}")  # type: ignore[arg-type]
+    assert "secret" not in str(refused.value)
 
 
 def test_the_form_of_a_rubrics_answer_is_json_whatever_its_criteria_are_called() -> None:

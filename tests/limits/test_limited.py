@@ -24,6 +24,14 @@ def took(made: Dispatcher, calls: int, **columns: Any) -> float:
     return time.monotonic() - begun
 
 
+@pytest.mark.parametrize("lane", LANES)
+def test_calls_come_at_a_steady_rate(lane: str) -> None:
+    function = functions.aone if lane == "asyncio" else functions.one
+    with Dispatcher([reward(function, lane=lane, limit=Limit(rpm=3000))], workers=2) as made:
+        # 20 ms between two, less what timers may be late.
+        assert took(made, 50) >= 49 * 0.02 - 0.05
+
+
 def test_waiting_is_queueing_and_never_run_time() -> None:
     with Dispatcher([reward(functions.aone, name="one", timeout=1.5, limit=Limit(rpm=600))]) as made:
         result = made.score(completions=["c"] * 25)

@@ -5,6 +5,8 @@ A pair that is not decided without it is math-verify's to say.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from guerdon import RegistrationError, rewards
@@ -40,6 +42,8 @@ TABLE = r"""
 1/2004! | \frac{1}{2004!} || 1/2006!  1/2004
 - 5 | -5  −5 || 5
 +7 | 7  +7 || -7
+2x | 2x || 2  2y
+3i | 3i || 3  3j
 C | C  (C)  \text{C}  c  C.  (C) twelve || D  Cat  3
 Yes | Yes  yes  \text{Yes}  Yes. || No  Y
 \varnothing | \emptyset  ∅ || 0
@@ -97,6 +101,13 @@ def test_notations_are_read(gold: str) -> None:
 def test_the_answer_is_found(gold: str, text: str, value: float | None) -> None:
     assert prepared(gold, text) == value
     assert rewards.math_reward(notation="lenient")(completions=[text], solution=[gold]) == [value]
+
+
+@pytest.mark.parametrize("answer", [rf"\sqrt{{{'a' * 50_000}}}", f"1{' ' * 50_000}!", "1/" * 20_000])
+def test_a_long_answer_is_read_in_no_time(answer: str) -> None:
+    begun = time.process_time()
+    prepared("2", rf"\boxed{{{answer}}}")
+    assert time.process_time() - begun < 2
 
 
 def test_the_option_is_one_of_two() -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from guerdon import StatefulReward
+
 
 def _say(name: str, text: str) -> float:
     """In all the ways there are, most of them without a line's end."""
@@ -58,6 +60,16 @@ def loses_its_output(completion: str) -> float:
     for _ in range(2):
         os.open(completion, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     return 1.0
+
+
+class Silent(StatefulReward):
+    """Closes the streams for good before its calls."""
+
+    def setup(self) -> None:
+        sys.stdout.close()
+
+    def score(self, completion: str) -> float:
+        return float(os.getpid())
 
 
 def closes_or_prints(completion: str) -> float:

@@ -81,6 +81,12 @@ def test_marks_never_reach_a_file_of_the_users(tmp_path: Path, capfd: pytest.Cap
     assert set(file.read_text().splitlines()) <= {"mine"}
 
 
+def test_a_worker_whose_setup_closes_the_streams_is_kept() -> None:
+    with Dispatcher([reward(printing_functions.Silent())], workers=1) as dispatcher:
+        pids = {dispatcher.score(completions=["a"]).rewards.item() for _ in range(4)}
+    assert len(pids) == 1
+
+
 @pytest.mark.parametrize("closed", ["stream", "descriptor"])
 @pytest.mark.fault("a call closes the standard error of its worker", sees="nothing: the next calls have another worker")
 def test_calls_print_after_one_that_closed_its_output(closed: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,8 @@ class Worker:
         self._constants = KnownConstants()
         # Modules of values that were imported here, or could not be.
         self._imported: set[str] = set()
+        # Nobody listens to the calls of the last frame: an import or `setup()` closed the streams.
+        self._silent = False
         self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
 
     def serve(self) -> None:
@@ -120,7 +122,7 @@ class Worker:
         words[DONE] = base + ran
         words[PROGRESS] = base
         # The function may also have caught the exception.
-        retire = signal.fired >> 8 == frame.id or limits.exhausted or is_output_closed()
+        retire = signal.fired >> 8 == frame.id or limits.exhausted or (is_output_closed() and not self._silent)
         self._link.done(frame.id, ran, retire)
         signal.shielded = False
         return retire
@@ -140,6 +142,7 @@ class Worker:
             self._start_output_count(frame, prepares or marker_written)  # a marker does not count
         if not limits.apply(recipe):
             return 0
+        self._silent = is_output_closed()
         return self._calls(frame, call, values)
 
     def _import_modules(self, frame: Frame, values: Values) -> None:

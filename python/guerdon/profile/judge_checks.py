@@ -191,7 +191,7 @@ def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
                 "flips",
                 "warning",
                 f"The same request, {_REPEATS} times, gets different scores on {share:.0%} of {len(places)} rows, apart by "
-                f'{relative:.0%} of the range on average. Set temperature=0, or votes=5 and vote="median".',
+                f"{relative:.0%} of the range on average. Set temperature=0, or votes=5.",
                 tuple(
                     Example(
                         int(places[each]),

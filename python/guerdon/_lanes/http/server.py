@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -67,11 +68,14 @@ class Server:
     max_cost: float | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        # Headers and the name of a variable may be a key.
+        # Headers and the name of a variable may be a key, and an address may hold one.
         hidden = {"headers", "api_key_env"}
         given = [one.name for one in fields(self)[1:] if getattr(self, one.name) != one.default]
         shown = [f"{name}={'…' if name in hidden else repr(getattr(self, name))}" for name in given]
-        return f"Server({', '.join([repr(self.base_url), *shown])})"
+        address = re.sub(
+            r"//[^/@'\"]*@|[?#][^'\"]*", lambda found: "//…@" if found[0][0] == "/" else "?…", repr(self.base_url)
+        )
+        return f"Server({', '.join([address, *shown])})"
 
 
 def server_of(function: str, given: Mapping[str, Any], option: str) -> tuple[Server, str]:
@@ -89,7 +93,9 @@ def server_of(function: str, given: Mapping[str, Any], option: str) -> tuple[Ser
     if server is None:
         return Server(given[option], api_key_env=given["api_key_env"]), option
     if not isinstance(server, Server):
-        raise RegistrationError(f"{wrong}server={server!r}: expected a guerdon.Server, or an address as {option}=.")
+        raise RegistrationError(
+            f"{wrong}server={type(server).__name__}(…): expected a guerdon.Server, or an address as {option}=."
+        )
     for simple in (option, "api_key_env"):
         if given[simple] is not None:
             raise RegistrationError(f"{wrong}pass server= or {simple}=, not both: guerdon.Server takes {simple!r} too.")

@@ -112,6 +112,7 @@ _SAME_UNITS: Final = {
     "liter": "l",
     "litre": "l",
 }
+_SHORT_UNITS: Final = ("m", "s", "g", "h", "l", "°", "$")
 _SCALES: Final = {
     "%": Fraction(1, 100),
     "dozen": Fraction(12),
@@ -200,6 +201,8 @@ def decided(gold: str, answer: str) -> bool | None:
     # 9 % is not 9; a unit that only one of them names is taken for granted.
     if (unit in _SCALES or other in _SCALES) and unit != other:
         return ours * _SCALES.get(unit, 1) == theirs * _SCALES.get(other, 1)
+    if bool(unit) != bool(other) and (unit or other) not in _SHORT_UNITS and len(unit or other) == 1:
+        return None  # a variable, as in 2x
     return ours == theirs
 
 
@@ -208,7 +211,7 @@ def _measured(text: str) -> tuple[Fraction | None, str]:
     number = _rational(text)
     if number is not None:
         return number, ""
-    match = _UNIT.search(text)
+    match = _UNIT.search(text) if len(text) <= _LONGEST else None
     if match is None or not match.start():
         return None, ""
     unit = next(one for one in match.groups() if one).strip().rstrip(".").lower()

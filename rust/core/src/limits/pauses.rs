@@ -2,8 +2,8 @@
 //! for a time that doubles with each refusal.
 //!
 //! Nothing pauses for the refusal of a single sample. There are two signs of it: most of the last
-//! calls were answered; or it has a `Retry-After`, is the first of its sample, and calls that had
-//! been refused are answered now.
+//! calls were answered; or it has a short `Retry-After`, is the first of its sample, and calls that
+//! had been refused are answered now.
 
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ const LAST_CALLS: u64 = 16;
 /// to a bound. Each answer to a first call takes one off, so that old answers count no more.
 const SINGLE: u64 = 4;
 const MOST_SINGLE: u64 = 1024;
+/// A longer `Retry-After` is never taken for a single sample's: until the first one is over nobody
+/// knows whether the server refuses all.
+const LONGEST_SINGLE: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +81,8 @@ impl Pauses {
         if self.are_contradicted() {
             return true;
         }
-        let single = first && self.single > 0 && retry_after.is_some_and(|after| !after.is_zero());
+        let single =
+            first && self.single > 0 && retry_after.is_some_and(|after| !after.is_zero() && after <= LONGEST_SINGLE);
         self.single -= u64::from(single);
         single
     }

@@ -29,28 +29,32 @@ pub struct MultipleChoice {
 impl MultipleChoice {
     /// The letter of the last answer that is one, in upper case.
     fn found(&self, text: &str) -> Option<char> {
+        let text = text.rsplit_once(THOUGHT).map_or(text, |(_, answer)| answer);
         let lower = text.to_ascii_lowercase();
         let named = memmem::rfind_iter(lower.as_bytes(), WORD)
             .find_map(|at| self.letter(&text[at + WORD.len()..]).map(|letter| (at, letter)));
         let boxed = memmem::rfind_iter(text.as_bytes(), BOX).find_map(|at| {
             let inside = &text[at + BOX.len()..];
             let end = inside.bytes().take(LONGEST_BOX).position(|one| one == b'}')?;
-            self.alone(&inside[..end]).map(|letter| (at, letter))
+            let inside = inside[..end].trim_start().trim_start_matches('\\');
+            let inside = BEFORE.iter().find_map(|word| inside.strip_prefix(*word)?.strip_prefix('{')).unwrap_or(inside);
+            self.whole(inside).map(|letter| (at, letter))
         });
         let last = named.max(boxed).map(|(_, letter)| letter);
-        last.or_else(|| self.whole(text.rsplit_once(THOUGHT).map_or(text, |(_, answer)| answer)))
+        last.or_else(|| self.whole(text))
     }
 
     /// The letter that a text is, but for marks and words before it.
     fn alone(&self, text: &str) -> Option<char> {
-        let mut rest = text.trim_end_matches(|one: char| MARKS.contains(&one) || one == '.' || one.is_whitespace());
+        let is_blank = |one: char| MARKS.contains(&one) || one.is_whitespace();
+        let rest = text.trim_end_matches(|one: char| is_blank(one) || one == '.');
         let letter = rest.chars().next_back()?;
-        rest = &rest[..rest.len() - letter.len_utf8()];
-        let before = rest.trim_matches(|one: char| MARKS.contains(&one) || one.is_whitespace());
-        let is_before = before.is_empty()
-            || (before.len() < rest.len() && BEFORE.iter().any(|word| before.eq_ignore_ascii_case(word)));
+        let before = &rest[..rest.len() - letter.len_utf8()];
+        let is_word = |word: &str| word.is_empty() || BEFORE.iter().any(|one| word.eq_ignore_ascii_case(one));
+        let is_apart = before.chars().next_back().is_none_or(is_blank);
         let choice = letter.to_ascii_uppercase();
-        (is_before && self.is_choice(choice)).then_some(choice)
+        (is_apart && before.len() <= LONGEST_BOX && before.split(is_blank).all(is_word) && self.is_choice(choice))
+            .then_some(choice)
     }
 
     /// The letter of an answer of one line that is a choice: `B`, `**B.** Paris`, `B) Paris`.
@@ -62,13 +66,21 @@ impl MultipleChoice {
         self.alone(line).or_else(|| {
             let rest = line.trim_start_matches(['*', '_', '(', '[']);
             let letter = rest.chars().next()?;
-            let behind = &rest[letter.len_utf8()..];
-            let behind = behind.trim_start_matches(['*', '_']);
             let choice = letter.to_ascii_uppercase();
-            let is_label = behind.strip_prefix([')', ']', '.', ':']).is_some_and(|words| {
-                words.trim_start_matches(['*', '_', ':']).starts_with(char::is_whitespace) && !self.goes_on(words)
-            });
+            let behind = rest[letter.len_utf8()..].trim_start_matches(['*', '_']);
+            // No colon: "A: I think so" is an answer behind a question.
+            let words = behind.strip_prefix([')', ']', '.'])?.trim_start_matches(['*', '_']);
+            let is_label = words.starts_with(char::is_whitespace) && !self.goes_on(words) && !self.lists(words);
             (is_label && self.is_choice(choice)).then_some(choice)
+        })
+    }
+
+    /// Returns whether another choice begins within a line: `Paris B) Rome`.
+    fn lists(&self, words: &str) -> bool {
+        words.split_whitespace().any(|word| {
+            let mut letters = word.trim_start_matches(['*', '_', '(', '[']).chars();
+            let is_choice = letters.next().is_some_and(|one| self.is_choice(one));
+            is_choice && letters.next().is_none_or(|one| matches!(one, ')' | ']' | '.' | ':'))
         })
     }
 
@@ -81,7 +93,9 @@ impl MultipleChoice {
         let mut rest = colon.or_else(is)?.trim_start_matches(':');
         loop {
             rest = rest.trim_start_matches(|one: char| is_mark(one) || one.is_whitespace());
-            let word = rest.find(|one: char| !one.is_ascii_alphabetic()).map_or(rest, |end| &rest[..end]);
+            // No word of BEFORE is longer than eight letters.
+            let end = rest.bytes().take(9).take_while(u8::is_ascii_alphabetic).count();
+            let word = &rest[..end];
             if !BEFORE.iter().any(|before| word.eq_ignore_ascii_case(before)) {
                 break;
             }
@@ -212,7 +226,7 @@ mod tests {
             ("B) Paris", Some('B')),
             ("(B) Paris", Some('B')),
             ("**B.** Paris", Some('B')),
-            ("B: Paris", Some('B')),
+            ("B: Paris", None),
             ("<think>Maybe A.</think>\n\nB", Some('B')),
             ("It is \\boxed{B}.", Some('B')),
             ("$\\boxed{\\text{B}}$", Some('B')),
@@ -230,6 +244,19 @@ mod tests {
             ("E", None),
             ("A\nB", None),
             ("It may be B", None),
+            ("<think>Perhaps the answer is A. No.</think>\n\nB", Some('B')),
+            ("<think>So \\boxed{A}?</think>\n\nB", Some('B')),
+            ("<think>The answer is A.</think>\n\nI can't say.", None),
+            ("A: C", None),
+            ("A: The capital is B", None),
+            ("A: I don't know", None),
+            ("A) Paris B) Rome C) Oslo D) Bonn", None),
+            ("A. Paris", Some('A')),
+            ("\\boxed{B. Paris}", Some('B')),
+            ("\\boxed{\\text{(B) Paris}}", Some('B')),
+            ("\\boxed{\\text{Option B}}", Some('B')),
+            ("\\boxed{A} is wrong: \\boxed{B. Paris}", Some('B')),
+            ("\\boxed{x + B}", None),
             ("", None),
         ];
         for (text, expected) in table {

@@ -30,6 +30,9 @@ enum Day {
     AllFor20S { hint: bool },
     /// The first samples are refused once each, and all requests from 1 s to 21 s.
     FirstSamplesThenAll(usize),
+    /// The same, and all requests for a minute with `Retry-After: 60`, from when these samples were
+    /// answered.
+    FirstSamplesThenAMinute(usize),
 }
 
 impl Day {
@@ -45,6 +48,7 @@ impl Day {
             Self::Overloaded => SECOND * 4 + rounds(0),
             Self::AllFor20S { .. } => SECOND * 20 + rounds(0),
             Self::FirstSamplesThenAll(first) => SECOND * 20 + rounds(first),
+            Self::FirstSamplesThenAMinute(first) => MINUTE + rounds(first),
         }
     }
 
@@ -71,7 +75,12 @@ impl Day {
                     }
                 }
                 Self::FirstSamplesThenAll(_) if (SECOND..SECOND * 21).contains(&begun.elapsed()) => told(200 * MS),
-                Self::FirstSamplesThenAll(first) if attempt == 1 && sample < first => told(200 * MS),
+                Self::FirstSamplesThenAMinute(_) if (SECOND..MINUTE).contains(&begun.elapsed()) => told(MINUTE),
+                Self::FirstSamplesThenAll(first) | Self::FirstSamplesThenAMinute(first)
+                    if attempt == 1 && sample < first =>
+                {
+                    told(200 * MS)
+                }
                 Self::Overloaded if begun.elapsed() < SECOND * 4 && fastrand::f64() < 0.7 => {
                     no_hint([529, 503, 429][nth % 3])
                 }
@@ -103,7 +112,7 @@ fn spend(day: Day, width: usize, samples: usize, seed: u64) -> (usize, Duration,
 /// ideal, and the refusals.
 type Row = (Day, usize, usize, f64, usize);
 
-const DAYS: [Row; 18] = [
+const DAYS: [Row; 19] = [
     (Day::FirstSamples(64), 32, 864, 2.0, 64),
     (Day::FirstSamples(320), 32, 864, 2.0, 320),
     (Day::FirstSamples(864), 32, 864, 2.0, 864),
@@ -122,6 +131,7 @@ const DAYS: [Row; 18] = [
     (Day::AllFor20S { hint: true }, 32, 512, 1.6, 72),
     (Day::AllFor20S { hint: false }, 32, 512, 1.6, 72),
     (Day::FirstSamplesThenAll(864), 32, 2000, 1.6, 864 + 72),
+    (Day::FirstSamplesThenAMinute(256), 128, 4000, 1.6, 256 + 200),
 ];
 
 /// Ninety-nine of a hundred samples are scored on every day.
