@@ -20,6 +20,7 @@ from guerdon._system.lazy_imports import names as _names
 if TYPE_CHECKING:
     from guerdon import parse, rewards
     from guerdon._batch.pending import OpenBatch, PendingBatch
+    from guerdon._functions.cache_folder import Cache
     from guerdon._functions.stateful import StatefulReward
     from guerdon._insight.dump import Dump, InFlight
     from guerdon._insight.endpoint import Endpoint

@@ -27,8 +27,8 @@ const LAST_CALLS: u64 = 16;
 /// to a bound. Each answer to a first call takes one off, so that old answers count no more.
 const SINGLE: u64 = 4;
 const MOST_SINGLE: u64 = 1024;
-/// A longer `Retry-After` is never taken for a single sample's: until the first one is over nobody
-/// knows whether the server refuses all.
+/// A longer `Retry-After` is never taken for a single sample's: until the first one is over, the
+/// server may refuse all.
 const LONGEST_SINGLE: Duration = Duration::from_secs(2);
 
 /// See the module.
