@@ -81,9 +81,15 @@ class RegistrationError(GuerdonError, ValueError):
         super().__init__(*(_shortened(arg) if isinstance(arg, str) else arg for arg in args))
 
 
-def with_known_options(maker: _Maker, *, others: Callable[..., Any] | None = None) -> _Maker:
+def with_known_options(
+    maker: _Maker, *, others: Callable[..., Any] | None = None, values: Iterable[type] = ()
+) -> _Maker:
     """Have a public function or class refuse an option that it doesn't have, with the nearest one
-    named; those of `others` are its own too."""
+    named; those of `others` are its own too.
+
+    Args:
+        values: Classes that hold options, each under its own name: ``limit=Limit(…)``.
+    """
     called = cast(Any, maker).__init__ if isinstance(maker, type) else maker
     names = (*option_names(called), *(() if others is None else option_names(others)))
 
@@ -91,7 +97,7 @@ def with_known_options(maker: _Maker, *, others: Callable[..., Any] | None = Non
     def checked(*args: Any, **options: Any) -> Any:
         for option in options:
             if option not in names:
-                raise unknown_option(maker.__name__, option, names)
+                raise unknown_option(maker.__name__, option, names, values)
         return called(*args, **options)
 
     if not isinstance(maker, type):
@@ -106,10 +112,14 @@ def option_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def unknown_option(maker: str, option: str, known: Iterable[str]) -> RegistrationError:
+def unknown_option(maker: str, option: str, known: Iterable[str], values: Iterable[type] = ()) -> RegistrationError:
     """The refusal of an option that there is not."""
     import difflib
 
+    for value in values:
+        if option in value.__annotations__:
+            into = f"{value.__name__.lower()}=guerdon.{value.__name__}({'…, ' if value.__name__ != 'Limit' else ''}{option}=…)"
+            return RegistrationError(f"{maker}() has no option {option!r}: give it as {into}.")
     close = difflib.get_close_matches(option, [name for name in known if name != "self"], n=1)
     meant = f"; did you mean {close[0]!r}?" if close else "."
     return RegistrationError(f"{maker}() has no option {option!r}{meant}")

@@ -6,6 +6,7 @@ Decorating starts nothing and imports nothing heavy; options are checked on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, overload
 
@@ -70,7 +71,7 @@ def reward(
     function: None = None, **options: Unpack[_RewardOptions]
 ) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
 @raised_at_the_call
-@with_known_options
+@partial(with_known_options, values=(Limit,))
 def reward(
     function: Callable[..., Any] | StatefulReward | None = None,
     *,
@@ -235,7 +236,7 @@ def group_reward(
     function: None = None, **options: Unpack[_GroupOptions]
 ) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
 @raised_at_the_call
-@with_known_options
+@partial(with_known_options, values=(Limit,))
 def group_reward(
     function: Callable[..., Any] | None = None,
     *,

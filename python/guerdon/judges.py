@@ -4,6 +4,7 @@ function whose requests need no Python."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ __all__ = ["http_reward", "judge"]
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
-@with_known_options
+@partial(with_known_options, values=(Server, Votes, Limit))
 def judge(
     *,
     base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]] | None = None,
@@ -200,7 +201,7 @@ def judge(
     return made if asked_votes.count == 1 else with_votes(made, judge, given, asked_votes)
 
 
-@with_known_options
+@partial(with_known_options, values=(Server, Limit))
 def http_reward(
     url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]] | None = None,
     *,

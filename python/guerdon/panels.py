@@ -23,9 +23,11 @@ from guerdon._lanes.http.compound import CompoundPlan, CompoundReward, plan_of
 from guerdon._lanes.http.options import name_of, non_empty_text
 from guerdon._lanes.http.reward import HttpReward, is_given
 from guerdon._lanes.http.rubric import Rubric
+from guerdon._lanes.http.server import Server
 from guerdon._system.units import integer, number
 from guerdon.errors import RegistrationError, with_known_options
 from guerdon.judges import judge
+from guerdon.limits import Limit
 from guerdon.parse import Parse
 
 __all__ = ["Rubric", "pairwise", "panel", "rubric"]
@@ -121,7 +123,7 @@ def panel(
     )
 
 
-@partial(with_known_options, others=judge)
+@partial(with_known_options, others=judge, values=(Server, Limit))
 def pairwise(
     *,
     model: str,
@@ -217,7 +219,7 @@ def pairwise(
     )
 
 
-@partial(with_known_options, others=judge)
+@partial(with_known_options, others=judge, values=(Server, Limit))
 def rubric(
     criteria: Mapping[str, str],
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,21 @@ def test_a_misspelt_option_is_refused_with_the_nearest_one(
     with pytest.raises(RegistrationError) as refused:
         maker(**{misspelt: 1})
     assert str(refused.value) == f"{maker.__name__}() has no option {misspelt!r}; did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    ("maker", "option", "value"),
+    [
+        (judge, "headers", "server=guerdon.Server(…, headers=…)"),
+        (judge, "min_agreement", "votes=guerdon.Votes(…, min_agreement=…)"),
+        (http_reward, "price", "server=guerdon.Server(…, price=…)"),
+        (pairwise, "api_key_file", "server=guerdon.Server(…, api_key_file=…)"),
+        (reward, "concurrency", "limit=guerdon.Limit(concurrency=…)"),
+    ],
+)
+def test_an_option_of_a_value_is_refused_with_the_value(maker: Callable[..., object], option: str, value: str) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(f"has no option {option!r}: give it as {value}.")):
+        maker(**{option: 1})
 
 
 def test_an_option_unlike_all_others_is_refused() -> None:
