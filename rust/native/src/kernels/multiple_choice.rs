@@ -69,18 +69,19 @@ impl MultipleChoice {
             let choice = letter.to_ascii_uppercase();
             let behind = rest[letter.len_utf8()..].trim_start_matches(['*', '_']);
             // No colon: "A: I think so" is an answer behind a question.
-            let words = behind.strip_prefix([')', ']', '.'])?.trim_start_matches(['*', '_']);
-            let is_label = words.starts_with(char::is_whitespace) && !self.goes_on(words) && !self.lists(words);
+            let end = behind.chars().next().filter(|one| matches!(one, ')' | ']' | '.'))?;
+            let words = behind[1..].trim_start_matches(['*', '_']);
+            let is_label = words.starts_with(char::is_whitespace) && !self.goes_on(words) && !self.lists(words, end);
             (is_label && self.is_choice(choice)).then_some(choice)
         })
     }
 
-    /// Returns whether another choice begins within a line: `Paris B) Rome`.
-    fn lists(&self, words: &str) -> bool {
+    /// Returns whether another choice begins within a line: `Paris B) Rome`; `end` follows letters.
+    fn lists(&self, words: &str, end: char) -> bool {
         words.split_whitespace().any(|word| {
-            let mut letters = word.trim_start_matches(['*', '_', '(', '[']).chars();
+            let mut letters = word.trim_matches(['*', '_', '(', '[']).chars();
             let is_choice = letters.next().is_some_and(|one| self.is_choice(one));
-            is_choice && letters.next().is_none_or(|one| matches!(one, ')' | ']' | '.' | ':'))
+            is_choice && letters.next() == Some(end) && letters.next().is_none()
         })
     }
 
@@ -252,6 +253,10 @@ mod tests {
             ("A: I don't know", None),
             ("A) Paris B) Rome C) Oslo D) Bonn", None),
             ("A. Paris", Some('A')),
+            ("A. Paris B. Rome", None),
+            ("B) A dog", Some('B')),
+            ("B) Washington D.C.", Some('B')),
+            ("(C) I do, A. Smith", Some('C')),
             ("\\boxed{B. Paris}", Some('B')),
             ("\\boxed{\\text{(B) Paris}}", Some('B')),
             ("\\boxed{\\text{Option B}}", Some('B')),
