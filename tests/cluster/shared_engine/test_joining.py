@@ -278,7 +278,7 @@ def test_a_rank_that_cannot_be_carried_leaves_no_session(monkeypatch: pytest.Mon
     agent = SimpleNamespace(connect=lambda name: link)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        server = agent_process._Server(None, agent, ours)  # type: ignore[arg-type]
+        server = agent_process._AgentServer(None, agent, ours)  # type: ignore[arg-type]
         with pytest.raises(OSError, match="too many"):
             server._connect(theirs, "rank 1", Peer(ours))
     assert link.reason == "its connection can't be carried"

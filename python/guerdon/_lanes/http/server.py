@@ -49,7 +49,7 @@ class Server:
         >>> from guerdon import Server, judge
         >>> fleet = Server(["http://a:8000/v1", "http://b:8000/v1"], hedge_after="p95")
         >>> judge(server=fleet, model="m", prompt="Grade this from 0 to 10: {completion}", name="grade")
-        <reward function 'grade': http://a:8000/v1/chat/completions and 1 more, timeout 30 s>
+        <reward function 'grade': http://a:8000/v1/chat/completions and 1 other, timeout 30 s>
     """
 
     base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]]
