@@ -37,6 +37,8 @@ def is_output_closed() -> bool:
             return True
         fcntl.fcntl(1, fcntl.F_GETFD)
         fcntl.fcntl(2, fcntl.F_GETFD)
+    except CallInterrupted:
+        raise
     except OSError:
         return True
     except BaseException:  # a stream of the user's, which may raise anything
