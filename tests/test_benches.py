@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-# By bench the rows that run, as `-k` selects them; those that take long even once are left out.
+# The rows of each bench that run, as `-k` selects them. Rows that take long even once are left out.
 CHEAP = {
     "bench_asyncio_backlog": "",
     "bench_cache": "",

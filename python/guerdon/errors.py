@@ -114,11 +114,14 @@ def option_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def unknown_option(maker: str, option: str, known: Iterable[str], values: Iterable[type] = ()) -> RegistrationError:
     """The refusal of an option that there is not."""
+    import dataclasses
     import difflib
 
     for value in values:
-        if option in value.__annotations__:
-            into = f"{value.__name__.lower()}=guerdon.{value.__name__}({'…, ' if value.__name__ != 'Limit' else ''}{option}=…)"
+        held = dataclasses.fields(cast(Any, value))
+        if any(option == one.name for one in held):
+            first = "…, " if held[0].default is dataclasses.MISSING else ""
+            into = f"{value.__name__.lower()}=guerdon.{value.__name__}({first}{option}=…)"
             return RegistrationError(f"{maker}() has no option {option!r}: give it as {into}.")
     close = difflib.get_close_matches(option, [name for name in known if name != "self"], n=1)
     meant = f"; did you mean {close[0]!r}?" if close else "."
