@@ -1,7 +1,8 @@
-"""The asynchronous trainer without a server: refusals, its process, checkpoints."""
+"""The asynchronous trainer without a server: refusals, its process, its needs of TRL."""
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import pickle
 import queue
@@ -322,3 +323,72 @@ def test_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trainer._inner_training_loop(resume_from_checkpoint=None) == "trained"
     with pytest.raises(GuerdonError, match=r"has trained already.*make a new one"):
         trainer._inner_training_loop(resume_from_checkpoint=None)
+
+
+# --- the seams: each of these is where TRL is held on to, and fails when it moves
+
+
+def source(function: Any) -> str:
+    return " ".join(inspect.getsource(function).split())
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_seam_the_loops_methods_that_are_overridden() -> None:
+    assert parameters(TRLRolloutLoop._run_loops) == ["self", "stop_event"]
+    assert parameters(TRLRolloutLoop._score_loop) == ["self", "stop_event"]
+    assert parameters(TRLRolloutLoop._score_group) == ["self", "group"]
+    assert parameters(TRLRolloutLoop._post) == ["self", "path", "payload", "timeout", "max_retries"]
+    assert 'self._post("/v1/completions", payload, self.request_timeout)' in source(TRLRolloutLoop._generate_one_turn)
+    assert '"model": self._request_model' in source(TRLRolloutLoop._generate_one_turn)
+    assert "self._score_loop(stop_event=stop_event)" in source(TRLRolloutLoop._run_loops)
+    assert "await self._score_group(group)" in source(TRLRolloutLoop._score_loop)
+
+
+def test_seam_how_a_group_is_summed() -> None:
+    text = source(TRLRolloutLoop._score_group)
+    assert "for reward_func in self.reward_funcs" in text
+    assert "r[1] if (r is not None and r[0] is env_type) else None for r in group.env_rewards" in text
+    assert "list(group.rollout_rewards)" in text
+    assert "np.nansum(arr, axis=0)" in text
+    assert "for seq in sequences: samples.append(" in text
+
+
+def test_seam_how_the_loop_gets_to_its_process() -> None:
+    text = source(AsyncRolloutWorker.start)
+    assert "self._loop_cls, self._loop_kwargs," in text
+    assert "pickle.dumps(self._loop_kwargs)" in text
+    assert "if self._process is None: return" in source(AsyncRolloutWorker.stop)
+    child = source(inspect.getmodule(AsyncRolloutWorker)._child_main)
+    assert "loop_cls( **loop_kwargs," in child
+    assert 'cause = RuntimeError(f"{type_name}: {msg}\\n{tb}")' in source(AsyncRolloutWorker.check_health)
+    assert "self.rollout_buffer = ctx.Queue(maxsize=queue_maxsize)" in source(AsyncRolloutWorker.__init__)
+    assert "self.rollout_queue = self.rollout_worker.rollout_buffer" in source(TRLAsyncGRPOTrainer.__init__)
+    reading = source(inspect.getmodule(TRLAsyncGRPOTrainer).RolloutQueueDataset.__iter__)
+    assert "self.queue.get(timeout=self.poll_interval_s) break except queue.Empty:" in reading
+
+
+def test_seam_what_the_trainer_keeps_and_calls() -> None:
+    made = source(TRLAsyncGRPOTrainer.__init__)
+    assert "self.vllm_client = ( VLLMClient(self.args.vllm_server_base_url, self.args.vllm_server_timeout)" in made
+    assert "WeightTransferClient( vllm_client=self.vllm_client," in made
+    assert "self._lora_dir = " in made
+    assert 'self._lora_name = "trl-policy"' in made
+    assert "lora_name=self._lora_name if self._lora_sync else None" in made
+    assert "self._lora_sync = lora_sync" in made
+    assert "self.rollout_worker = AsyncRolloutWorker(" in made
+    assert "self._sync_weight_lora(t0)" in source(TRLAsyncGRPOTrainer._sync_weight)
+    assert 'f"{self._lora_name}-v{version}"' in source(TRLAsyncGRPOTrainer._sync_weight_lora)
+    assert "check_health_fn=self.rollout_worker.check_health" in source(TRLAsyncGRPOTrainer.get_train_dataloader)
+    assert "self.rollout_worker.stop()" in source(TRLAsyncGRPOTrainer._inner_training_loop)
+    begins = inspect.getmodule(TRLAsyncGRPOTrainer)._TrainBeginCallback.on_train_begin
+    assert "if self._fired: return" in source(begins)
+    saving = source(TRLAsyncGRPOTrainer._save_checkpoint)
+    assert (
+        "trained = self._trained_groups first_untrained = next(g for g in itertools.count() if g not in trained)"
+        in saving
+    )
+    position = parameters(TRLAsyncGRPOTrainer.__init__).index("reward_funcs")
+    assert parameters(TRLAsyncGRPOTrainer.__init__)[position - 1 : position + 2] == ["model", "reward_funcs", "args"]
