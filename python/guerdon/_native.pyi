@@ -974,8 +974,8 @@ class ReadStacks:
         instead of those in ``setup()``."""
 
 @final
-class LoopBlocked:
-    """Find out what blocks an event loop, and warn."""
+class InspectLoop:
+    """Inspect an event loop, and warn of a call that blocks it."""
 
     @property
     def index(self) -> int: ...
@@ -1023,7 +1023,7 @@ _SupervisorRequest: TypeAlias = (
     | StartLoop
     | ThreadAbandoned
     | ReadStack
-    | LoopBlocked
+    | InspectLoop
     | LoopWasBlocked
     | ReadStacks
     | Stalled
@@ -1227,8 +1227,12 @@ class LoopQueue:
 
     def setup_begins(self, function: int) -> None: ...
     def setup_ends(self, function: int) -> None: ...
+    @property
+    def blocked(self) -> bool:
+        """True while the loop is blocked and nobody has warned of it."""
+
     def explain_block(self) -> bool:
-        """Whether the loop is blocked and nobody has warned of it yet. From now on somebody has."""
+        """Returns `blocked`, and counts the block as warned of."""
 
     def not_started(self, reason: str) -> None:
         """The loop could not be started: its last call here."""

@@ -196,6 +196,43 @@ def test_row_16_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
     assert warning.lineno in (line, line + 1)
 
 
+SAMPLES = [str(index) for index in range(64)]
+
+
+def test_calls_that_block_their_loop_for_milliseconds_are_named() -> None:
+    async def blocks(completion: str) -> float:
+        await asyncio.sleep(0.001)
+        time.sleep(0.02)
+        return float(completion)
+
+    few = reward(blocks, limit=Limit(concurrency=4))  # in one turn of the loop for 80 ms
+    with warnings.catch_warnings(record=True) as caught, Dispatcher([few]) as dispatcher:
+        warnings.simplefilter("always")
+        end = time.monotonic() + 60
+        while not ours(caught) and time.monotonic() < end:
+            dispatcher.score(completions=SAMPLES)
+        dispatcher.score(completions=SAMPLES)
+    [warning] = ours(caught)
+    assert "'blocks' blocks its event loop in each call" in str(warning.message)
+    assert warning.filename == __file__
+    assert warning.lineno == blocks.__code__.co_firstlineno + 2
+
+
+def test_calls_that_let_their_loop_turn_are_not_named() -> None:
+    async def polite(completion: str) -> float:
+        for _ in range(30):
+            sum(range(20_000))  # under a millisecond
+            await asyncio.sleep(0)
+        return float(completion)
+
+    with warnings.catch_warnings(record=True) as caught, Dispatcher([reward(polite)]) as dispatcher:
+        warnings.simplefilter("always")
+        start = time.monotonic()
+        while time.monotonic() < start + 1.5:
+            dispatcher.score(completions=SAMPLES)
+    assert not ours(caught)
+
+
 @pytest.mark.usefixtures("no_new_threads")
 @pytest.mark.filterwarnings("ignore::guerdon.GuerdonWarning")
 def test_a_loop_that_hangs_is_replaced() -> None:

@@ -15,7 +15,7 @@ from guerdon._lanes.lane_threads import LaneThread
 from guerdon._lanes.stacks import of_thread
 from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._native import (
-    LoopBlocked,
+    InspectLoop,
     LoopWasBlocked,
     ReadStack,
     ReadStacks,
@@ -161,10 +161,10 @@ class ThreadSupervisor:
                 self.lanes.set_stacks(request.number, list(map(_without_source, found)))
             case ThreadAbandoned():
                 self._warn_of_abandoned(request.function, request.count)
-            case LoopBlocked():
+            case InspectLoop():
                 loop = self._loops.get((request.index, request.generation))
                 if loop is not None:
-                    loop.warn_of_block()
+                    loop.inspect()
             case LoopWasBlocked():
                 loop = self._loops.get((request.index, request.generation))
                 if loop is not None:

@@ -25,8 +25,8 @@ pub enum SupervisorRequest {
     /// Read the stacks of these threads, by what Python calls them, and of these calls on loops:
     /// the question with this number is waited for.
     ReadStacks { number: u64, threads: Vec<u64>, loops: Vec<LoopCall> },
-    /// Find out what blocks this loop, and warn.
-    LoopBlocked { index: usize, generation: u64 },
+    /// Inspect this loop, which has not turned for milliseconds; warn of a call that blocks it.
+    InspectLoop { index: usize, generation: u64 },
     /// Warn that a call of this function blocked its loop, and is over now.
     LoopWasBlocked { index: usize, generation: u64, function: usize },
     /// Warn of trouble: the function, folder or file that has it, and what it is.
@@ -91,10 +91,13 @@ impl SupervisorRequest {
             Self::StartThread { function, thread } => debug!(function, thread, "thread starts"),
             Self::StartLoop { index, generation } => debug!(index, generation, "event loop starts"),
             Self::ThreadAbandoned { function, count } => warn!(function, count, "thread abandoned"),
-            Self::LoopBlocked { index, .. } => warn!(index, "event loop blocked"),
             Self::LoopWasBlocked { index, function, .. } => warn!(index, function, "event loop was blocked"),
             Self::Trouble { source, place, .. } => warn!(?source, place, "trouble"),
-            Self::ReadStack { .. } | Self::ReadStacks { .. } | Self::Stalled { .. } | Self::ReleaseValues => {}
+            Self::InspectLoop { .. }
+            | Self::ReadStack { .. }
+            | Self::ReadStacks { .. }
+            | Self::Stalled { .. }
+            | Self::ReleaseValues => {}
         }
     }
 }
@@ -129,6 +132,13 @@ impl SupervisorQueue {
         request.log();
         self.requests.lock().waiting.push_back(request);
         self.changed.notify_one();
+    }
+
+    /// Pushes a request, unless one like it waits.
+    pub fn push_once(&self, request: SupervisorRequest) {
+        if !self.requests.lock().waiting.contains(&request) {
+            self.push(request);
+        }
     }
 
     /// Asks for a report of a stall, instead of one that waits still; its number.
@@ -200,13 +210,14 @@ mod tests {
     fn requests_come_in_order_and_the_supervisor_ends_after_the_last() {
         let queue = SupervisorQueue::default();
         let start = SupervisorRequest::StartThread { function: 1, thread: 7 };
-        let blocked = SupervisorRequest::LoopBlocked { index: 0, generation: 1 };
+        let inspect = SupervisorRequest::InspectLoop { index: 0, generation: 1 };
         queue.push(start.clone());
         queue.close(SupervisedLane::Asyncio);
-        queue.push(blocked.clone());
+        queue.push_once(inspect.clone());
+        queue.push_once(inspect.clone());
         queue.close(SupervisedLane::Thread);
         assert_eq!(queue.next(), Some(start));
-        assert_eq!(queue.next(), Some(blocked));
+        assert_eq!(queue.next(), Some(inspect));
         assert_eq!(queue.try_next(), None);
         assert_eq!(queue.next(), None);
     }

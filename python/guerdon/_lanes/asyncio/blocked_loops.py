@@ -1,4 +1,4 @@
-"""Warnings of what blocks an event loop, once for each place.
+"""Warnings of what blocks an event loop: for half a second, or in each call for some milliseconds.
 
 It is found on the loop's thread, or reported by the engine once it is over. Only user code is
 named: not the loop's own frames, nor ours, nor a thread that just waits.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import time
+from collections import deque
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._lanes.asyncio.loop_runner import LoopFunction
 from guerdon._system.warning import warn
@@ -26,14 +28,38 @@ _WHAT_TO_DO = (
 )
 
 
-class BlockingWarnings:
-    """The warnings of one loop."""
+# A function is warned of when this share of the forty inspections of a second met its calls in long
+# steps. They must be different calls: one that blocks for long has another warning.
+_STEPS = 14
+_CALLS = 4
+_SPAN_S = 1.0
 
-    def __init__(self) -> None:
+
+class _LongStep(NamedTuple):
+    """A call that an inspection met in a long step."""
+
+    seconds: float
+    call: tuple[int, int]
+    queued_s: float
+
+
+class BlockingWarnings:
+    """The warnings of one loop.
+
+    Args:
+        thread: The loop's, as the operating system calls it.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
         self._warned: set[tuple[str, int]] = set()
+        self._named: set[str] = set()  # functions that were warned of
+        self._met: dict[str, deque[_LongStep]] = {}
 
     def now(self, who: str | None, where: FrameType) -> None:
         """This frame blocks its loop; `who` is the reward function, None: something else."""
+        if who is not None:
+            self._named.add(who)
         whose = "a task or callback" if who is None else f"reward function {who!r}"
         place = where.f_code.co_filename, where.f_lineno
         self._warn(
@@ -42,8 +68,35 @@ class BlockingWarnings:
             place,
         )
 
+    def has_named(self, name: str) -> bool:
+        """Returns whether it has warned of this function."""
+        return name in self._named
+
+    def is_to_name(self, name: str, call: tuple[int, int]) -> bool:
+        """Counts a call that was met in a long step; returns whether to warn of its function."""
+        met = self._met.setdefault(name, deque(maxlen=_STEPS))
+        met.append(_LongStep(time.monotonic(), call, _queued_s(self._thread)))
+        span_s = met[-1].seconds - met[0].seconds
+        if len(met) < _STEPS or span_s > _SPAN_S:
+            return False
+        # A thread that waits for a processor makes short steps seem long.
+        is_busy = met[-1].queued_s - met[0].queued_s > span_s / 4
+        return not is_busy and len({one.call for one in met}) >= _CALLS
+
+    def steps(self, name: str, where: FrameType) -> None:
+        """This frame is in one of the long steps of this function."""
+        self._named.add(name)
+        place = where.f_code.co_filename, where.f_lineno
+        self._warn(
+            f"reward function {name!r} blocks its event loop in each call: its calls run one after another, for some "
+            f"milliseconds each, and no other call on the loop can run meanwhile. One was in "
+            f"{where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
+            place,
+        )
+
     def over(self, spec: FunctionSpec) -> None:
         """A call of this function did, in code that kept the GIL."""
+        self._named.add(spec.name)
         code = _code_of(spec.target)
         place = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
         where = "" if code is None else f" ({code.co_name}, {place[0]}:{place[1]})"
@@ -80,6 +133,15 @@ def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
         elif user is None and stepping:
             user = frame
     return None if user is None else (name, user)
+
+
+def _queued_s(thread: int) -> float:
+    """Returns for how long a thread has waited for a processor; 0 if that is not counted."""
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _code_of(target: Any) -> CodeType | None:

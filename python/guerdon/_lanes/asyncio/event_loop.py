@@ -12,12 +12,13 @@ import asyncio
 import contextvars
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from guerdon._insight.stack_source import StackFrame
 from guerdon._lanes.asyncio.blocked_loops import BlockingWarnings, blocking
 from guerdon._lanes.asyncio.loop_runner import LoopFunction
-from guerdon._lanes.asyncio.loop_tasks import EngineTask
+from guerdon._lanes.asyncio.loop_tasks import EngineTask, RunnerTask
 from guerdon._lanes.stacks import of_coroutine
 from guerdon._system.warning import warn
 from guerdon._worker.invoke.call import Call
@@ -25,6 +26,8 @@ from guerdon._worker.invoke.reasons import reason_of
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from guerdon._functions.spec import FunctionSpec
     from guerdon._native import LoopQueue
 
@@ -33,6 +36,8 @@ _END_S = 1.0
 _CLOSE_S = 5.0
 # Until the next look after one that failed.
 _NAP_S = 0.005
+# A step of a call that takes longer holds the others up.
+_STEP_S = 0.002
 
 
 class LoopThread:
@@ -49,13 +54,13 @@ class LoopThread:
         self._specs = specs
         self._calls = calls
         self._functions: dict[int, LoopFunction] = {}
-        self._blocking = BlockingWarnings()
         self._ident: int | None = None
         self._ticking = False
         self._ending: EngineTask | None = None
         self._over = False
 
     def run(self) -> None:
+        self._blocking = BlockingWarnings(threading.get_native_id())
         self._ident = threading.get_ident()
         try:
             loop = asyncio.new_event_loop()
@@ -161,13 +166,40 @@ class LoopThread:
         task = None if owner is None else owner.task_of(call)
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
-    def warn_of_block(self) -> None:
-        """Warns about the code that blocks the loop."""
+    def inspect(self) -> None:
+        """Warns about user code that blocks the loop, for long or in each call."""
+        if self._queue.blocked:
+            found = self._user_code()
+            if found is not None and self._queue.explain_block():
+                self._blocking.now(*found)
+            return
+        met = self._call_in_step()
+        if met is None or self._blocking.has_named(met[0]):
+            return
+        turned: list[None] = []
+        try:
+            self._loop.call_soon_threadsafe(turned.append, None)
+        except RuntimeError:  # user code closed it
+            return
+        time.sleep(_STEP_S)
+        if self._call_in_step() == met and not turned and self._blocking.is_to_name(*met):
+            found = self._user_code()
+            if found is not None and found[0] == met[0]:
+                self._blocking.steps(met[0], found[1])
+
+    def _call_in_step(self) -> tuple[str, tuple[int, int]] | None:
+        """The function and the call that the loop's thread runs now; None: none."""
+        started = bool(self._functions)
+        task = asyncio.current_task(self._loop) if started else None
+        if not isinstance(task, RunnerTask) or task.in_hand is None:
+            return None
+        name = next((function.name for function in self._functions.values() if function.has(task)), None)
+        return None if name is None else (name, task.in_hand)
+
+    def _user_code(self) -> tuple[str | None, FrameType] | None:
         ident = self._ident
         frame = None if ident is None else sys._current_frames().get(ident)
-        found = None if frame is None else blocking(frame)
-        if found is not None and self._queue.explain_block():
-            self._blocking.now(*found)
+        return None if frame is None else blocking(frame)
 
     def warn_of_past_block(self, function: int) -> None:
         """Warns about a function that blocked the loop while nobody could look."""

@@ -85,7 +85,11 @@ class LoopFunction:
         if call is None:
             return self._stateful.users
         runners = list(self._runners)  # at once: the loop changes the set
-        return next((runner for runner in runners if runner.has(*call)), None)
+        return next((runner for runner in runners if runner.in_hand == call), None)
+
+    def has(self, task: asyncio.Task[Any]) -> bool:
+        """Returns whether this is one of its runners. Can be called from any thread."""
+        return task in self._runners
 
     def tasks(self) -> set[EngineTask]:
         """All our tasks; from now on none takes another call."""

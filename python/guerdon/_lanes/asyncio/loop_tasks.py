@@ -63,10 +63,11 @@ class RunnerTask(EngineTask):
         super().__init__(work(self), loop=loop)
         super().add_done_callback(over, context=clean)
 
-    def has(self, frame: int, call: int) -> bool:
-        """Returns whether this call is in its hand."""
-        load = self.load
-        return self.call == call and load is not None and load.frame.id == frame
+    @property
+    def in_hand(self) -> tuple[int, int] | None:
+        """The frame and index of the call in its hand."""
+        load, call = self.load, self.call
+        return None if load is None or call is None else (load.frame.id, call)
 
     def cancel(self, msg: Any | None = None) -> bool:
         if not self.runs or self.call is None:

@@ -121,6 +121,11 @@ impl PyLoopQueue {
         self.queue.setup_ends(function);
     }
 
+    #[getter]
+    fn blocked(&self) -> bool {
+        self.queue.is_blocked()
+    }
+
     fn explain_block(&self) -> bool {
         self.queue.explain_block()
     }

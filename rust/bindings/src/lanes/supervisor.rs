@@ -42,9 +42,9 @@ pub struct ReadStack {
     ident: u64,
 }
 
-/// Find out what blocks an event loop, and warn.
+/// Inspect an event loop, and warn of a call that blocks it.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct LoopBlocked {
+pub struct InspectLoop {
     index: usize,
     generation: u64,
 }
@@ -90,7 +90,7 @@ pub enum PySupervisorRequest {
     ThreadAbandoned(ThreadAbandoned),
     ReadStack(ReadStack),
     ReadStacks(ReadStacks),
-    LoopBlocked(LoopBlocked),
+    InspectLoop(InspectLoop),
     LoopWasBlocked(LoopWasBlocked),
     Trouble(Trouble),
     Stalled(Stalled),
@@ -124,7 +124,7 @@ impl PySupervisorRequest {
                 let key = |one: LoopCall| (one.index, one.generation, one.function, one.call);
                 Self::ReadStacks(ReadStacks { number, threads, loops: loops.into_iter().map(key).collect() })
             }
-            Request::LoopBlocked { index, generation } => Self::LoopBlocked(LoopBlocked { index, generation }),
+            Request::InspectLoop { index, generation } => Self::InspectLoop(InspectLoop { index, generation }),
             Request::LoopWasBlocked { index, generation, function } => {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }

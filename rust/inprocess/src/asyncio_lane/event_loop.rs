@@ -3,7 +3,8 @@
 //! - It is woken once for all frames that arrive before it looks.
 //! - It cancels a call at its timeout. At `timeout + grace` the watchdog ends the call, whatever
 //!   the loop's state: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
-//! - Silent for half a second with work, it is reported once; silent from before a call's timeout
+//! - Silent for some milliseconds, it is inspected, and the call that blocks it is named.
+//! - Silent for half a second with work, it counts as blocked; silent from before a call's timeout
 //!   until its end by the watchdog, it is replaced by a loop of the next generation.
 //! - A loop that has ended keeps nothing; one that ended of itself is followed by another.
 
@@ -17,6 +18,7 @@ use guerdon_core::lane::LaneWaker;
 use guerdon_core::tracer::Executor;
 use guerdon_core::wake::Wake;
 use tokio::sync::Notify;
+use tracing::warn;
 
 use crate::asyncio_lane::call_slots::LoopFunction;
 use crate::asyncio_lane::call_timeouts::Overdue;
@@ -27,8 +29,10 @@ use crate::supervisor::{SupervisorQueue, SupervisorRequest};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time;
 
-/// The silence of a loop with work after which it is reported.
+/// The silence of a loop with work after which it counts as blocked.
 const SILENCE_NS: u64 = 500_000_000;
+/// The silence after which Python inspects the loop: its longest step between two calls.
+const STEP_NS: u64 = 2_000_000;
 
 pub(super) struct LoopState<F> {
     closed: bool,
@@ -299,7 +303,8 @@ impl<F: CallFrame> EventLoop<F> {
             let in_flight: Vec<_> = state.in_flight.values().cloned().collect();
             (in_flight, state.in_setup.iter().find_map(late), state.generation, state.heartbeat.turned_ns())
         };
-        let silent = now_ns.saturating_sub(turned_ns) > SILENCE_NS;
+        let silence_ns = now_ns.saturating_sub(turned_ns);
+        let silent = silence_ns > SILENCE_NS;
         let mut hung = silent && late_setup.is_some();
         let mut over = Vec::new();
         for calls in &in_flight {
@@ -319,7 +324,11 @@ impl<F: CallFrame> EventLoop<F> {
             self.finish(calls, calls.give_back_rest());
         }
         in_flight.iter().for_each(|calls| self.refill(calls));
-        self.is_busy()
+        let busy = self.is_busy();
+        if busy && silence_ns > STEP_NS {
+            self.supervisor.push_once(SupervisorRequest::InspectLoop { index: self.index, generation: newest });
+        }
+        busy
     }
 
     /// Acts on the loop's silence; true if it was replaced.
@@ -333,8 +342,7 @@ impl<F: CallFrame> EventLoop<F> {
         // A `setup()` that loads a model on its loop is not an error.
         if silent && (hung || state.in_setup.is_empty()) && !std::mem::replace(&mut state.reported, true) {
             state.heartbeat.blocked();
-            let generation = state.generation;
-            self.supervisor.push(SupervisorRequest::LoopBlocked { index: self.index, generation });
+            warn!(index = self.index, "event loop blocked");
         }
         silent && state.hung && !state.closed && self.next_generation(&mut state).is_ok()
     }

@@ -56,8 +56,13 @@ impl Heartbeat {
         self.unexplained.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether it has not turned since, and the cause is not known yet; it counts as
-    /// reported from here on.
+    /// Returns whether it has not turned since, and the cause is not known yet.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.unexplained.load(Ordering::Relaxed)
+    }
+
+    /// Returns the same, and counts the cause as reported.
     #[inline]
     pub fn explain(&self) -> bool {
         self.unexplained.swap(false, Ordering::Relaxed)
@@ -66,7 +71,7 @@ impl Heartbeat {
     /// Returns whether the call that ends now, on the loop's thread, is what blocked it.
     #[inline]
     pub fn was_blocked_here(&self) -> bool {
-        if !self.unexplained.load(Ordering::Relaxed) {
+        if !self.is_blocked() {
             return false;
         }
         let ran_ns = thread_cpu_ns().saturating_sub(self.cpu_ns.load(Ordering::Relaxed));

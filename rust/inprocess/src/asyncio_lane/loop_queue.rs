@@ -110,8 +110,12 @@ impl<F: CallFrame> LoopQueue<F> {
         self.owner.setup_ends(self.generation, function);
     }
 
-    /// Returns whether the loop is blocked and the cause is not known yet; it counts as reported
-    /// from here on.
+    /// Returns whether the loop is blocked and the cause is not known yet.
+    pub fn is_blocked(&self) -> bool {
+        self.heartbeat.is_blocked()
+    }
+
+    /// Returns the same, and counts the cause as reported.
     pub fn explain_block(&self) -> bool {
         self.heartbeat.explain()
     }
