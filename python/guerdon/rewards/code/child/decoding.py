@@ -44,11 +44,7 @@ def decode(data: bytes) -> Any:
 
 
 class _ValueReader:
-    """Reads one value.
-
-    Attributes:
-        at: How far it is.
-    """
+    """Reads one value."""
 
     __slots__ = ("_data", "_memory", "at")
 

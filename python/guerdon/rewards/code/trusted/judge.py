@@ -56,11 +56,7 @@ class _EndedError(Exception):
 
 
 class Judge(StatefulReward):
-    """Judges completions; see the module. A worker of the code lane runs it.
-
-    Attributes:
-        judging: How.
-    """
+    """Judges completions; see the module. A worker of the code lane runs it."""
 
     def __init__(self, judging: Judging) -> None:
         self.judging = judging
@@ -73,13 +69,7 @@ class Judge(StatefulReward):
         self.__init__(**state)  # type: ignore[misc]
 
     def setup(self) -> None:
-        """Start the process, and the zygote in it.
-
-        Raises:
-            RegistrationError: This machine is another, and lacks what ``"strict"`` needs; or a
-                compiler is not there, or does not work.
-            ZygoteLostError: It can't be started.
-        """
+        """Start the process, and the zygote in it."""
         try:
             self._ask("setup", _LONGEST_START_S)
         except _EndedError as error:
@@ -90,15 +80,7 @@ class Judge(StatefulReward):
         return {**self.judge(row).fields(), "isolation": self.judging.level.name}
 
     def judge(self, row: Mapping[str, Any]) -> Judgement:
-        """The judgement on one completion.
-
-        Args:
-            row: ``completion`` and the columns.
-
-        Raises:
-            DataError: The row's cases, tests or functions are at fault.
-            ZygoteLostError: Programs can't be run.
-        """
+        """The judgement on one completion."""
         for again in (False, True):
             try:
                 judgement: Judgement = self._ask("judge", BESIDE_S, row)
@@ -141,9 +123,6 @@ class Judge(StatefulReward):
     def _without_end(self, row: Mapping[str, Any], how: str) -> Judgement | None:
         """The judgement on a program whose judge did not give one; None where that is no fault of
         it.
-
-        Raises:
-            DataError: It is the row's, or that of a function of the user's.
         """
         last = self._state
         share = last.passed / last.cases if last.cases and self.judging.rules.score == "share" else 0.0
@@ -270,7 +249,7 @@ class Judge(StatefulReward):
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
         given = [theirs.fileno(), page, parent]
         try:
-            self._state = JudgeState(mmap.mmap(page, SIZE))
+            self._state = JudgeState.from_buffer(mmap.mmap(page, SIZE))
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).resolve().parents[4]), *map(str, given)],
                 stdin=subprocess.PIPE,  # closes when this process ends
