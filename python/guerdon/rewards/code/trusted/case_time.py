@@ -19,13 +19,7 @@ __all__ = ["CaseTime", "ProgramTime"]
 
 
 class ProgramTime:
-    """The time of one program, from now on.
-
-    Args:
-        timeout: Seconds for all cases.
-        case_timeout: Seconds for one; None: what is left.
-        divided: Whether what is left is divided among the cases that are left.
-    """
+    """The time of one program, from now on."""
 
     def __init__(self, timeout: float, case_timeout: float | None, *, divided: bool) -> None:
         self._paused: float | None = time.monotonic()  # time of the last answer

@@ -72,11 +72,7 @@ class CheckCode:
 
 @lru_cache(maxsize=512)
 def defined_by(text: str) -> frozenset[str]:
-    """The names that test code defines.
-
-    Raises:
-        DataError: It is no Python code.
-    """
+    """The names that test code defines."""
     return frozenset(_defined(_without_program(_parsed(text))))
 
 
@@ -113,11 +109,7 @@ def _without_program(tree: ast.Module) -> ast.Module:
 
 
 def asked_of_program(texts: list[str]) -> set[str]:
-    """The functions of the program that tests use.
-
-    Raises:
-        DataError: They are no tests.
-    """
+    """The functions of the program that tests use."""
     known = frozenset[str]().union(*map(defined_by, texts))
     return {name for text in texts for name in check_code(text, known).functions}
 

@@ -77,11 +77,7 @@ class Driver:
         self.starved = False
 
     def judge_cases(self, program: str, prelude: str, cases: list[Case]) -> Judgement:
-        """Run the cases.
-
-        Raises:
-            ZygoteLostError, EncodingError: No fault of the program.
-        """
+        """Run the cases."""
         rules = self._rules
         if not rules.language.command:
             run = self._script(program, prelude)
@@ -109,13 +105,8 @@ class Driver:
         self.starved |= calls.starved
         return of_cases(faults, len(cases), rules.score)
 
-    def judge_tests(self, program: str, prelude: str, tests: str | list[str], entry_point: str | None) -> Judgement:
-        """Run test code against the program.
-
-        Raises:
-            DataError, ZygoteLostError: No fault of the program.
-        """
-        texts = [tests] if isinstance(tests, str) else tests
+    def judge_tests(self, program: str, prelude: str, texts: list[str], entry_point: str | None) -> Judgement:
+        """Run test code against the program."""
         time = self._time()
         case = time.case(len(texts))
 
@@ -134,11 +125,7 @@ class Driver:
     def judge_by(
         self, check: Callable[..., Any], program: str, prelude: str, name: str, row: dict[str, Any]
     ) -> Judgement:
-        """Have a function of the user's own judge it.
-
-        Raises:
-            DataError, ZygoteLostError: No fault of the program.
-        """
+        """Have a function of the user's own judge it."""
         time = self._time()
         # Each call is a separate case; their number is unknown.
         with self._calls(program, prelude, lambda: time.case(1)) as call:

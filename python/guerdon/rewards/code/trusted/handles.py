@@ -78,12 +78,7 @@ def holds_objects(value: object) -> bool:
 
 
 class Exchange:
-    """The values that go over in one call, and come back.
-
-    Args:
-        ask: See `Ask`.
-        classes: By name, of the tests and the prelude.
-    """
+    """The values that go over in one call, and come back."""
 
     def __init__(self, ask: Ask, classes: Mapping[str, type]) -> None:
         self._ask = ask

@@ -16,7 +16,7 @@ from guerdon._batch.columns import COMPLETIONS, PROMPTS, Single, collect
 from guerdon._functions.spec import FunctionSpec
 from guerdon.rewards.code.trusted.compare import printable
 from guerdon.rewards.code.trusted.judge import Judge
-from guerdon.rewards.code.trusted.scorer import COMPLETION
+from guerdon.rewards.code.trusted.row_texts import COMPLETION
 from guerdon.rewards.code.zygote.level import Level
 from guerdon.rewards.plain_columns import given_column, missing_column
 
@@ -62,11 +62,7 @@ class CodeReward:
     def __call__(
         self, prompts: object = None, completions: object = None, completion_ids: object = None, **columns: object
     ) -> list[float | None]:
-        """The scores of a batch.
-
-        Raises:
-            DataError: A column is missing.
-        """
+        """The scores of a batch."""
         data = collect(prompts, completions, completion_ids, columns, singles=True)
         given: dict[str, list[object] | Single] = dict(data.dataset)
         given.update((one, data.own[name]) for name, one in _SINGULAR.items() if name in data.own)

@@ -23,11 +23,7 @@ _TRIES: Final = 5
 
 @contextlib.contextmanager
 def unfenced_folder() -> Iterator[str]:
-    """The path of a folder that is to be made, and is removed at the end.
-
-    Raises:
-        OSError: It can't be made.
-    """
+    """The path of a folder that is to be made, and is removed at the end."""
     parent = tempfile.gettempdir()
     _remove_left(parent)
     path, held = _made(parent)
@@ -51,11 +47,7 @@ def _made(parent: str) -> tuple[str, int]:
 
 
 def _lock(path: str) -> int:
-    """A descriptor that holds it, alone.
-
-    Raises:
-        OSError: Another process does.
-    """
+    """A descriptor that holds it, alone."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
