@@ -46,14 +46,7 @@ class ProgramGroup:
 
     @classmethod
     def make(cls, tasks: int) -> ProgramGroup:
-        """Make it.
-
-        Args:
-            tasks: Threads and processes that all of it may have together.
-
-        Raises:
-            NoGroupError: It can't be made.
-        """
+        """Make it, for so many threads and processes together; a `NoGroupError` where it can't be."""
         own = _own().strip("/")
         here = os.path.join(_ROOT, own)
         places = (os.path.dirname(here), here) if own else (here,)
@@ -93,19 +86,11 @@ class ProgramGroup:
         return cls(folder, name, held, tuple(files))
 
     def limit(self, memory: int) -> None:
-        """Bound the memory of all processes together, the files of their folder with it.
-
-        Raises:
-            OSError: It can't be bounded.
-        """
+        """Bound the memory of all processes together, the files of their folder with it."""
         os.write(self._memory, str(memory).encode())
 
     def join(self) -> None:
-        """Have this process, and all that it starts, be in the group.
-
-        Raises:
-            OSError: It may not.
-        """
+        """Have this process, and all that it starts, be in the group."""
         os.write(self._join, b"0")
 
     def kill(self) -> None:
