@@ -33,6 +33,7 @@ from guerdon.rewards.code.zygote.command_run import COMPILE_S
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
 from guerdon.rewards.code.zygote.level import Level
+from guerdon.rewards.plain_columns import BuiltInReward
 
 if TYPE_CHECKING:
     from guerdon.rewards.code.trusted.extract import Extract
@@ -178,11 +179,9 @@ class RemoteCodeReward(CodeReward):
     def __init__(
         self, made: tuple[Callable[..., CodeReward], dict[str, Any]], spec: FunctionSpec, timeout: float
     ) -> None:
-        self._made = made
+        BuiltInReward.__init__(self, made, replace(spec, item=self, target=self))
         self._timeout = timeout
-        self.spec = replace(spec, item=self, target=self)
         self.level = Level("remote")
-        self.__name__ = spec.name
 
     def __call__(self, *args: object, **columns: object) -> NoReturn:
         raise TypeError(
