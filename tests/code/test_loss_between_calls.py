@@ -1,4 +1,4 @@
-"""What is lost in the middle of a judgement is never a score."""
+"""A loss in the middle of a judgement is never a score."""
 
 from __future__ import annotations
 

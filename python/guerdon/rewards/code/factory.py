@@ -211,10 +211,10 @@ def code_reward(
     columns, wants = _columns(name, cases, check, entry_point, prelude)
     kept, is_pure = checked_cache(name, cache, cache_version, pure=checked.flag_or_none(name, "pure", pure))
     when = checked_run_if(name, run_if, otherwise)
+    factory = Factory(code_reward, given, _options_of(columns))
     if remote is not None:
-        made_by = Factory(code_reward, given, _options_of(columns))
         how = (rules, spec, columns, wants, extract)
-        return remote_reward(made_by, options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
+        return remote_reward(factory, options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
     if isolation == "strict" and (open_to_all := holding(os.getcwd(), spec.readable)) is not None:
         raise RegistrationError(
             f"code_reward {name!r}: the working folder {os.getcwd()!r} lies in {open_to_all!r}, which programs may read, with all that is "
@@ -230,8 +230,7 @@ def code_reward(
         logging.getLogger("guerdon").warning(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
         )
-    own = check if callable(check) else None
-    judging = Judging(columns, rules, spec, extract, made.tags, own, level)
+    judging = Judging(columns, rules, spec, extract, made.tags, check if callable(check) else None, level)
     judge = Judge(judging)
     function = FunctionSpec(
         name=name,
@@ -249,7 +248,7 @@ def code_reward(
             + wall_seconds(COMPILE_S) * bool(made.compile),
         ),
         wants=wants,
-        factory=Factory(code_reward, given, _options_of(columns)),
+        factory=factory,
         stateful=True,
         decorated=True,
         run_if=when,

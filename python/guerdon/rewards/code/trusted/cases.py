@@ -193,9 +193,7 @@ class _Parser:
             if isinstance(args, (list, tuple)):
                 # Does as APPS's own harness: JSON has no other keys than texts.
                 args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
-            # APPS wraps some outputs in a list, and not others.
-            wrapped = isinstance(output, (list, tuple)) and len(output) == 1
-            cases.append(self._call(name, args, {}, [output, output[0]] if wrapped else [output], place))
+            cases.append(self._call(name, args, {}, _perhaps_wrapped(output), place))
         return cases
 
     def _of_open_r1(self, given: Mapping[str, Any], place: int) -> CallCase:
@@ -208,8 +206,7 @@ class _Parser:
             output = _json(output, place) if isinstance(output, str) else output
         if not isinstance(args, (list, tuple)):
             args = [args]
-        wrapped = isinstance(output, (list, tuple)) and len(output) == 1
-        return self._call(given.get("fn_name"), args, {}, [output, output[0]] if wrapped else [output], place)
+        return self._call(given.get("fn_name"), args, {}, _perhaps_wrapped(output), place)
 
     def _call(self, name: Any, args: Any, kwargs: dict[str, Any], expected: list[Any], place: int) -> CallCase:
         if not isinstance(args, (list, tuple)):
@@ -262,6 +259,11 @@ def _printed(value: Any, place: int, what: str) -> str:
     if not is_text(text):
         raise DataError(f"case {place}: no program can print {text[:80]!r}: it holds half a surrogate pair")
     return text
+
+
+def _perhaps_wrapped(output: Any) -> list[Any]:
+    """Outputs that are right: APPS and open-r1 wrap some in a list, and not others."""
+    return [output, output[0]] if isinstance(output, (list, tuple)) and len(output) == 1 else [output]
 
 
 def _json_lines(text: str, place: int) -> list[Any]:

@@ -79,8 +79,8 @@ class Program:
         self.lost: Exception | None = None
 
     def run(self, tests: Callable[[], T]) -> T | str:
-        """What tests return, or why the program can't go on. What was lost of ours is raised, whatever
-        they make of it."""
+        """Returns the value of tests, or the reason why the program stopped. A loss of ours is
+        raised, whatever the tests catch."""
         try:
             found = tests()
         except _StoppedError:
@@ -115,7 +115,7 @@ class Program:
         try:
             answer = self._call(name, args, kwargs)
         except EncodingError as error:
-            # What is too large may contain a returned value.
+            # A value that is too large may be the program's.
             kind = CandidateError if isinstance(error, BoundError) and self.calls else DataError
             raise kind(f"the tests call {name!r} with what can't be sent: {error}") from None
         except MemoryError:  # of what the tests hold of the program's

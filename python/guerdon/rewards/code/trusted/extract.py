@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from typing import Final, Literal, NamedTuple
 
 from guerdon.rewards.code.trusted.cases import BOM, is_text
-from guerdon.rewards.code.trusted.warn_once import warn_once
+from guerdon.rewards.code.trusted.warn_once import warn_of_extract
 
 __all__ = ["Block", "Extract", "Wanted", "blocks_of", "extract_program"]
 
@@ -157,14 +157,9 @@ def _by_function(how: Callable[[str], str | None], text: str) -> tuple[str | Non
         found = how(text)
     except (Exception, SystemExit) as error:
         why = f"the function extract= raised {type(error).__name__}: {str(error)[:300]}"
-    else:
-        if isinstance(found, str):
-            return found, ""
-        return None, "the function extract= found no program"
-    warn_once(
-        ("extract", id(how)), "code_reward: %s. Such a completion scores 0; if it is right, mend the function", why
-    )
-    return None, why
+        warn_of_extract(id(how), why)
+        return None, why
+    return (found, "") if isinstance(found, str) else (None, "the function extract= found no program")
 
 
 def _own(blocks: list[Block], tags: Collection[str]) -> list[Block]:

@@ -21,7 +21,7 @@ COMPLETION: Final = "completion"
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns that a code reward takes; None for what it does without.
+    """Names of the columns that a code reward takes; None where there is none.
 
     Its methods raise a `DataError` where a row is at fault.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,11 +17,12 @@ from guerdon._batch.columns import plain_text
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import EncodingError
 from guerdon.rewards.code.trusted.cases import StdinCase
-from guerdon.rewards.code.trusted.driver import Driver, JudgingRules, with_input
+from guerdon.rewards.code.trusted.driver import Driver, JudgingRules, compare_reference, with_input
 from guerdon.rewards.code.trusted.extract import Extract, extract_program
 from guerdon.rewards.code.trusted.judge_state import EXTRACT, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
 from guerdon.rewards.code.trusted.row_texts import COMPLETION, Columns
+from guerdon.rewards.code.trusted.warn_once import warn_of_module
 from guerdon.rewards.code.zygote.command_run import check_toolchain
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.level import Level
@@ -28,8 +30,8 @@ from guerdon.rewards.code.zygote.zygote_process import AGAIN_S, START_S, Program
 
 __all__ = ["CodeScorer", "Judging"]
 
-# A zygote that is lost sooner is started again within the call, which has time for it; else the call
-# fails, and what retries calls may try again.
+# A zygote that is lost sooner is started again within the call, which has time for that; a later
+# loss fails the call, which may be retried.
 _EARLY_S: Final = 5.0
 
 
@@ -130,37 +132,32 @@ class CodeScorer:
             self._start(AGAIN_S)  # a new one; what happens twice is not by chance
             return self._judgement(program, row)
 
-    def compares_reference(self, row: Mapping[str, Any], place: int) -> bool:
-        """Says whether a function ``compare=`` gives an answer for what this case expects.
-
-        Raises:
-            Exception: What it raises.
-        """
+    def compare_reference(self, row: Mapping[str, Any], place: int) -> None:
+        """Compares the expected value of a case with itself, by a function ``compare=``."""
         case = self._judging.columns.cases_of(row)[place]
         expected = case.stdout if isinstance(case, StdinCase) else case.expected[0]
-        if expected not in ("", None):  # else there is no reference to tell
-            compare = with_input(self._judging.rules, case)
-            assert callable(compare)
-            compare(expected, expected)
-        return True
+        compare_reference(with_input(self._judging.rules, case), expected)
 
     def _judgement(self, program: str, row: Mapping[str, Any]) -> Judgement:
         assert self._zygote is not None
-        driver = Driver(self._zygote, self._judging.rules, self._state)
-        found = self._judged_by(driver, program, row)
-        if driver.starved:  # once more: it was not its own fault
-            found = self._judged_by(driver, program, row)
+        judging = self._judging
+        prelude = judging.columns.prelude_of(row)
+        for again in (False, True):
+            with closing(Driver(self._zygote, judging.rules, self._state, program, prelude)) as driver:
+                found = self._judged_by(driver, row)
+            if again or not driver.starved:  # once more where it was not its own fault
+                break
+        warn_of_module(found.reason)
         return found
 
-    def _judged_by(self, driver: Driver, program: str, row: Mapping[str, Any]) -> Judgement:
+    def _judged_by(self, driver: Driver, row: Mapping[str, Any]) -> Judgement:
         judging, columns = self._judging, self._judging.columns
-        prelude = columns.prelude_of(row)
         try:
             if judging.check is not None:
                 given = {name: row[name] for name in columns.row if name in row}
-                return driver.judge_by(judging.check, program, prelude, columns.function_of(row) or "", given)
+                return driver.judge_by(judging.check, columns.function_of(row) or "", given)
             if columns.tests is not None:
-                return driver.judge_tests(program, prelude, columns.tests_of(row), columns.function_of(row))
-            return driver.judge_cases(program, prelude, columns.cases_of(row))
+                return driver.judge_tests(columns.tests_of(row), columns.function_of(row))
+            return driver.judge_cases(columns.cases_of(row))
         except EncodingError as error:
             raise DataError(f"a case can't be sent to a program: {error}") from None

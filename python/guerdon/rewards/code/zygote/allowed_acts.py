@@ -16,7 +16,7 @@ from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.readable import places_of
 from guerdon.rewards.code.zygote.tasks import SHORTAGE, starts_a_thread
 
-__all__ = ["Need", "needs"]
+__all__ = ["Ability", "abilities"]
 
 # Of the library, small; two that are not loaded yet are imported.
 _SELDOM: Final = ("sched", "csv", "difflib", "colorsys", "wave", "calendar")
@@ -27,7 +27,7 @@ _BYTES: Final = b"guerdon" * 100
 
 
 @dataclass(frozen=True)
-class Need:
+class Ability:
     """Something that a program must be able to do, and what helps where it can't."""
 
     name: str
@@ -35,17 +35,17 @@ class Need:
     attempt: Callable[[], object]
 
 
-def needs(folder: str | None, spec: FenceSpec) -> list[Need]:
-    """The needs of programs with these permissions, and this folder."""
+def abilities(folder: str | None, spec: FenceSpec) -> list[Ability]:
+    """The abilities of programs with these permissions, and this folder."""
     library = os.path.dirname(os.__file__)
-    found = [Need("import a module of the standard library", _opened(library), _import_some)]
+    found = [Ability("import a module of the standard library", _opened(library), _import_some)]
     for name in spec.modules:
         places = places_of((name,))
         where = places[0] if places else library
-        found.append(Need(f"read the files of modules={name!r}", _opened(where), partial(_open, places)))
-    found.append(Need("start a thread", f"{SHORTAGE}.", partial(_start_a_thread, spec.tasks)))
+        found.append(Ability(f"read the files of modules={name!r}", _opened(where), partial(_open, places)))
+    found.append(Ability("start a thread", f"{SHORTAGE}.", partial(_start_a_thread, spec.tasks)))
     if folder is not None:
-        found.append(Need("write and read a file in its folder", "free memory on this machine.", _write_and_read))
+        found.append(Ability("write and read a file in its folder", "free memory on this machine.", _write_and_read))
     return found
 
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from guerdon._worker.linux import exit_with_parent, reset_signals
 from guerdon.rewards.code.zygote.acts import ACTS, Missing, Targets
-from guerdon.rewards.code.zygote.allowed_acts import needs
+from guerdon.rewards.code.zygote.allowed_acts import abilities
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
 from guerdon.rewards.code.zygote.level import Attempt
 
@@ -132,10 +132,10 @@ def _targets(spec: FenceSpec) -> Iterator[Targets]:
 def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
     prepared = prepare(spec)
     lacking = []
-    for need in needs(prepared.folder, spec):
-        outcome, detail = _try(prepared, need.attempt)
+    for ability in abilities(prepared.folder, spec):
+        outcome, detail = _try(prepared, ability.attempt)
         if outcome != "succeeded":
-            lacking.append(f"{need.name} ({detail[:300]}): {need.advice}")
+            lacking.append(f"{ability.name} ({detail[:300]}): {ability.advice}")
     sibling = _start_sibling(prepared)
     targets = replace(targets, zygote=os.getpid(), sibling=sibling, own=prepared.folder)
     layers, acts = prepared.layers, []

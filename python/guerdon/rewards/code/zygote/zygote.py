@@ -254,7 +254,7 @@ def _sweep() -> None:
                 continue
         except ChildProcessError:
             return
-        # All processes, where this is the first one of its name space and sees no others.
+        # The first process of a name space may end all others: they are its own.
         for pid in [-1] if os.getpid() == 1 else linux.children():
             linux.kill(pid)
         os.waitpid(-1, 0)

@@ -1,7 +1,6 @@
 """The zygote as its driver sees it: started when first needed, started again when it is lost.
 
-- A `ZygoteLostError`, which is not a program's fault, is raised by whatever is asked of it where it
-  is gone.
+- Its methods raise a `ZygoteLostError` where it is gone: that is not a program's fault.
 - One program at a time: `fork`, then `end`, which leaves nothing of it behind.
 - A forked copy of the driver's process has no zygote: it starts its own.
 """
