@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "BoundError", "EncodingError", "Opaque", "encode"]
+__all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "BoundError", "EncodingError", "Opaque", "Source", "encode"]
 
 MAX_DEPTH: Final = 100
 # Arithmetic with an integer is not linear in it: tests that square one take a second with this.
@@ -57,6 +57,15 @@ class Opaque:
 
     def __repr__(self) -> str:
         return f"<{self.kind} object>"
+
+
+class Source:
+    """The text that defines ``function``, in place of a function that tests pass to a program."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 class _Bounds(NamedTuple):
@@ -196,5 +205,6 @@ _WRITERS: Final[dict[type, _Writer]] = {
     bytearray: lambda value, *more: _write_bytes(bytes(value), *more),
     range: lambda value, *more: _items(b"r", 3, (value.start, value.stop, value.step), *more),
     Opaque: _write_opaque,
+    Source: lambda value, out, *_: _sized(b"u", value.text.encode(), out),
 }
 _FRACTIONS: Final = (("fractions", "Fraction"), ("decimal", "Decimal"))
