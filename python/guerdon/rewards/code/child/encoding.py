@@ -142,8 +142,8 @@ def _sized(tag: bytes, data: bytes, out: bytearray) -> None:
 
 def _write_int(value: int, out: bytearray, bounds: _Bounds, depth: int) -> None:
     bits = int.bit_length(value)
-    bounds.check(bits // 8)
-    if bits // 8 >= MAX_INT_BYTES:
+    if bits // 8 >= MAX_INT_BYTES or bits // 8 > bounds.limit:
+        bounds.check(bits // 8)
         raise BoundError(f"an integer takes more than {MAX_INT_BYTES} bytes")
     _sized(b"i", int.to_bytes(value, bits // 8 + 1, "little", signed=True), out)
 
