@@ -146,7 +146,7 @@ def test_no_test_reaches_the_program(tested: CodeReward) -> None:
         ("", "add", "holds no tests"),
         ([], "add", "holds no tests"),
         (3, "add", "holds no tests"),
-        ("add(lambda: 1)", "add", "with what can't be sent: a function is no data"),
+        ("add(lambda: add)", "add", "with what can't be sent: a function is no data"),
         ("def tests_add():\n    assert add(1, 1) == 2", "add", "the tests never called the program"),
         (["import math", "x = 1"], "add", "the tests never called the program"),
         ("raise SystemExit", "add", "before it called the program: SystemExit"),
@@ -312,3 +312,45 @@ def test_methods_of_data_are_called_here(tested: CodeReward, test: str) -> None:
 def test_a_value_that_can_t_be_sent_back_is_the_programs_fault(tested: CodeReward, depth: int) -> None:
     program = f"def deep(x):\n    for _ in range({depth}):\n        x = [x]\n    return x\ndef flat(x):\n    return 1"
     assert run(tested, program, "assert flat([[deep(1)]]) == 2").score == 0.0
+
+
+APPLY = """
+import functools
+def apply(f, items):
+    return [f(item) for item in items]
+def logged(f):
+    @functools.wraps(f)
+    def inner(*args):
+        return f(*args)
+    return inner
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert apply(lambda x: x * 2, [1, 2]) == [2, 4]",
+        "def double(x, by=2):\n    return x * by\nassert apply(items=[1, 2], f=double) == [2, 4]",
+        "assert apply(str, (1, 2)) == ['1', '2']",
+        "def double(x):\n    return 2 * x\ntwice = logged(double)\nassert (twice(2), twice.__name__) == (4, 'double')",
+        "def bad(x): raise ValueError('no')\nimport pytest\nwith pytest.raises(ValueError, match='no'):\n    apply(bad, [1])",
+    ],
+)
+def test_functions_of_tests_are_arguments(tested: CodeReward, test: str) -> None:
+    assert run(tested, APPLY, test).score == 1.0
+    assert run(tested, "def apply(f, items): return items\ndef logged(f): return lambda x: 5", test).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "seen = []\napply(lambda x: seen.append(x), [1])\nassert seen == [1]",
+        "n = 0\ndef count(x):\n    global n\n    n += 1\napply(count, [1])\nassert n == 1",
+        "def key(x): return x\ndef key(x): return -x\nassert apply(key, [1]) == [-1]",
+        "str = lambda x: 3\nassert apply(str, [1]) == [3]",
+    ],
+    ids=["list", "global", "twice", "builtin"],
+)
+def test_functions_that_need_the_tests_are_no_arguments(tested: CodeReward, test: str) -> None:
+    with pytest.raises(DataError, match="a function is no data"):
+        run(tested, APPLY, test)

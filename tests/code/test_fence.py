@@ -17,11 +17,11 @@ import pytest
 
 from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote import acts
-from guerdon.rewards.code.zygote.fence import LAYERS, FenceSpec
+from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.fence_probe import ProbeError, Tried
 from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
 from guerdon.rewards.code.zygote.isolation import probe
-from guerdon.rewards.code.zygote.level import Attempt, Level, checked_level
+from guerdon.rewards.code.zygote.level import LAYERS, Attempt, Level, checked_level
 from tests.code import taken_rights
 from tests.code.acts import ACTS, attempts
 

@@ -13,6 +13,7 @@ import pytest
 
 from guerdon import DataError, RegistrationError, code_reward
 from guerdon.rewards.code.remote.remote_texts import CaseTexts
+from guerdon.rewards.code.trusted.row_texts import Columns
 from tests.code.programs import CASES, INCREMENT, block, judged, judgement
 
 
@@ -136,7 +137,7 @@ def test_the_function_as_datasets_name_it(caplog: pytest.LogCaptureFixture) -> N
             assert reward(completions=[function], cases=cases[:1], entry_point=["{twice"]) == [None]
     assert "'twice(x)' is not the name of a function" in caplog.text
     assert "'{twice' is no name of a function, nor JSON" in caplog.text
-    texts = CaseTexts("cases", entry_point="entry_point")
+    texts = CaseTexts("cases", taken=Columns("cases", None, "entry_point", None))
     _, sent = texts.made({"cases": cases[:4], "entry_point": names[:4]}, 4)
     assert [json.loads(json.loads(str(one))["cases"][0]["stdin"])["fn"] for one in sent] == [
         "Solution.twice",

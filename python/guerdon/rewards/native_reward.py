@@ -22,7 +22,7 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.native.columns import PLAIN, KernelColumn, texts_of
 from guerdon._lanes.native.plan import KernelPlan
 from guerdon.errors import DataError, RegistrationError, option_names, unknown_option
-from guerdon.rewards.plain_columns import given_column, missing_column
+from guerdon.rewards.plain_columns import BuiltInReward, given_column
 
 if TYPE_CHECKING:
     from guerdon._native import Kernel
@@ -58,26 +58,20 @@ class KernelOptions(TypedDict, total=False):
     otherwise: float | None
 
 
-class NativeReward:
+class NativeReward(BuiltInReward):
     """A reward function that the engine runs itself, without Python: made by `guerdon.rewards`.
 
     It is callable as TRL calls reward functions, ``(prompts, completions, **columns)``, and then
     gives a list with a number, or None, for each completion.
-
-    Attributes:
-        spec: What the dispatcher needs to know about it.
     """
-
-    __guerdon_decorated__ = True
 
     def __init__(
         self, made: tuple[Callable[..., NativeReward], dict[str, Any]], plan: KernelPlan, options: Options
     ) -> None:
-        self._made = made
         name = str(options.name)
         self._kernel: Kernel = plan.kernel(name)
         self._plan = plan
-        self.spec = FunctionSpec(
+        spec = FunctionSpec(
             name=name,
             item=self,
             target=self,
@@ -90,12 +84,7 @@ class NativeReward:
             run_if=checked_run_if(name, options.run_if, options.otherwise),
             factory=Factory(*made, _named(made[1], plan)),
         )
-        self.__name__ = name
-
-    @property
-    def name(self) -> str:
-        """Its name in metrics, files and messages."""
-        return self.spec.name
+        super().__init__(made, spec)
 
     def __call__(
         self,
@@ -139,7 +128,7 @@ class NativeReward:
                     f"reward function {self.name!r} asks for {column!r}, a reserved name, and the dataset has a column "
                     f"{column!r} too: ambiguous. Rename the column."
                 )
-            return given_column(self.name, column, data)
+            return given_column(self.spec, column, data)
         if own == TEXT:
             return data.texts
         if own in data.own:
@@ -150,14 +139,7 @@ class NativeReward:
             raise DataError(
                 f"reward function {self.name!r} asks for the column {column!r}, which this batch doesn't have. Give {own}= too."
             )
-        raise missing_column(self.spec, column, data)
-
-    def __reduce__(self) -> tuple[Callable[..., NativeReward], tuple[Any, ...]]:
-        made_by, given = self._made
-        return _remade, (made_by, given)
-
-    def __repr__(self) -> str:
-        return f"<reward function {self.name!r}: native lane, {self.spec.policy.timeout_text}>"
+        return given_column(self.spec, column, data)
 
 
 def build(
@@ -213,7 +195,3 @@ def _named(given: Mapping[str, Any], plan: KernelPlan) -> dict[str, str]:
 def _is_whole(text: str) -> bool:
     """Returns whether it has no half of a surrogate pair."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _remade(made_by: Callable[..., NativeReward], given: dict[str, Any]) -> NativeReward:
-    return made_by(**given)

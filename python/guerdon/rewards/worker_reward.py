@@ -1,8 +1,7 @@
 """Reward functions that come with Guerdon and run in workers: items of a dispatcher's list, and
 plain functions like TRL's.
 
-- A worker calls `sample`, with a completion's text and the value of a column.
-- They pickle as the arguments that they were made from.
+A worker calls `sample`, with a completion's text and the value of a column.
 """
 
 from __future__ import annotations
@@ -19,19 +18,13 @@ from guerdon._functions.policy import checked_policy
 from guerdon._functions.signature import Wants
 from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import RegistrationError, option_names, unknown_option
-from guerdon.rewards.plain_columns import given_column, missing_column
+from guerdon.rewards.plain_columns import BuiltInReward, given_column
 
 __all__ = ["WorkerReward"]
 
 
-class WorkerReward:
-    """Base of reward functions of `guerdon.rewards` that run in workers.
-
-    Attributes:
-        spec: What the dispatcher needs to know about it.
-    """
-
-    __guerdon_decorated__ = True
+class WorkerReward(BuiltInReward):
+    """Base of reward functions of `guerdon.rewards` that run in workers."""
 
     def __init__(
         self,
@@ -66,12 +59,12 @@ class WorkerReward:
         given_column: object = column
         if given_column is not None and (not isinstance(given_column, str) or not given_column):
             raise RegistrationError(f"reward function {name!r}: column={column!r}: expected the name of a column.")
-        self._made = made_by, {**own, **options}
+        made = made_by, {**own, **options}
         self._column = column
         self._sample = sample
         given = Options(**{**options, "name": name})
         columns = () if column is None else (column,)
-        self.spec = FunctionSpec(
+        spec = FunctionSpec(
             name=name,
             item=self,
             target=sample,
@@ -83,23 +76,18 @@ class WorkerReward:
             run_if=checked_run_if(name, given.run_if, given.otherwise),
             factory=Factory(
                 made_by,
-                self._made[1],
+                made[1],
                 {} if column is None else {"column": column},
                 least_timeout=least_timeout,
                 missing=missing,
             ),
         )
-        self.__name__ = name
+        super().__init__(made, spec)
 
     @property
     def __guerdon_target__(self) -> Callable[..., float | None]:
         """The callable that a worker runs in place of this object."""
         return self._sample
-
-    @property
-    def name(self) -> str:
-        """Its name in metrics, files and messages."""
-        return self.spec.name
 
     def _rows(
         self, prompts: object, completions: object, completion_ids: object, columns: Mapping[str, object]
@@ -112,18 +100,6 @@ class WorkerReward:
         data = collect(prompts, completions, completion_ids, dict(columns), singles=True)
         values: list[object] = [None] * data.samples
         if self._column is not None:
-            if self._column not in data.dataset:
-                raise missing_column(self.spec, self._column, data)
-            given = given_column(self.name, self._column, data)
+            given = given_column(self.spec, self._column, data)
             values = [given.value] * data.samples if isinstance(given, Single) else given
         return zip(map(str, data.texts), values, strict=True)
-
-    def __reduce__(self) -> tuple[Callable[..., WorkerReward], tuple[Any, ...]]:
-        return _remade, self._made
-
-    def __repr__(self) -> str:
-        return f"<reward function {self.name!r}: process lane, {self.spec.policy.timeout_text}>"
-
-
-def _remade(made_by: Callable[..., WorkerReward], given: dict[str, Any]) -> WorkerReward:
-    return made_by(**given)

@@ -30,12 +30,13 @@ from guerdon.rewards.code.trusted.extract import Extract
 from guerdon.rewards.code.trusted.judge import BESIDE_S, REFERENCE_S, Judge
 from guerdon.rewards.code.trusted.judgement import Score
 from guerdon.rewards.code.trusted.reward import CodeReward
-from guerdon.rewards.code.trusted.scorer import COMPLETION, Columns, Judging
+from guerdon.rewards.code.trusted.row_texts import COMPLETION, Columns
+from guerdon.rewards.code.trusted.scorer import Judging
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
 from guerdon.rewards.code.zygote.deadline import wall_seconds
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.isolation import probe
-from guerdon.rewards.code.zygote.languages import language_of
+from guerdon.rewards.code.zygote.languages import language_of, wrong
 from guerdon.rewards.code.zygote.readable import folders_of, holding
 
 __all__ = ["code_reward"]
@@ -178,7 +179,7 @@ def code_reward(
     elif isinstance(remote, SandboxFusion):
         made = remote_language(name, language, remote)
     else:
-        raise _wrong(name, "remote", remote, "a guerdon.SandboxFusion")
+        raise wrong(name, "remote", remote, "a guerdon.SandboxFusion")
     rules = JudgingRules(
         timeout=_seconds(name, "timeout", timeout),
         case_timeout=None if case_timeout is None else _seconds(name, "case_timeout", case_timeout),
@@ -189,14 +190,14 @@ def code_reward(
         takes_input=callable(compare) and _takes_input(name, compare),
     )
     if made.command and check is not None:
-        raise _wrong(name, "check", check, "cases: only the functions of Python programs can be called")
+        raise wrong(name, "check", check, "cases: only the functions of Python programs can be called")
     if callable(extract):
         _called(name, "extract", extract)
     else:
         _one_of(name, "extract", extract, ("last", "first", "whole"))
     given_modules: object = modules
     if not isinstance(given_modules, (list, tuple)) or not all(one and isinstance(one, str) for one in given_modules):
-        raise _wrong(name, "modules", modules, "names of modules, as in modules=['numpy']")
+        raise wrong(name, "modules", modules, "names of modules, as in modules=['numpy']")
     spec = FenceSpec(
         isolation=_one_of(name, "isolation", isolation, ("strict", "none")),
         memory_limit=max(_size(name, "memory_limit", memory_limit, _LEAST_MEMORY), made.least_memory),
@@ -210,10 +211,10 @@ def code_reward(
     columns, wants = _columns(name, cases, check, entry_point, prelude)
     kept, is_pure = checked_cache(name, cache, cache_version, pure=checked.flag_or_none(name, "pure", pure))
     when = checked_run_if(name, run_if, otherwise)
+    factory = Factory(code_reward, given, _options_of(columns))
     if remote is not None:
-        made_by = Factory(code_reward, given, _options_of(columns))
         how = (rules, spec, columns, wants, extract)
-        return remote_reward(made_by, options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
+        return remote_reward(factory, options, remote, *how, run_if=when, pure=bool(is_pure), cache=kept)
     if isolation == "strict" and (open_to_all := holding(os.getcwd(), spec.readable)) is not None:
         raise RegistrationError(
             f"code_reward {name!r}: the working folder {os.getcwd()!r} lies in {open_to_all!r}, which programs may read, with all that is "
@@ -229,8 +230,7 @@ def code_reward(
         logging.getLogger("guerdon").warning(
             '%s: isolation="none": programs run with the rights of this user, and can do all that it can', name
         )
-    own = check if callable(check) else None
-    judging = Judging(columns, rules, spec, extract, made.tags, own, level)
+    judging = Judging(columns, rules, spec, extract, made.tags, check if callable(check) else None, level)
     judge = Judge(judging)
     function = FunctionSpec(
         name=name,
@@ -248,7 +248,7 @@ def code_reward(
             + wall_seconds(COMPILE_S) * bool(made.compile),
         ),
         wants=wants,
-        factory=Factory(code_reward, given, _options_of(columns)),
+        factory=factory,
         stateful=True,
         decorated=True,
         run_if=when,
@@ -271,10 +271,10 @@ def _columns(name: str, cases: object, check: object, entry_point: object, prelu
         try:
             signature = inspect.signature(check)
         except ValueError:  # of a builtin, whose parameters have no names
-            raise _wrong(name, "check", check, "a function with named parameters, the first the candidate") from None
+            raise wrong(name, "check", check, "a function with named parameters, the first the candidate") from None
         parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
         if not parameters:
-            raise _wrong(name, "check", check, "a function whose first parameter is the candidate")
+            raise wrong(name, "check", check, "a function whose first parameter is the candidate")
         for one in parameters[1:]:
             (required if one.default is one.empty else optional).append(one.name)
             row.append(one.name)
@@ -303,19 +303,19 @@ def _options_of(columns: Columns) -> dict[str, str]:
 
 def _column(name: str, option: str, value: object) -> str:
     if isinstance(value, str) and value in _NO_COLUMNS:
-        raise _wrong(
+        raise wrong(
             name, option, value, f"a column of the dataset: {', '.join(_NO_COLUMNS)} are the trainer's and the model's"
         )
     if isinstance(value, str) and value:
         return value
-    raise _wrong(name, option, value, "the name of a column")
+    raise wrong(name, option, value, "the name of a column")
 
 
 def _called(name: str, option: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function, which is not a coroutine function: a coroutine that nobody waits for is
     true."""
     if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
-        raise _wrong(name, option, function, "a plain function: no event loop runs here")
+        raise wrong(name, option, function, "a plain function: no event loop runs here")
     return function
 
 
@@ -329,28 +329,24 @@ def _takes_input(name: str, compare: Callable[..., Any]) -> bool:
         with suppress(TypeError):
             signature.bind(*range(count))
             return count == 3
-    raise _wrong(name, "compare", compare, "a function of what was expected and what came, and of the input")
+    raise wrong(name, "compare", compare, "a function of what was expected and what came, and of the input")
 
 
 def _seconds(name: str, option: str, value: object) -> float:
     found: float = checked.seconds(name, option, value)
     if found > _LONGEST_S:
-        raise _wrong(name, option, value, f"at most {_LONGEST_S:.0e} s")
+        raise wrong(name, option, value, f"at most {_LONGEST_S:.0e} s")
     return found
 
 
 def _one_of(name: str, option: str, value: Any, known: Sequence[str]) -> Any:
     if value in known:
         return value
-    raise _wrong(name, option, value, f"one of {', '.join(map(repr, known))}")
+    raise wrong(name, option, value, f"one of {', '.join(map(repr, known))}")
 
 
 def _size(name: str, option: str, value: object, least: int) -> int:
     size = as_bytes(value)
     if size is None or not least <= size <= _MOST_BYTES:
-        raise _wrong(name, option, value, f"{EXPECTED_BYTES}, at least {least} bytes")
+        raise wrong(name, option, value, f"{EXPECTED_BYTES}, at least {least} bytes")
     return size
-
-
-def _wrong(name: str, option: str, value: object, expected: str) -> RegistrationError:
-    return RegistrationError(f"code_reward {name!r}: {option}={value!r}: expected {expected}.")

@@ -21,11 +21,7 @@ _SCALARS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 def pack(value: Any) -> bytes:
-    """`value` as bytes for `unpack`.
-
-    Raises:
-        EncodingError: It is nested too deeply, too large, or no data.
-    """
+    """`value` as bytes for `unpack`."""
     if _is_plain(value, 0, set()):
         return _MARSHALLED + marshal.dumps(value)
     return _ENCODED + encode(value)

@@ -1,6 +1,7 @@
 """Bytes of a program's process as values on the trusted side.
 
-- Exact builtin values only, and `Opaque`, which equals nothing: no class of a program is ever here.
+- Exact builtin values only, and `Opaque` and `Source`, which equal nothing: no class of a program
+  is ever here, and no text is run.
 - `EncodingError` for whatever bytes it can't take. Bytes are hostile: the memory that they cost is
   linear in them. Time is bounded by whoever decodes: keys may be made to have one hash.
 """
@@ -12,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from guerdon.rewards.code.child.encoding import LONGEST_NAME, MAX_DEPTH, MAX_INT_BYTES, EncodingError, Opaque
+from guerdon.rewards.code.child.encoding import LONGEST_NAME, MAX_DEPTH, MAX_INT_BYTES, EncodingError, Opaque, Source
 
 __all__ = ["decode"]
 
@@ -44,11 +45,7 @@ def decode(data: bytes) -> Any:
 
 
 class _ValueReader:
-    """Reads one value.
-
-    Attributes:
-        at: How far it is.
-    """
+    """Reads one value."""
 
     __slots__ = ("_data", "_memory", "at")
 
@@ -153,4 +150,5 @@ _SIZED: Final[dict[int, tuple[Callable[[bytes], Any], int, int]]] = {
     b"s"[0]: (lambda data: data.decode("utf-8", "surrogatepass"), 76, 4),
     b"b"[0]: (bytes, 36, 1),
     b"o"[0]: (_opaque, 132, 4),
+    b"u"[0]: (lambda data: Source(data.decode("utf-8")), 132, 4),
 }

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "BoundError", "EncodingError", "Opaque", "encode"]
+__all__ = ["LONGEST_NAME", "MAX_DEPTH", "MAX_INT_BYTES", "BoundError", "EncodingError", "Opaque", "Source", "encode"]
 
 MAX_DEPTH: Final = 100
 # Arithmetic with an integer is not linear in it: tests that square one take a second with this.
@@ -59,9 +59,25 @@ class Opaque:
         return f"<{self.kind} object>"
 
 
+class Source:
+    """The text that defines ``function``, in place of a function that tests pass to a program."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 class _Bounds(NamedTuple):
     limit: int
     opaque: Callable[[Any], int] | None
+
+    def check(self, size: int) -> None:
+        if size > self.limit:
+            raise BoundError(f"the value takes more than {self.limit} bytes")
+
+
+_Writer = Callable[[Any, bytearray, _Bounds, int], None]
 
 
 def encode(value: object, limit: int = _LONGEST, *, opaque: Callable[[Any], int] | None = None) -> bytes:
@@ -74,15 +90,15 @@ def encode(value: object, limit: int = _LONGEST, *, opaque: Callable[[Any], int]
         EncodingError: It is nested too deeply, takes more than `limit` bytes, or is no data.
     """
     out = bytearray()
-    _write(value, out, _Bounds(limit, opaque), 0)
-    if len(out) > limit:
-        raise BoundError(f"the value takes more than {limit} bytes")
+    bounds = _Bounds(min(limit, _LONGEST), opaque)
+    _write(value, out, bounds, 0)
+    bounds.check(len(out))
     return bytes(out)
 
 
 def _write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
     if len(out) > bounds.limit:
-        raise BoundError(f"the value takes more than {bounds.limit} bytes")
+        bounds.check(len(out))
     if depth > MAX_DEPTH:
         raise BoundError(f"the value is nested more than {MAX_DEPTH} levels deep")
     kind = type(value)
@@ -124,26 +140,12 @@ def _sized(tag: bytes, data: bytes, out: bytearray) -> None:
     out += data
 
 
-def _write_none(value: None, out: bytearray, bounds: _Bounds, depth: int) -> None:
-    out += b"N"
-
-
-def _write_bool(value: bool, out: bytearray, bounds: _Bounds, depth: int) -> None:
-    out += b"T" if value else b"F"
-
-
 def _write_int(value: int, out: bytearray, bounds: _Bounds, depth: int) -> None:
     bits = int.bit_length(value)
-    if bits // 8 > bounds.limit:
-        raise BoundError(f"the value takes more than {bounds.limit} bytes")
-    if bits // 8 >= MAX_INT_BYTES:
+    if bits // 8 >= MAX_INT_BYTES or bits // 8 > bounds.limit:
+        bounds.check(bits // 8)
         raise BoundError(f"an integer takes more than {MAX_INT_BYTES} bytes")
     _sized(b"i", int.to_bytes(value, bits // 8 + 1, "little", signed=True), out)
-
-
-def _write_float(value: float, out: bytearray, bounds: _Bounds, depth: int) -> None:
-    out += b"f"
-    out += _FLOAT.pack(value)
 
 
 def _write_complex(value: complex, out: bytearray, bounds: _Bounds, depth: int) -> None:
@@ -153,31 +155,18 @@ def _write_complex(value: complex, out: bytearray, bounds: _Bounds, depth: int) 
 
 
 def _write_str(value: str, out: bytearray, bounds: _Bounds, depth: int) -> None:
-    if str.__len__(value) > bounds.limit:
-        raise BoundError(f"the value takes more than {bounds.limit} bytes")
+    bounds.check(str.__len__(value))
     _sized(b"s", str.encode(value, "utf-8", "surrogatepass"), out)
 
 
 def _write_bytes(value: bytes, out: bytearray, bounds: _Bounds, depth: int) -> None:
-    if bytes.__len__(value) > bounds.limit:
-        raise BoundError(f"the value takes more than {bounds.limit} bytes")
+    bounds.check(bytes.__len__(value))
     _sized(b"b", bytes.__getitem__(value, slice(None)), out)
-
-
-def _container(tag: bytes, kind: Any) -> Callable[[Any, bytearray, _Bounds, int], None]:
-    def write(value: Any, out: bytearray, bounds: _Bounds, depth: int) -> None:
-        _items(tag, kind.__len__(value), kind.__iter__(value), out, bounds, depth)
-
-    return write
 
 
 def _write_dict(value: dict[Any, Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
     flat = [part for item in dict.items(value) for part in item]
     _items(b"d", len(flat), flat, out, bounds, depth)
-
-
-def _write_range(value: range, out: bytearray, bounds: _Bounds, depth: int) -> None:
-    _items(b"r", 3, (value.start, value.stop, value.step), out, bounds, depth)
 
 
 def _write_opaque(value: Opaque, out: bytearray, bounds: _Bounds, depth: int) -> None:
@@ -186,9 +175,12 @@ def _write_opaque(value: Opaque, out: bytearray, bounds: _Bounds, depth: int) ->
     _sized(b"o", f"{value.number}:".encode(), out)
 
 
+def _container(tag: bytes, kind: Any) -> _Writer:
+    return lambda value, *more: _items(tag, kind.__len__(value), kind.__iter__(value), *more)
+
+
 def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds: _Bounds, depth: int) -> None:
-    if count > min(bounds.limit, _LONGEST):
-        raise BoundError(f"the value takes more than {bounds.limit} bytes")
+    bounds.check(count)
     out += tag
     out += _LENGTH.pack(count)
     for item in items:
@@ -196,11 +188,11 @@ def _items(tag: bytes, count: int, items: Iterable[Any], out: bytearray, bounds:
 
 
 # A bool is an int: what comes first is asked first.
-_WRITERS: Final[dict[type, Callable[[Any, bytearray, _Bounds, int], None]]] = {
-    type(None): _write_none,
-    bool: _write_bool,
+_WRITERS: Final[dict[type, _Writer]] = {
+    type(None): lambda _value, out, *_: out.extend(b"N"),
+    bool: lambda value, out, *_: out.extend(b"T" if value else b"F"),
     int: _write_int,
-    float: _write_float,
+    float: lambda value, out, *_: out.extend(b"f" + _FLOAT.pack(value)),
     complex: _write_complex,
     str: _write_str,
     bytes: _write_bytes,
@@ -210,8 +202,9 @@ _WRITERS: Final[dict[type, Callable[[Any, bytearray, _Bounds, int], None]]] = {
     set: _container(b"e", set),
     frozenset: _container(b"z", frozenset),
     deque: _container(b"q", deque),
-    bytearray: lambda value, out, bounds, depth: _write_bytes(bytes(value), out, bounds, depth),
-    range: _write_range,
+    bytearray: lambda value, *more: _write_bytes(bytes(value), *more),
+    range: lambda value, *more: _items(b"r", 3, (value.start, value.stop, value.step), *more),
     Opaque: _write_opaque,
+    Source: lambda value, out, *_: _sized(b"u", value.text.encode(), out),
 }
 _FRACTIONS: Final = (("fractions", "Fraction"), ("decimal", "Decimal"))

@@ -24,12 +24,7 @@ class OverLimitError(Exception):
 
 
 def send(channel: socket.socket, message: bytes, deadline: float) -> None:
-    """Send a message by `deadline` (of `time.monotonic`).
-
-    Raises:
-        TimeoutError: It was not taken by then.
-        ChannelClosedError: The other side is gone.
-    """
+    """Send a message by `deadline` (of `time.monotonic`)."""
     channel.settimeout(max(deadline - time.monotonic(), 1e-4))
     try:
         channel.sendall(_LENGTH.pack(len(message)) + message)

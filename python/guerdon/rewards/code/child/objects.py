@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-from guerdon.rewards.code.child.encoding import Opaque
+from guerdon.rewards.code.child.encoding import Opaque, Source
 
 __all__ = ["Objects"]
 
@@ -43,6 +43,10 @@ class Objects:
         if isinstance(value, Opaque):
             found = self._objects[value.number]
             return found.value if isinstance(found, _Kept) else found
+        if isinstance(value, Source):
+            names: dict[str, Any] = {}
+            exec(value.text, names)
+            return names["function"]
         if isinstance(value, (list, tuple)):
             return type(value)(map(self.given, value))
         if isinstance(value, dict):

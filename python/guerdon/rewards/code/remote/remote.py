@@ -28,11 +28,12 @@ from guerdon.rewards.code.remote.remote_texts import CaseTexts, ProgramTexts, ca
 from guerdon.rewards.code.remote.sandbox_fusion import SandboxFusion
 from guerdon.rewards.code.trusted.driver import JudgingRules
 from guerdon.rewards.code.trusted.reward import CodeReward
-from guerdon.rewards.code.trusted.scorer import COMPLETION, Columns
+from guerdon.rewards.code.trusted.row_texts import COMPLETION, Columns
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
 from guerdon.rewards.code.zygote.level import Level
+from guerdon.rewards.plain_columns import BuiltInReward
 
 if TYPE_CHECKING:
     from guerdon.rewards.code.trusted.extract import Extract
@@ -48,11 +49,7 @@ _MIB: Final = 1 << 20
 
 
 def remote_language(reward: str, name: object, sandbox: SandboxFusion) -> Language:
-    """A language that the sandbox runs, with the tags of its fenced blocks.
-
-    Raises:
-        RegistrationError: It is no name of one.
-    """
+    """A language that the sandbox runs, with the tags of its fenced blocks."""
     if not isinstance(name, str) or not name:
         raise _wrong(reward, f"language={name!r}: expected the name of a language")
     called: object = sandbox.language
@@ -75,11 +72,7 @@ def remote_reward(
     pure: bool,
     cache: CacheFolder | None,
 ) -> RemoteCodeReward:
-    """The reward function whose programs run there.
-
-    Raises:
-        RegistrationError: Something is wrong, or needs processes of this machine.
-    """
+    """The reward function whose programs run there."""
     name = str(options.name)
     _refuse_local(name, factory.given, rules)
     from guerdon._lanes.http.body import ColumnValue
@@ -112,16 +105,12 @@ def remote_reward(
     texts = (
         ProgramTexts(
             COMPLETION,
-            prelude=columns.prelude,
+            taken=columns,
             extract=extract,
             tags=rules.language.tags,
             calls=rules.max_output if python else None,
-            cases=columns.cases,
-            entry_point=columns.entry_point or "",
         ),
-        CaseTexts(
-            columns.cases, entry_point=columns.entry_point or "", python=python, numbers=rules.compare == "numbers"
-        ),
+        CaseTexts(columns.cases, taken=columns, python=python, numbers=rules.compare == "numbers"),
     )
     cases = (
         rules.compare,
@@ -185,20 +174,14 @@ def _only_dispatchers(*_: object, **__: object) -> NoReturn:
 class RemoteCodeReward(CodeReward):
     """A reward function whose programs run in a sandbox elsewhere: made by `guerdon.code_reward`
     with ``remote=``.
-
-    Attributes:
-        spec: What the dispatcher needs to know about it.
-        level: ``"remote"``: whatever the sandbox has.
     """
 
     def __init__(
         self, made: tuple[Callable[..., CodeReward], dict[str, Any]], spec: FunctionSpec, timeout: float
     ) -> None:
-        self._made = made
+        BuiltInReward.__init__(self, made, replace(spec, item=self, target=self))
         self._timeout = timeout
-        self.spec = replace(spec, item=self, target=self)
         self.level = Level("remote")
-        self.__name__ = spec.name
 
     def __call__(self, *args: object, **columns: object) -> NoReturn:
         raise TypeError(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -22,32 +22,59 @@ from guerdon.rewards.code.child import child
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import EncodingError, encode
 from guerdon.rewards.code.remote import canonical, sandbox_calls
-from guerdon.rewards.code.trusted.cases import CallCase, Case, StdinCase, called_by, parse_cases
+from guerdon.rewards.code.trusted.cases import CallCase, Case, StdinCase, is_text
 from guerdon.rewards.code.trusted.extract import Extract, extract_program
-from guerdon.rewards.code.trusted.row_texts import entry_point_of, text_of
+from guerdon.rewards.code.trusted.row_texts import Columns
 
 __all__ = ["CaseTexts", "ProgramTexts", "callers"]
 
 _LONGEST_VALUE: Final = 1 << 28
-_NO_TEXT: Final = "the program is no valid text: it holds half a surrogate pair"
 
 
 @dataclass(frozen=True)
-class ProgramTexts(MadeField):
+class _RowTexts(MadeField):
+    """Texts made of rows."""
+
+    taken: Columns = field(kw_only=True)
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Columns that it takes where they are there."""
+        return (self.taken.entry_point,)
+
+    def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
+        """The text of each sample."""
+        names = [name for name in (*self.columns, *self.optional) if name in values]
+        # Texts by identity, while `values` keeps the objects: samples of a group share those.
+        known: dict[tuple[object, ...], str] = {}
+        texts: list[object] = []
+        for row in zip(*(_each(values[name], samples) for name in names), strict=True):
+            key = tuple(one if isinstance(one, str) else id(one) for one in row)
+            if key not in known:
+                known[key] = self._dumped(dict(zip(names, row, strict=True)))
+            texts.append(known[key])
+        return JSON, texts
+
+    def _dumped(self, row: dict[str, object]) -> str:
+        try:
+            return json.dumps(self._one(row))
+        except Exception as error:  # a function of the user's own may raise anything
+            return json.dumps({"error": f"{type(error).__name__}: {error}"[:1000]})
+
+    def _one(self, row: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ProgramTexts(_RowTexts):
     """The programs of completions.
 
     Attributes:
-        prelude: The column with code before them.
         extract: As for `guerdon.code_reward`.
         tags: Of the language, in lower case.
         calls: For how long a value the functions of a program may be called; None: never.
-        cases: The column with cases, which say what a program defines.
-        entry_point: As for `CaseTexts`.
     """
 
-    prelude: str | None = None
-    cases: str = ""
-    entry_point: str = ""
     extract: Extract = "last"
     tags: frozenset[str] = frozenset()
     calls: int | None = None
@@ -55,33 +82,15 @@ class ProgramTexts(MadeField):
     @property
     def columns(self) -> list[str]:
         """All columns that it takes."""
-        return [one for one in (self.column, self.prelude, self.cases) if one]
+        return [one for one in (self.column, self.taken.prelude, self.taken.cases) if one]
 
-    @property
-    def optional(self) -> tuple[str, ...]:
-        """Columns that it takes where they are there."""
-        return (self.entry_point,)
-
-    def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
-        """The text of each sample."""
-        completions = _each(values[self.column], samples)
-        preludes = [None] * samples if self.prelude is None else _each(values[self.prelude], samples)
-        cases = _each(values[self.cases], samples)
-        names = _each(values[self.entry_point], samples) if self.entry_point in values else [None] * samples
-        rows = zip(completions, preludes, cases, names, strict=True)
-        return JSON, [_dumped(self._one, *row) for row in rows]
-
-    def _one(self, completion: Any, prelude: object, cases: object, entry_point: object) -> dict[str, Any]:
-        def wanted() -> set[str]:
-            name = entry_point_of(self.entry_point, entry_point)
-            return called_by(parse_cases(cases, name, column=self.cases))
-
-        program, why = extract_program(plain_text(completion), self.extract, self.tags, wanted)
+    def _one(self, row: dict[str, Any]) -> dict[str, Any]:
+        program, why = extract_program(
+            plain_text(row[self.column]), self.extract, self.tags, lambda: self.taken.wanted(row)
+        )
         if program is None:
             return {"fault": why}
-        before = text_of(self.prelude, prelude)
-        if not _is_text(program):
-            return {"fault": _NO_TEXT}
+        before = self.taken.prelude_of(row)
         # A completion may go on in mid-line, as the body of a function that the prelude begins.
         between = "\n" if before and not before[-1].isspace() else ""
         made: dict[str, Any] = {"source": f"{before}{between}{program}"}
@@ -91,46 +100,23 @@ class ProgramTexts(MadeField):
 
 
 @dataclass(frozen=True)
-class CaseTexts(MadeField):
+class CaseTexts(_RowTexts):
     """The cases of samples.
 
     Attributes:
-        entry_point: The column, if it is there, with the function of cases that name none.
         python: Programs are Python, whose functions can be called.
         numbers: Numbers are compared by size.
     """
 
-    entry_point: str = ""
     python: bool = True
     numbers: bool = False
 
-    @property
-    def optional(self) -> tuple[str, ...]:
-        """Columns that it takes where they are there."""
-        return (self.entry_point,)
-
-    def made(self, values: Mapping[str, Sequence[object] | Single], samples: int) -> tuple[str, list[object]]:
-        """The text of each sample."""
-        given = _each(values[self.column], samples)
-        names = _each(values[self.entry_point], samples) if self.entry_point in values else [None] * samples
-        # Texts by identity, while `given` keeps the values: those of a group are one object.
-        known: dict[tuple[int, object], str] = {}
-        texts: list[object] = []
-        for value, name in zip(given, names, strict=True):
-            key = id(value), name if isinstance(name, str) else id(name)
-            text = known.get(key)
-            if text is None:
-                text = known[key] = _dumped(self._one, value, name)
-            texts.append(text)
-        return JSON, texts
-
-    def _one(self, value: object, entry_point: object) -> dict[str, Any]:
-        cases = parse_cases(value, entry_point_of(self.entry_point, entry_point), column=self.column)
-        return {"cases": [self._case(case, place) for place, case in enumerate(cases)]}
+    def _one(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {"cases": [self._case(case, place) for place, case in enumerate(self.taken.cases_of(row))]}
 
     def _case(self, case: Case, place: int) -> dict[str, Any]:
         if isinstance(case, StdinCase):
-            if not _is_text(case.stdin) or not _is_text(case.stdout):
+            if not is_text(case.stdin) or not is_text(case.stdout):
                 raise DataError(f"case {place} holds half a surrogate pair, which can't be sent to a sandbox")
             return {"stdin": case.stdin, "expected": [case.stdout]}
         if not self.python:
@@ -148,23 +134,8 @@ class CaseTexts(MadeField):
         return {"stdin": json.dumps(call), "expected": expected, "calls": True}
 
 
-def _dumped(make: Callable[..., dict[str, Any]], *values: object) -> str:
-    try:
-        return json.dumps(make(*values))
-    except Exception as error:  # a function of the user's own may raise anything
-        return json.dumps({"error": f"{type(error).__name__}: {error}"[:1000]})
-
-
 def _each(values: Sequence[object] | Single, samples: int) -> Sequence[object]:
     return [values.value] * samples if isinstance(values, Single) else values
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @cache

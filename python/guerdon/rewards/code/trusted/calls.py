@@ -54,13 +54,6 @@ class ProgramCalls:
 
     Attributes:
         starved: A process of it was ended as time was up, of which others had the most.
-
-    Args:
-        zygote: Where its processes come from.
-        source: The program.
-        prelude: Run before it.
-        max_output: Bytes of one returned value.
-        state: Told when the program is waited for, and when it answered.
     """
 
     def __init__(self, zygote: ProgramZygote, source: str, prelude: str, max_output: int, state: JudgeState) -> None:
@@ -76,12 +69,7 @@ class ProgramCalls:
         self.starved = False
 
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], case: CaseTime) -> CallAnswer:
-        """Call a function of the program.
-
-        Raises:
-            ZygoteLostError: It could not be called.
-            EncodingError: The arguments can't be sent.
-        """
+        """Call a function of the program."""
         nonce = secrets.token_bytes(8)
         # Before anything else: an unsendable value is not the program's fault.
         message = pack((nonce, name, args, kwargs))
@@ -94,11 +82,7 @@ class ProgramCalls:
             return self._answer(message, nonce, case.to_answer(), case.program)
 
     def close(self, late: Deadline | None = None) -> None:
-        """End the program's process; nothing of it is left.
-
-        Args:
-            late: What it exceeded.
-        """
+        """End the program's process; nothing of it is left."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -19,13 +19,7 @@ __all__ = ["CaseTime", "ProgramTime"]
 
 
 class ProgramTime:
-    """The time of one program, from now on.
-
-    Args:
-        timeout: Seconds for all cases.
-        case_timeout: Seconds for one; None: what is left.
-        divided: Whether what is left is divided among the cases that are left.
-    """
+    """The time of one program, from now on."""
 
     def __init__(self, timeout: float, case_timeout: float | None, *, divided: bool) -> None:
         self._paused: float | None = time.monotonic()  # time of the last answer
@@ -75,10 +69,6 @@ class ProgramTime:
         self._ended += self._running if seconds is None else seconds
         self._running = 0.0
 
-    def case(self, left: int) -> CaseTime:
-        """The time of the next of `left` cases."""
-        return CaseTime(self, left)
-
     def of_case(self, left: int) -> Deadline:
         """Until when a case may take that begins now."""
         now, seconds, end = self.now, max(self.left, 0.0), self.end
@@ -91,7 +81,7 @@ class ProgramTime:
 
 
 class CaseTime:
-    """The time of one case; it starts with the first question to the program."""
+    """The time of the next of `left` cases; it starts with the first question to the program."""
 
     def __init__(self, program: ProgramTime, left: int) -> None:
         self.program = program

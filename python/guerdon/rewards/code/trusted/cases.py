@@ -22,8 +22,10 @@ from guerdon.errors import DataError
 from guerdon.rewards.code.child.arguments import pack
 from guerdon.rewards.code.child.encoding import EncodingError
 
-__all__ = ["CallCase", "Case", "StdinCase", "called_by", "function_name", "parse_cases"]
+__all__ = ["BOM", "CallCase", "Case", "StdinCase", "called_by", "function_name", "is_text", "parse_cases"]
 
+BOM: Final = "\ufeff"
+"""Bytes that editors of some systems put before a text; no program may begin with it."""
 _EXPECTED: Final = (
     'expected {"stdin": …, "stdout": …} or {"fn": …, "args": […], "expected": …}, APPS\'s {"inputs", "outputs"} or '
     'LiveCodeBench\'s {"input", "output"}'
@@ -65,11 +67,6 @@ Case = StdinCase | CallCase
 def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "cases") -> list[Case]:
     """The cases of a row, at least one.
 
-    Args:
-        value: Of the column with cases.
-        entry_point: The function of cases that name none.
-        column: Its name, for messages.
-
     Raises:
         DataError: It holds no cases, or what is none.
     """
@@ -81,17 +78,22 @@ def parse_cases(value: Any, entry_point: str | None = None, *, column: str = "ca
         raise DataError(f"column {column!r}: a value is nested too deeply") from None
 
 
+def is_text(text: str) -> bool:
+    """Says whether a text has bytes: half a surrogate pair has none."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def called_by(cases: list[Case]) -> set[str]:
     """The functions that the cases call."""
     return {case.fn for case in cases if isinstance(case, CallCase)}
 
 
 def function_name(value: str) -> str:
-    """The name of a function, or ``Class.method``, also given as ``Class().method``.
-
-    Raises:
-        DataError: It is none.
-    """
+    """The name of a function, or ``Class.method``, also given as ``Class().method``."""
     name = value.strip().replace("().", ".")
     parts = name.split(".")
     if len(parts) <= 2 and all(map(str.isidentifier, parts)):
@@ -191,9 +193,7 @@ class _Parser:
             if isinstance(args, (list, tuple)):
                 # Does as APPS's own harness: JSON has no other keys than texts.
                 args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
-            # APPS wraps some outputs in a list, and not others.
-            wrapped = isinstance(output, (list, tuple)) and len(output) == 1
-            cases.append(self._call(name, args, {}, [output, output[0]] if wrapped else [output], place))
+            cases.append(self._call(name, args, {}, _perhaps_wrapped(output), place))
         return cases
 
     def _of_open_r1(self, given: Mapping[str, Any], place: int) -> CallCase:
@@ -206,8 +206,7 @@ class _Parser:
             output = _json(output, place) if isinstance(output, str) else output
         if not isinstance(args, (list, tuple)):
             args = [args]
-        wrapped = isinstance(output, (list, tuple)) and len(output) == 1
-        return self._call(given.get("fn_name"), args, {}, [output, output[0]] if wrapped else [output], place)
+        return self._call(given.get("fn_name"), args, {}, _perhaps_wrapped(output), place)
 
     def _call(self, name: Any, args: Any, kwargs: dict[str, Any], expected: list[Any], place: int) -> CallCase:
         if not isinstance(args, (list, tuple)):
@@ -257,11 +256,14 @@ def _a(value: Any) -> str:
 
 def _printed(value: Any, place: int, what: str) -> str:
     text = _text(value, place, what)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise DataError(f"case {place}: no program can print {text[:80]!r}: it holds half a surrogate pair") from None
+    if not is_text(text):
+        raise DataError(f"case {place}: no program can print {text[:80]!r}: it holds half a surrogate pair")
     return text
+
+
+def _perhaps_wrapped(output: Any) -> list[Any]:
+    """Outputs that are right: APPS and open-r1 wrap some in a list, and not others."""
+    return [output, output[0]] if isinstance(output, (list, tuple)) and len(output) == 1 else [output]
 
 
 def _json_lines(text: str, place: int) -> list[Any]:

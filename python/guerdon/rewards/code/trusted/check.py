@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from contextlib import suppress
 from types import CodeType
 from typing import Any, Final, TypeVar
 
@@ -40,11 +41,7 @@ class _StoppedError(BaseException):
 
 
 class Candidate:
-    """A function of a program, as tests see it.
-
-    Args:
-        in_place: The tests call it for what it does to its arguments.
-    """
+    """A function of a program, as tests see it."""
 
     def __init__(self, name: str, program: Program, *, in_place: bool = False) -> None:
         self.__name__ = self.__qualname__ = name
@@ -69,12 +66,29 @@ class Program:
 
     Attributes:
         classes: Of the tests and the prelude, by name: their objects go over by their attributes.
+        calls: How many were made.
+        stopped: Why the program can't go on; "" while it can.
+        lost: Why no program can be called any more, by no fault of it; None while it can.
     """
 
-    def __init__(self, call: Caller, state: State) -> None:
+    def __init__(self, call: Caller) -> None:
         self._call = call
-        self._state = state
         self.classes: dict[str, type] = {}
+        self.calls = 0
+        self.stopped = ""
+        self.lost: Exception | None = None
+
+    def run(self, tests: Callable[[], T]) -> T | str:
+        """Returns the value of tests, or the reason why the program stopped. A loss of ours is
+        raised, whatever the tests catch."""
+        try:
+            found = tests()
+        except _StoppedError:
+            return self.stopped
+        finally:
+            if self.lost is not None:
+                raise self.lost
+        return self.stopped or found
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, in_place: bool) -> Any:
         """Call a function; with `in_place` its arguments are then as it left them."""
@@ -83,7 +97,7 @@ class Program:
             args = tuple(exchange.sent(one, in_place=in_place) for one in args)
             kwargs = {key: exchange.sent(one, in_place=in_place) for key, one in kwargs.items()}
         value = exchange.received(self._asked(name, list(args), kwargs))
-        self._state.calls += 1
+        self.calls += 1
         if in_place:
             exchange.update()
         return value
@@ -96,59 +110,29 @@ class Program:
         return value if act in ("vars", "value") else Exchange(self._ask, self.classes).received(value)
 
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        state = self._state
-        if state.stopped or state.lost is not None:
+        if self.stopped or self.lost is not None:
             raise _StoppedError
         try:
             answer = self._call(name, args, kwargs)
         except EncodingError as error:
-            if isinstance(error, BoundError) and state.calls:  # it may contain a returned value
-                raise CandidateError(f"the tests call {name!r} with what can't be sent: {error}") from None
-            raise DataError(f"the tests call {name!r} with what can't be sent: {error}") from None
+            # A value that is too large may be the program's.
+            kind = CandidateError if isinstance(error, BoundError) and self.calls else DataError
+            raise kind(f"the tests call {name!r} with what can't be sent: {error}") from None
         except MemoryError:  # of what the tests hold of the program's
             raise
         except Exception as error:  # raised by us, whatever tests do with it
-            state.lost = error
+            self.lost = error
             raise _StoppedError from error
         if not answer.fault:
             return answer.value
-        state.calls += 1
+        self.calls += 1
         if answer.raised is None:
-            state.stopped = answer.fault
+            self.stopped = answer.fault
             raise _StoppedError
-        kind, text = answer.raised
-        if name == "#next" and kind == "StopIteration":
+        kind_name, text = answer.raised
+        if name == "#next" and kind_name == "StopIteration":
             raise StopIteration
-        raise _exception(kind, text, answer.fault)
-
-
-class State:
-    """State that the proxies of one program share.
-
-    Attributes:
-        calls: How many were made.
-        stopped: Why the program can't go on; "" while it can.
-        lost: Why no program can be called any more, by no fault of it; None while it can.
-    """
-
-    __slots__ = ("calls", "lost", "stopped")
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.stopped = ""
-        self.lost: Exception | None = None
-
-    def run(self, tests: Callable[[], T]) -> T:
-        """What tests return.
-
-        Raises:
-            BaseException: What they raise; but what was lost of ours, whatever they make of it.
-        """
-        try:
-            return tests()
-        finally:
-            if self.lost is not None:
-                raise self.lost
+        raise _exception(kind_name, text, answer.fault)
 
 
 def run_tests(
@@ -176,8 +160,7 @@ def run_tests(
     Raises:
         DataError: The tests are no tests.
     """
-    state = State()
-    program = Program(call, state)
+    program = Program(call)
     namespace: dict[str, Any] = {"__name__": "check"}
     _run_prelude(prelude, namespace)
     known = frozenset(namespace).union(*map(defined_by, texts))
@@ -200,9 +183,9 @@ def run_tests(
     faults: list[str] = []
     for place, (text, code) in enumerate(zip(texts, codes, strict=True)):
         begin(place, sum(not fault for fault in faults))
-        state.stopped = ""
-        fault = _run_text(text, code.code, namespace, proxies[names[0]], program, state)
-        if state.calls:
+        program.stopped = ""
+        fault = _run_text(text, code.code, namespace, proxies[names[0]], program)
+        if program.calls:
             faults.append(fault)
         if fault and not to_end:
             return faults, len(texts) - place - 1
@@ -220,23 +203,15 @@ def run_function(check: Callable[..., Any], call: Caller, name: str, row: dict[s
     Raises:
         DataError: It failed before it called the program, or returned no score.
     """
-    state = State()
+    program = Program(call)
     try:
-        result = state.run(lambda: check(Candidate(name, Program(call, state)), **row))
-    except _StoppedError:
-        return state.stopped
+        result = program.run(lambda: check(Candidate(name, program), **row))
     except (Exception, SystemExit) as error:
-        if isinstance(error, DataError) or error is state.lost:
-            raise
-        return _fault(error, state, None)
-    if state.stopped:
-        return state.stopped
-    return score_of(check, result, calls=state.calls)
+        return _fault(error, program, None)
+    return program.stopped or score_of(check, result, calls=program.calls)
 
 
-def _run_text(
-    text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, program: Program, state: State
-) -> str:
+def _run_text(text: str, code: CodeType, namespace: dict[str, Any], candidate: Candidate, program: Program) -> str:
     for name in collected(namespace):  # of the text before
         del namespace[name]
     program.classes = _classes(namespace)
@@ -252,19 +227,17 @@ def _run_text(
         return ""
 
     try:
-        fault = state.run(run)
-    except _StoppedError:
-        return state.stopped
+        return program.run(run)
     except (Exception, SystemExit) as error:
-        if isinstance(error, DataError) or error is state.lost:
-            raise
-        return _fault(error, state, text)
-    return state.stopped or fault
+        return _fault(error, program, text)
 
 
-def _fault(error: BaseException, state: State, text: str | None) -> str:
-    """Returns the reason why the program failed the tests, from their exception."""
-    if state.calls == 0 and not isinstance(error, CandidateError):
+def _fault(error: BaseException, program: Program, text: str | None) -> str:
+    """Returns the reason why the program failed the tests, from their exception; raises it where it
+    is no fault of the program."""
+    if isinstance(error, DataError) or error is program.lost:
+        raise error
+    if program.calls == 0 and not isinstance(error, CandidateError):
         raise DataError(
             f"check failed before it called the program: {type(error).__name__}: {_text_of(error)[:300]}"
         ) from error
@@ -318,10 +291,9 @@ def _classes(namespace: dict[str, Any]) -> dict[str, type]:
 
 
 def _exception(name: str, text: str, fault: str) -> Exception:
+    """The builtin exception of this name, where there is one that is made of a text."""
     kind = getattr(builtins, name, None)
     if isinstance(kind, type) and issubclass(kind, Exception) and name not in _NOT_RAISED:
-        try:
+        with suppress(TypeError):  # UnicodeDecodeError, say, is made of five values
             return kind(text)
-        except TypeError:  # UnicodeDecodeError, say, is made of five values
-            return CandidateError(fault)
     return CandidateError(fault)

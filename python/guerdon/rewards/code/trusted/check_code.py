@@ -6,6 +6,8 @@
 - A standard module or a name of ``typing`` that the tests forgot to import is that one.
 - A call for its effect on its arguments, whose value is not used, is marked as such.
 - ``from solution import first`` is about the program; ``unittest`` and the like are not run here.
+- A function that is an argument goes over as its text, where it uses nothing of the tests: a
+  lambda, one that they define, a builtin one.
 - Any other use of such a name is an error of the tests: no class of a program crosses over.
 """
 
@@ -15,8 +17,8 @@ import ast
 import builtins
 import importlib
 import typing
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,33 +26,25 @@ from types import CodeType
 from typing import Any, Final
 
 from guerdon.errors import DataError
+from guerdon.rewards.code.child.encoding import Source
 
 __all__ = ["FILE", "CheckCode", "asked_of_program", "check_code", "defined_by"]
 
 FILE: Final = "<check>"
 IN_PLACE: Final = " in place"
 """Marks a function that is called for its effect on its arguments."""
+_SOURCE: Final = " source"
 # Names that data sets give the file of the program.
 _PROGRAM: Final = ("solution", "main", "program", "candidate", "answer", "code", "your_module", "my_module")
 MODULES: Final = frozenset(
     (
-        *(
-            "bisect",
-            "collections",
-            "copy",
-            "datetime",
-            "decimal",
-            "fractions",
-            "functools",
-            "heapq",
-            "itertools",
-            "json",
-        ),
-        *("math", "operator", "random", "re", "statistics", "string"),
+        *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools"),
+        *("json", "math", "operator", "random", "re", "statistics", "string"),
     )
 )
 _TYPES: Final = frozenset(typing.__all__)
-_GIVEN: Final = frozenset({*vars(builtins), "__name__", "check", "candidate"})
+_BUILTIN: Final = frozenset(vars(builtins))
+_GIVEN: Final = _BUILTIN | {"__name__", "check", "candidate"}
 _DATA: Final = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, deque, type(None))
 _ATTRIBUTES: Final = frozenset(name for kind in _DATA for name in dir(kind)) | {"__name__", "__qualname__"}
 _TYPE_CHECKS: Final = ("isinstance", "issubclass")
@@ -72,11 +66,7 @@ class CheckCode:
 
 @lru_cache(maxsize=512)
 def defined_by(text: str) -> frozenset[str]:
-    """The names that test code defines.
-
-    Raises:
-        DataError: It is no Python code.
-    """
+    """The names that test code defines."""
     return frozenset(_defined(_without_program(_parsed(text))))
 
 
@@ -92,13 +82,14 @@ def check_code(text: str, known: frozenset[str]) -> CheckCode:
     """
     tree = _parsed(text)
     tree = _without_program(tree)
-    known = known | _defined(tree) | _GIVEN
+    defined = known | _defined(tree)
+    known = defined | _GIVEN
     methods = _Methods(known)
-    names = _Names(text, known)
+    names = _Names(text, known, defined)
     try:
         tree = ast.fix_missing_locations(methods.visit(tree))
         names.look(tree)
-        code = compile(tree, FILE, "exec", dont_inherit=True)
+        code = compile(ast.fix_missing_locations(tree), FILE, "exec", dont_inherit=True)
     except DataError:
         raise
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -113,11 +104,7 @@ def _without_program(tree: ast.Module) -> ast.Module:
 
 
 def asked_of_program(texts: list[str]) -> set[str]:
-    """The functions of the program that tests use.
-
-    Raises:
-        DataError: They are no tests.
-    """
+    """The functions of the program that tests use."""
     known = frozenset[str]().union(*map(defined_by, texts))
     return {name for text in texts for name in check_code(text, known).functions}
 
@@ -129,25 +116,36 @@ def _parsed(text: str) -> ast.Module:
         raise DataError(f"check is no Python code: {error}") from None
 
 
-def _defined(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+def _defined(tree: ast.AST) -> set[str]:
+    return {name for node in ast.walk(tree) for name in _names_of(node)}
+
+
+def _names_of(node: ast.AST) -> Iterable[str]:
+    """The names that a node defines."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.arg(arg=name):
+            return [name]
+        case ast.ImportFrom(names=[ast.alias(name="*")]):
             with suppress(Exception):  # as it will fail where the tests run
-                names.update(dir(importlib.import_module(node.module or "")))
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            names.add(node.name)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            names.add(node.rest)
-    return names
+                return dir(importlib.import_module(node.module or ""))
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            return [(alias.asname or alias.name).partition(".")[0] for alias in aliases]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return [name]
+        case ast.MatchMapping(rest=str(name)):
+            return [name]
+    return []
+
+
+def _defined_once(tree: ast.AST) -> dict[str, ast.FunctionDef]:
+    """The functions whose names mean nothing else in the tests."""
+    nodes = list(ast.walk(tree))
+    times = Counter(name for node in nodes for name in _names_of(node))
+    return {node.name: node for node in nodes if isinstance(node, ast.FunctionDef) and times[node.name] == 1}
 
 
 class _Methods(ast.NodeTransformer):
@@ -172,19 +170,25 @@ class _Methods(ast.NodeTransformer):
 class _Names:
     """Uses of names that nothing defines."""
 
-    def __init__(self, text: str, known: frozenset[str]) -> None:
+    def __init__(self, text: str, known: frozenset[str], defined: frozenset[str]) -> None:
         self.lines = text.split("\n")
         self.known = known
+        self.defined = defined
         self.functions: set[str] = set()
-        self.others: dict[str, Any] = {}
+        self.others: dict[str, Any] = {_SOURCE: Source}
 
     def look(self, tree: ast.Module) -> None:
         for node in ast.walk(tree):
             for field, child in _children(node):
                 if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child.id not in self.known:
                     self._used(child, node, field)
+        made = _defined_once(tree)
         for node in ast.walk(tree):
             match node:
+                case ast.Call(func=ast.Name(id=name)) if name.removesuffix(IN_PLACE) in {*self.functions, "candidate"}:
+                    node.args = [self._passed(one, made) for one in node.args]
+                    for keyword in node.keywords:
+                        keyword.value = self._passed(keyword.value, made)
                 case ast.Expr(value=ast.Call(func=ast.Name(id=name) as function)) if name in self.functions | {
                     "candidate"
                 }:
@@ -195,6 +199,21 @@ class _Names:
                     raise self._wrong(node, "asks for the class of a value")
                 case ast.ImportFrom(module="unittest.mock") | ast.Import(names=[ast.alias(name="unittest.mock")]):
                     raise self._wrong(node, "replaces functions of modules")
+
+    def _passed(self, node: ast.expr, made: Mapping[str, ast.FunctionDef]) -> ast.expr:
+        """What stands for an argument: a function by its text, where that says all of it."""
+        name = node.id if isinstance(node, ast.Name) else ""
+        function = made.get(name, node)
+        if function is node and not isinstance(node, ast.Lambda) and not callable(getattr(builtins, name, None)):
+            return node
+        inside = list(ast.walk(function))
+        used = {one.id for one in inside if isinstance(one, ast.Name)} - _defined(function)
+        own = any(isinstance(one, (ast.Global, ast.Nonlocal)) for one in inside)
+        if own or used & self.defined or not used <= _BUILTIN:
+            return node
+        before = "" if function is node else f"{ast.unparse(function)}\n"
+        text = ast.Constant(f"{before}function = {ast.unparse(node)}")
+        return ast.Call(ast.Name(_SOURCE, ast.Load()), [text], [])
 
     def _used(self, name: ast.Name, by: ast.AST, field: str) -> None:
         if isinstance(by, ast.Attribute) and name.id in MODULES:

@@ -37,12 +37,7 @@ def collected(namespace: dict[str, Any]) -> list[str]:
 
 
 def run_collected(namespace: dict[str, Any]) -> None:
-    """Runs the tests that pytest would collect.
-
-    Raises:
-        BaseException: What a test raises.
-        DataError: A test needs what is not there.
-    """
+    """Runs the tests that pytest would collect."""
     for name, one in list(namespace.items()):
         if not _is_collected(name, one):
             continue

@@ -7,8 +7,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,14 +20,14 @@ from guerdon.rewards.code.trusted.check import Caller, run_function, run_tests
 from guerdon.rewards.code.trusted.compare import Compare, outputs_match, shown, values_match
 from guerdon.rewards.code.trusted.judge_state import COMPARE, REFERENCE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement, Score, of_cases
-from guerdon.rewards.code.trusted.warn_once import warn_of_module, warn_once
+from guerdon.rewards.code.trusted.warn_once import warn_of_compare
 from guerdon.rewards.code.zygote.command_run import CommandProgram
 from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.languages import LANGUAGES, PYTHON, Language
 from guerdon.rewards.code.zygote.script_run import STDIN, ScriptRun, run_script
 from guerdon.rewards.code.zygote.zygote_process import ProgramZygote
 
-__all__ = ["Driver", "JudgingRules", "with_input"]
+__all__ = ["Driver", "JudgingRules", "compare_reference", "with_input"]
 
 # Types that count as their lists if a list is expected.
 _ITERATORS: Final = (
@@ -64,114 +63,92 @@ class JudgingRules:
 
 
 class Driver:
-    """Judges a program, in processes from `zygote`.
+    """Judges a program, in processes from `zygote`; `close` ends them."""
 
-    Attributes:
-        starved: It was ended as time was up, of which others had the most.
-    """
-
-    def __init__(self, zygote: ProgramZygote, rules: JudgingRules, state: JudgeState) -> None:
+    def __init__(
+        self, zygote: ProgramZygote, rules: JudgingRules, state: JudgeState, program: str, prelude: str
+    ) -> None:
         self._zygote = zygote
         self._rules = rules
         self._state = state
-        self.starved = False
+        self._program = program
+        self._prelude = prelude
+        self._time = ProgramTime(rules.timeout, rules.case_timeout, divided=rules.score == "share")
+        self._calls = ProgramCalls(zygote, program, prelude, rules.max_output, state)
+        self._starved = False
 
-    def judge_cases(self, program: str, prelude: str, cases: list[Case]) -> Judgement:
-        """Run the cases.
+    @property
+    def starved(self) -> bool:
+        """Says whether it was ended as time was up, of which others had the most."""
+        return self._starved or self._calls.starved
 
-        Raises:
-            ZygoteLostError, EncodingError: No fault of the program.
-        """
-        rules = self._rules
-        if not rules.language.command:
-            run = self._script(program, prelude)
-        else:
+    def close(self) -> None:
+        """End its process, if one runs."""
+        self._calls.close()
+
+    def judge_cases(self, cases: list[Case]) -> Judgement:
+        """Run the cases."""
+        run = self._script
+        if self._rules.language.command:
             if not all(isinstance(case, StdinCase) for case in cases):
-                raise DataError(f"cases that call functions are for Python, not for {rules.language.name}")
-            other = CommandProgram(self._zygote, rules.language, f"{prelude}{program}", rules.max_output)
+                raise DataError(f"cases that call functions are for Python, not for {self._rules.language.name}")
+            source = f"{self._prelude}{self._program}"
+            compiled = CommandProgram(self._zygote, self._rules.language, source, self._rules.max_output)
             with self._state.waiting():
-                fault = other.compile()
+                fault = compiled.compile()
             if fault:
                 return Judgement(0.0, 0, len(cases), fault)
-            run = other.run
+            run = compiled.run
         faults: list[str] = []
-        time = self._time()
-        calls = ProgramCalls(self._zygote, program, prelude, rules.max_output, self._state)
-        with contextlib.closing(calls):
-            for place, case in enumerate(cases):
-                self._state.case(place, place - sum(map(bool, faults)), len(cases))
-                fault = self._case(run, calls, case, time.case(len(cases) - place))
-                faults.append(fault)
-                if fault:
-                    warn_of_module(fault)
-                if fault and rules.score == "all":
-                    break
-        self.starved |= calls.starved
-        return of_cases(faults, len(cases), rules.score)
+        for place, case in enumerate(cases):
+            self._state.case(place, place - sum(map(bool, faults)), len(cases))
+            faults.append(self._case(run, case, CaseTime(self._time, len(cases) - place)))
+            if faults[-1] and self._rules.score == "all":
+                break
+        return of_cases(faults, len(cases), self._rules.score)
 
-    def judge_tests(self, program: str, prelude: str, tests: str | list[str], entry_point: str | None) -> Judgement:
-        """Run test code against the program.
-
-        Raises:
-            DataError, ZygoteLostError: No fault of the program.
-        """
-        texts = [tests] if isinstance(tests, str) else tests
-        time = self._time()
-        case = time.case(len(texts))
+    def judge_tests(self, texts: list[str], entry_point: str | None) -> Judgement:
+        """Run test code against the program."""
+        case = CaseTime(self._time, len(texts))
 
         def begin(place: int, passed: int) -> None:
             nonlocal case
-            case = time.case(len(texts) - place)
+            case = CaseTime(self._time, len(texts) - place)
             self._state.case(place, passed, len(texts))
 
-        with self._calls(program, prelude, lambda: case) as call:
-            to_end = self._rules.score != "all"
-            faults, left = run_tests(texts, call, entry_point, prelude, begin, to_end=to_end)
-        for fault in filter(None, faults):
-            warn_of_module(fault)
+        call, to_end = self._caller(lambda: case), self._rules.score != "all"
+        with self._state.during(TESTS):
+            faults, left = run_tests(texts, call, entry_point, self._prelude, begin, to_end=to_end)
         return of_cases(faults, len(faults) + left, self._rules.score)
 
-    def judge_by(
-        self, check: Callable[..., Any], program: str, prelude: str, name: str, row: dict[str, Any]
-    ) -> Judgement:
-        """Have a function of the user's own judge it.
-
-        Raises:
-            DataError, ZygoteLostError: No fault of the program.
-        """
-        time = self._time()
+    def judge_by(self, check: Callable[..., Any], name: str, row: dict[str, Any]) -> Judgement:
+        """Have a function of the user's own judge it."""
         # Each call is a separate case; their number is unknown.
-        with self._calls(program, prelude, lambda: time.case(1)) as call:
+        call = self._caller(lambda: CaseTime(self._time, 1))
+        with self._state.during(TESTS):
             found = run_function(check, call, name, row)
         if isinstance(found, str):
-            warn_of_module(found)
             return Judgement(0.0, 0, 1, found)
         score = found if self._rules.score == "share" else float(found == 1.0)
         return Judgement(score, int(found == 1.0), 1, "" if found == 1.0 else f"check gave {found:g}")
 
-    @contextlib.contextmanager
-    def _calls(self, program: str, prelude: str, case: Callable[[], CaseTime]) -> Iterator[Caller]:
+    def _caller(self, case: Callable[[], CaseTime]) -> Caller:
         """Calls of the program's functions, within the time of the case that is judged."""
-        made = ProgramCalls(self._zygote, program, prelude, self._rules.max_output, self._state)
-        with contextlib.closing(made) as calls, self._state.during(TESTS):
 
-            def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
-                time = case()
-                if fault := time.fault():
-                    return CallAnswer(None, fault)
-                return calls.call(name, args, kwargs, time)
+        def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
+            time = case()
+            if fault := time.fault():
+                return CallAnswer(None, fault)
+            return self._calls.call(name, args, kwargs, time)
 
-            yield call
-            self.starved |= calls.starved
+        return call
 
-    def _time(self) -> ProgramTime:
-        return ProgramTime(self._rules.timeout, self._rules.case_timeout, divided=self._rules.score == "share")
+    def _script(self, stdin: bytes, deadline: Deadline) -> ScriptRun:
+        opens = STDIN in f"{self._prelude}{self._program}"
+        request = {"source": self._program, "prelude": self._prelude, "opens_stdin": opens}
+        return run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
 
-    def _script(self, program: str, prelude: str) -> Run:
-        request = {"source": program, "prelude": prelude, "opens_stdin": STDIN in f"{prelude}{program}"}
-        return lambda stdin, deadline: run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
-
-    def _case(self, run: Run, calls: ProgramCalls, case: Case, time: CaseTime) -> str:
+    def _case(self, run: Run, case: Case, time: CaseTime) -> str:
         """Why the case is not passed; "" if it is."""
         if fault := time.fault():
             return fault
@@ -180,7 +157,7 @@ class Driver:
             with self._state.waiting(), time.program.asked():
                 ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
             time.program.process_ended(ended.ended.seconds)
-            self.starved |= ended.starved
+            self._starved |= ended.starved
             self._state.answered()
             if ended.fault:
                 return ended.fault
@@ -189,10 +166,10 @@ class Driver:
             if self._passed(outputs_match, case.stdout, printed, rule):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
-        answer = calls.call(case.fn, case.args, case.kwargs, time)
+        answer = self._calls.call(case.fn, case.args, case.kwargs, time)
         value = answer.value
         if isinstance(value, Opaque) and value.kind in _ITERATORS and isinstance(case.expected[0], (list, tuple)):
-            answer = calls.call("#list", [value], {}, time)
+            answer = self._calls.call("#list", [value], {}, time)
         if answer.fault:
             return answer.fault
         if any(self._passed(values_match, expected, answer.value, rule) for expected in case.expected):
@@ -216,13 +193,18 @@ class Driver:
         except (Exception, SystemExit) as error:
             why = f"raised {type(error).__name__}: {str(error)[:300]}"
             try:
-                if expected not in ("", None):  # otherwise there is no reference to tell
-                    with self._state.during(REFERENCE):
-                        rule(expected, expected)
+                with self._state.during(REFERENCE):
+                    compare_reference(rule, expected)
             except (Exception, SystemExit):
                 raise DataError(f"compare {why}, and fails on what is expected, too") from error
-            warn_once("compare", "code_reward: compare %s on what a program gave, which scores 0", why)
+            warn_of_compare(why)
         return False
+
+
+def compare_reference(rule: Compare, expected: object) -> None:
+    """Compares the expected value with itself, by a function that may raise or hang."""
+    if callable(rule) and expected not in ("", None):  # otherwise there is no reference to tell
+        rule(expected, expected)
 
 
 def with_input(rules: JudgingRules, case: Case) -> Compare:

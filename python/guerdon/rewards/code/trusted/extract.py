@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final, Literal, NamedTuple
 
-from guerdon.rewards.code.trusted.row_texts import BOM
-from guerdon.rewards.code.trusted.warn_once import warn_once
+from guerdon.rewards.code.trusted.cases import BOM, is_text
+from guerdon.rewards.code.trusted.warn_once import warn_of_extract
 
 __all__ = ["Block", "Extract", "Wanted", "blocks_of", "extract_program"]
 
@@ -125,17 +125,24 @@ def extract_program(
         wanted: Names of which the block defines most, or else reads input.
     """
     if callable(how):
-        return _by_function(how, text)
-    text = text.removeprefix(BOM)
+        program, why = _by_function(how, text)
+    else:
+        program, why = _in_blocks(text.removeprefix(BOM), how, tags, wanted)
+    if program is not None and not is_text(program):
+        return None, "the program is no valid text: it holds half a surrogate pair"
+    return None if program is None else program.removeprefix(BOM), why
+
+
+def _in_blocks(text: str, how: str, tags: Collection[str], wanted: Wanted) -> tuple[str | None, str]:
     blocks, cut_off = _blocks(text)
     if how == "whole":
         # A deeper one belongs to a program without fences: to its docstring, say.
         outer = _own([block for block in blocks if block.indentation < _DEEPER], tags)
         program = _chosen(outer, wanted).text if outer else _without_fences(text)
-        return (program.removeprefix(BOM), "") if program.strip() else (None, "the completion is empty")
+        return (program, "") if program.strip() else (None, "the completion is empty")
     own = _own(blocks, tags)
     if own:
-        return _chosen(own if how == "last" else own[::-1], wanted).text.removeprefix(BOM), ""
+        return _chosen(own if how == "last" else own[::-1], wanted).text, ""
     if cut_off is not None and _own([cut_off], tags):
         return None, "the code block is cut off (no closing fence)"
     if blocks:
@@ -150,14 +157,9 @@ def _by_function(how: Callable[[str], str | None], text: str) -> tuple[str | Non
         found = how(text)
     except (Exception, SystemExit) as error:
         why = f"the function extract= raised {type(error).__name__}: {str(error)[:300]}"
-    else:
-        if isinstance(found, str):
-            return found.removeprefix(BOM), ""
-        return None, "the function extract= found no program"
-    warn_once(
-        ("extract", id(how)), "code_reward: %s. Such a completion scores 0; if it is right, mend the function", why
-    )
-    return None, why
+        warn_of_extract(id(how), why)
+        return None, why
+    return (found, "") if isinstance(found, str) else (None, "the function extract= found no program")
 
 
 def _own(blocks: list[Block], tags: Collection[str]) -> list[Block]:

@@ -21,6 +21,11 @@ Ask = Callable[[str, list[Any]], Any]
 _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
+def _asked(act: str) -> Any:
+    """A method that runs in the program's process."""
+    return lambda handle, *args: handle._ask(act, [handle, *args])
+
+
 class Handle(Opaque):
     """An object of the program."""
 
@@ -32,31 +37,19 @@ class Handle(Opaque):
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__name__":
             raise AttributeError(name)
         return self._ask("getattr", [self, name])
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self._ask("setattr", [self, name, value])
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._ask("call", [self, list(args), kwargs])
 
-    def __iter__(self) -> Any:
-        return self._ask("iter", [self])
-
-    def __next__(self) -> Any:
-        return self._ask("next", [self])
-
-    def __len__(self) -> int:
-        found: int = self._ask("len", [self])
-        return found
-
-    def __getitem__(self, key: object) -> Any:
-        return self._ask("getitem", [self, key])
-
-    def __contains__(self, item: object) -> bool:
-        return bool(self._ask("contains", [self, item]))
+    __setattr__ = _asked("setattr")
+    __iter__ = _asked("iter")
+    __next__ = _asked("next")
+    __len__ = _asked("len")
+    __getitem__ = _asked("getitem")
+    __contains__ = _asked("contains")
 
     def __bool__(self) -> bool:
         return True
@@ -78,12 +71,7 @@ def holds_objects(value: object) -> bool:
 
 
 class Exchange:
-    """The values that go over in one call, and come back.
-
-    Args:
-        ask: See `Ask`.
-        classes: By name, of the tests and the prelude.
-    """
+    """The values that go over in one call, and come back."""
 
     def __init__(self, ask: Ask, classes: Mapping[str, type]) -> None:
         self._ask = ask

@@ -30,7 +30,7 @@ from guerdon.rewards.code.child.frames import receive_blocking, send_blocking
 from guerdon.rewards.code.trusted.judge_state import COMPARE, EXTRACT, REFERENCE, SIZE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement
 from guerdon.rewards.code.trusted.scorer import CodeScorer, Judging
-from guerdon.rewards.code.trusted.warn_once import warn_once
+from guerdon.rewards.code.trusted.warn_once import warn_of_compare, warn_of_extract, warn_once
 from guerdon.rewards.code.zygote.script_run import signal_name
 from guerdon.rewards.code.zygote.zygote_process import ZygoteLostError
 
@@ -56,11 +56,7 @@ class _EndedError(Exception):
 
 
 class Judge(StatefulReward):
-    """Judges completions; see the module. A worker of the code lane runs it.
-
-    Attributes:
-        judging: How.
-    """
+    """Judges completions; see the module. A worker of the code lane runs it."""
 
     def __init__(self, judging: Judging) -> None:
         self.judging = judging
@@ -73,13 +69,7 @@ class Judge(StatefulReward):
         self.__init__(**state)  # type: ignore[misc]
 
     def setup(self) -> None:
-        """Start the process, and the zygote in it.
-
-        Raises:
-            RegistrationError: This machine is another, and lacks what ``"strict"`` needs; or a
-                compiler is not there, or does not work.
-            ZygoteLostError: It can't be started.
-        """
+        """Start the process, and the zygote in it."""
         try:
             self._ask("setup", _LONGEST_START_S)
         except _EndedError as error:
@@ -90,15 +80,7 @@ class Judge(StatefulReward):
         return {**self.judge(row).fields(), "isolation": self.judging.level.name}
 
     def judge(self, row: Mapping[str, Any]) -> Judgement:
-        """The judgement on one completion.
-
-        Args:
-            row: ``completion`` and the columns.
-
-        Raises:
-            DataError: The row's cases, tests or functions are at fault.
-            ZygoteLostError: Programs can't be run.
-        """
+        """The judgement on one completion."""
         for again in (False, True):
             try:
                 judgement: Judgement = self._ask("judge", BESIDE_S, row)
@@ -140,11 +122,7 @@ class Judge(StatefulReward):
 
     def _without_end(self, row: Mapping[str, Any], how: str) -> Judgement | None:
         """The judgement on a program whose judge did not give one; None where that is no fault of
-        it.
-
-        Raises:
-            DataError: It is the row's, or that of a function of the user's.
-        """
+        it."""
         last = self._state
         share = last.passed / last.cases if last.cases and self.judging.rules.score == "share" else 0.0
         case = f"case {last.place}: " if last.place >= 0 else ""
@@ -152,11 +130,7 @@ class Judge(StatefulReward):
             if not callable(self.judging.extract):
                 return Judgement(0.0, reason=f"looking for the program {how}")
             why = f"the function extract= {how}"
-            warn_once(
-                ("extract", "end"),
-                "code_reward: %s. Such a completion scores 0; if it is right, mend the function",
-                why,
-            )
+            warn_of_extract("end", why)
             return Judgement(0.0, reason=why)
         if last.act == REFERENCE:
             raise DataError(f"compare {how} on what is expected")
@@ -166,16 +140,13 @@ class Judge(StatefulReward):
             return None
         passed, cases = last.passed, last.cases
         if last.act == COMPARE:
-            self._try_reference(row, last.place, how)
-            warn_once("compare", "code_reward: compare %s on what a program gave, which scores 0", how)
+            try:
+                self._ask("compare_reference", REFERENCE_S, row, last.place)
+            except (Exception, SystemExit) as error:
+                raise DataError(f"compare {how}, and fails on what is expected, too") from error
+            warn_of_compare(how)
         what = {COMPARE: "compare", TESTS: "the tests"}.get(last.act, "judging")
         return Judgement(share, passed, cases, f"{case}{what} {how} with what the program gave")
-
-    def _try_reference(self, row: Mapping[str, Any], place: int, how: str) -> None:
-        try:
-            self._ask("compares_reference", REFERENCE_S, row, place)
-        except (Exception, SystemExit) as error:
-            raise DataError(f"compare {how}, and fails on what is expected, too") from error
 
     def _ask(self, what: str, seconds: float, *given: Any) -> Any:
         """Have the process do something, for so long beside the time of programs.
@@ -270,7 +241,7 @@ class Judge(StatefulReward):
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
         given = [theirs.fileno(), page, parent]
         try:
-            self._state = JudgeState(mmap.mmap(page, SIZE))
+            self._state = JudgeState.from_buffer(mmap.mmap(page, SIZE))
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).resolve().parents[4]), *map(str, given)],
                 stdin=subprocess.PIPE,  # closes when this process ends

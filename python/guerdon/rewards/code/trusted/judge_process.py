@@ -43,7 +43,7 @@ def main(channel: int, page: int, parent: int) -> None:
     if parent:
         linux.exit_with_parent(parent)
     _exit_with_stdin()
-    state = JudgeState(mmap.mmap(page, SIZE))
+    state = JudgeState.from_buffer(mmap.mmap(page, SIZE))
     scorer: Any = None
     logged = _Logged()
     log = logging.getLogger("guerdon")

@@ -5,11 +5,11 @@ A judge writes it and another process reads it. The program's own progress is no
 
 from __future__ import annotations
 
-import struct
+import ctypes
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 __all__ = ["COMPARE", "EXTRACT", "NONE", "REFERENCE", "SIZE", "TESTS", "JudgeState"]
 
@@ -17,15 +17,8 @@ NONE, EXTRACT, TESTS, COMPARE, REFERENCE = range(5)
 """Acts of a judge: nothing of these; looking for the program in a completion; tests of a row or a
 function check=; a function compare=, on what a program gave or on what was expected."""
 
-_FIELDS: Final = {name: 8 * place for place, name in enumerate(("act", "answers", "place", "passed", "cases"))}
-_NUMBER: Final = struct.Struct("<q")
-_TIME: Final = struct.Struct("<d")
-_SINCE, _USED = 8 * len(_FIELDS), 8 * len(_FIELDS) + 8
-SIZE: Final = 8 * len(_FIELDS) + 16
-"""Bytes of the page that it needs."""
 
-
-class JudgeState:
+class JudgeState(ctypes.Structure):
     """Progress of the present judgement.
 
     Attributes:
@@ -36,30 +29,22 @@ class JudgeState:
         cases: How many there are.
     """
 
-    __slots__ = ("_page",)
-
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("act", "answers", "place", "passed", "cases")),
+        *((name, ctypes.c_double) for name in ("_since", "_used")),
+    )
     act: int
     answers: int
     place: int
     passed: int
     cases: int
-    _page: Any
-
-    def __init__(self, page: Any = None) -> None:
-        object.__setattr__(self, "_page", bytearray(SIZE) if page is None else page)
-
-    def __getattr__(self, name: str) -> int:
-        found: int = _NUMBER.unpack_from(self._page, _FIELDS[name])[0]
-        return found
-
-    def __setattr__(self, name: str, value: int) -> None:
-        _NUMBER.pack_into(self._page, _FIELDS[name], value)
+    _since: float  # the end of the last wait for a program; 0 during one
+    _used: float  # before that
 
     def begin(self) -> None:
         """A judgement begins, of which nothing is known."""
-        self._page[:SIZE] = bytes(SIZE)
-        self.place = -1
-        self._resume()
+        ctypes.memset(ctypes.addressof(self), 0, SIZE)
+        self.place, self._since = -1, time.monotonic()
 
     def case(self, place: int, passed: int, cases: int) -> None:
         """A case begins."""
@@ -77,11 +62,13 @@ class JudgeState:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """It waits for a program, whose time is bounded elsewhere."""
-        self._pause()
+        used = self.used()
+        self._since = 0.0
+        self._used = used
         try:
             yield
         finally:
-            self._resume()
+            self._since = time.monotonic()
 
     def answered(self) -> None:
         """The program answered: what it gave is looked at from now on."""
@@ -89,20 +76,14 @@ class JudgeState:
 
     def used(self) -> float:
         """Seconds that it took beside waiting for programs."""
-        (since,) = _TIME.unpack_from(self._page, _SINCE)
-        (used,) = _TIME.unpack_from(self._page, _USED)
-        return float(used) + (time.monotonic() - since if since else 0.0)
+        since = self._since
+        return self._used + (time.monotonic() - since if since else 0.0)
 
     @property
     def waits(self) -> bool:
         """It waits for a program now."""
-        (since,) = _TIME.unpack_from(self._page, _SINCE)
-        return not since
+        return not self._since
 
-    def _pause(self) -> None:
-        used = self.used()
-        _TIME.pack_into(self._page, _SINCE, 0.0)
-        _TIME.pack_into(self._page, _USED, used)
 
-    def _resume(self) -> None:
-        _TIME.pack_into(self._page, _SINCE, time.monotonic())
+SIZE: Final = ctypes.sizeof(JudgeState)
+"""Bytes of the page that it needs."""

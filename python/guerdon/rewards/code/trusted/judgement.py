@@ -36,12 +36,7 @@ class Judgement:
 
 
 def of_cases(faults: list[str], cases: int, score: Score) -> Judgement:
-    """The judgement on a program's cases.
-
-    Args:
-        faults: Of each case that was judged, "" where it passed.
-        cases: How many there are.
-    """
+    """The judgement on a program's cases."""
     passed = sum(not fault for fault in faults)
     failed = [f"case {place}: {fault}" for place, fault in enumerate(faults) if fault]
     more = f"; and {len(failed) - _MOST_REASONS} more" if len(failed) > _MOST_REASONS else ""

@@ -16,27 +16,24 @@ from guerdon._batch.columns import COMPLETIONS, PROMPTS, Single, collect
 from guerdon._functions.spec import FunctionSpec
 from guerdon.rewards.code.trusted.compare import printable
 from guerdon.rewards.code.trusted.judge import Judge
-from guerdon.rewards.code.trusted.scorer import COMPLETION
+from guerdon.rewards.code.trusted.row_texts import COMPLETION
 from guerdon.rewards.code.zygote.level import Level
-from guerdon.rewards.plain_columns import given_column, missing_column
+from guerdon.rewards.plain_columns import BuiltInReward, given_column
 
 __all__ = ["CodeReward"]
 
 _SINGULAR: Final = {COMPLETIONS: COMPLETION, PROMPTS: "prompt"}
 
 
-class CodeReward:
+class CodeReward(BuiltInReward):
     """A reward function that runs programs: made by `guerdon.code_reward`.
 
     It is callable as TRL calls reward functions, ``(prompts, completions, **columns)``, and then
     gives a list with a number for each completion, or None where it could not be judged.
 
     Attributes:
-        spec: What the dispatcher needs to know about it.
         level: The fences that hold on this machine.
     """
-
-    __guerdon_decorated__ = True
 
     def __init__(
         self,
@@ -45,37 +42,23 @@ class CodeReward:
         judge: Judge,
         level: Level,
     ) -> None:
-        self._made = made
-        self.spec = spec
+        super().__init__(made, spec)
         self.level = level
-        self.__name__ = spec.name
         self._judge = judge
         # The zygote runs one program at a time, whatever threads call.
         self._lock = threading.Lock()
         self._owner = os.getpid()
 
-    @property
-    def name(self) -> str:
-        """Its name in metrics, files and messages."""
-        return self.spec.name
-
     def __call__(
         self, prompts: object = None, completions: object = None, completion_ids: object = None, **columns: object
     ) -> list[float | None]:
-        """The scores of a batch.
-
-        Raises:
-            DataError: A column is missing.
-        """
+        """The scores of a batch."""
         data = collect(prompts, completions, completion_ids, columns, singles=True)
         given: dict[str, list[object] | Single] = dict(data.dataset)
         given.update((one, data.own[name]) for name, one in _SINGULAR.items() if name in data.own)
-        missing = [name for name in self.spec.wants.required if name not in given]
-        if missing:
-            raise missing_column(self.spec, missing[0], data)
         for name in self.spec.wants.named:
-            if name in data.dataset:
-                given_column(self.name, name, data)
+            if name in data.dataset or (name in self.spec.wants.required and name not in given):
+                given_column(self.spec, name, data)
         scores: list[float | None] = []
         with self._own_lock():
             for sample in range(data.samples):
@@ -108,15 +91,7 @@ class CodeReward:
         with self._own_lock():
             self._judge.close()
 
-    def __reduce__(self) -> Any:
-        make, arguments = self._made
-        return _remake, (make, arguments)
-
     def __repr__(self) -> str:
         return (
             f"<code reward {self.name!r}: isolation {self.level.name}, timeout {self._judge.judging.rules.timeout:g} s>"
         )
-
-
-def _remake(make: Callable[..., CodeReward], arguments: dict[str, Any]) -> CodeReward:
-    return make(**arguments)

@@ -1,33 +1,23 @@
-"""Acts that every program may do, done once in a fenced child: a fence that keeps an honest program
-from its work would have each of them score 0.
-
-`shortcomings` runs in the process that prepared the fences. The failing act is named, with the
-remedy.
-"""
+"""Acts that every program may do: a fence that keeps an honest program from its work would have
+each of them score 0."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import select
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.readable import places_of
 from guerdon.rewards.code.zygote.tasks import SHORTAGE, starts_a_thread
 
-if TYPE_CHECKING:
-    from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared
+__all__ = ["Ability", "abilities"]
 
-__all__ = ["shortcomings"]
-
-# All of it takes milliseconds.
-_END_S: Final = 20.0
 # Of the library, small; two that are not loaded yet are imported.
 _SELDOM: Final = ("sched", "csv", "difflib", "colorsys", "wave", "calendar")
 _IMPORTED: Final = 2
@@ -37,72 +27,26 @@ _BYTES: Final = b"guerdon" * 100
 
 
 @dataclass(frozen=True)
-class _Need:
+class Ability:
     """Something that a program must be able to do, and what helps where it can't."""
 
     name: str
     advice: str
-    do: Callable[[], object]
+    attempt: Callable[[], object]
 
 
-def shortcomings(prepared: Prepared, spec: FenceSpec) -> list[str]:
-    """Returns the abilities that a program should have and lacks here, in words; none as a rule."""
-    needs = _needs(prepared.folder, spec)
-    theirs, ours = os.pipe()
-    pid = prepared.fork()
-    if pid == 0:
-        try:
-            prepared.enter((0, 1, 2, ours))
-            for number, need in enumerate(needs):
-                os.write(ours, f"{number}".encode())
-                try:
-                    need.do()
-                except BaseException as error:
-                    os.write(ours, f" {type(error).__name__}: {error}".replace("\0", " ").encode("utf-8", "replace"))
-                else:
-                    os.write(ours, b" ")
-                os.write(ours, b"\0")
-        finally:
-            os._exit(0)
-    os.close(ours)
-    reported = _read(theirs)
-    os.kill(pid, signal.SIGKILL)
-    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    prepared.clear_folder()
-    found: list[str] = []
-    for number, need in enumerate(needs):
-        one = reported[number] if number < len(reported) else ""
-        fault = one.partition(" ")[2] if " " in one else f"its process ended with {ended}"
-        if fault:
-            found.append(f"{need.name} ({fault[:300]}): {need.advice}")
-        if " " not in one:
-            break  # the others were not tried
-    return found
-
-
-def _read(fd: int) -> list[str]:
-    """Returns the lines until the end of the process."""
-    data = b""
-    with open(fd, "rb", buffering=0) as pipe:
-        while select.select([pipe], [], [], _END_S)[0]:
-            piece = pipe.read(1 << 16)
-            if not piece:
-                break
-            data += piece
-    return data.decode("utf-8", "replace").split("\0")
-
-
-def _needs(folder: str | None, spec: FenceSpec) -> list[_Need]:
+def abilities(folder: str | None, spec: FenceSpec) -> list[Ability]:
+    """The abilities of programs with these permissions, and this folder."""
     library = os.path.dirname(os.__file__)
-    needs = [_Need("import a module of the standard library", _opened(library), _import_one)]
+    found = [Ability("import a module of the standard library", _opened(library), _import_some)]
     for name in spec.modules:
         places = places_of((name,))
         where = places[0] if places else library
-        needs.append(_Need(f"read the files of modules={name!r}", _opened(where), partial(_open, places)))
-    needs.append(_Need("start a thread", f"{SHORTAGE}.", lambda: _start_a_thread(spec.tasks)))
+        found.append(Ability(f"read the files of modules={name!r}", _opened(where), partial(_open, places)))
+    found.append(Ability("start a thread", f"{SHORTAGE}.", partial(_start_a_thread, spec.tasks)))
     if folder is not None:
-        needs.append(_Need("write and read a file in its folder", "free memory on this machine.", _write_and_read))
-    return needs
+        found.append(Ability("write and read a file in its folder", "free memory on this machine.", _write_and_read))
+    return found
 
 
 def _opened(place: str) -> str:
@@ -112,9 +56,8 @@ def _opened(place: str) -> str:
     )
 
 
-def _import_one() -> None:
-    names = [name for name in _SELDOM if name not in sys.modules][:_IMPORTED]
-    for name in names:
+def _import_some() -> None:
+    for name in [name for name in _SELDOM if name not in sys.modules][:_IMPORTED]:
         importlib.import_module(name)
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import time
 from typing import Final
+
+from guerdon.rewards.code.zygote.unfenced_folder import lock_folder, remove_left
 
 __all__ = ["NoGroupError", "ProgramGroup"]
 
@@ -46,14 +47,7 @@ class ProgramGroup:
 
     @classmethod
     def make(cls, tasks: int) -> ProgramGroup:
-        """Make it.
-
-        Args:
-            tasks: Threads and processes that all of it may have together.
-
-        Raises:
-            NoGroupError: It can't be made.
-        """
+        """Make it, for so many tasks together; a `NoGroupError` says why it can't be."""
         own = _own().strip("/")
         here = os.path.join(_ROOT, own)
         places = (os.path.dirname(here), here) if own else (here,)
@@ -63,7 +57,7 @@ class ProgramGroup:
                 continue
             for _ in range(_TRIES):
                 try:
-                    _remove_left(parent)
+                    remove_left(parent, _NAME, _remove)
                     return cls._made(parent, tasks)
                 except OSError as error:
                     refused = str(error)
@@ -76,8 +70,7 @@ class ProgramGroup:
         _make(path)
         fds: list[int] = []
         try:
-            fds.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            fcntl.flock(fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fds.append(lock_folder(path))
             for file, value in {"pids.max": tasks, "memory.oom.group": 1}.items():
                 _write(os.path.join(path, file), value)
             with contextlib.suppress(OSError):  # on machines without swap
@@ -93,19 +86,11 @@ class ProgramGroup:
         return cls(folder, name, held, tuple(files))
 
     def limit(self, memory: int) -> None:
-        """Bound the memory of all processes together, the files of their folder with it.
-
-        Raises:
-            OSError: It can't be bounded.
-        """
+        """Bound the memory of all processes together, the files of their folder with it."""
         os.write(self._memory, str(memory).encode())
 
     def join(self) -> None:
-        """Have this process, and all that it starts, be in the group.
-
-        Raises:
-            OSError: It may not.
-        """
+        """Have this process, and all that it starts, be in the group."""
         os.write(self._join, b"0")
 
     def kill(self) -> None:
@@ -144,20 +129,6 @@ def _own() -> str:
         if number == "0":
             return path
     return ""
-
-
-def _remove_left(parent: str) -> None:
-    """Remove groups that no zygote holds any more."""
-    for name in os.listdir(parent):
-        if not name.startswith(_NAME):
-            continue
-        with contextlib.suppress(OSError):
-            fd = os.open(os.path.join(parent, name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(os.path.join(parent, name))
-            finally:
-                os.close(fd)
 
 
 def _make(path: str) -> None:

@@ -24,13 +24,7 @@ from guerdon.rewards.code.zygote.cgroup import NoGroupError, ProgramGroup
 from guerdon.rewards.code.zygote.readable import SYSTEM, interpreter, packages, places_of, searched
 from guerdon.rewards.code.zygote.tasks import ANY_NUMBER, SHORTAGE, most_others, starts_a_thread
 
-__all__ = ["LAYERS", "ONE_ARENA", "FenceSpec", "Prepared", "prepare"]
-
-LAYERS: Final = (
-    *("landlock", "seccomp", "limits", "user", "capabilities", "pid", "namespaces", "folder", "oom"),
-    *("cgroup",),
-)
-"""Layers of the fences, by their names in `Prepared.layers`."""
+__all__ = ["ONE_ARENA", "FenceSpec", "Prepared", "prepare"]
 
 # Seconds after which others may have come that the kernel counts with programs.
 _ROOM_S: Final = 1.0
@@ -167,11 +161,7 @@ class Prepared:
             self._fence.clear_folder()
 
     def fork(self) -> int:
-        """As `os.fork`; the child is the first process of a name space where that is allowed.
-
-        Raises:
-            OSError: It can't be forked, or could start no thread.
-        """
+        """As `os.fork`; the child is the first process of a name space where that is allowed."""
         if self._fence is not None and self._fence.shares_tasks() and time.monotonic() - self._room_tried > _ROOM_S:
             self.make_room_for_tasks()
         return self._fork()
@@ -179,9 +169,6 @@ class Prepared:
     def make_room_for_tasks(self) -> None:
         """See that a program may have as many threads as its limit says, whoever else the kernel
         counts with it, and leave room for those.
-
-        Raises:
-            OSError: There is none.
         """
         if self._fence is None or "limits" in self._spec.without:
             return

@@ -18,14 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from guerdon._worker.linux import exit_with_parent, reset_signals
-from guerdon.rewards.code.zygote.acts import ACTS, Act, Missing, Targets
-from guerdon.rewards.code.zygote.allowed_acts import shortcomings
+from guerdon.rewards.code.zygote.acts import ACTS, Missing, Targets
+from guerdon.rewards.code.zygote.allowed_acts import abilities
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
 from guerdon.rewards.code.zygote.level import Attempt
 
@@ -130,12 +131,21 @@ def _targets(spec: FenceSpec) -> Iterator[Targets]:
 
 def _tried(spec: FenceSpec, targets: Targets) -> dict[str, object]:
     prepared = prepare(spec)
-    lacking = shortcomings(prepared, spec)
+    lacking = []
+    for ability in abilities(prepared.folder, spec):
+        outcome, detail = _try(prepared, ability.attempt)
+        if outcome != "succeeded":
+            lacking.append(f"{ability.name} ({detail[:300]}): {ability.advice}")
     sibling = _start_sibling(prepared)
     targets = replace(targets, zygote=os.getpid(), sibling=sibling, own=prepared.folder)
-    layers = prepared.layers
+    layers, acts = prepared.layers, []
     try:
-        acts = [(act.name, act.layers, *_try(prepared, act, targets)) for act in ACTS]
+        for act in ACTS:
+            outcome, detail = _try(prepared, partial(act.attempt, targets))
+            if outcome == "ended":  # its abilities are unknown
+                raise ProbeError(f"the process that tried to {act.name} {detail}")
+            # One that does not end was refused nothing.
+            acts.append((act.name, act.layers, "succeeded" if outcome == "hung" else outcome, detail))
     finally:
         os.kill(sibling, signal.SIGKILL)
         os.waitpid(sibling, 0)
@@ -159,19 +169,17 @@ def _start_sibling(prepared: Prepared) -> int:
     return pid
 
 
-def _try(prepared: Prepared, act: Act, targets: Targets) -> tuple[str, str]:
-    """Tries one act in a separate child."""
+def _try(prepared: Prepared, attempt: Callable[[], object]) -> tuple[str, str]:
+    """Tries an act in a separate child: its outcome, and the reason."""
     theirs, ours = os.pipe()
     pid = prepared.fork()
     if pid == 0:
-        _attempt(prepared, act, targets, ours)
+        _attempt(prepared, attempt, ours)
     os.close(ours)
-    report, ended = b"", 0
+    report = b"hung did not end"
     try:
         if select.select([theirs], [], [], _ACT_S)[0]:
             report = os.read(theirs, 4096)
-        else:
-            report = b"succeeded did not end"
     finally:
         os.close(theirs)
         os.kill(pid, signal.SIGKILL)
@@ -180,22 +188,20 @@ def _try(prepared: Prepared, act: Act, targets: Targets) -> tuple[str, str]:
     outcome, _, detail = report.decode("utf-8", "replace").partition(" ")
     if outcome == "unfenced":
         raise ProbeError(f"a child could not be fenced: {detail}")
-    if not outcome:  # its abilities are unknown after any other end
-        raise ProbeError(f"the process that tried to {act.name} ended: {os.waitstatus_to_exitcode(ended)}")
-    return outcome, detail
+    return (outcome, detail) if outcome else ("ended", f"ended: {os.waitstatus_to_exitcode(ended)}")
 
 
-def _attempt(prepared: Prepared, act: Act, targets: Targets, pipe: int) -> None:
+def _attempt(prepared: Prepared, attempt: Callable[[], object], pipe: int) -> None:
     report = "unfenced it ended"
     try:
         prepared.enter((0, 1, 2, pipe))
         report = "refused"
-        act.attempt(targets)
+        attempt()
         report = "succeeded"
     except Missing as reason:
         report = f"missing {reason}"
     except BaseException as error:  # refused, in whatever way, or not even fenced
-        report = f"{report if report == 'refused' else 'unfenced'} {type(error).__name__}: {error}"
+        report = f"{report.partition(' ')[0]} {type(error).__name__}: {error}"
     finally:
         os.write(pipe, report.encode("utf-8", "replace")[:4000])
         os._exit(0)

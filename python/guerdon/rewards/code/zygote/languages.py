@@ -17,7 +17,7 @@ from typing import Final
 from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote.readable_tools import beside
 
-__all__ = ["LANGUAGES", "PYTHON", "Language", "language_of"]
+__all__ = ["LANGUAGES", "PYTHON", "Language", "language_of", "wrong"]
 
 PYTHON: Final = "python"
 _FILE: Final = "program"
@@ -59,52 +59,37 @@ class Language:
         return [part.replace("{file}", f"./{self.file}").replace("{out}", f"./{_FILE}") for part in command]
 
     def found(self, reward: str) -> Language:
-        """Returns the language with the paths of its commands.
-
-        Raises:
-            RegistrationError: Something it runs is not there.
-        """
-        if not self.command:
-            return self
-        return replace(
-            self,
-            command=self._located(self.command, reward),
-            compile=self._located(self.compile, reward),
-        )
+        """Returns the language with the paths of its commands, where these exist."""
+        return replace(self, command=self._located(self.command, reward), compile=self._located(self.compile, reward))
 
     def check(self) -> None:
         """Checks that its commands exist, on a machine that may differ from the one where they were
-        found.
-
-        Raises:
-            RegistrationError: Something is not.
-        """
-        for command in (self.command, self.compile):
-            if command and command[0] != "{out}" and not os.access(command[0], os.X_OK):
-                raise RegistrationError(f"code_reward: {self._lacks(command[0])}, which can't be run here: {self._do}")
+        found."""
+        for tool in self._tools():
+            if not os.access(tool, os.X_OK):
+                raise self._lacks("code_reward", tool, "can't be run here")
 
     def _located(self, command: tuple[str, ...], reward: str) -> tuple[str, ...]:
         if not command or command[0] == "{out}":
             return command
         path = shutil.which(command[0])
         if path is None:
-            raise RegistrationError(
-                f"code_reward {reward!r}: {self._lacks(command[0])}, which is not on this machine's PATH: {self._do}"
-            )
+            raise self._lacks(f"code_reward {reward!r}", command[0], "is not on this machine's PATH")
         return (os.path.abspath(path), *command[1:])
 
-    def _lacks(self, command: str) -> str:
-        return f"language={self.name!r} needs {command!r}"
+    def _lacks(self, who: str, tool: str, why: str) -> RegistrationError:
+        return RegistrationError(
+            f"{who}: language={self.name!r} needs {tool!r}, which {why}: install {self.needs or 'it'}, or name it by its "
+            "path in command= or compile=."
+        )
 
-    @property
-    def _do(self) -> str:
-        return f"install {self.needs or 'it'}, or name it by its path in command= or compile=."
+    def _tools(self) -> list[str]:
+        return [command[0] for command in (self.command, self.compile) if command and command[0] != "{out}"]
 
     @property
     def readable(self) -> tuple[str, ...]:
         """Returns folders and files that its commands may need, beside those of the system."""
-        executables = [command[0] for command in (self.command, self.compile) if command and command[0] != "{out}"]
-        return tuple(dict.fromkeys(needed for path in executables for needed in beside(path)))
+        return tuple(dict.fromkeys(needed for tool in self._tools() for needed in beside(tool)))
 
 
 LANGUAGES: Final = {
@@ -150,31 +135,25 @@ def language_of(
         RegistrationError: It is none that is known, or a command is wrong.
     """
     if not isinstance(name, str) or not name:
-        raise _wrong(reward, "language", name, "the name of a language")
+        raise wrong(reward, "language", name, "the name of a language")
     known = LANGUAGES.get(name)
     if command is None:
         if compiled_by is not None:
-            raise _wrong(reward, "compile", compiled_by, 'command= too, as in command=["{out}"]')
+            raise wrong(reward, "compile", compiled_by, 'command= too, as in command=["{out}"]')
         if known is None:
-            raise _wrong(
+            raise wrong(
                 reward, "language", name, f"one of {', '.join(map(repr, LANGUAGES))}, or command= for any other"
             )
         return known.found(reward)
     _check(reward, "command", command)
     _check(reward, "compile", compiled_by)
     _check_names(reward, command, compiled_by)
-    tags = known.tags if known is not None and name != PYTHON else frozenset({name.lower()})
-    suffix = known.suffix if known is not None else f".{name.lower()}" if name.isalnum() else ""
-    made = Language(
-        name,
-        tags,
-        suffix or ".txt",
-        tuple(command),
-        tuple(compiled_by or ()),
-        starts_processes=command[0] != "{out}",
-        hello=known.hello if known is not None and name != PYTHON else "",
-        least_memory=known.least_memory if known is not None else 0,
-        needs=known.needs if known is not None else "",
+    suffix = f".{name.lower()}" if name.isalnum() else ".txt"
+    base = Language(name, frozenset({name.lower()}), suffix) if known is None else known
+    if name == PYTHON:  # of which only the files are like those of other languages
+        base = Language(name, frozenset({name}), ".txt")
+    made = replace(
+        base, command=tuple(command), compile=tuple(compiled_by or ()), starts_processes=command[0] != "{out}"
     )
     return made.found(reward)
 
@@ -183,19 +162,20 @@ def _check(reward: str, option: str, given: object) -> None:
     if given is None:
         return
     if not isinstance(given, (list, tuple)) or not given or not all(part and isinstance(part, str) for part in given):
-        raise _wrong(reward, option, given, 'a list of texts, as in ["node", "{file}"]')
+        raise wrong(reward, option, given, 'a list of texts, as in ["node", "{file}"]')
 
 
 def _check_names(reward: str, command: Sequence[str], compiled_by: Sequence[str] | None) -> None:
     """Refuses commands that can't run any program."""
     run, built = " ".join(command), " ".join(compiled_by or ())
     if compiled_by is not None and ("{file}" not in built or "{out}" in compiled_by[0]):
-        raise _wrong(reward, "compile", compiled_by, "a compiler and {file}, as in ['gcc', '-o', '{out}', '{file}']")
+        raise wrong(reward, "compile", compiled_by, "a compiler and {file}, as in ['gcc', '-o', '{out}', '{file}']")
     if compiled_by is None and "{out}" in run:
-        raise _wrong(reward, "command", command, "compile= too, which makes {out}")
+        raise wrong(reward, "command", command, "compile= too, which makes {out}")
     if compiled_by is None and "{file}" not in run:
-        raise _wrong(reward, "command", command, "{file}, the program's file, in it, as in ['node', '{file}']")
+        raise wrong(reward, "command", command, "{file}, the program's file, in it, as in ['node', '{file}']")
 
 
-def _wrong(reward: str, option: str, value: object, expected: str) -> RegistrationError:
+def wrong(reward: str, option: str, value: object, expected: str) -> RegistrationError:
+    """The error of a wrong option."""
     return RegistrationError(f"code_reward {reward!r}: {option}={value!r}: expected {expected}.")

@@ -12,10 +12,10 @@ from typing import Final
 
 from guerdon.errors import RegistrationError
 
-__all__ = ["Attempt", "Level", "checked_level"]
+__all__ = ["LAYERS", "Attempt", "Level", "checked_level"]
 
 _SHOWN: Final = 4
-_DO: Final = {
+LAYERS: Final = {
     "landlock": "run on Linux 5.13 or newer with Landlock enabled (`landlock` among the names in "
     "/sys/kernel/security/lsm), in a container whose seccomp profile allows it, as Docker's and Kubernetes' do",
     "seccomp": "run on a kernel with seccomp filters",
@@ -28,6 +28,7 @@ _DO: Final = {
     "cgroup": "run where this user may make cgroups of version 2 with the controllers memory and pids",
     "oom": "let /proc/self/oom_score_adj be written",
 }
+"""Layers of the fences, each with what to do where it is missing."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _refusal(layers: Mapping[str, tuple[bool, str]], done: Sequence[Attempt]) ->
     text = f'code_reward: isolation="strict" does not hold here: a program can {could}.'
     if missing:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in missing.items())
-        advice = "; or ".join(dict.fromkeys(_DO[name] for name in missing))
+        advice = "; or ".join(dict.fromkeys(LAYERS[name] for name in missing))
         text += f" Missing: {reasons}. Do one of these: {advice}."
     else:
         text += " All layers that should refuse this are there: please report it."

@@ -84,52 +84,35 @@ def run_script(
         max_output: Bytes that it may print.
         mode: ``"script"``, ``"exec"`` for another program than Python's, or ``"build"`` for one
             that may start others.
-
-    Raises:
-        ZygoteLostError: It could not be run.
     """
-    with contextlib.ExitStack() as stack:
-        channel, theirs = map(stack.enter_context, socket.socketpair())
-        ours, given = (stack.enter_context(contextlib.closing(_Descriptors())) for _ in range(2))
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as given:
+        channel, theirs = socket.socketpair()
+        ours.enter_context(channel)
+        given.enter_context(theirs)
         child_in = _file(stdin, given)
-        out, child_out = _pipe(ours, given)
-        err, child_err = _pipe(ours, given)
+        (out, child_out), (err, child_err) = (_pipe(ours, given) for _ in range(2))
         zygote.fork(mode, [child_in, child_out, child_err, theirs.fileno()])
-        theirs.close()
         given.close()
         return _Conversation(zygote, out, err).to_end(channel, encode(request), deadline, max_output)
 
 
-def _file(data: bytes, owner: _Descriptors) -> int:
+def _file(data: bytes, owner: contextlib.ExitStack) -> int:
     """A file in memory with this, that can only be read."""
     fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
     with open(fd, "wb") as file:
         file.write(data)
         file.flush()
-        owner.add(read := os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC))
+        read = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    owner.callback(os.close, read)
     return read
 
 
-def _pipe(reader: _Descriptors, writer: _Descriptors) -> tuple[int, int]:
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
     """A pipe, whose ends belong to these."""
     ends = os.pipe2(os.O_CLOEXEC)
-    reader.add(ends[0])
-    writer.add(ends[1])
+    reader.callback(os.close, ends[0])
+    writer.callback(os.close, ends[1])
     return ends
-
-
-class _Descriptors:
-    """Open descriptors of this process, each closed once."""
-
-    def __init__(self) -> None:
-        self._open: set[int] = set()
-
-    def add(self, fd: int) -> None:
-        self._open.add(fd)
-
-    def close(self) -> None:
-        while self._open:
-            os.close(self._open.pop())
 
 
 class _Conversation:

@@ -11,10 +11,11 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
-__all__ = ["unfenced_folder"]
+__all__ = ["lock_folder", "remove_left", "unfenced_folder"]
 
 _PREFIX: Final = "guerdon-code-run-"
 # Another zygote may take one for left that is made and not locked yet.
@@ -23,13 +24,9 @@ _TRIES: Final = 5
 
 @contextlib.contextmanager
 def unfenced_folder() -> Iterator[str]:
-    """The path of a folder that is to be made, and is removed at the end.
-
-    Raises:
-        OSError: It can't be made.
-    """
+    """The path of a folder that is to be made, and is removed at the end."""
     parent = tempfile.gettempdir()
-    _remove_left(parent)
+    remove_left(parent, _PREFIX, partial(shutil.rmtree, ignore_errors=True))
     path, held = _made(parent)
     try:
         # One below: a program may remove its own, and gets another by the same name.
@@ -43,19 +40,15 @@ def _made(parent: str) -> tuple[str, int]:
     for _ in range(_TRIES):
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         with contextlib.suppress(OSError):
-            held = _lock(path)
+            held = lock_folder(path)
             if os.path.exists(path):
                 return path, held
             os.close(held)
     raise OSError(f"no folder for programs can be kept in {parent}")
 
 
-def _lock(path: str) -> int:
-    """A descriptor that holds it, alone.
-
-    Raises:
-        OSError: Another process does.
-    """
+def lock_folder(path: str) -> int:
+    """A descriptor that holds a folder, alone; an `OSError` where another process does."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,16 +58,16 @@ def _lock(path: str) -> int:
     return fd
 
 
-def _remove_left(parent: str) -> None:
-    """Remove those of this user that no zygote holds any more."""
+def remove_left(parent: str, prefix: str, remove: Callable[[str], object]) -> None:
+    """Remove folders of this user that no zygote holds any more."""
     for entry in os.scandir(parent):
-        if not entry.name.startswith(_PREFIX):
+        if not entry.name.startswith(prefix):
             continue
         with contextlib.suppress(OSError):
             if entry.stat(follow_symlinks=False).st_uid != os.geteuid():
                 continue
-            fd = _lock(entry.path)
+            fd = lock_folder(entry.path)
             try:
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove(entry.path)
             finally:
                 os.close(fd)

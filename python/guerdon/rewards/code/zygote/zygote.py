@@ -169,15 +169,13 @@ class _ForkServer:
         return bool(data)
 
     def _fork(self, mode: str, fds: list[int]) -> None:
-        if self._folder is not None:  # which an earlier run of the program may have closed
-            os.makedirs(self._folder, exist_ok=True)
-            os.chmod(self._folder, 0o700)
+        self._open_folder()
         theirs, mark = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             pid = self._prepared.fork()
         except OSError as error:
-            os.close(theirs)
-            os.close(mark)
+            for fd in (theirs, mark):
+                os.close(fd)
             self._control.send(FAILED + _described(error))
             return
         if pid == 0:
@@ -207,11 +205,15 @@ class _ForkServer:
         except OSError:
             return 0.0
 
-    def _clear_folder(self) -> None:
-        self._prepared.clear_folder()
+    def _open_folder(self) -> None:
+        """An earlier run of the program may have removed or closed it."""
         if self._folder is not None:
             os.makedirs(self._folder, exist_ok=True)
             os.chmod(self._folder, 0o700)
+
+    def _clear_folder(self) -> None:
+        self._prepared.clear_folder()
+        self._open_folder()
         for entry in [] if self._folder is None else list(os.scandir(self._folder)):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -244,12 +246,6 @@ class _ForkServer:
         self._control.send(ANSWER.pack(END, usage.ru_maxrss, seconds, usage.ru_nivcsw, status) + reported)
 
 
-def _children() -> list[int]:
-    """The processes to end; all of them, where this is the first one of its name space and sees no
-    others."""
-    return [-1] if os.getpid() == 1 else linux.children()
-
-
 def _sweep() -> None:
     """Ends and reaps what the program left behind: it became this process's child."""
     while True:
@@ -258,7 +254,8 @@ def _sweep() -> None:
                 continue
         except ChildProcessError:
             return
-        for pid in _children():
+        # The first process of a name space may end all others: they are its own.
+        for pid in [-1] if os.getpid() == 1 else linux.children():
             linux.kill(pid)
         os.waitpid(-1, 0)
 

@@ -1,6 +1,6 @@
 """The zygote as its driver sees it: started when first needed, started again when it is lost.
 
-- A `ZygoteLostError` is not a program's fault.
+- Its methods raise a `ZygoteLostError` where it is gone: that is not a program's fault.
 - One program at a time: `fork`, then `end`, which leaves nothing of it behind.
 - A forked copy of the driver's process has no zygote: it starts its own.
 """
@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +27,11 @@ from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.fence import ONE_ARENA, FenceSpec
 from guerdon.rewards.code.zygote.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES, TIME
 
-__all__ = ["Ended", "ProgramZygote", "ZygoteLostError"]
+__all__ = ["AGAIN_S", "START_S", "Ended", "ProgramZygote", "ZygoteLostError"]
 
-_START_S: Final = 60.0
-# While programs wait, whose time has room for no more.
-_AGAIN_S: Final = 20.0
+START_S: Final = 60.0
+AGAIN_S: Final = 20.0
+"""Seconds for a start while programs wait, whose time has room for no more."""
 # Time for a process to reach its program, which takes milliseconds. One that is killed sooner had
 # too little time left; one that took longer met a fault of this machine's.
 _ENTER_S: Final = 0.2
@@ -53,6 +53,7 @@ class ZygoteLostError(RuntimeError):
     """The zygote could not be started, or ended: programs can't be run."""
 
 
+@dataclass(frozen=True, slots=True)
 class Ended:
     """End of a program's process.
 
@@ -63,13 +64,10 @@ class Ended:
         displaced: How often others took that from it.
     """
 
-    __slots__ = ("displaced", "max_rss", "seconds", "status")
-
-    def __init__(self, status: int, max_rss: int, seconds: float, displaced: int) -> None:
-        self.status = status
-        self.max_rss = max_rss
-        self.seconds = seconds
-        self.displaced = displaced
+    status: int
+    max_rss: int
+    seconds: float
+    displaced: int
 
     def was_starved(self, deadline: Deadline) -> bool:
         """Says whether others had most of the time until that."""
@@ -78,12 +76,7 @@ class Ended:
 
 
 class ProgramZygote:
-    """A zygote with these fences; see the module.
-
-    Args:
-        fence: What programs may do.
-        held: Layers that must hold.
-    """
+    """A zygote with these fences, of which some layers must hold; see the module."""
 
     def __init__(self, fence: FenceSpec, held: Sequence[str] = ()) -> None:
         self._fence = fence
@@ -95,12 +88,8 @@ class ProgramZygote:
         self._running = False
         self._kept: bytes | None = None  # what told of an end while something else was asked for
 
-    def start(self, seconds: float = _START_S) -> None:
-        """Start it, if it does not run, within these seconds.
-
-        Raises:
-            ZygoteLostError: It can't be started.
-        """
+    def start(self, seconds: float = START_S) -> None:
+        """Start it, if it does not run, within these seconds."""
         if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
             return
         self.close()
@@ -129,40 +118,40 @@ class ProgramZygote:
             theirs.close()
         self._control, self._owner, self._running = ours, os.getpid(), False
         answer = self._receive(time.monotonic() + seconds)
-        if why := self._why_not(answer, seconds):
-            self.close()
-            raise ZygoteLostError(f"the process that starts programs ended: {why}")
-
-    def _why_not(self, answer: bytes | None, seconds: float) -> str:
-        """Why no programs can be started after this first answer; "" if they can."""
         if answer is None:
-            return f"it did not start within {seconds:g} s"
-        if answer[:1] == FAILED or len(answer) < ANSWER.size:
-            return answer[1:].decode("utf-8", "replace") or "it did not start"
-        holds = json.loads(answer[ANSWER.size :])
-        missing = [name for name in self._held if name not in holds]
-        if not missing:
-            return ""
-        return f"of its fences {' and '.join(missing)} held when this reward was made, and not in it"
+            why = f"it did not start within {seconds:g} s"
+        elif answer[:1] == FAILED or len(answer) < ANSWER.size:
+            why = answer[1:].decode("utf-8", "replace") or "it did not start"
+        else:
+            holds = json.loads(answer[ANSWER.size :])
+            missing = [name for name in self._held if name not in holds]
+            if not missing:
+                return
+            why = f"of its fences {' and '.join(missing)} held when this reward was made, and not in it"
+        self.close()
+        raise ZygoteLostError(f"the process that starts programs ended: {why}")
 
     def fork(self, mode: str, descriptors: Sequence[int]) -> None:
-        """A process for a program, with these descriptors as 0, 1, 2 and so on.
-
-        Raises:
-            ZygoteLostError: There is no zygote any more.
-        """
+        """A process for a program, with these descriptors as 0, 1, 2 and so on."""
         if self._running and self._owner == os.getpid() and self._control is not None:
             with contextlib.suppress(ZygoteLostError, DataError):
                 self.end()  # whoever waited for it was interrupted
-        self.start(_AGAIN_S)
+        self._send(FORK + MODES[mode], descriptors)
+        self._running, self._kept = True, None
+        self._forked = time.monotonic()
+
+    def clear_folder(self) -> None:
+        """Empty the folder of programs, for the next that is forked."""
+        self._send(CLEAR)
+
+    def _send(self, request: bytes, descriptors: Sequence[int] = ()) -> None:
+        self.start(AGAIN_S)
         assert self._control is not None
         try:
-            socket.send_fds(self._control, [FORK + MODES[mode]], list(descriptors))
+            socket.send_fds(self._control, [request], list(descriptors))
         except OSError as error:
             self.close()
             raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
-        self._running, self._kept = True, None
-        self._forked = time.monotonic()
 
     @property
     def ended(self) -> bool:
@@ -170,11 +159,7 @@ class ProgramZygote:
         return self._kept is not None
 
     def used(self) -> float:
-        """Seconds of a processor that the program's process used so far.
-
-        Raises:
-            ZygoteLostError: There is no zygote any more.
-        """
+        """Seconds of a processor that the program's process used so far."""
         if self._control is None or self._kept is not None:
             return 0.0
         with contextlib.suppress(OSError):
@@ -185,20 +170,6 @@ class ProgramZygote:
             self._kept = answer
         self.close()
         raise ZygoteLostError("the process that starts programs ended")
-
-    def clear_folder(self) -> None:
-        """Empty the folder of programs, for the next that is forked.
-
-        Raises:
-            ZygoteLostError: There is no zygote any more.
-        """
-        self.start(_AGAIN_S)
-        assert self._control is not None
-        try:
-            self._control.send(CLEAR)
-        except OSError as error:
-            self.close()
-            raise ZygoteLostError(f"the process that starts programs is gone: {error}") from error
 
     @property
     def running(self) -> bool:
@@ -213,10 +184,10 @@ class ProgramZygote:
     def end(self, deadline: float | None = None) -> Ended | None:
         """Wait for the end of the program's process; None if it still runs at `deadline`.
 
-        It is killed if there is no deadline.
+        It is killed if there is no deadline. A process that ended before it came to the program is
+        as lost as a zygote.
 
         Raises:
-            ZygoteLostError: The zygote ended instead, or the process before it came to the program.
             DataError: The prelude failed, before the program ran.
         """
         if self._control is None:
