@@ -21,7 +21,7 @@ use crate::open_slots::{OpenSlots, Openness};
 use crate::pool_starts::PoolStarts;
 
 /// Frames that a pool worker holds at most.
-const DEPTH: usize = 2;
+pub(super) const DEPTH: usize = 2;
 
 /// The pools of frames that must run alone, with a loader and with a zygote to themselves; those of
 /// pinned functions follow.
