@@ -38,7 +38,7 @@ pub struct ProcessLane {
     functions: Vec<Function>,
     ours: Vec<bool>,
     config: Arc<ProcessConfig>,
-    /// Number of frames that keep the cores busy: one core more, for a worker that is about to go on.
+    /// Number of frames that keep the cores, and one more worker, busy.
     frames_for_cores: usize,
     /// Written by `close`.
     stage: watch::Sender<LaneStage>,
@@ -197,7 +197,7 @@ impl Lane for ProcessLane {
 
     fn ask_in_flight(&self, within: Duration, answer: &Sender<InFlight>) {
         if let Some(shared) = self.shared.get() {
-            shared.inspector.ask(within, answer);
+            shared.ask_in_flight(&self.runtime, within, answer);
         }
     }
 
