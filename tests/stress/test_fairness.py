@@ -67,10 +67,9 @@ def test_groups_complete_throughout_the_batch() -> None:
     [(cheap_and_costly_functions.spin_if_told, 2), (cheap_and_costly_functions.sleep_if_told, 12)],
 )
 def test_cheap_calls_pass_slow_ones_of_their_function(function: Callable[[str], float], slow: int) -> None:
-    """Far more workers than cores: cheap calls keep only some of them busy, and those that turn out
-    slow are not counted among these."""
+    """Only some of many workers run cheap calls; slow ones do not take up these."""
     with Dispatcher([reward(function)], workers=64) as dispatcher:
-        dispatcher.score(completions=[""] * 2000)  # its cost is known
+        dispatcher.score(completions=[""] * 2000)  # the calls count as cheap
         held_up = dispatcher.submit(completions=(["5"] + [""] * 99) * slow)
         start = time.monotonic()
         result = dispatcher.score(completions=[""] * 1000)

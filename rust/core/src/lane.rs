@@ -49,7 +49,7 @@ pub trait Lane: Send + Sync + 'static {
     fn parallelism(&self, function: FunctionId) -> usize;
 
     /// Returns the number of frames that keep the lane's cores busy if none of their calls waits;
-    /// `usize::MAX` if that is no fewer than it takes.
+    /// `usize::MAX` if the lane takes fewer.
     fn frames_for_cores(&self, _function: FunctionId) -> usize {
         usize::MAX
     }

@@ -24,7 +24,7 @@ impl HoldingLane {
         Self::with_cores(places, frame_calls, usize::MAX)
     }
 
-    /// A lane whose cores so many frames of calls that never wait keep busy.
+    /// A lane whose cores are busy with `frames_for_cores` frames.
     #[must_use]
     pub fn with_cores(places: usize, frame_calls: usize, frames_for_cores: usize) -> Arc<Self> {
         Arc::new(Self { places, frame_calls, frames_for_cores, held: Mutex::default() })

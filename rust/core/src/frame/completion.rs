@@ -282,8 +282,7 @@ impl Frame {
         self.owner.observe(self.function, run_ns);
     }
 
-    /// Tells that a call takes long or holds up the frame: calls of a cheap function are not to wait
-    /// for its end.
+    /// Tells that a call holds up the frame, which then counts as one of cheap calls no longer.
     pub fn note_slow(&mut self) {
         let cheap = std::mem::take(&mut self.in_hand.cheap);
         if cheap > 0 {

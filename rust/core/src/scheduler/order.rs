@@ -6,8 +6,7 @@
 //!   call; a function that was passed over as often as there are functions waiting has its turn.
 //! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little. If
 //!   calls run side by side, the lane has the running ones and those that start within `FRAME_NS`.
-//! - Cheap calls do not wait: they go to as many workers as keep the cores busy, however many there
-//!   are. A frame that has a slow call all the same is not counted among theirs.
+//! - Cheap calls go to as many workers as keep the cores busy: they never wait.
 
 use std::cmp::Reverse;
 
@@ -23,8 +22,9 @@ const FRAME_NS: u64 = 4_000_000;
 /// Work that a frame should hold at least, though other workers then have none: more than handing
 /// it out and taking it back costs.
 const LEAST_NS: u64 = 100_000;
-/// Time that a cheap call takes at most: too little for a sleep or for a server's answer.
-const CHEAP_NS: u64 = 10_000;
+/// Time that a cheap call takes at most: too little for a sleep or for a server's answer. One
+/// worker a core runs all such calls that the engine can hand out.
+const CHEAP_NS: u64 = 20_000;
 /// Calls a frame while nothing is known of their cost.
 const FRAME_UNKNOWN: usize = 8;
 /// The most calls of a frame: it is made under the scheduler's lock.
