@@ -86,8 +86,8 @@ def actors() -> Iterator[Callable[[], Any]]:
 
 
 @contextmanager
-def dispatched(function: Any, **options: Any) -> Iterator[Callable[[], Any]]:
-    with Dispatcher([reward(function, name="trivial", **options)], workers=WORKERS) as dispatcher:
+def dispatched(function: Any, workers: int = WORKERS, **options: Any) -> Iterator[Callable[[], Any]]:
+    with Dispatcher([reward(function, name="trivial", **options)], workers=workers) as dispatcher:
         yield lambda: dispatcher.score(completions=TEXTS)
 
 
@@ -108,6 +108,8 @@ CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
     ("ProcessPoolExecutor, chunks of 64", lambda: pooled(processes(), 64), ROUNDS, ""),
     ("Ray, two actors, a call a sample", actors, 5, ""),
     ("guerdon, process lane", lambda: dispatched(trivial), ROUNDS, "≤ 1.0 best, ≤ 1.2 median"),
+    ("guerdon, process lane, 64 workers", lambda: dispatched(trivial, 64), ROUNDS, "with two ÷ 0.7"),
+    ("guerdon, process lane, 192 workers", lambda: dispatched(trivial, 192), ROUNDS, ""),
 ]
 
 

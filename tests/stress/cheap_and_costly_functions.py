@@ -44,3 +44,18 @@ def doze(completion: str) -> float:
 
 def instant(completion: str) -> float:
     return 1.0
+
+
+def sleep_if_told(completion: str) -> float:
+    """Cheap but for samples that give a number of seconds."""
+    if completion:
+        time.sleep(float(completion))
+    return 1.0
+
+
+def spin_if_told(completion: str) -> float:
+    """The same with seconds of work."""
+    end = time.process_time() + float(completion or 0)
+    while completion and time.process_time() < end:
+        pass
+    return 1.0

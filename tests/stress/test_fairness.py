@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,6 +60,33 @@ def test_groups_complete_throughout_the_batch() -> None:
                 break
         else:
             pytest.fail(f"groups came late: {runs}")
+
+
+@pytest.mark.parametrize(
+    ("function", "slow"),
+    [(cheap_and_costly_functions.spin_if_told, 2), (cheap_and_costly_functions.sleep_if_told, 12)],
+)
+def test_cheap_calls_pass_slow_ones_of_their_function(function: Callable[[str], float], slow: int) -> None:
+    """Only some of many workers run cheap calls; slow ones do not take up these."""
+    with Dispatcher([reward(function)], workers=64) as dispatcher:
+        dispatcher.score(completions=[""] * 2000)  # the calls count as cheap
+        held_up = dispatcher.submit(completions=(["5"] + [""] * 99) * slow)
+        start = time.monotonic()
+        result = dispatcher.score(completions=[""] * 1000)
+        took = time.monotonic() - start
+        held_up.cancel()
+    assert result.status.max() == Status.OK
+    assert took < 2.0, took
+
+
+def test_waiting_calls_use_all_workers_after_cheap_ones() -> None:
+    with Dispatcher([reward(cheap_and_costly_functions.sleep_if_told)], workers=64) as dispatcher:
+        dispatcher.score(completions=[""] * 10_000)
+        start = time.monotonic()
+        result = dispatcher.score(completions=["0.2"] * 64)
+        took = time.monotonic() - start
+    assert result.status.max() == Status.OK
+    assert took < 1.0, took  # eleven rounds of six at a time would be 2.2 s
 
 
 @pytest.mark.parametrize("samples", [100_000, pytest.param(1_000_000, marks=pytest.mark.soak)])

@@ -48,6 +48,12 @@ pub trait Lane: Send + Sync + 'static {
     /// a pool.
     fn parallelism(&self, function: FunctionId) -> usize;
 
+    /// Returns the number of frames that keep the lane's cores busy if none of their calls waits;
+    /// `usize::MAX` if the lane takes fewer.
+    fn frames_for_cores(&self, _function: FunctionId) -> usize {
+        usize::MAX
+    }
+
     /// Functions with the same pool of one lane share places: they take turns, and go through a
     /// batch's groups together.
     fn pool(&self, function: FunctionId) -> usize;

@@ -1,8 +1,10 @@
 //! The process lane, as the scheduler sees it.
 
+use std::num::NonZero;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
@@ -20,7 +22,7 @@ use crate::config::ProcessConfig;
 use crate::descriptors;
 use crate::lane_state::LaneState;
 use crate::output::Printer;
-use crate::slots::Slots;
+use crate::slots::{DEPTH, Slots};
 use crate::supervisor::supervise;
 use crate::zygote::{Begin, LaneStage, Zygote};
 
@@ -36,6 +38,8 @@ pub struct ProcessLane {
     functions: Vec<Function>,
     ours: Vec<bool>,
     config: Arc<ProcessConfig>,
+    /// Number of frames that keep the cores, and one more worker, busy.
+    frames_for_cores: usize,
     /// Written by `close`.
     stage: watch::Sender<LaneStage>,
     /// Set by `attach`.
@@ -78,6 +82,7 @@ impl ProcessLane {
             ours: functions.iter().map(|function| function.lane == index).collect(),
             functions: functions.to_vec(),
             config: Arc::new(config),
+            frames_for_cores: DEPTH * (available_parallelism().map_or(1, NonZero::get) + 1),
             stage: watch::Sender::new(LaneStage::Open),
             shared: OnceLock::new(),
             tasks: Mutex::default(),
@@ -152,6 +157,13 @@ impl Lane for ProcessLane {
         self.shared.get().map_or(1, |shared| shared.slots.parallelism(function))
     }
 
+    fn frames_for_cores(&self, function: FunctionId) -> usize {
+        // A frame of one call waits: for a fork, or until what the call printed is counted.
+        let waits = self.frame_calls(function) == 1;
+        let fewer = !waits && self.frames_for_cores < self.parallelism(function);
+        if fewer { self.frames_for_cores } else { usize::MAX }
+    }
+
     fn pool(&self, function: FunctionId) -> usize {
         self.shared.get().map_or(0, |shared| shared.slots.pool(function))
     }
@@ -185,7 +197,7 @@ impl Lane for ProcessLane {
 
     fn ask_in_flight(&self, within: Duration, answer: &Sender<InFlight>) {
         if let Some(shared) = self.shared.get() {
-            shared.inspector.ask(within, answer);
+            shared.ask_in_flight(&self.runtime, within, answer);
         }
     }
 

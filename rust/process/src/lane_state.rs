@@ -3,27 +3,33 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::columns;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::{InFlight, Location, Stack};
 use guerdon_core::lane::LaneWaker;
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::tracer::{Executor, Moment, TraceEvent};
 use parking_lot::Mutex;
 use rustix::process::Pid;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use crate::config::ProcessConfig;
 use crate::descriptors;
 use crate::give_way::{GiveWay, RoomRequest};
-use crate::inspect::Inspector;
 use crate::open_sessions::OpenSessions;
 use crate::output::Printer;
 use crate::slots::{Slot, SlotKind, Slots};
 use crate::zygote::{LaneStage, Zygote};
+
+/// Between two looks at frames that a session has locked, as it pickles values.
+const FRAMES_LOCKED: Duration = Duration::from_millis(1);
 
 pub(super) struct LaneState {
     pub config: Arc<ProcessConfig>,
@@ -46,8 +52,6 @@ pub(super) struct LaneState {
     /// Written by `ProcessLane::close`.
     pub stage: watch::Receiver<LaneStage>,
     pub counts: Counts,
-    /// The sessions that tell what their workers have in hand.
-    pub inspector: Inspector,
     /// Sessions of all workers.
     pub sessions: OpenSessions,
     /// True once a narrow pool was reported. Written by the supervisors.
@@ -97,7 +101,6 @@ impl LaneState {
             load_timeout,
             stage,
             counts: Counts::default(),
-            inspector: Inspector::default(),
             sessions: OpenSessions::default(),
             reported_narrow: AtomicBool::new(false),
             give_way: Arc::default(),
@@ -140,6 +143,29 @@ impl LaneState {
     /// Completes the calls that have returned.
     pub(super) fn complete_ended(&self) {
         self.sessions.complete_ended(|function| self.is_metered(function), || self.clock.now_ns());
+    }
+
+    /// Asks the workers for their calls and stacks, while the work goes on. A worker without a call
+    /// drops the sender; a call whose stack can't be had comes without.
+    pub(super) fn ask_in_flight(self: &Arc<Self>, runtime: &Handle, within: Duration, answer: &Sender<InFlight>) {
+        for (child, frames) in self.sessions.all() {
+            let (shared, answer) = (self.clone(), answer.clone());
+            runtime.spawn(async move {
+                let in_hand = timeout(within / 4, async {
+                    loop {
+                        if let Some(frames) = frames.try_lock() {
+                            return frames.in_flight_call(&child.page.read().ok()?, shared.clock.now_ns());
+                        }
+                        sleep(FRAMES_LOCKED).await;
+                    }
+                });
+                let (claim, call) = in_hand.await.ok()??;
+                let stack = child.stack(claim, &shared.worker_dir, within / 4 * 3).await;
+                let location = Location::Worker(child.pid.as_raw_nonzero().get());
+                // The asking thread may have given up.
+                answer.send(InFlight { call, location, stack: Stack::found(stack) }).ok()
+            });
+        }
     }
 
     /// Waits until the lane closes.

@@ -19,7 +19,6 @@ mod exit_status;
 mod fuzz_worker;
 mod give_way;
 mod in_flight;
-mod inspect;
 mod lane;
 mod lane_state;
 mod load_retries;

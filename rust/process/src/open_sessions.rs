@@ -1,5 +1,5 @@
-//! The frames of all workers, for threads that complete ended calls ahead of the sessions: whatever
-//! ends a batch counts the calls that had returned by then.
+//! The frames of all workers, for `dump()` and for threads that complete ended calls ahead of the
+//! sessions: whatever ends a batch counts the calls that had returned by then.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -32,11 +32,15 @@ impl OpenSessions {
         frames
     }
 
+    /// The workers, each with its frames.
+    pub(super) fn all(&self) -> Vec<(Arc<Child>, Arc<Mutex<InFlightFrames>>)> {
+        let both = |session: &OpenSession| Some((session.child.upgrade()?, session.frames.upgrade()?));
+        self.0.lock().iter().filter_map(both).collect()
+    }
+
     /// Completes the calls that have returned, except those of functions whose output is counted.
     pub(super) fn complete_ended(&self, is_metered: impl Fn(FunctionId) -> bool, now_ns: impl Fn() -> u64) {
-        let both = |session: &OpenSession| Some((session.child.upgrade()?, session.frames.upgrade()?));
-        let open: Vec<_> = self.0.lock().iter().filter_map(both).collect();
-        for (child, frames) in open {
+        for (child, frames) in self.all() {
             let Some(mut frames) = frames.try_lock_for(PATIENCE).filter(|frames| !frames.is_empty()) else { continue };
             if let (Ok(earlier), Ok(page)) = (child.page.read(), child.page.read()) {
                 frames.complete_ahead(&earlier, &page, &is_metered, now_ns());

@@ -21,7 +21,7 @@ use crate::open_slots::{OpenSlots, Openness};
 use crate::pool_starts::PoolStarts;
 
 /// Frames that a pool worker holds at most.
-const DEPTH: usize = 2;
+pub(super) const DEPTH: usize = 2;
 
 /// The pools of frames that must run alone, with a loader and with a zygote to themselves; those of
 /// pinned functions follow.
@@ -185,18 +185,6 @@ impl Slot {
         self.load.load(Ordering::Acquire)
     }
 
-    /// Returns the rank for the choice of a slot if all have frames, the lower the better.
-    fn rank(&self) -> (usize, usize) {
-        let rank = match self.openness() {
-            Some(Openness::Idle) => 0,
-            Some(Openness::Cold) if self.starts.is_narrow() => 3,
-            Some(Openness::Cold | Openness::Widens) => 1,
-            Some(Openness::Busy) => 2,
-            None => 3,
-        };
-        (rank, self.load())
-    }
-
     /// Frames that the slots of its list would take now.
     fn room_of_all(&self) -> usize {
         let count = |openness| self.open.count(openness);
@@ -343,14 +331,13 @@ impl Slots {
         self.slots(function, false, 0).first().map_or(0, |slot| slot.pool)
     }
 
-    /// Puts a frame where it runs soonest. If there is no room it is dropped, which gives it back.
+    /// Puts a frame where it runs soonest. If there is no room, a frame that must run alone waits;
+    /// any other is dropped, which gives it back.
     pub(super) fn put(&self, frame: Frame, losses: usize) {
         let slots = self.slots(frame.function_id(), frame.alone(), losses);
-        let slot = if frame.alone() || losses > 0 {
-            slots.iter().min_by_key(|slot| slot.rank())
-        } else {
-            slots.first().and_then(|slot| slot.best_of_all()).and_then(|place| slots.get(place))
-        };
+        let best = slots.first().and_then(|slot| slot.best_of_all()).and_then(|place| slots.get(place));
+        let waits = frame.alone() || losses > 0;
+        let slot = best.or_else(|| slots.iter().filter(|_| waits).min_by_key(|slot| slot.load()));
         if let Some(slot) = slot {
             slot.put(frame);
         }

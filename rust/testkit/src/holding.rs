@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 pub struct HoldingLane {
     places: usize,
     frame_calls: usize,
+    frames_for_cores: usize,
     /// Oldest first. Written by `run` and `take`.
     held: Mutex<Vec<Frame>>,
 }
@@ -20,7 +21,18 @@ pub struct HoldingLane {
 impl HoldingLane {
     #[must_use]
     pub fn new(places: usize, frame_calls: usize) -> Arc<Self> {
-        Arc::new(Self { places, frame_calls, held: Mutex::default() })
+        Self::with_cores(places, frame_calls, usize::MAX)
+    }
+
+    /// A lane whose cores are busy with `frames_for_cores` frames.
+    #[must_use]
+    pub fn with_cores(places: usize, frame_calls: usize, frames_for_cores: usize) -> Arc<Self> {
+        Arc::new(Self { places, frame_calls, frames_for_cores, held: Mutex::default() })
+    }
+
+    /// Returns the number of frames that it keeps.
+    pub fn held(&self) -> usize {
+        self.held.lock().len()
     }
 
     /// The newest frame, with its place free again.
@@ -41,11 +53,15 @@ impl Lane for HoldingLane {
     fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
-        self.places.saturating_sub(self.held.lock().len())
+        self.places.saturating_sub(self.held())
     }
 
     fn parallelism(&self, _: FunctionId) -> usize {
         1 // the calls of a batch come in as few frames as they fit in
+    }
+
+    fn frames_for_cores(&self, _: FunctionId) -> usize {
+        self.frames_for_cores
     }
 
     fn pool(&self, _: FunctionId) -> usize {

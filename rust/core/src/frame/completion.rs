@@ -219,7 +219,7 @@ impl Frame {
                 std::mem::take(&mut self.in_hand)
             } else {
                 self.in_hand.calls -= calls.len();
-                InHand { frames: 0, calls: calls.len() }
+                InHand { calls: calls.len(), ..InHand::default() }
             };
             self.owner.clone().given_back(self.function, self.returning(&calls), freed);
         }
@@ -280,6 +280,14 @@ impl Frame {
     /// Tells how long the call in hand has been running, so that the next frames are sized for it.
     pub fn observe(&mut self, run_ns: u64) {
         self.owner.observe(self.function, run_ns);
+    }
+
+    /// Tells that a call holds up the frame, which then counts as one of cheap calls no longer.
+    pub fn note_slow(&mut self) {
+        let cheap = std::mem::take(&mut self.in_hand.cheap);
+        if cheap > 0 {
+            self.owner.clone().given_back(self.function, Vec::new(), InHand { cheap, ..InHand::default() });
+        }
     }
 
     fn count(&mut self, times: Times) {

@@ -71,6 +71,8 @@ pub struct Frame {
 pub(crate) struct InHand {
     pub frames: usize,
     pub calls: usize,
+    /// Frames of cheap calls, none of which has turned out slow.
+    pub cheap: usize,
 }
 
 impl Frame {
@@ -86,7 +88,7 @@ impl Frame {
         let slices = BatchSlice::all(taken, function, kind);
         let calls: usize = slices.iter().map(|slice| slice.calls.len()).sum();
         let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
-        let in_hand = InHand { frames: 1, calls: pending.len() };
+        let in_hand = InHand { frames: 1, calls: pending.len(), cheap: 0 };
         let trace = owner.tracer().map(FrameTrace::new);
         Self {
             id,
@@ -115,6 +117,12 @@ impl Frame {
     /// Has the frame report its calls as they end, `every` of them together.
     pub(crate) fn reporting(mut self, every: Option<usize>) -> Self {
         self.report_every = every.unwrap_or(usize::MAX);
+        self
+    }
+
+    /// Has the frame count as one of cheap calls.
+    pub(crate) fn counted_as_cheap(mut self, cheap: bool) -> Self {
+        self.in_hand.cheap = cheap.into();
         self
     }
 

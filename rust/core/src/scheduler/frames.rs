@@ -102,7 +102,7 @@ impl FrameOwner for SchedulerCore {
     fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64) {
         {
             let mut state = self.state.lock();
-            state.freed(function, InHand { frames: 0, calls });
+            state.freed(function, InHand { calls, ..InHand::default() });
             state.ended += 1;
             state.estimates[function].learn(run_ns, ran);
             // Most of the time nothing waits, or there is enough with the lane.

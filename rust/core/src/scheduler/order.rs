@@ -6,6 +6,7 @@
 //!   call; a function that was passed over as often as there are functions waiting has its turn.
 //! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little. If
 //!   calls run side by side, the lane has the running ones and those that start within `FRAME_NS`.
+//! - Cheap calls go to as many workers as keep the cores busy: they never wait.
 
 use std::cmp::Reverse;
 
@@ -21,6 +22,9 @@ const FRAME_NS: u64 = 4_000_000;
 /// Work that a frame should hold at least, though other workers then have none: more than handing
 /// it out and taking it back costs.
 const LEAST_NS: u64 = 100_000;
+/// Time that a cheap call takes at most: too little for a sleep or for a server's answer. One
+/// worker a core runs all such calls that the engine can hand out.
+const CHEAP_NS: u64 = 20_000;
 /// Calls a frame while nothing is known of their cost.
 const FRAME_UNKNOWN: usize = 8;
 /// The most calls of a frame: it is made under the scheduler's lock.
@@ -50,6 +54,10 @@ impl Estimate {
     /// Calls that a frame should hold at least.
     fn least_calls(self) -> usize {
         self.0.map_or(1, |ns| usize::try_from(LEAST_NS / ns.max(1)).unwrap_or(usize::MAX).max(1))
+    }
+
+    pub(crate) fn is_cheap(self) -> bool {
+        self.0.is_some_and(|ns| ns <= CHEAP_NS)
     }
 
     /// For ordering: a function that never ran comes first, since it may be the longest of all.

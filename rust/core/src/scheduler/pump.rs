@@ -176,17 +176,19 @@ impl SchedulerCore {
         state.last_frame += 1;
         let share = self.concurrent_calls(function, state.estimates[function]);
         let frame = Frame::new(state.last_frame, self.clone(), self.clock, function, taken);
-        let frame = frame.reporting(share.map(order::ConcurrentCalls::report_every));
-        let InHand { frames, calls } = &mut state.in_flight[function];
+        let cheap = self.cheap_frames(function, state.estimates[function]) < usize::MAX;
+        let frame = frame.reporting(share.map(order::ConcurrentCalls::report_every)).counted_as_cheap(cheap);
+        let InHand { frames, calls, cheap } = &mut state.in_flight[function];
         *frames += 1;
         *calls += frame.in_hand().calls;
+        *cheap += frame.in_hand().cheap;
         frame
     }
 
     /// Returns whether a function may be given another frame.
     fn is_free(&self, state: &SchedulerState, function: FunctionId, now_ns: u64) -> bool {
-        let in_flight = state.in_flight[function];
-        let fits = match self.concurrent_calls(function, state.estimates[function]) {
+        let (in_flight, estimate) = (state.in_flight[function], state.estimates[function]);
+        let fits = match self.concurrent_calls(function, estimate) {
             Some(share) => share.has_room(in_flight.calls),
             None => {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
@@ -195,6 +197,9 @@ impl SchedulerCore {
                 in_flight.frames < if limited { most.min(self.lane(function).parallelism(function)) } else { most }
             }
         };
+        let cheap = || state.in_flight.iter().map(|one| one.cheap).sum::<usize>();
+        let most_cheap = self.cheap_frames(function, estimate);
+        let fits = fits && (most_cheap == usize::MAX || cheap() < most_cheap);
         state.throttled[function].is_over(now_ns) && fits && self.lane(function).room(function) > 0
     }
 

@@ -155,8 +155,16 @@ impl SchedulerCore {
         match self.concurrent_calls(function, estimate) {
             Some(share) => FrameSize::AtMost(share.room(in_flight.calls).min(most)),
             None if lane.calls_run(function) == CallsRun::Concurrent => FrameSize::AtMost(most),
-            None => FrameSize::InTurn { estimate, most, parallelism: lane.parallelism(function) },
+            None => {
+                let parallelism = lane.parallelism(function).min(self.cheap_frames(function, estimate));
+                FrameSize::InTurn { estimate, most, parallelism }
+            }
         }
+    }
+
+    /// Returns the bound of the frames of cheap calls, if a function's calls are cheap.
+    pub(super) fn cheap_frames(&self, function: FunctionId, estimate: Estimate) -> usize {
+        if estimate.is_cheap() { self.lane(function).frames_for_cores(function) } else { usize::MAX }
     }
 
     /// Puts calls back that are tried again: if a limit tells that there is one endpoint behind
@@ -193,9 +201,10 @@ impl SchedulerState {
 
     /// Subtracts `freed` from a frame's calls.
     pub(super) fn freed(&mut self, function: FunctionId, freed: InHand) {
-        let InHand { frames, calls } = &mut self.in_flight[function];
+        let InHand { frames, calls, cheap } = &mut self.in_flight[function];
         *frames -= freed.frames;
         *calls -= freed.calls;
+        *cheap -= freed.cheap;
     }
 
     /// `give_back` for several batches at once: what belongs together comes back together.

@@ -9,7 +9,7 @@ use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Cell;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{Act, Ask, FakeLane, FrameSeen, Room, Samples, done, function, paused, spec};
+use guerdon_testkit::{Act, Ask, FakeLane, FrameSeen, HoldingLane, Room, Samples, done, function, paused, spec};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -193,4 +193,25 @@ fn returned_calls_are_spread_out() {
         frames.iter().filter(|frame| frame.at_ns > slow.at_ns && behind.contains(&frame.calls[0].0)).collect();
     assert!(again.len() >= 2, "{again:?}");
     assert!(again.iter().all(|frame| frame.at_ns - slow.at_ns < 100_000_000), "they waited for the slow one");
+}
+
+#[test]
+fn cheap_calls_take_no_more_places_than_keep_the_cores_busy() {
+    paused(async {
+        let lane = HoldingLane::with_cores(64, 1, 6);
+        let runtime = tokio::runtime::Handle::current();
+        let engine = Scheduler::start(&runtime, Clock::start(), vec![sample_function(); 2], vec![lane.clone()]);
+        let first = engine.submit(spec(1, 1)).unwrap();
+        while lane.complete() {} // their cost is known
+        assert!(done(&first).await);
+        let batch = engine.submit(spec(50, 1)).unwrap();
+        assert_eq!(lane.held(), 6, "of both functions together");
+        let mut slow = lane.take().unwrap();
+        slow.note_slow();
+        assert_eq!(lane.held(), 6, "another one goes in place of a slow one");
+        drop(slow);
+        assert_eq!(lane.held(), 6, "its end makes no place for a second one");
+        while lane.complete() {}
+        assert!(done(&batch).await);
+    });
 }

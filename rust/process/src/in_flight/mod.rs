@@ -155,6 +155,11 @@ impl InFlightFrames {
         }
     }
 
+    /// Tells the scheduler that its frames are held up.
+    pub(super) fn note_slow(&mut self) {
+        self.sent.iter_mut().for_each(|sent| sent.frame.note_slow());
+    }
+
     /// Gives back the calls behind a claim; with nothing claimed, everything that has not begun.
     pub(super) fn take_back(&mut self, page: &PageSnapshot, age_ns: u64) {
         for (index, sent) in self.sent.iter_mut().enumerate() {

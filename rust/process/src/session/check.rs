@@ -87,6 +87,7 @@ impl Session {
                     return;
                 }
                 self.slot.set_stalled(true);
+                self.in_flight.lock().note_slow();
                 // If no call is behind the slow one, there is none to take back yet, but none may
                 // be put behind it either.
                 let taken = !held_up || self.process.child.page.take_back(self.in_flight.lock().last_id()).is_ok();

@@ -30,7 +30,6 @@ use pending::{PendingReturn, StackAnswer};
 use crate::child::DYING;
 use crate::child::ForkedWorker;
 use crate::in_flight::{InFlightFrames, Loss, Update};
-use crate::inspect::InspectRequests;
 use crate::lane_state::LaneState;
 use crate::output_meter::OutputMeter;
 use crate::pool_starts::Start;
@@ -103,8 +102,6 @@ pub(super) struct Session {
     /// Other threads complete the ended calls.
     in_flight: Arc<Mutex<InFlightFrames>>,
     watchdog: Watchdog,
-    /// Requests for the worker's calls.
-    inspect_requests: InspectRequests,
     ready: bool,
     taking: Option<PendingReturn>,
     stack_answer: Option<StackAnswer>,
@@ -133,7 +130,6 @@ impl Session {
         let ForkedWorker { child, socket, output } = forked;
         let process = WorkerProcess::new(&shared, shared.zygote_of(slot.kind).clone(), child, output);
         Self {
-            inspect_requests: shared.inspector.open(process.child.pid.as_raw_nonzero().get()),
             in_flight: shared.sessions.open(&process.child),
             process,
             start: slot.starts.started(slot.index),
@@ -233,10 +229,6 @@ impl Session {
                     } else {
                         give_back(inbox, waiting);
                     }
-                    continue;
-                }
-                ask = self.inspect_requests.asked() => {
-                    self.answer(ask);
                     continue;
                 }
                 () = &mut timer, if armed => {

@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use guerdon_core::in_flight::{InFlight, Location, Stack};
 use tokio::time::timeout;
 
 use super::Session;
 use super::pending::{AbortOnDrop, StackAnswer};
-use crate::inspect::InspectRequest;
 use crate::watchdog::MOST_WORDS;
 
 /// Time that a worker to be killed has to report its location, from the time the kill was due and
@@ -22,21 +20,6 @@ impl Session {
         let (child, shared) = (self.process.child.clone(), self.shared.clone());
         let answer = tokio::spawn(async move { child.stack(claim, &shared.worker_dir, LAST_LOOK).await.ok() });
         StackAnswer { claim, answer: AbortOnDrop(answer) }
-    }
-
-    /// Answers with the worker's calls, once it has reported its location, beside everything else.
-    pub(super) fn answer(&self, ask: InspectRequest) {
-        let Ok(page) = self.process.child.page.read() else { return };
-        let Some((claim, call)) = self.in_flight.lock().in_flight_call(&page, self.shared.clock.now_ns()) else {
-            return;
-        };
-        let (shared, child) = (self.shared.clone(), self.process.child.clone());
-        tokio::spawn(async move {
-            let stack = child.stack(claim, &shared.worker_dir, ask.within).await;
-            let location = Location::Worker(child.pid.as_raw_nonzero().get());
-            // The asking thread may have given up.
-            let _ = ask.answer.send(InFlight { call, location, stack: Stack::found(stack) });
-        });
     }
 
     /// Returns the location of the call that the worker is killed for, unless the call's outcome is
