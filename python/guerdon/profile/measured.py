@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,10 +17,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["LOOK_INTERVAL_S", "AsyncMeasured", "Measured", "nothing"]
+__all__ = ["AT_ONCE", "LOOK_INTERVAL_S", "AsyncMeasured", "AtOnce", "Measured", "nothing"]
 
 LOOK_INTERVAL_S = 0.0005
 """Seconds between two looks at the interpreter's lock, on average."""
+
+AT_ONCE = 4
+"""Calls that `AtOnce` runs side by side."""
 
 
 class Measured:
@@ -122,6 +126,42 @@ class AsyncMeasured(Measured):
 
     async def score(self, *values: Any, **keywords: Any) -> Any:
         return await self(*values, **keywords)
+
+
+class AtOnce(AsyncMeasured):
+    """Scores a call by how it shares its event loop.
+
+    The score is the time of `AT_ONCE` calls at once as a share of their time one after another, or 0
+    if the loop served others for half of it: then calls wait for each other, not for the loop.
+    """
+
+    async def __call__(self, *values: Any, **keywords: Any) -> float:
+        function, stalled = self._function(), 0.0
+        await function(*values, **keywords)
+        start = time.perf_counter()
+        for _ in range(AT_ONCE):
+            await function(*values, **keywords)
+        alone = time.perf_counter() - start
+
+        def look() -> None:
+            nonlocal last, stalled
+            now = time.perf_counter()
+            stalled += now - last if now - last > alone / AT_ONCE / 2 else 0.0
+            last = now
+
+        async def keep_looking() -> None:
+            while True:
+                await asyncio.sleep(0.001)
+                look()
+
+        looking = asyncio.create_task(keep_looking())
+        await asyncio.sleep(0)
+        start = last = time.perf_counter()
+        await asyncio.gather(*(function(*values, **keywords) for _ in range(AT_ONCE)))
+        look()
+        looking.cancel()
+        at_once = time.perf_counter() - start
+        return at_once / alone if stalled > at_once / 2 else 0.0
 
 
 def nothing(completion: str) -> float:

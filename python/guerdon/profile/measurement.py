@@ -30,7 +30,7 @@ from guerdon._system import worker_environment
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.profile.listed import Listed
-from guerdon.profile.measured import AsyncMeasured, Measured, nothing
+from guerdon.profile.measured import AT_ONCE, AsyncMeasured, AtOnce, Measured, nothing
 from guerdon.profile.sample_rows import SampleRows
 from guerdon.results.status import Status
 
@@ -43,6 +43,8 @@ _FIRST_ROWS: Final = 4
 _WATCHED_S: Final = 0.3
 _MOST_REPEATS: Final = 2000
 _WAITING_WORKERS: Final = 8
+_BLOCKS_S: Final = 0.005
+_AS_LONG: Final = 0.7
 _LONG: Final = (1_000, 4_000, 16_000, 64_000)
 _FILLER: Final = "Let me think about this step by step and check it again. "
 _UNMEASURED: Final = ("batch timeout",)
@@ -125,6 +127,8 @@ class Measurement:
         long: Characters and seconds of longer completions made from the rows; None: it timed out.
         first_s: Seconds until workers had run their first calls: starting and importing.
         timeout, grace: Seconds that calls had, and to end after them.
+        blocks: It is async, and calls at once took about as long as one after another, while nothing
+            else ran on their event loop.
     """
 
     calls: str
@@ -147,6 +151,7 @@ class Measurement:
     first_s: float = 0.0
     timeout: float = 0.0
     grace: float = 0.0
+    blocks: bool = False
 
     @property
     def waiting_share(self) -> float | None:
@@ -180,6 +185,8 @@ def measure(spec: FunctionSpec, rows: SampleRows, budget: Budget, empty_bytes: i
                 per_row = max(float(np.median(found.seconds)), 1e-6)
                 wanted = min(_MOST_REPEATS, max(len(sound), int(_WATCHED_S / per_row)))
                 _score(watched, rows.take([sound[place % len(sound)] for place in range(wanted)]), budget)
+                if spec.is_async and _BLOCKS_S <= per_row < budget.left / (3 * AT_ONCE):
+                    _run_at_once(found, spec, rows.take(sound[:1]), budget, notes)
         _read_notes(found, notes)
     return found
 
@@ -275,6 +282,14 @@ def _time(found: Measurement, spec: FunctionSpec, rows: SampleRows, budget: Budg
             _add(found, spec, rows, places, result)
         if spec.shape == "sample" and found.seconds and not _hung(found):
             _lengthen(found, dispatcher, rows, budget)
+
+
+def _run_at_once(found: Measurement, spec: FunctionSpec, row: SampleRows, budget: Budget, notes: str) -> None:
+    """Learns whether calls of an async function run side by side on one event loop."""
+    item = _in_worker(spec, budget, AtOnce(spec.item, notes)).spec
+    policy = replace(item.policy, timeout=3 * AT_ONCE * item.policy.timeout)
+    with Dispatcher([Listed(replace(item, policy=policy))], workers=1, max_failure_rate=1.0) as dispatcher:
+        found.blocks = bool(_score(dispatcher, row, budget).rewards.ravel()[0] > _AS_LONG)
 
 
 def _add(found: Measurement, spec: FunctionSpec, rows: SampleRows, places: Sequence[int], result: Any) -> None:
