@@ -235,6 +235,12 @@ def _judges(figures: dict[str, Any]) -> Iterator[Finding]:
 
 def _times(figures: dict[str, Any]) -> Iterator[Finding]:
     of = [(each["run_s"]["p99"] or 0.0, name, each) for name, each in figures["functions"].items()]
+    totals = {name: each["run_total_s"] or 0.0 for _, name, each in of}
+    whole = sum(totals.values())
+    if len(totals) > 1 and whole >= LIMITS["slow_s"]:
+        most = max(totals, key=totals.__getitem__)
+        message = f"{most} takes {_percent(totals[most] / whole)} of the time of all calls"
+        yield _finding("info", "latency", f"{message}: {seconds(totals[most])} of {seconds(whole)}.")
     for p99, name, each in sorted(of, key=lambda one: -one[0])[:1]:
         p50, waited = each["run_s"]["p50"], each["queue_s"]["p50"]
         if not p50:
