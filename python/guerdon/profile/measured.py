@@ -136,7 +136,7 @@ class AtOnce(AsyncMeasured):
     """
 
     async def __call__(self, *values: Any, **keywords: Any) -> float:
-        function, stalled = self._function(), 0.0
+        function, stalled, last = self._function(), 0.0, 0.0
         await function(*values, **keywords)
         start = time.perf_counter()
         for _ in range(AT_ONCE):
