@@ -68,7 +68,7 @@ class Measured:
     @contextlib.contextmanager
     def _noted(self) -> Iterator[None]:
         self._watch()
-        pid, memory = os.getpid(), _resident_bytes()
+        pid = os.getpid()
         before, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         queued, looking = _queued_s(), self._looking_s()
         self._sampler.enter()
@@ -87,11 +87,9 @@ class Measured:
                 "wall_s": wall,
                 "queued_s": min(wall, queued),
                 "cpu_s": max(0.0, own - looking) + others,
-                "children_s": others,
                 "looks": looks,
                 "held": held,
                 "waited_s": waited,
-                "before_bytes": memory,
                 "after_bytes": _resident_bytes(),
                 "peak_bytes": after.ru_maxrss << 10,
                 "children": _children(),
@@ -135,9 +133,9 @@ class AtOnce(AsyncMeasured):
     if the loop served others for half of it: then calls wait for each other, not for the loop.
     """
 
-    async def __call__(self, *values: Any, **keywords: Any) -> float:
+    async def __call__(self, *values: Any, **keywords: Any) -> Any:
         function, stalled, last = self._function(), 0.0, 0.0
-        await function(*values, **keywords)
+        result = await function(*values, **keywords)
         start = time.perf_counter()
         for _ in range(AT_ONCE):
             await function(*values, **keywords)
@@ -161,7 +159,8 @@ class AtOnce(AsyncMeasured):
         look()
         looking.cancel()
         at_once = time.perf_counter() - start
-        return at_once / alone if stalled > at_once / 2 else 0.0
+        share = at_once / alone if stalled > at_once / 2 else 0.0
+        return [share] if isinstance(result, list) else share
 
 
 def nothing(completion: str) -> float:

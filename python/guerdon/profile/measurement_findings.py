@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt, first_line
+from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt, first_line, one_line
 from guerdon.profile.measured import AT_ONCE
 from guerdon.profile.measurement import Measurement, RowFailure
 from guerdon.profile.sample_rows import SampleRows
@@ -119,13 +119,11 @@ def _kind(failure: RowFailure) -> tuple[str, str]:
 
 def _examples(failures: Iterable[RowFailure], rows: SampleRows) -> tuple[Example, ...]:
     return tuple(
-        Example(failure.row, excerpt(rows.completions[failure.row]), {"status": failure.status}, _line(failure.reason))
+        Example(
+            failure.row, excerpt(rows.completions[failure.row]), {"status": failure.status}, one_line(failure.reason)
+        )
         for failure in list(failures)[:5]
     )
-
-
-def _line(reason: str) -> str:
-    return " ".join(reason.split())[:200]
 
 
 def _long(found: Measurement) -> Iterator[Finding]:
