@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from guerdon._insight.diagnostics.report import seconds_text as seconds
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step
 from guerdon.profile.judge_statistics import CHANCE
 
@@ -19,16 +20,6 @@ __all__ = [
     "step_lines",
     "summary",
 ]
-
-
-def seconds(value: float | None) -> str:
-    """A time, in the unit that fits it."""
-    if value is None:
-        return "-"
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if value * factor >= 1:
-            return f"{value * factor:.3g} {unit}"
-    return f"{value * 1e6:.3g} µs"
 
 
 def size(count: int) -> str:

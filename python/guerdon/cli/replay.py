@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon.cli.arguments import at_least_zero, count, positive, steps
+from guerdon.cli.arguments import add_failure_rate, add_rewards, add_workers, at_least_zero, count, positive, steps
 from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("journal", metavar="JOURNAL", help="a journal's folder, or one of its parts")
-    parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
+    add_rewards(parser)
     parser.add_argument(
         "--function", metavar="NAME", action="append", help="score with this function only, the others stay; repeatable"
     )
@@ -78,13 +78,8 @@ def add_to(commands: Any) -> None:
         type=positive,
         help="samples of a group, where the journal leaves it open",
     )
-    parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
-    parser.add_argument(
-        "--max-failure-rate",
-        metavar="X",
-        type=float,
-        help="allowed fraction of failed samples per function; default 0.5",
-    )
+    add_workers(parser)
+    add_failure_rate(parser)
     parser.add_argument(
         "--chunk", metavar="N", type=positive, default=512, help="samples of a call into the engine; default 512"
     )
