@@ -129,8 +129,8 @@ class AsyncMeasured(Measured):
 class AtOnce(AsyncMeasured):
     """Scores a call by how it shares its event loop.
 
-    The score is the time of `AT_ONCE` calls at once as a share of their time one after another, or 0
-    if the loop served others for half of it: then calls wait for each other, not for the loop.
+    The score is the time of `AT_ONCE` calls at once as a share of their time one after another. It
+    is 0 if the loop served others for half of it: then calls wait for each other, not for the loop.
     """
 
     async def __call__(self, *values: Any, **keywords: Any) -> Any:

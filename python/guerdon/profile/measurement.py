@@ -125,8 +125,8 @@ class Measurement:
         forked: A call returned twice, in the worker and in a copy of it.
         long: Characters and seconds of longer completions made from the rows; None: it timed out.
         timeout, grace: Seconds that calls had, and to end after them.
-        blocks: It is async, and calls at once took about as long as one after another, while nothing
-            else ran on their event loop.
+        blocks: It is async, and calls at once took about as long as one after another, while
+            nothing else ran on their event loop.
     """
 
     calls: str

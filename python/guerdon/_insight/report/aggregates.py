@@ -1,8 +1,8 @@
 """The figures of a report as JSON: what ``--json`` prints, and what findings are made of.
 
-Means, deviations, shares and sums of times are exact, percentiles of times within 6 % and never above
-the longest. Unknown figures (the mean
-of no rewards) are null. Lists ``over_time`` have one item a bucket of ``axis``.
+Means, deviations, shares and sums of times are exact, percentiles of times within 6 % and never
+above the longest. Unknown figures (the mean of no rewards) are null. Lists ``over_time`` have one
+item a bucket of ``axis``.
 """
 
 from __future__ import annotations

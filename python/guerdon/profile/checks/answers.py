@@ -132,8 +132,8 @@ def _missing_reference(subject: Subject) -> Iterator[Finding]:
 def _paid_without(
     subject: Subject, calibration: Calibration, tried: list[tuple[int, str, str | None]]
 ) -> tuple[Example, ...]:
-    """Examples of completions that are paid where the reference is taken away: row, text, and what
-    stands in its place."""
+    """Examples of completions that are paid where the reference is taken away: row, text, and the
+    value in its place."""
     assert calibration.column is not None
     cases = [Case(row, subject.completion(text), {calibration.column: nothing}) for row, text, nothing in tried]
     return tuple(
