@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from guerdon._insight.report.moments import Moments
 from guerdon._insight.report.rows import FAILED, STATUSES, Floats, Integers, Rows, floats, integers
-from guerdon._insight.report.survey import JournalSurvey
+from guerdon._insight.report.survey import BINS, MOST_VALUES, JournalSurvey
 
 __all__ = ["Tally", "TimeBins"]
 
@@ -70,12 +70,11 @@ class Tally:
         self.shape = (functions, buckets)
         self.edges = [each.edges() for each in known.functions]
         self.values = [each.values for each in known.functions]
-        bins = max([1, *(len(self.bin_names(function)) for function in range(functions))])
         self.status = np.zeros((*self.shape, len(STATUSES)), np.int64)
         self.rewards = Moments(self.shape)
         self.least = np.full(self.shape, np.inf)
         self.most = np.full(self.shape, -np.inf)
-        self.histogram = np.zeros((*self.shape, bins), np.int64)
+        self.histogram = np.zeros((*self.shape, max(BINS, MOST_VALUES)), np.int64)
         self.times = {name: TimeBins(self.shape) for name in ("run_s", "queue_s")}
         self.run_total = np.zeros(self.shape)
         self.retries = np.zeros(self.shape, np.int64)
@@ -85,13 +84,6 @@ class Tally:
         self.first: Any = None
         self.last: Any = None
         self.versions: dict[int, dict[str, tuple[int, int]]] = {}
-
-    def bin_names(self, function: int) -> Floats:
-        """Returns the lower edge of each bin, or its value if each value has a bin."""
-        edges, values = self.edges[function], self.values[function]
-        if edges is not None:
-            return edges[:-1]
-        return values if values is not None else np.empty(0)
 
     def add(self, rows: Rows) -> None:
         """Count the rows."""
