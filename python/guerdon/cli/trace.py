@@ -9,7 +9,6 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._insight.diagnostics.report import aligned, seconds_text
 from guerdon.cli.terminal_text import printable
 from guerdon.profile.exit_codes import SUCCESS, UsageError
 
@@ -91,6 +90,8 @@ def _json(summary: TraceSummary) -> str:
 
 
 def _text(summary: TraceSummary) -> str:
+    from guerdon._insight.diagnostics.report import aligned, seconds_text
+
     lines = [printable(process) for process in summary.processes]
     parts = [
         (summary.batches, "batch", "batches"),
