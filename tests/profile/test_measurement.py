@@ -16,6 +16,7 @@ from guerdon._functions.build import spec_of
 from guerdon.profile import measurement
 from guerdon.profile.advice import advise
 from guerdon.profile.measurement import Budget, Measurement, measure
+from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.sample_rows import SampleRows, rows_of
 from guerdon.profile.times import by_length, times_of
 from tests.clock import one_of_three
@@ -48,6 +49,38 @@ async def awaits(completion: str) -> float:
 
 async def blocks(completion: str) -> float:
     return spins(completion)
+
+
+async def waits_and_blocks(completion: str) -> float:
+    return sleeps(completion)
+
+
+@pytest.mark.parametrize(("function", "found_out"), [(awaits, False), (blocks, True), (waits_and_blocks, True)])
+def test_a_coroutine_that_blocks_its_loop_is_found(function: object, found_out: bool) -> None:
+    one_of_three(lambda: _check_blocking(function, found_out))
+
+
+def _check_blocking(function: object, found_out: bool) -> None:
+    spec = reward(function).spec  # type: ignore[call-overload]
+    found = measure(spec, ROWS, Budget())
+    said = [each.message for each in measurement_findings(spec, found, ROWS) if each.check == "blocking"]
+    assert ["4 calls at once took as long as one after another" in message for message in said] == [True] * found_out
+    assert advise(spec, found, 0.01).lane == ("process" if found_out else "asyncio")
+
+
+def test_a_coroutine_whose_calls_wait_for_each_other_does_not_block_its_loop() -> None:
+    one_at_a_time = asyncio.Semaphore(1)
+
+    async def limited(completion: str) -> float:
+        async with one_at_a_time:
+            return await awaits(completion)
+
+    def check() -> None:
+        found = measure(reward(limited).spec, ROWS, Budget())
+        assert len(found.seconds) == len(ROWS)
+        assert not found.blocks
+
+    one_of_three(check)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, Limit, reward
+from guerdon.profile.advice import advise
 from guerdon.profile.function_profile import FunctionProfile
 from guerdon.profile.measurement import Budget, Measurement, RowFailure, measure
 from guerdon.profile.prediction import FunctionTimes, predict, predicted_step, times_for
@@ -195,6 +196,16 @@ def test_function_that_only_hangs_has_a_predicted_step() -> None:
     step = predicted_step([FunctionProfile(spec, measurement=found)], 2, 4, 4, 4)
     assert step is not None
     assert step.now.seconds == pytest.approx(20.0, rel=0.05)
+
+
+def test_calls_that_block_their_loop_run_one_after_another() -> None:
+    spec = reward(slow_on_loop, lane="asyncio").spec
+    found = Measurement("sample", seconds=[0.01] * 8, lengths=[1] * 8, cpu_s=0.0, lock_share=0.0, blocks=True)
+    mine = FunctionProfile(spec, measurement=found, seconds=found.seconds, advice=advise(spec, found, 0.01))
+    step = predicted_step([mine], 8, 8, 2, 2)
+    assert step is not None
+    assert step.now.seconds == pytest.approx(0.64, rel=0.05)
+    assert step.advised.seconds < step.now.seconds / 4
 
 
 def test_rare_slow_rows_count_as_often_as_in_the_data() -> None:

@@ -192,3 +192,11 @@ def test_function_that_always_abstains_is_a_warning(tmp_path: Path) -> None:
     message, severity = some(sentences(tmp_path, rows), "correct abstained on all of its 160 samples")
     assert severity == "warning"
     assert "forget a return" in message
+
+
+def test_the_function_with_the_most_time_is_named(tmp_path: Path) -> None:
+    rows = [row(batch=0, sample=each, run_s=1.0 + each / 100) for each in range(4)]
+    rows += [row(batch=0, sample=each, function="quick", run_s=0.1 + each / 100) for each in range(4)]
+    message, severity = some(sentences(tmp_path, rows), "correct has the longest calls")
+    assert message.endswith(" It takes 90 % of the time of all calls (4.1 s of 4.5 s).")
+    assert severity == "info"

@@ -23,7 +23,7 @@ from guerdon.results.status import Status
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ABSENT", "Cells", "Chunk", "chunks"]
+__all__ = ["ABSENT", "Cells", "Chunk", "chunks", "failed"]
 
 ABSENT: Final = 255
 """The status of a cell of which the journal has no row."""
@@ -64,9 +64,10 @@ class Cells:
     def there(self) -> NDArray[np.bool_]:
         return np.asarray(self.status != ABSENT)
 
-    @property
-    def failed(self) -> NDArray[np.bool_]:
-        return np.asarray((self.status >= Status.TIMEOUT) & (self.status <= Status.CANCELLED))
+
+def failed(status: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Returns a mask of the statuses of failures."""
+    return np.asarray((status >= Status.TIMEOUT) & (status <= Status.CANCELLED))
 
 
 class Chunk:
@@ -106,8 +107,7 @@ class Chunk:
         rows = self.table.num_rows
         codes = _codes(self.table, "function", self._survey.functions)
         sample = np.repeat(np.arange(len(self)), np.diff(self._starts))
-        reward = _floats(self.table, "reward")
-        weight = _floats(self.table, "weight")
+        reward, weight = (np.asarray(_numbers(self.table, name), np.float32) for name in ("reward", "weight"))
         status = _codes(self.table, "status", _LABELS)
         if status.size and status.min() < 0:
             row = int(np.flatnonzero(status < 0)[0])
@@ -141,28 +141,16 @@ class Chunk:
     def values(self, name: str) -> list[Any]:
         """Returns the values of the column `name` that the functions got, one a sample; None where
         the journal has none."""
-        column = self.table[text_column(name)]
-        places = self._first_filled(column)
-        texts = column.take(import_arrow().array(places)).to_pylist()
+        texts, places = self._texts(name)
         if all(self._kinds(part).get(name, "text") == "text" for part in self._parts):
-            return list(texts)
+            return texts
         parts = self._part_of_row[places].tolist()
         return [self._decoded(name, text, part) for text, part in zip(texts, parts, strict=True)]
-
-    def value(self, name: str, sample: int) -> Any:
-        """Returns the value of the column `name` that the functions got for the sample at this
-        place."""
-        rows = range(int(self._starts[sample]), int(self._starts[sample + 1]))
-        column = self.table[text_column(name)]
-        row = next((row for row in rows if column[row].is_valid), rows[0])
-        return self._decoded(name, column[row].as_py(), int(self._part_of_row[row]))
 
     def texts(self, name: str) -> tuple[list[str | None], str]:
         """Returns the text column `name` of the journal, one text a sample, and its kind; one that
         has both kinds is JSON."""
-        column = self.table[text_column(name)]
-        places = self._first_filled(column)
-        texts: list[str | None] = column.take(import_arrow().array(places)).to_pylist()
+        texts, places = self._texts(name)
         kinds = {part: self._kinds(part).get(name) for part in self._parts}
         found = {kind for kind in kinds.values() if kind is not None}
         if len(found) < 2:
@@ -205,12 +193,14 @@ class Chunk:
                 f"{error}."
             ) from None
 
-    def _first_filled(self, values: Any) -> NDArray[np.int64]:
-        """Returns for each sample the first row whose value is not null; any without one."""
+    def _texts(self, name: str) -> tuple[list[Any], NDArray[np.int64]]:
+        """Returns for each sample the first text that is not null, and its row; any without one."""
+        values = self.table[text_column(name)]
         places = np.arange(len(values))
         filled = np.where(values.is_valid().to_numpy(), places, len(values))
         first = np.minimum.reduceat(filled, self._starts[:-1]) if len(values) else filled
-        return np.asarray(np.where(first < len(values), first, self._starts[:-1]))
+        rows = np.where(first < len(values), first, self._starts[:-1])
+        return values.take(import_arrow().array(rows)).to_pylist(), np.asarray(rows)
 
 
 def chunks(survey: Survey, texts: Iterable[str], size: int, *, batches: bool) -> Iterator[Chunk]:
@@ -331,10 +321,6 @@ def _whole(chunk: Chunk, size: int) -> NDArray[np.bool_]:
 
 def _numbers(table: Any, name: str) -> Any:
     return table[name].to_numpy()
-
-
-def _floats(table: Any, name: str) -> NDArray[np.float32]:
-    return np.asarray(table[name].to_numpy(), np.float32)
 
 
 def _codes(table: Any, name: str, known: Sequence[str]) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """The arithmetic of a diff: plain NumPy on the rewards of samples before and now.
 
-- A reward is a float32, NaN if there is none; `kinds` has the reason.
+- A reward is a float32, NaN if there is none.
 - Two cells are equal if they hold the same number, or neither holds one for the same kind of
   reason.
 - Everything adds up over chunks: the sums of a journal's chunks are those of the journal in one.
@@ -8,44 +8,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guerdon._replay.chunks import ABSENT
-from guerdon.results.status import Status
+from guerdon._insight.report.moments import PairMoments, correlations
+from guerdon._replay.chunks import ABSENT, failed
 from guerdon.results.totals import advantages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NUMBER", "AdvantageChange", "Agreement", "RankChange", "average_ranks", "kinds", "moved"]
-
-NUMBER: Final = 0
-_NONE: Final = 1
-_FAILED: Final = 2
-
-
-def kinds(reward: NDArray[np.float32], status: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Returns for each cell: `NUMBER`, or why it holds none: failed, or abstained and skipped
-    alike."""
-    failed = (status >= Status.TIMEOUT) & (status <= Status.CANCELLED)
-    return np.where(~np.isnan(reward), NUMBER, np.where(failed, _FAILED, _NONE)).astype(np.uint8)
-
-
-def moved(
-    old: NDArray[np.float32],
-    new: NDArray[np.float32],
-    old_kind: NDArray[np.uint8],
-    new_kind: NDArray[np.uint8],
-    tolerance: float,
-) -> NDArray[np.bool_]:
-    """The cells that differ: numbers by more than `tolerance`, or in kind."""
-    both = (old_kind == NUMBER) & (new_kind == NUMBER)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(new.astype(np.float64) - old.astype(np.float64)) > tolerance
-    return np.asarray(np.where(both, apart, old_kind != new_kind))
+__all__ = ["AdvantageChange", "Agreement", "RankChange", "average_ranks"]
 
 
 @dataclass
@@ -67,13 +42,8 @@ class Agreement:
     failures_to_answers: int = 0
     answers_to_failures: int = 0
     largest: float = 0.0
-    _n: int = 0
-    _mean_x: float = 0.0
-    _mean_y: float = 0.0
-    _xx: float = 0.0
-    _yy: float = 0.0
-    _xy: float = 0.0
     _apart: float = 0.0
+    _numbers: PairMoments = field(default_factory=lambda: PairMoments(1, 2))
 
     def add(
         self,
@@ -87,54 +57,46 @@ class Agreement:
         Returns: Which of them moved.
         """
         there = (old_status != ABSENT) & (new_status != ABSENT)
-        old_kind, new_kind = kinds(old, old_status), kinds(new, new_status)
-        differ = moved(old, new, old_kind, new_kind, 0.0) & there
-        apart = moved(old, new, old_kind, new_kind, self.tolerance) & there
-        was, fails = _failed(old_status) & there, _failed(new_status) & there
-        self.compared += int(there.sum())
-        self.equal += int(there.sum() - differ.sum())
-        self.within += int(there.sum() - apart.sum())
-        self.failures_to_answers += int((was & ~fails).sum())
-        self.answers_to_failures += int((fails & ~was).sum())
-        both = there & (old_kind == NUMBER) & (new_kind == NUMBER)
-        self._correlate(old[both].astype(np.float64), new[both].astype(np.float64))
-        return np.asarray(apart)
+        was, fails = failed(old_status), failed(new_status)
+        known = np.stack([~np.isnan(old), ~np.isnan(new)])
+        both = known.all(axis=0)
+        with np.errstate(invalid="ignore"):
+            distance = np.abs(new.astype(np.float64) - old)
 
-    def _correlate(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        """Adds pairs: Chan's way of joining sums of squares, which loses no digits."""
-        n = len(x)
-        if not n:
-            return
-        distance = np.abs(y - x)
-        self._apart += float(distance.sum())
-        self.largest = max(self.largest, float(distance.max()))
-        mean_x, mean_y = float(x.mean()), float(y.mean())
-        dx, dy, total = mean_x - self._mean_x, mean_y - self._mean_y, self._n + n
-        share = self._n * n / total
-        self._xx += float(((x - mean_x) ** 2).sum()) + dx * dx * share
-        self._yy += float(((y - mean_y) ** 2).sum()) + dy * dy * share
-        self._xy += float(((x - mean_x) * (y - mean_y)).sum()) + dx * dy * share
-        self._mean_x += dx * n / total
-        self._mean_y += dy * n / total
-        self._n = total
+        def differ(tolerance: float) -> NDArray[np.bool_]:
+            return np.asarray(there & np.where(both, distance > tolerance, (known[0] != known[1]) | (was != fails)))
+
+        apart = differ(self.tolerance)
+        self.compared += int(there.sum())
+        self.equal += int((there & ~differ(0.0)).sum())
+        self.within += int((there & ~apart).sum())
+        self.failures_to_answers += int((there & was & ~fails).sum())
+        self.answers_to_failures += int((there & fails & ~was).sum())
+        both &= there
+        if both.any():
+            self._apart += float(distance[both].sum())
+            self.largest = max(self.largest, float(distance[both].max()))
+            self._numbers.add(0, np.stack([old[both], new[both]], axis=1).astype(np.float64))
+        return apart
 
     @property
     def correlation(self) -> float | None:
         """Pearson's, of the cells that hold numbers then and now; None where one side never
         varies."""
-        if self._n < 2 or self._xx <= 0 or self._yy <= 0:
-            return None
-        return max(-1.0, min(1.0, self._xy / float(np.sqrt(self._xx) * np.sqrt(self._yy))))
+        found = float(correlations(self._numbers.whole, 2)[0, 1])
+        return None if np.isnan(found) else found
 
     @property
     def means(self) -> tuple[float | None, float | None]:
         """Returns the means of the cells that hold numbers then and now: the mean then, and now."""
-        return (self._mean_x, self._mean_y) if self._n else (None, None)
+        count, then, now = self._numbers.whole[:3, 0, 1].tolist()
+        return (then, now) if count else (None, None)
 
     @property
     def mean_change(self) -> float | None:
         """Mean of the absolute change of the cells that hold numbers then and now."""
-        return self._apart / self._n if self._n else None
+        count = float(self._numbers.whole[0, 0, 1])
+        return self._apart / count if count else None
 
 
 @dataclass
@@ -212,7 +174,3 @@ def _best(values: NDArray[np.float32]) -> NDArray[np.bool_]:
     """``[P, G]``: whether a value is its group's largest."""
     filled = np.where(np.isnan(values), -np.inf, values)
     return np.asarray((filled == filled.max(axis=1, keepdims=True)) & ~np.isnan(values))
-
-
-def _failed(status: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    return np.asarray((status >= Status.TIMEOUT) & (status <= Status.CANCELLED))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -55,7 +55,7 @@ class Comparison:
             change.add(before, after)
 
     def to_dict(self) -> dict[str, Any]:
-        agreement, ranks = self.agreement, self.ranks
+        agreement = self.agreement
         before, after = agreement.means
         return {
             "compared": agreement.compared,
@@ -68,12 +68,7 @@ class Comparison:
             "largest_change": agreement.largest,
             "failures_to_answers": agreement.failures_to_answers,
             "answers_to_failures": agreement.answers_to_failures,
-            "ranks": {
-                "groups": ranks.groups,
-                "groups_changed": ranks.groups_changed,
-                "samples_changed": ranks.samples_changed,
-                "best_changed": ranks.best_changed,
-            },
+            "ranks": asdict(self.ranks),
             "advantages": {
                 scale: {
                     "samples": change.samples,
@@ -211,9 +206,9 @@ def _entry(name: str, chunk: Chunk, old: Cells, side: Outcomes, sample: int) -> 
 
 def excerpt(chunk: Chunk, name: str, sample: int) -> str | None:
     """The beginning of a text; None if the journal, or the part that is read, has none."""
-    if f"{name}" not in chunk.table.schema.names or not chunk.has(name):
+    if name not in chunk.table.schema.names or not chunk.has(name):
         return None
-    value = chunk.value(name, sample)
+    (value,) = chunk.cut(np.array([sample])).values(name)
     if isinstance(value, Sequence) and not isinstance(value, str):
         last = value[-1] if value else ""
         if isinstance(last, Mapping) and last.get("role") != "assistant":

@@ -19,7 +19,7 @@ from guerdon._insight.journal.dispatcher_facts import facts_text
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.journal.versions import source_version
-from guerdon._replay.chunks import ABSENT, Chunk, chunks
+from guerdon._replay.chunks import ABSENT, Chunk, chunks, failed
 from guerdon._replay.diff import Diff
 from guerdon._replay.needs import needs
 from guerdon._replay.output import Output
@@ -242,7 +242,7 @@ class ReplayRun:
                 continue
             if self.plan.failed_only:
                 cells = chunk.cells.get(name)
-                mask = np.zeros(len(chunk), bool) if cells is None else cells.failed
+                mask = np.zeros(len(chunk), bool) if cells is None else failed(cells.status)
                 if self.scorer.takes_groups(name):
                     mask = self.scorer.called(chunk, name, mask)
             else:

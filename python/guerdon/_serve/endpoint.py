@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
 
 
+@dataclass(eq=False)
 class ProtocolEndpoint:
     """An ASGI application for the requests of one protocol.
 
-    Args:
+    Attributes:
         protocol: Theirs.
         dispatcher: Scores their samples.
         settings: Bounds of bodies.
@@ -40,30 +42,19 @@ class ProtocolEndpoint:
         offload: Does the work of big requests.
     """
 
-    def __init__(
-        self,
-        protocol: ClientProtocol,
-        dispatcher: Dispatcher,
-        settings: ServerSettings,
-        permits: Permits,
-        drain: Drain,
-        counters: Counters,
-        failures: RequestFailureLog,
-        offload: Offload,
-    ) -> None:
-        self._protocol = protocol
-        self._dispatcher = dispatcher
-        self._settings = settings
-        self._permits = permits
-        self._drain = drain
-        self._counters = counters
-        self._failures = failures
-        self._offload = offload
+    protocol: ClientProtocol
+    dispatcher: Dispatcher
+    settings: ServerSettings
+    permits: Permits
+    drain: Drain
+    counters: Counters
+    failures: RequestFailureLog
+    offload: Offload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, count = self._protocol.path, self._counters.count
+        path, count = self.protocol.path, self.counters.count
         try:
-            with Bytes(self._permits) as held:
+            with Bytes(self.permits) as held:
                 response = await self._response(scope, receive, held)
                 if isinstance(response, Response):
                     held.keep(len(response.body))
@@ -88,12 +79,12 @@ class ProtocolEndpoint:
         except RequestError as error:
             refusal = error
         except Exception as error:
-            self._failures.report(self._protocol.path, error)
+            self.failures.report(self.protocol.path, error)
             refusal = RequestError(500, "this server failed on the request: its log says why.")
         return error_response(refusal) if is_read else refusal
 
     async def _body(self, scope: Scope, receive: Receive, held: Bytes) -> bytearray:
-        self._drain.check()
+        self.drain.check()
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
         if kind.partition(b";")[0].strip().lower() != b"application/json":
             raise RequestError(415, "send JSON, with `Content-Type: application/json`.")
@@ -101,21 +92,21 @@ class ProtocolEndpoint:
         if coding.strip().lower() not in (b"identity", b""):
             # Some KB of it could be GB of JSON.
             raise RequestError(415, f"the body is coded ({coding.decode('latin-1'):.40}): send the JSON as it is.")
-        settings = self._settings
+        settings = self.settings
         return await read_body(
-            receive, scope["headers"], held, self._drain, most=settings.max_body_bytes, timeout=settings.body_timeout
+            receive, scope["headers"], held, self.drain, most=settings.max_body_bytes, timeout=settings.body_timeout
         )
 
     async def _answer(self, scope: Scope, receive: Receive, body: bytearray, held: Bytes) -> Response:
-        size, run = len(body), self._offload.run
+        size, run = len(body), self.offload.run
         held.take(await run(size, bytes_of_values, body))
         fields, request = await run(size, self._read, body, QueryParams(scope["query_string"]))
         del body
-        grouped = self._dispatcher._submitter.group_function
-        if grouped is not None and not self._protocol.takes_groups:
+        grouped = self.dispatcher._submitter.group_function
+        if grouped is not None and not self.protocol.takes_groups:
             raise RequestError(
                 400,
-                f"reward function {grouped!r} works on whole groups, and {self._protocol.path} gets single samples: send "
+                f"reward function {grouped!r} works on whole groups, and {self.protocol.path} gets single samples: send "
                 "whole groups to /score or /openrlhf, with num_generations.",
             )
         if grouped is not None and request.num_generations is None:
@@ -124,20 +115,20 @@ class ProtocolEndpoint:
                 f"reward function {grouped!r} works on whole groups: say how many completions a prompt has, as "
                 "num_generations in the body or in the address.",
             )
-        with self._permits.take_samples(len(request)):
-            work = score(self._dispatcher, request, self._offload if is_big(size) else None)
-            outcomes = await run_while_wanted(work, receive, self._drain)
+        with self.permits.take_samples(len(request)):
+            work = score(self.dispatcher, request, self.offload if is_big(size) else None)
+            outcomes = await run_while_wanted(work, receive, self.drain)
         return await run(size, self._write, fields, request, outcomes)
 
     def _read(self, body: bytearray, query: QueryParams) -> tuple[dict[str, Any], Request]:
         for name in query:
-            if name not in self._protocol.options:
+            if name not in self.protocol.options:
                 raise RequestError(
                     400,
-                    f"{name!a:.80} in the address: {self._protocol.path} knows {', '.join(self._protocol.options)}.",
+                    f"{name!a:.80} in the address: {self.protocol.path} knows {', '.join(self.protocol.options)}.",
                 )
         fields = read_json(body)
-        return fields, self._protocol.read(fields, query)
+        return fields, self.protocol.read(fields, query)
 
     def _write(self, fields: dict[str, Any], request: Request, outcomes: list[Outcome]) -> Response:
-        return json_response(self._protocol.write(fields, request, outcomes))
+        return json_response(self.protocol.write(fields, request, outcomes))

@@ -7,7 +7,7 @@ import re
 from numbers import Integral, Real
 from typing import Final
 
-__all__ = ["EXPECTED_BYTES", "FLOAT32_MAX", "LONGEST", "as_bytes", "integer", "number"]
+__all__ = ["EXPECTED_BYTES", "FLOAT32_MAX", "LONGEST", "as_bytes", "bytes_text", "integer", "number"]
 
 FLOAT32_MAX: Final = 3.4028234663852886e38
 
@@ -74,3 +74,8 @@ def as_bytes(value: object) -> int | None:
     found = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
     unit = None if found is None else _UNITS.get(found[2].lower())
     return None if found is None or unit is None else int(float(found[1]) * unit)
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people."""
+    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"

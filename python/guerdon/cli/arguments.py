@@ -3,8 +3,61 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-__all__ = ["at_least_zero", "count", "mapping", "positive", "seconds", "steps"]
+__all__ = [
+    "add_data",
+    "add_failure_rate",
+    "add_rewards",
+    "add_workers",
+    "at_least_zero",
+    "count",
+    "positive",
+    "seconds",
+    "steps",
+]
+
+
+def add_rewards(parser: argparse.ArgumentParser) -> None:
+    """Add REWARDS."""
+    parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add DATA, and the options that say which of its fields are what."""
+    parser.add_argument("data", metavar="DATA", help="a JSONL, CSV or Parquet file, - for stdin")
+    parser.add_argument(
+        "--completion-field", metavar="FIELD", default="completion", help="field of the completion; default: completion"
+    )
+    parser.add_argument(
+        "--prompt-field", metavar="FIELD", help="field of the prompt; default: prompt, if the rows have it"
+    )
+    parser.add_argument(
+        "--map",
+        metavar="COLUMN=FIELD",
+        action="append",
+        default=[],
+        type=_mapping,
+        help="the column COLUMN of the functions is the field FIELD of the rows (a.b for a nested field); repeatable",
+    )
+    parser.add_argument(
+        "-n", "--num-generations", metavar="N", type=positive, help="completions per prompt in the data"
+    )
+
+
+def add_workers(parser: Any) -> None:
+    """Add the number of worker processes."""
+    parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
+
+
+def add_failure_rate(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add the share of failures that is allowed; `more` is what the command does with it."""
+    parser.add_argument(
+        "--max-failure-rate",
+        metavar="X",
+        type=float,
+        help=f"allowed fraction of failed samples per function{more}; default 0.5",
+    )
 
 
 def positive(text: str) -> int:
@@ -33,7 +86,7 @@ def at_least_zero(text: str) -> float:
     return number
 
 
-def mapping(text: str) -> tuple[str, str]:
+def _mapping(text: str) -> tuple[str, str]:
     """``COLUMN=FIELD``."""
     column, equals, field = text.partition("=")
     if not (column and equals and field):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guerdon.cli.terminal_text import one_line
+from guerdon.profile.function_profile import plain
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
@@ -45,22 +45,12 @@ def extra_of(result: RewardBatch) -> list[dict[str, dict[str, Any]]]:
 def extra_text(extra: dict[str, dict[str, Any]]) -> str:
     """Returns it as JSON, which has no NaN and no infinity: those are null. It can be encoded,
     whatever halves of surrogate pairs are in it."""
-    text = json.dumps(_plain(extra), ensure_ascii=False, default=str)
-    return text if text.isascii() or _is_whole(text) else json.dumps(_plain(extra), default=str)
+    text = json.dumps(plain(extra), ensure_ascii=False, default=str)
+    return text if text.isascii() or _is_whole(text) else json.dumps(plain(extra), default=str)
 
 
 def _is_whole(text: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value
 
 
 class ZeroReasons:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._system.extras import pip_install
-from guerdon.cli.arguments import mapping, positive, seconds
+from guerdon.cli.arguments import add_data, add_rewards, add_workers, positive, seconds
 from guerdon.profile.exit_codes import FINDINGS, INTERRUPTED, SUCCESS, UsageError
 
 if TYPE_CHECKING:
@@ -48,17 +48,21 @@ def add_to(commands: Any) -> None:
         help="check reward functions, and choose their lane and timeout",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
-    parser.add_argument("data", metavar="DATA", help="a JSONL, CSV or Parquet file, - for stdin")
-    _add_rows(parser)
+    add_rewards(parser)
+    add_data(parser)
+    parser.add_argument("--function", metavar="NAME", action="append", help="profile this function only; repeatable")
+    parser.add_argument("--rows", metavar="N", type=positive, default=200, help="rows to use; default 200")
+    parser.add_argument(
+        "--reference", metavar="TEMPLATE", help="a completion that must score, with columns: '\\boxed{{answer}}'"
+    )
+    parser.add_argument("--probes", metavar="FILE", help="more answers that must not score, as JSON (docs/profile.md)")
     step = parser.add_argument_group("the step whose reward time is predicted")
     step.add_argument("--prompts", metavar="P", type=positive, default=64, help="prompts of a step; default 64")
     step.add_argument(
         "--generations", metavar="G", type=positive, help="completions per prompt; default those of the data, else 8"
     )
-    step.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
+    add_workers(step)
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--timeout", metavar="S", type=seconds, default=10.0, help="seconds of a call at most; default 10"
@@ -81,30 +85,6 @@ def add_to(commands: Any) -> None:
     output.add_argument("-v", "--verbose", action="store_true", help="show all findings, and why what is advised")
     output.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run, parser=parser)
-
-
-def _add_rows(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--function", metavar="NAME", action="append", help="profile this function only; repeatable")
-    parser.add_argument("--rows", metavar="N", type=positive, default=200, help="rows to use; default 200")
-    parser.add_argument(
-        "--reference", metavar="TEMPLATE", help="a completion that must score, with columns: '\\boxed{{answer}}'"
-    )
-    parser.add_argument("--probes", metavar="FILE", help="more answers that must not score, as JSON (docs/profile.md)")
-    parser.add_argument(
-        "--completion-field", metavar="FIELD", default="completion", help="field of the completion; default: completion"
-    )
-    parser.add_argument("--prompt-field", metavar="FIELD", help="field of the prompt; default: prompt")
-    parser.add_argument(
-        "--map",
-        metavar="COLUMN=FIELD",
-        action="append",
-        default=[],
-        type=mapping,
-        help="the column COLUMN of the functions is the field FIELD of the rows; repeatable",
-    )
-    parser.add_argument(
-        "-n", "--num-generations", metavar="N", type=positive, help="completions per prompt in the data"
-    )
 
 
 def run(options: argparse.Namespace) -> int:

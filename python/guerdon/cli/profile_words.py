@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from guerdon._insight.diagnostics.report import seconds_text as seconds
+from guerdon._system.units import bytes_text
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step
 from guerdon.profile.judge_statistics import CHANCE
 
@@ -15,25 +17,9 @@ __all__ = [
     "judge_lines",
     "paste",
     "seconds",
-    "size",
     "step_lines",
     "summary",
 ]
-
-
-def seconds(value: float | None) -> str:
-    """A time, in the unit that fits it."""
-    if value is None:
-        return "-"
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if value * factor >= 1:
-            return f"{value * factor:.3g} {unit}"
-    return f"{value * 1e6:.3g} µs"
-
-
-def size(count: int) -> str:
-    """Bytes."""
-    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
 
 
 def share(value: float | None) -> str:
@@ -75,7 +61,7 @@ def facts(function: FunctionProfile) -> dict[str, str]:
     if found is not None and found.cpu_s is not None:
         shown["waits"] = share(found.waiting_share)
         shown["lock"] = share(found.lock_share)
-        shown["memory"] = f"+{size(max(0, found.worker_bytes - found.empty_bytes))}"
+        shown["memory"] = f"+{bytes_text(max(0, found.worker_bytes - found.empty_bytes))}"
     return shown
 
 

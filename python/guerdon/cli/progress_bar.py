@@ -26,7 +26,7 @@ class ProgressBar:
         total: How many samples there are.
     """
 
-    def __init__(self, stream: TextIO | None, total: int) -> None:
+    def __init__(self, stream: TextIO | None, total: int = 0) -> None:
         self._stream = stream
         self._total = total
         self._done = 0
@@ -46,6 +46,11 @@ class ProgressBar:
             self._drawn = now
             self._stream.write("\r" + fitting(self._line(now - self._start), self._stream) + "\x1b[K")
             self._stream.flush()
+
+    def set(self, done: int, total: int) -> None:
+        """Show that `done` samples of `total` are finished."""
+        self._total = total
+        self.add(done - self._done)
 
     def clear(self) -> None:
         """Remove the line."""

@@ -15,11 +15,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon.cli.arguments import at_least_zero, count, positive, steps
+from guerdon.cli.arguments import add_failure_rate, add_rewards, add_workers, at_least_zero, count, positive, steps
 from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
-    from guerdon._replay import ReplayPlan, ReplayResult, ReplayRun
+    from guerdon._replay import ReplayRun
 
 __all__ = ["add_to", "run"]
 
@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("journal", metavar="JOURNAL", help="a journal's folder, or one of its parts")
-    parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
+    add_rewards(parser)
     parser.add_argument(
         "--function", metavar="NAME", action="append", help="score with this function only, the others stay; repeatable"
     )
@@ -78,13 +78,8 @@ def add_to(commands: Any) -> None:
         type=positive,
         help="samples of a group, where the journal leaves it open",
     )
-    parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
-    parser.add_argument(
-        "--max-failure-rate",
-        metavar="X",
-        type=float,
-        help="allowed fraction of failed samples per function; default 0.5",
-    )
+    add_workers(parser)
+    add_failure_rate(parser)
     parser.add_argument(
         "--chunk", metavar="N", type=positive, default=512, help="samples of a call into the engine; default 512"
     )
@@ -98,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         GuerdonError: Nothing was scored.
     """
-    from guerdon._replay import ReplayRun, result_of
+    from guerdon._replay import ReplayPlan, ReplayRun, result_of
     from guerdon.cli.progress_bar import ProgressBar
     from guerdon.cli.replay_table import check_installed, print_diff, summary
     from guerdon.profile.load_rewards import load
@@ -110,7 +105,20 @@ def run(options: argparse.Namespace) -> int:
     dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
-        replayed = ReplayRun(options.journal, dispatcher, _plan(options))
+        plan = ReplayPlan(
+            options.function,
+            options.failed_only,
+            options.runs,
+            options.step[0],
+            options.step[1],
+            options.output,
+            options.tolerance,
+            options.moved,
+            options.num_generations,
+            options.workers,
+            options.chunk,
+        )
+        replayed = ReplayRun(options.journal, dispatcher, plan)
         stack.callback(replayed.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
         progress = ProgressBar(drawn, replayed.survey.samples)
@@ -129,7 +137,8 @@ def run(options: argparse.Namespace) -> int:
         print_diff(found, sys.stdout)
     if not options.quiet:
         print(summary(found, options.output), file=sys.stderr)
-    return _code(found, options)
+    differs = options.exit_code and found.differences > 0
+    return TOO_MANY_FAILURES if found.failures or differs else SUCCESS
 
 
 def _check_journal(journal: str, rewards: str) -> None:
@@ -147,30 +156,6 @@ def _check_journal(journal: str, rewards: str) -> None:
         )
     if not is_folder(journal) or not any(each.suffix in (".arrows", ".parquet") for each in path.iterdir()):
         find_parts(journal).check_some()
-
-
-def _code(found: ReplayResult, options: argparse.Namespace) -> int:
-    differs = options.exit_code and found.differences > 0
-    return TOO_MANY_FAILURES if found.failures or differs else SUCCESS
-
-
-def _plan(options: argparse.Namespace) -> ReplayPlan:
-    from guerdon._replay import ReplayPlan
-
-    first, last = options.step
-    return ReplayPlan(
-        options.function,
-        options.failed_only,
-        options.runs,
-        first,
-        last,
-        options.output,
-        options.tolerance,
-        options.moved,
-        options.num_generations,
-        options.workers,
-        options.chunk,
-    )
 
 
 def _say_interrupted(replayed: ReplayRun, options: argparse.Namespace) -> None:

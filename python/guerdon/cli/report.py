@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -120,39 +119,19 @@ def _read(options: argparse.Namespace, folder: str) -> tuple[Summary, dict[str, 
     from guerdon._insight.journal.selection import Selection
     from guerdon._insight.report.aggregates import aggregates
     from guerdon._insight.report.summary import summarise
+    from guerdon.cli.progress_bar import ProgressBar
 
+    progress = ProgressBar(sys.stderr if sys.stderr.isatty() and not options.quiet else None)
     try:
         journal = find_parts(folder)
         first, last = options.steps or (None, None)
         selection = Selection(options.runs, first, last, options.functions)
-        with contextlib.closing(_Progress(options.quiet)) as progress:
-            summary = summarise(journal, selection=selection, texts=options.texts, progress=progress.add)
+        summary = summarise(journal, selection=selection, texts=options.texts, progress=progress.set)
     except DataError as error:
         raise UsageError(str(error)) from None
+    finally:
+        progress.clear()
     return summary, aggregates(summary)
-
-
-class _Progress:
-    """The progress bar, where stderr is a terminal."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._shown = not quiet and sys.stderr.isatty()
-        self._bar: Any = None
-        self._done = 0
-
-    def add(self, done: int, total: int) -> None:
-        """Draw that `done` of `total` rows are counted."""
-        from guerdon.cli.progress_bar import ProgressBar
-
-        if self._bar is None:
-            self._bar = ProgressBar(sys.stderr if self._shown else None, total)
-        self._bar.add(done - self._done)
-        self._done = done
-
-    def close(self) -> None:
-        """Remove it."""
-        if self._bar is not None:
-            self._bar.clear()
 
 
 def _write(output: str, page: str) -> None:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from guerdon._system.units import bytes_text
+
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
 
@@ -87,7 +89,7 @@ def text(known: dict[str, Any]) -> str:
                 each["lane"],
                 {"fork": "forked", "load": "load it", None: "-"}[each["start"]],
                 f"{each['import_s']:.2f} s" if measured else "-",
-                _size(each["import_bytes"]) if measured else "-",
+                bytes_text(each["import_bytes"]) if measured else "-",
                 each.get("error") or ", ".join(each.get("threads", []) + each.get("devices", [])) or "-",
             )
         )
@@ -100,14 +102,10 @@ def text(known: dict[str, Any]) -> str:
 
 def _worker_text(worker: dict[str, Any]) -> str:
     if worker["start"] == "fork":
-        own, shared = _size(worker["memory_bytes"]), _size(worker["loaded_bytes"])
+        own, shared = bytes_text(worker["memory_bytes"]), bytes_text(worker["loaded_bytes"])
         return f"A worker is forked with the functions loaded: {own} of its own, beside {shared} that all share."
     left = ", ".join(worker["threads"] + worker["devices"])
     return (
-        f"Each worker loads the functions itself, {_size(worker['memory_bytes'])} each, because of {left}: a process "
+        f"Each worker loads the functions itself, {bytes_text(worker['memory_bytes'])} each, because of {left}: a process "
         "with threads or an accelerator in use can't be forked. Move what makes them into the function or setup()."
     )
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"

@@ -14,11 +14,12 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._functions.policy import MIN_JUDGED
-from guerdon.cli.arguments import mapping, positive, seconds
+from guerdon.cli.arguments import add_data, add_failure_rate, add_rewards, add_workers, positive, seconds
 from guerdon.errors import RewardFailureError
 from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
@@ -61,26 +62,9 @@ def add_to(commands: Any) -> None:
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
-    parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
-    parser.add_argument("data", metavar="DATA", help="a JSONL, CSV or Parquet file, - for stdin")
+    add_rewards(parser)
+    add_data(parser)
     parser.add_argument("-o", "--output", metavar="OUT", help=".jsonl, .jsonl.gz or .parquet; default: JSONL to stdout")
-    parser.add_argument(
-        "--completion-field", metavar="FIELD", default="completion", help="field of the completion; default: completion"
-    )
-    parser.add_argument(
-        "--prompt-field", metavar="FIELD", help="field of the prompt; default: prompt, if the rows have it"
-    )
-    parser.add_argument(
-        "--map",
-        metavar="COLUMN=FIELD",
-        action="append",
-        default=[],
-        type=mapping,
-        help="the column COLUMN of the functions is the field FIELD of the rows (a.b for a nested field); repeatable",
-    )
-    parser.add_argument(
-        "-n", "--num-generations", metavar="N", type=positive, help="completions per prompt, for group functions"
-    )
     parser.add_argument("--keep", action="store_true", help='write the input row too, as "row"')
     parser.add_argument(
         "--extra",
@@ -89,14 +73,8 @@ def add_to(commands: Any) -> None:
         "reasons of code rewards and judges",
     )
     parser.add_argument("--failures", metavar="FILE", help="write each failure with reason and traceback, as JSONL")
-    parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
-    parser.add_argument(
-        "--max-failure-rate",
-        metavar="X",
-        type=float,
-        help="allowed fraction of failed samples per function, judged over the whole file where at least "
-        f"{MIN_JUDGED} samples were called; default 0.5",
-    )
+    add_workers(parser)
+    add_failure_rate(parser, f", judged over the whole file where at least {MIN_JUDGED} samples were called")
     parser.add_argument(
         "--batch-timeout",
         metavar="SECONDS",
@@ -155,30 +133,25 @@ def run(options: argparse.Namespace) -> int:
     return TOO_MANY_FAILURES if scoring.breaches() else SUCCESS
 
 
+@dataclass
 class ScoreRun:
-    """One run over the data."""
+    """One run over the data.
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        mapping: FieldMapping,
-        num_generations: int,
-        output: ResultWriter,
-        log: FailureLog | None,
-        progress: ProgressBar,
-        report: Report,
-        zeros: ZeroReasons,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._mapping = mapping
-        self._size = num_generations
-        self._output = output
-        self._log = log
-        self._progress = progress
-        self._report = report
-        self._zeros = zeros
-        self._written = 0  # rows of the data already written
-        self._elapsed_s = 0.0
+    Attributes:
+        size: Completions per prompt.
+        written: Rows of the data that are written already.
+    """
+
+    dispatcher: Dispatcher
+    mapping: FieldMapping
+    size: int
+    output: ResultWriter
+    log: FailureLog | None
+    progress: ProgressBar
+    report: Report
+    zeros: ZeroReasons
+    written: int = 0
+    elapsed_s: float = 0.0
 
     def run(self, source: InputFile, chunk: int) -> None:
         """Score all rows of `source`, `chunk` at a time."""
@@ -194,41 +167,41 @@ class ScoreRun:
             while in_flight:
                 self._finish(in_flight)
         except KeyboardInterrupt:
-            self._progress.clear()
+            self.progress.clear()
             self._write_finished(in_flight)
             raise
         finally:
-            self._progress.clear()
-            self._elapsed_s = time.monotonic() - start
+            self.progress.clear()
+            self.elapsed_s = time.monotonic() - start
 
     def summary(self) -> str:
         """Table, failures and speed, for people."""
         from guerdon._insight.diagnostics.report import rate_text
 
-        samples = self._report.samples
-        rate = f", {rate_text(samples / self._elapsed_s)} samples/s" if self._elapsed_s > 0 else ""
-        report = self._report
-        parts = [report.table(), report.usage(), self._zeros.text(), report.failures(), *self.breaches()]
-        parts.append(f"{samples} samples in {self._elapsed_s:.3g} s{rate}")
+        samples = self.report.samples
+        rate = f", {rate_text(samples / self.elapsed_s)} samples/s" if self.elapsed_s > 0 else ""
+        report = self.report
+        parts = [report.table(), report.usage(), self.zeros.text(), report.failures(), *self.breaches()]
+        parts.append(f"{samples} samples in {self.elapsed_s:.3g} s{rate}")
         return "\n\n".join(part for part in parts if part)
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed."""
-        allowed: float = self._dispatcher.options["max_failure_rate"]
-        rows = zip(self._dispatcher._specs, self._report.rows(), strict=True)
+        allowed: float = self.dispatcher.options["max_failure_rate"]
+        rows = zip(self.dispatcher._specs, self.report.rows(), strict=True)
         found = (spec.policy.breach(spec.name, row.failed, row.called, allowed) for spec, row in rows)
         return [message for message in found if message]
 
     def _submit(self, rows: Sequence[InputRow]) -> PendingBatch:
-        return self._dispatcher.submit(num_generations=self._size, **self._mapping.batch(rows))
+        return self.dispatcher.submit(num_generations=self.size, **self.mapping.batch(rows))
 
     def _finish(self, in_flight: deque[tuple[PendingBatch, list[InputRow]]]) -> None:
         """Wait for the oldest chunk and write it."""
         pending, rows = in_flight[0]
         try:
-            if self._progress.shown:
+            if self.progress.shown:
                 for _ in pending.groups():
-                    self._progress.add(self._size)
+                    self.progress.add(self.size)
             result = pending.result()
         except RewardFailureError as error:  # judged over the whole file, at the end
             if error.result is None:
@@ -238,18 +211,18 @@ class ScoreRun:
         self._write(result, rows, range(len(result)))
 
     def _write(self, result: RewardBatch, rows: Sequence[InputRow], chosen: Sequence[int]) -> None:
-        self._output.write(result, rows, self._written, chosen)
-        if self._log is not None:
-            self._log.write(result.failures(), self._written)
-        self._report.add(result)
-        self._zeros.add(result)
-        self._written += len(rows)
+        self.output.write(result, rows, self.written, chosen)
+        if self.log is not None:
+            self.log.write(result.failures(), self.written)
+        self.report.add(result)
+        self.zeros.add(result)
+        self.written += len(rows)
 
     def _write_finished(self, in_flight: deque[tuple[PendingBatch, list[InputRow]]]) -> None:
         """Write the finished samples of the chunks in flight."""
         from guerdon.results.status import Status
 
-        written = self._written
+        written = self.written
         for pending, _ in in_flight:
             pending.cancel()
         for pending, rows in in_flight:
@@ -262,7 +235,7 @@ class ScoreRun:
             finished = (result.status != Status.CANCELLED).any(axis=2).ravel()
             self._write(result, rows, finished.nonzero()[0].tolist())
             written += len(finished.nonzero()[0])
-        print(f"guerdon: {written} of {self._mapping.rows} samples were scored and written", file=sys.stderr)
+        print(f"guerdon: {written} of {self.mapping.rows} samples were scored and written", file=sys.stderr)
 
 
 def _chunks(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:

@@ -11,7 +11,7 @@ import sys
 from typing import Any, Final
 
 from guerdon._system.extras import pip_install
-from guerdon.cli.arguments import at_least_zero, count, positive, seconds
+from guerdon.cli.arguments import add_rewards, add_workers, at_least_zero, count, positive, seconds
 from guerdon.profile.exit_codes import UsageError
 
 __all__ = ["add_to", "run"]
@@ -47,7 +47,7 @@ def add_to(commands: Any) -> None:
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
-    parser.add_argument("rewards", metavar="REWARDS", help="file.py, module, or either with :a,b")
+    add_rewards(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; default: 127.0.0.1")
     parser.add_argument(
         "--port", metavar="N", type=count, default=PORT, help=f"0 for any that is free; default: {PORT}"
@@ -55,7 +55,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--token-file", metavar="FILE", help="tokens that let requests in, one a line")
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate chain, PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM")
-    parser.add_argument("--workers", metavar="N", type=positive, help="worker processes; default: one per usable core")
+    add_workers(parser)
     parser.add_argument(
         "--max-samples", metavar="N", type=positive, help="in flight and queued, 429 beyond; default: 16384"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import stat
 import sys
@@ -91,6 +90,8 @@ def _json(summary: TraceSummary) -> str:
 
 
 def _text(summary: TraceSummary) -> str:
+    from guerdon._insight.diagnostics.report import aligned, seconds_text
+
     lines = [printable(process) for process in summary.processes]
     parts = [
         (summary.batches, "batch", "batches"),
@@ -100,7 +101,7 @@ def _text(summary: TraceSummary) -> str:
         (summary.dropped, "dropped event", "dropped events"),
     ]
     counted = [f"{count} {one if count == 1 else many}" for count, one, many in parts]
-    lines.append(", ".join([_time(summary.span_s), *counted]))
+    lines.append(", ".join([seconds_text(summary.span_s), *counted]))
     if summary.moments:
         lines.append(", ".join(f"{count} × {printable(name)}" for name, count in summary.moments.items()))
     if summary.functions:
@@ -109,33 +110,15 @@ def _text(summary: TraceSummary) -> str:
             (
                 printable(name),
                 *(f"{number}" for number in (attempts, failed, retries, running)),
-                _time(busy),
-                _time(longest) if longest or not attempts else _short(busy / attempts),
+                seconds_text(busy),
+                seconds_text(longest) if longest or not attempts else _short(busy / attempts),
             )
             for name, (attempts, failed, retries, running, busy, longest) in summary.functions.items()
         ]
-        lines += ["", *_table([heads, *rows])]
+        lines += ["", aligned([heads, *rows])]
     return "\n".join(lines)
-
-
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
 
 
 def _short(mean: float) -> str:
     """The longest of attempts that were too short for slices of their own (`Trace.shortest`)."""
     return "< 50 µs" if mean < _SHORTEST_S else "-"
-
-
-def _time(seconds: float) -> str:
-    if seconds == 0:
-        return "0 s"
-    unit, name = next(((size, name) for size, name in ((1.0, "s"), (1e-3, "ms")) if seconds >= size), (1e-6, "µs"))
-    digits = max(0, 2 - math.floor(math.log10(seconds / unit)))
-    return f"{seconds / unit:.{digits}f} {name}"

@@ -82,6 +82,8 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     if spec.is_async:
         if cpu >= _COMPUTES and slow:
             return "process", f"it computes for {share} of its time, in which its event loop serves no other call"
+        if found.blocks:
+            return "process", "it blocks its event loop: calls at once take as long there as one after another"
         return "asyncio", f"it is async and computes for {share} of its time only: one loop serves hundreds of calls"
     if cpu < _WAITS and slow:
         return (

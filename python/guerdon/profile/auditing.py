@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from guerdon.profile.check import Check
@@ -10,7 +10,7 @@ from guerdon.profile.checks import CHECKS
 from guerdon.profile.finding import Finding
 from guerdon.profile.subject import Row, Subject
 
-__all__ = ["audit", "run_checks"]
+__all__ = ["audit"]
 
 
 def audit(function: object, rows: Sequence[Row], *, checks: Iterable[Check] = CHECKS, **options: Any) -> list[Finding]:
@@ -29,15 +29,4 @@ def audit(function: object, rows: Sequence[Row], *, checks: Iterable[Check] = CH
         DataError: There are no rows, or they lack a column that the function asks for.
     """
     with Subject(function, rows, **options) as subject:
-        return run_checks(subject, checks)
-
-
-def run_checks(
-    subject: Subject, checks: Iterable[Check] = CHECKS, done: Callable[[Check], object] = lambda check: None
-) -> list[Finding]:
-    """Run checks on a subject, calling `done` after each of them."""
-    findings: list[Finding] = []
-    for check in checks:
-        findings += check.run(subject)
-        done(check)
-    return findings
+        return [finding for check in checks for finding in check.run(subject)]

@@ -47,6 +47,8 @@ MOST_ROWS: Final = 64
 MOST_FORMS_EACH: Final = 8
 """Rows whose reference does not score in the best form for which the others are tried."""
 
+HALFWAY: Final = 0.5
+
 _OWN: Final = "reference="
 _CLOSERS: Final = ("</answer>", "}$", "}", "```", '"}')
 
@@ -119,6 +121,12 @@ class Calibration:
         low = min(wrong, right) if wrong is not None else min(0.0, right - 1.0)
         return (score.value - low) / (right - low) if right > low else None
 
+    def pays(self, row: int, score: Score) -> bool:
+        """Returns true if a score is at least half of the way from the row's wrong to its right
+        answer."""
+        gain = self.gain(row, score) if row in self.right else None
+        return gain is not None and gain >= HALFWAY
+
     def form_of(self, row: int) -> Form | None:
         """The form of a row's completions; None where the user's template has no place for another
         answer."""
@@ -158,8 +166,7 @@ class Calibration:
         trials = {} if self.subject.grouped else self.trials
         for name, pairs in trials.items():
             for row, (_, wrong) in pairs.items():
-                gain = self.gain(row, wrong) if row in self.usable else None
-                if gain is not None and gain >= 0.5:
+                if row in self.usable and self.pays(row, wrong):
                     found.setdefault(name, []).append((row, wrong))
         return found
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-__all__ = ["SEVERITIES", "Example", "Finding", "Severity", "counted", "excerpt", "first_line"]
+__all__ = ["SEVERITIES", "Example", "Finding", "Severity", "counted", "excerpt", "first_line", "one_line"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -106,6 +106,11 @@ def excerpt(completion: object, most: int = EXCERPT) -> str:
 def first_line(reason: str) -> str:
     """The first line of a reason, to be followed by a full stop."""
     return next((line.strip() for line in reason.splitlines() if line.strip()), "").removesuffix(".")
+
+
+def one_line(reason: str) -> str:
+    """The beginning of a reason, its lines as one."""
+    return " ".join(reason.split())[:200]
 
 
 def _shown(value: float | str | None) -> str:

@@ -14,7 +14,7 @@ from guerdon.profile.measurement import Measurement
 from guerdon.profile.root_causes import RootCause, root_causes
 from guerdon.profile.times import Times, by_length, times_of
 
-__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction"]
+__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "plain"]
 
 FORMAT: Final = 1
 """Of the JSON: a larger number where a field changes its meaning or goes."""
@@ -209,16 +209,16 @@ class Profile:
             "step": self.step.to_dict() if self.step else None,
             "functions": {name: function.to_dict() for name, function in self.functions.items()},
         }
-        plain: dict[str, Any] = _plain(found)
-        return plain
+        shown: dict[str, Any] = plain(found)
+        return shown
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
+def plain(value: Any) -> Any:
+    """Returns a value for JSON, which has no NaN and no infinity: those are null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value

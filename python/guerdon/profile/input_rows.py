@@ -19,10 +19,11 @@ import stat
 import sys
 import tempfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final
 
 from guerdon._system.extras import pip_install
 from guerdon.profile.exit_codes import UsageError
@@ -48,11 +49,16 @@ class InputRow:
     line: str | None = None
 
 
-class InputFile(Protocol):
-    """A file of rows."""
+class InputFile(ABC):
+    """A file of rows, each of which has a line, or is a row, of this number."""
 
-    name: str
+    unit = "line"
 
+    def __init__(self, name: str, opened: Any) -> None:
+        self.name = name
+        self._opened = opened
+
+    @abstractmethod
     def rows(self, *, strict: bool = False) -> Iterator[InputRow]:
         """Every row, from the beginning; ``strict`` refuses an object that gives one field twice.
 
@@ -62,8 +68,10 @@ class InputFile(Protocol):
 
     def where(self, place: int) -> str:
         """Returns the name of the row at `place` in messages."""
+        return f"{self.name}, {self.unit} {place}"
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self._opened.close()
 
 
 def open_input(data: str) -> InputFile:
@@ -99,12 +107,11 @@ def _copied_to_file(stream: IO[bytes]) -> IO[bytes]:
     return spool
 
 
-class JsonLinesInput:
+class JsonLinesInput(InputFile):
     """One JSON object a line, UTF-8; blank lines are skipped, gzip is recognised."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
-        self.name = name
-        self._stream = stream
+        super().__init__(name, stream)
         stream.seek(0)
         self._gzipped = stream.read(2) == b"\x1f\x8b"
 
@@ -129,15 +136,9 @@ class JsonLinesInput:
                 raise UsageError(f"{self.where(place)} is {json_type(fields)}, not an object.{hint}")
             yield InputRow(place, fields, line)
 
-    def where(self, place: int) -> str:
-        return f"{self.name}, line {place}"
-
-    def close(self) -> None:
-        self._stream.close()
-
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        self._stream.seek(0)
-        lines = gzip.GzipFile(fileobj=self._stream) if self._gzipped else self._stream
+        self._opened.seek(0)
+        lines = gzip.GzipFile(fileobj=self._opened) if self._gzipped else self._opened
         try:
             yield from enumerate(lines, 1)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -147,17 +148,16 @@ class JsonLinesInput:
 _SEPARATORS: Final = {".csv": ",", ".tsv": "\t"}
 
 
-class CsvInput:
+class CsvInput(InputFile):
     """The rows of a CSV file in UTF-8, whose first line names the columns."""
 
     def __init__(self, stream: IO[bytes], name: str, separator: str) -> None:
-        self.name = name
-        self._stream = stream
+        super().__init__(name, stream)
         self._separator = separator
 
     def rows(self, *, strict: bool = False) -> Iterator[InputRow]:
-        self._stream.seek(0)
-        text = io.TextIOWrapper(self._stream, "utf-8-sig", newline="")
+        self._opened.seek(0)
+        text = io.TextIOWrapper(self._opened, "utf-8-sig", newline="")
         reader = csv.reader(text, delimiter=self._separator, strict=True)
         try:
             names = next(reader, [])
@@ -177,44 +177,33 @@ class CsvInput:
         finally:
             text.detach()
 
-    def where(self, place: int) -> str:
-        return f"{self.name}, line {place}"
 
-    def close(self) -> None:
-        self._stream.close()
-
-
-class ParquetInput:
+class ParquetInput(InputFile):
     """The rows of a Parquet file; needs pyarrow."""
+
+    unit = "row"
 
     def __init__(self, path: Path) -> None:
         arrow = import_parquet()
-        self.name = str(path)
         try:
-            self._file = arrow.ParquetFile(path)
+            super().__init__(str(path), arrow.ParquetFile(path))
         except (OSError, ValueError) as error:
             raise UsageError(f"DATA {str(path)!r} can't be read as Parquet: {_sentence(error)}") from None
 
     def rows(self, *, strict: bool = False) -> Iterator[InputRow]:
         place = 0
         try:
-            for batch in self._file.iter_batches(batch_size=1024):
+            for batch in self._opened.iter_batches(batch_size=1024):
                 for fields in batch.to_pylist():
                     yield InputRow(place, fields)
                     place += 1
         except (OSError, ValueError) as error:  # pyarrow's own errors are both
             raise UsageError(f"{self.where(place)} or a later one can't be read: {_sentence(error)}") from None
 
-    def where(self, place: int) -> str:
-        return f"{self.name}, row {place}"
-
-    def close(self) -> None:
-        self._file.close()
-
     @property
     def schema(self) -> Any:
         """The pyarrow schema."""
-        return self._file.schema_arrow
+        return self._opened.schema_arrow
 
 
 def import_parquet() -> Any:

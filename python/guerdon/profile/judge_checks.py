@@ -18,7 +18,7 @@ import numpy as np
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.compound import CompoundPlan
 from guerdon.limits import Limit
-from guerdon.profile.finding import Example, Finding, excerpt
+from guerdon.profile.finding import Example, Finding, excerpt, one_line
 from guerdon.profile.judge_batches import JudgeBatches, NoAnswerError
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
 from guerdon.profile.sample_rows import SampleRows
@@ -99,7 +99,7 @@ def check_judge(
                 return {leader.name: _compared(leader.name, rows, wanted, batches.score)}
             return _rated([spec.name for spec in unit], chosen, batches.score, first)
         except NoAnswerError as error:
-            message = f"No request got an answer, so nothing was checked: {_line(str(error))}. Look at the server, its address and key."
+            message = f"No request got an answer, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
             return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
 
 
@@ -149,12 +149,10 @@ def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) ->
         counts = (~np.isnan(scores)).sum(axis=0)
         own = np.where(counts > 0, np.nansum(scores, axis=0) / np.maximum(counts, 1), np.nan)
         for check, result in others.items():
-            shift = shift_of(own.tolist(), result.rewards[..., column].ravel().tolist())
-            facts.facts[check.replace("-", "_")] = shift.to_dict()
+            changed = result.rewards[..., column].ravel().tolist()
+            shift = shift_of(own.tolist(), changed)
             _answered(facts, check, shift.rows, len(rows), result, name)
-            _biased(
-                facts, check, shift, rows, own.tolist(), result.rewards[..., column].ravel().tolist(), range(len(rows))
-            )
+            _biased(facts, check, shift, rows, own.tolist(), changed, range(len(rows)))
     return found
 
 
@@ -168,7 +166,7 @@ def _answered(facts: JudgeFacts, check: str, rows: int, asked: int, result: Any,
         facts.checks.append(check)
         return
     reason = next((failure.reason for failure in result.failures() if failure.function == name), "no score")
-    message = f"{check} had an answer for {rows} of {asked} rows only: {_line(reason)}. Look at what the judge says to long answers."
+    message = f"{check} had an answer for {rows} of {asked} rows only: {one_line(reason)}. Look at what the judge says to long answers."
     facts.findings.append(Finding("unchecked", "warning", message))
 
 
@@ -194,11 +192,11 @@ def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
                 f"{relative:.0%} of the range on average. Set temperature=0, or votes=5.",
                 tuple(
                     Example(
-                        int(places[each]),
-                        excerpt(rows.completions[int(places[each])]),
-                        {f"time {time + 1}": float(scores[time, each]) for time in range(len(scores))},
+                        row,
+                        excerpt(rows.completions[row]),
+                        {f"time {time}": float(score) for time, score in enumerate(scores[:, each], 1)},
                     )
-                    for each in worst
+                    for row, each in ((int(places[each]), each) for each in worst)
                 ),
             )
         )
@@ -219,6 +217,8 @@ def _biased(
     other: Sequence[float],
     places: Sequence[int],
 ) -> None:
+    """Notes the shift from one form of the answers to another, with a finding where it is clear."""
+    facts.facts[check.replace("-", "_")] = shift.to_dict()
     if not shift.clear:
         return
     more = shift.mean > 0
@@ -304,7 +304,6 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
     for check, shares in changed.items():
         shift = shift_of([0.5] * len(pairs), shares.tolist())
         shift = replace(shift, share=shift.mean)  # of a win
-        facts.facts[check.replace("-", "_")] = shift.to_dict()
         _answered(facts, check, shift.rows, len(pairs), results[-1], name)
         _biased(facts, check, shift, rows, [0.5] * len(pairs), shares.tolist(), places)
     return facts
@@ -366,7 +365,7 @@ def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: SampleRo
         Finding(
             "fails",
             "error" if len(failures) > asked / 10 else "warning",
-            f"It gave no score for {len(failures)} of {asked} requests: {_line(failures[0].reason)}",
+            f"It gave no score for {len(failures)} of {asked} requests: {one_line(failures[0].reason)}",
             tuple(
                 Example(
                     each.sample,
@@ -378,7 +377,3 @@ def _failed(facts: JudgeFacts, results: Sequence[Any], name: str, rows: SampleRo
             ),
         )
     )
-
-
-def _line(reason: str) -> str:
-    return " ".join(reason.split())[:200]

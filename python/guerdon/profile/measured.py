@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,10 +17,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["LOOK_INTERVAL_S", "AsyncMeasured", "Measured", "nothing"]
+__all__ = ["AT_ONCE", "LOOK_INTERVAL_S", "AsyncMeasured", "AtOnce", "Measured", "nothing"]
 
 LOOK_INTERVAL_S = 0.0005
 """Seconds between two looks at the interpreter's lock, on average."""
+
+AT_ONCE = 4
+"""Calls that `AtOnce` runs side by side."""
 
 
 class Measured:
@@ -64,7 +68,7 @@ class Measured:
     @contextlib.contextmanager
     def _noted(self) -> Iterator[None]:
         self._watch()
-        pid, memory = os.getpid(), _resident_bytes()
+        pid = os.getpid()
         before, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         queued, looking = _queued_s(), self._looking_s()
         self._sampler.enter()
@@ -83,11 +87,9 @@ class Measured:
                 "wall_s": wall,
                 "queued_s": min(wall, queued),
                 "cpu_s": max(0.0, own - looking) + others,
-                "children_s": others,
                 "looks": looks,
                 "held": held,
                 "waited_s": waited,
-                "before_bytes": memory,
                 "after_bytes": _resident_bytes(),
                 "peak_bytes": after.ru_maxrss << 10,
                 "children": _children(),
@@ -122,6 +124,47 @@ class AsyncMeasured(Measured):
 
     async def score(self, *values: Any, **keywords: Any) -> Any:
         return await self(*values, **keywords)
+
+
+class AtOnce(AsyncMeasured):
+    """Scores a call by how it shares its event loop.
+
+    The score is the time of `AT_ONCE` calls at once as a share of their time one after another. It
+    is 0 if the loop served others for half of it: then calls wait for each other, not for the loop.
+    """
+
+    async def __call__(self, *values: Any, **keywords: Any) -> Any:
+        def clock() -> float:
+            # If cores are short it also waits for one: not its doing.
+            return time.perf_counter() - _queued_s()
+
+        function, stalled, last = self._function(), 0.0, 0.0
+        result = await function(*values, **keywords)
+        start = clock()
+        for _ in range(AT_ONCE):
+            await function(*values, **keywords)
+        alone = clock() - start
+
+        def look() -> None:
+            nonlocal last, stalled
+            now = clock()
+            stalled += now - last if now - last > alone / AT_ONCE / 2 else 0.0
+            last = now
+
+        async def keep_looking() -> None:
+            while True:
+                await asyncio.sleep(0.001)
+                look()
+
+        looking = asyncio.create_task(keep_looking())
+        await asyncio.sleep(0)
+        start = last = clock()
+        await asyncio.gather(*(function(*values, **keywords) for _ in range(AT_ONCE)))
+        look()
+        looking.cancel()
+        at_once = last - start
+        share = at_once / alone if stalled > at_once / 2 else 0.0
+        return [share] if isinstance(result, list) else share
 
 
 def nothing(completion: str) -> float:

@@ -30,7 +30,7 @@ from guerdon._system import worker_environment
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.profile.listed import Listed
-from guerdon.profile.measured import AsyncMeasured, Measured, nothing
+from guerdon.profile.measured import AT_ONCE, AsyncMeasured, AtOnce, Measured, nothing
 from guerdon.profile.sample_rows import SampleRows
 from guerdon.results.status import Status
 
@@ -43,6 +43,8 @@ _FIRST_ROWS: Final = 4
 _WATCHED_S: Final = 0.3
 _MOST_REPEATS: Final = 2000
 _WAITING_WORKERS: Final = 8
+_BLOCKS_S: Final = 0.005
+_AS_LONG: Final = 0.7
 _LONG: Final = (1_000, 4_000, 16_000, 64_000)
 _FILLER: Final = "Let me think about this step by step and check it again. "
 _UNMEASURED: Final = ("batch timeout",)
@@ -113,7 +115,6 @@ class Measurement:
         failures: Rows on which the function failed.
         cpu_s: CPU seconds a second of run time, processes that it started included; None if
             nothing was measured.
-        children_share: Of the CPU time, the share of processes that it started.
         lock_share: Share of the run time in which it held the interpreter's lock; None if the calls
             were too short to tell.
         looks: On how many looks at the lock this rests.
@@ -123,8 +124,9 @@ class Measurement:
         processes_left: The most child processes that a call left running.
         forked: A call returned twice, in the worker and in a copy of it.
         long: Characters and seconds of longer completions made from the rows; None: it timed out.
-        first_s: Seconds until workers had run their first calls: starting and importing.
         timeout, grace: Seconds that calls had, and to end after them.
+        blocks: It is async, and calls at once took about as long as one after another, while
+            nothing else ran on their event loop.
     """
 
     calls: str
@@ -134,7 +136,6 @@ class Measurement:
     unmeasured: int = 0
     failures: list[RowFailure] = field(default_factory=list)
     cpu_s: float | None = None
-    children_share: float = 0.0
     lock_share: float | None = None
     looks: int = 0
     worker_bytes: int = 0
@@ -144,9 +145,9 @@ class Measurement:
     processes_left: int = 0
     forked: bool = False
     long: list[tuple[int, float | None]] = field(default_factory=list)
-    first_s: float = 0.0
     timeout: float = 0.0
     grace: float = 0.0
+    blocks: bool = False
 
     @property
     def waiting_share(self) -> float | None:
@@ -180,6 +181,8 @@ def measure(spec: FunctionSpec, rows: SampleRows, budget: Budget, empty_bytes: i
                 per_row = max(float(np.median(found.seconds)), 1e-6)
                 wanted = min(_MOST_REPEATS, max(len(sound), int(_WATCHED_S / per_row)))
                 _score(watched, rows.take([sound[place % len(sound)] for place in range(wanted)]), budget)
+                if spec.is_async and _BLOCKS_S <= per_row < budget.left / (9 * AT_ONCE):
+                    _run_at_once(found, spec, rows.take(sound[:1]), budget, notes)
         _read_notes(found, notes)
     return found
 
@@ -260,12 +263,10 @@ def _time(found: Measurement, spec: FunctionSpec, rows: SampleRows, budget: Budg
     workers = _WAITING_WORKERS if waits else max(1, usable_cores() // 2)
     size = rows.num_generations
     chunk = len(rows) if spec.shape == "batch" else max(size, _CHUNK // size * size)
-    start = time.monotonic()
     with Dispatcher([_in_worker(spec, budget)], workers=workers, max_failure_rate=1.0) as dispatcher:
         # a call ended: the first one in each worker imports and fills caches
         if found.cpu_s is not None:
             _score(dispatcher, rows.first(workers * size), budget)
-            found.first_s = time.monotonic() - start
         for first in range(0, len(rows), chunk):
             if budget.left <= 0 or _hung(found):
                 found.unmeasured += len(rows) - first
@@ -275,6 +276,14 @@ def _time(found: Measurement, spec: FunctionSpec, rows: SampleRows, budget: Budg
             _add(found, spec, rows, places, result)
         if spec.shape == "sample" and found.seconds and not _hung(found):
             _lengthen(found, dispatcher, rows, budget)
+
+
+def _run_at_once(found: Measurement, spec: FunctionSpec, row: SampleRows, budget: Budget, notes: str) -> None:
+    """Learns whether calls of an async function run side by side on one event loop."""
+    item = _in_worker(spec, budget, AtOnce(spec.item, notes)).spec
+    policy = replace(item.policy, timeout=3 * AT_ONCE * item.policy.timeout)
+    with Dispatcher([Listed(replace(item, policy=policy))], workers=1, max_failure_rate=1.0) as dispatcher:
+        found.blocks = bool(_score(dispatcher, row, budget).rewards.ravel()[0] > _AS_LONG)
 
 
 def _add(found: Measurement, spec: FunctionSpec, rows: SampleRows, places: Sequence[int], result: Any) -> None:
@@ -323,7 +332,6 @@ def _read_notes(found: Measurement, path: str) -> None:
     # If cores are short it also waits for one: not its doing.
     alone = wall - sum(note["queued_s"] for note in notes)
     found.cpu_s = cpu / max(alone, 1e-9)
-    found.children_share = sum(note["children_s"] for note in notes) / cpu if cpu > 0 else 0.0
     found.looks = sum(note["looks"] for note in notes)
     if found.looks >= 20 and wall > 0:
         # While a look waited, the lock was held; of the other time, looks at random are a sample.

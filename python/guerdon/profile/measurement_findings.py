@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt, first_line
+from guerdon.profile.finding import MOST_EXAMPLES, Example, Finding, excerpt, first_line, one_line
+from guerdon.profile.measured import AT_ONCE
 from guerdon.profile.measurement import Measurement, RowFailure
 from guerdon.profile.sample_rows import SampleRows
 
@@ -31,12 +32,16 @@ def measurement_findings(spec: FunctionSpec, found: Measurement, rows: SampleRow
     yield from _long(found)
     if spec.is_async and found.cpu_s is not None and found.seconds and spec.lane == "asyncio":
         blocked = max(found.seconds) * min(1.0, found.cpu_s)
-        if found.cpu_s > 0.5 and blocked > _BLOCKS_S:
+        computes = found.cpu_s > 0.5 and blocked > _BLOCKS_S
+        if found.blocks or computes:
+            how = f"it computes for {min(found.cpu_s, 1):.0%} of its time, up to {blocked:.2g} s in a call"
+            if found.blocks:
+                how = f"{AT_ONCE} calls at once took as long as one after another"
             yield Finding(
                 "blocking",
                 "warning",
-                f"It is async, but computes for {min(found.cpu_s, 1):.0%} of its time, up to {blocked:.2g} s in a call: its event loop "
-                'serves no other call meanwhile. Give it lane="process", or await what it waits for.',
+                f"It blocks its event loop: {how}. Await what it waits for (asyncio.sleep, an async client), or make it a plain "
+                'def: with lane="process" such calls run side by side in workers.',
             )
     if found.forked:
         yield Finding(
@@ -114,13 +119,11 @@ def _kind(failure: RowFailure) -> tuple[str, str]:
 
 def _examples(failures: Iterable[RowFailure], rows: SampleRows) -> tuple[Example, ...]:
     return tuple(
-        Example(failure.row, excerpt(rows.completions[failure.row]), {"status": failure.status}, _line(failure.reason))
+        Example(
+            failure.row, excerpt(rows.completions[failure.row]), {"status": failure.status}, one_line(failure.reason)
+        )
         for failure in list(failures)[:5]
     )
-
-
-def _line(reason: str) -> str:
-    return " ".join(reason.split())[:200]
 
 
 def _long(found: Measurement) -> Iterator[Finding]:

@@ -187,7 +187,12 @@ def predicted_step(
         return None
     now = [times for _, times in ran]
     advised = [
-        replace(times, lane=function.advice.lane, failed=_failed(function, function.advice.timeout))
+        replace(
+            times,
+            lane=function.advice.lane,
+            concurrency=function.spec.concurrency,
+            failed=_failed(function, function.advice.timeout),
+        )
         for function, times in ran
         if function.advice is not None
     ]
@@ -215,6 +220,7 @@ def predicted_step(
 def times_for(function: FunctionProfile) -> FunctionTimes:
     """The times of a function as it is."""
     spec, found = function.spec, function.measurement
+    one_at_a_time = spec.lane == "asyncio" and found is not None and found.blocks
     return FunctionTimes(
         spec.name,
         spec.lane,
@@ -223,7 +229,7 @@ def times_for(function: FunctionProfile) -> FunctionTimes:
         _failed(function, None),
         cpu=0.0 if found is None or found.cpu_s is None else found.cpu_s,
         lock=None if found is None else found.lock_share,
-        concurrency=spec.concurrency,
+        concurrency=1 if one_at_a_time else spec.concurrency,
         rows=1 if found is None else found.rows_of_call,
         levels=[(int(at_once), seconds) for at_once, seconds in (function.judge or {}).get("levels", ())],
     )

@@ -88,11 +88,7 @@ def _strict_rows(calibration: Calibration, rows: list[int]) -> set[int]:
     subject = calibration.subject
     bare = [Case(row, subject.completion(FORMS[0].render(calibration.answers[row].final))) for row in rows]
     scores = calibration.scores(bare)
-    return {
-        row
-        for row, score in zip(rows, scores, strict=True)
-        if (gain := calibration.gain(row, score)) is None or gain < 0.5
-    }
+    return {row for row, score in zip(rows, scores, strict=True) if not calibration.pays(row, score)}
 
 
 def _reasons(calibration: Calibration) -> bool:

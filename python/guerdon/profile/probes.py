@@ -190,71 +190,50 @@ def _unterminated(row: int, calibration: Calibration) -> str | None:
     return text[:end].rstrip() if end > 0 else None
 
 
-def _ord_expression(row: int, calibration: Calibration) -> str | None:
-    number = as_number(calibration.answers[row].final)
-    if number is None or number != int(number) or not 32 < number < 0xD800:
-        return None
-    return f"ord({chr(int(number))!r})"
+Value = Callable[[int, Calibration], str | None]
 
 
-def _number_text(row: int, calibration: Calibration) -> str | None:
-    final = calibration.answers[row].final
-    return final if as_number(final) is not None else None
+def _of_final(make: Callable[[str, float | None], str | None]) -> Value:
+    """A value made of the final answer, and of the number that it is."""
+
+    def value(row: int, calibration: Calibration) -> str | None:
+        final = calibration.answers[row].final
+        return make(final, as_number(final))
+
+    return value
 
 
-def _negative(row: int, calibration: Calibration) -> str | None:
-    final = _number_text(row, calibration)
-    if final is None or as_number(final) == 0:
+def _ord_expression(final: str, number: float | None) -> str | None:
+    whole = number is not None and number == int(number) and 32 < number < 0xD800
+    return f"ord({chr(int(number))!r})" if whole and number is not None else None
+
+
+def _negative(final: str, number: float | None) -> str | None:
+    if not number:
         return None
     return final[1:] if final.startswith("-") else f"-{final.removeprefix('+')}"
 
 
-def _decimals(row: int, calibration: Calibration) -> str | None:
-    final = _number_text(row, calibration)
-    number = None if final is None else as_number(final)
+def _decimals(final: str, number: float | None) -> str | None:
     # 0.9 more must be another number to whoever rounds or tolerates a few per cent.
-    return None if final is None or number is None or "." in final or abs(number) > 15 else f"{final}.9"
+    return None if number is None or "." in final or abs(number) > 15 else f"{final}.9"
 
 
-def _thousands(row: int, calibration: Calibration) -> str | None:
-    final = calibration.answers[row].final
-    number = as_number(final)
+def _thousands(final: str, number: float | None) -> str | None:
     if number is None or not re.fullmatch(r"-?\d{1,3}(,\d{3})+", final):
         return None
-    head = final.split(",")[0]
-    tail = final[len(head) :]
-    other = head + re.sub(r"\d", "9", tail) if int(tail.replace(",", "")[0]) < 5 else head + re.sub(r"\d", "0", tail)
+    head, _, tail = final.partition(",")
+    other = head + "," + re.sub(r"\d", "9" if int(tail[0]) < 5 else "0", tail)
     value = as_number(other)
     return None if value is None or abs(value - number) < 0.05 * abs(number) else other
 
 
-def _dot_replaced(row: int, calibration: Calibration) -> str | None:
-    final = calibration.answers[row].final
-    return final.replace(".", "x", 1) if re.search(r"\w\.\w", final) else None
-
-
-def _point_dropped(row: int, calibration: Calibration) -> str | None:
-    final = calibration.answers[row].final
-    return final.replace(".", "") if as_number(final) is not None and "." in final else None
-
-
-def _half(row: int, calibration: Calibration) -> str | None:
-    final = calibration.answers[row].final
-    return None if as_number(final) is not None or len(final) < 6 else final[: len(final) // 2].rstrip()
-
-
-def _first_letter(row: int, calibration: Calibration) -> str | None:
-    final = calibration.answers[row].final
+def _first_letter(final: str, number: float | None) -> str | None:
     short = final[:1]
-    return short if len(final) > 1 and (short.isalpha() or (short.isdigit() and as_number(final) is not None)) else None
+    return short if len(final) > 1 and (short.isalpha() or (short.isdigit() and number is not None)) else None
 
 
-def _digits(row: int, calibration: Calibration) -> str | None:
-    final = calibration.answers[row].final
-    return final if final[:1].isdigit() else None
-
-
-_VALUES: Final[dict[str, Callable[[int, Calibration], str | None]]] = {
+_VALUES: Final[dict[str, Value]] = {
     "prompt": _prompt,
     "reference": lambda row, calibration: calibration.answers[row].reference,
     "final": lambda row, calibration: calibration.answers[row].final,
@@ -269,15 +248,21 @@ _VALUES: Final[dict[str, Callable[[int, Calibration], str | None]]] = {
     "unterminated": _unterminated,
     "filler": lambda row, calibration: FILLER * 300,
     "repeated": lambda row, calibration: " ".join([calibration.answers[row].final] * 300),
-    "ord_expression": _ord_expression,
-    "negative": _negative,
-    "decimals": _decimals,
-    "thousands": _thousands,
-    "dot_replaced": _dot_replaced,
-    "point_dropped": _point_dropped,
-    "half": _half,
-    "first_letter": _first_letter,
-    "digits": _digits,
+    "ord_expression": _of_final(_ord_expression),
+    "negative": _of_final(_negative),
+    "decimals": _of_final(_decimals),
+    "thousands": _of_final(_thousands),
+    "dot_replaced": _of_final(
+        lambda final, number: final.replace(".", "x", 1) if re.search(r"\w\.\w", final) else None
+    ),
+    "point_dropped": _of_final(
+        lambda final, number: final.replace(".", "") if number is not None and "." in final else None
+    ),
+    "half": _of_final(
+        lambda final, number: None if number is not None or len(final) < 6 else final[: len(final) // 2].rstrip()
+    ),
+    "first_letter": _of_final(_first_letter),
+    "digits": _of_final(lambda final, number: final if final[:1].isdigit() else None),
 }
 _WITHOUT_ANSWER: Final = ("prompt", "filler")
 

@@ -25,13 +25,12 @@ from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
 from guerdon.profile.judge_plan import JUDGE_SAMPLES, JudgePlan, is_judge, plan_judge, units_of
-from guerdon.profile.limited_subject import LimitedSubject, OutOfTime
 from guerdon.profile.measurement import Budget, Measurement, empty_worker_bytes, measure, time_requests
 from guerdon.profile.measurement_findings import joined, measurement_findings
 from guerdon.profile.prediction import predicted_step
 from guerdon.profile.probes import Probe
 from guerdon.profile.sample_rows import SampleRows, checked_rows, rows_of
-from guerdon.profile.subject import Row
+from guerdon.profile.subject import OutOfTime, Row, Subject
 
 __all__ = ["Work", "profile"]
 
@@ -206,8 +205,15 @@ class _Profiling:
         mine = self.found.functions[spec.name]
         budget = Budget(self.budget.timeout, self.budget.memory_limit, self.budget.max_output, deadline)
         timeout = min(budget.timeout, spec.policy.timeout)
-        with LimitedSubject(
-            spec.item, self.rows, budget, timeout=timeout, reference=self.reference, probes=self.probes
+        with Subject(
+            spec.item,
+            self.rows,
+            timeout=timeout,
+            memory_limit=budget.memory_limit,
+            max_output=budget.max_output,
+            deadline=deadline,
+            reference=self.reference,
+            probes=self.probes,
         ) as subject:
             self._next(spec.name, "times")
             if subject.own_lane and not spec.is_engine_made:
@@ -240,7 +246,7 @@ class _Profiling:
             self.empty_bytes = empty_worker_bytes()
         return measure(spec, rows, budget, self.empty_bytes)
 
-    def _check(self, subject: LimitedSubject, mine: FunctionProfile) -> None:
+    def _check(self, subject: Subject, mine: FunctionProfile) -> None:
         """Runs the checks until time is up."""
         found = mine.measurement
         if found is not None and not found.seconds and found.failures:
@@ -269,7 +275,7 @@ class _Profiling:
         times = mine.times
         mine.advice = advise(mine.spec, mine.measurement, times.p99 if times else None, independent=not dependent)
 
-    def _measured_rows(self, subject: LimitedSubject) -> SampleRows:
+    def _measured_rows(self, subject: Subject) -> SampleRows:
         """The rows' own completions, or references in their place."""
         if self.found.recorded:
             return rows_of(self.rows, subject.num_generations)
@@ -305,7 +311,7 @@ class _Profiling:
             mine.checks = facts.checks
 
     def _rows_for_judge(self, unit: tuple[FunctionSpec, ...]) -> SampleRows:
-        with LimitedSubject(unit[0].item, self.rows, self.budget, reference=self.reference) as subject:
+        with Subject(unit[0].item, self.rows, reference=self.reference) as subject:
             if self.found.recorded:
                 return rows_of(self.rows, subject.num_generations)
             from guerdon.profile.forms import answer_column, final_answer, reference_text

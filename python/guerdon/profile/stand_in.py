@@ -13,8 +13,9 @@ import datetime
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._functions.callables import innermost
@@ -170,36 +171,30 @@ def _equal(one: Any, other: Any) -> bool:
         return repr(one) == repr(other)
 
 
-class _later:
+@contextmanager
+def _later(function: Callable[..., Any], seconds: float) -> Iterator[None]:
     """The clock is put forward, for the function's own module and for whoever asks ``time``."""
+    real, exact = time.time, datetime.datetime
 
-    def __init__(self, function: Callable[..., Any], seconds: float) -> None:
-        real, exact = time.time, datetime.datetime
+    class Later(exact):  # type: ignore[valid-type, misc]
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return exact.now(tz) + datetime.timedelta(seconds=seconds)
 
-        class Later(exact):  # type: ignore[valid-type, misc]
-            @classmethod
-            def now(cls, tz: Any = None) -> Any:
-                return exact.now(tz) + datetime.timedelta(seconds=seconds)
+        @classmethod
+        def utcnow(cls) -> Any:
+            return cls.now(datetime.UTC).replace(tzinfo=None)
 
-            @classmethod
-            def utcnow(cls) -> Any:
-                return cls.now(datetime.UTC).replace(tzinfo=None)
-
-        def later() -> float:
-            return real() + seconds
-
-        self.replacements = {id(real): later, id(exact): Later}
-        module = getattr(innermost(function), "__globals__", {})
-        self.spaces: list[dict[str, Any]] = [vars(time), vars(datetime), module]
-        self.kept: list[tuple[dict[str, Any], str, Any]] = []
-
-    def __enter__(self) -> None:
-        for space in self.spaces:
+    replacements = {id(real): lambda: real() + seconds, id(exact): Later}
+    kept: list[tuple[dict[str, Any], str, Any]] = []
+    spaces: list[dict[str, Any]] = [vars(time), vars(datetime), getattr(innermost(function), "__globals__", {})]
+    try:
+        for space in spaces:
             for name, value in list(space.items()):
-                if id(value) in self.replacements:
-                    self.kept.append((space, name, value))
-                    space[name] = self.replacements[id(value)]
-
-    def __exit__(self, *error: object) -> None:
-        for space, name, value in self.kept:
+                if id(value) in replacements:
+                    kept.append((space, name, value))
+                    space[name] = replacements[id(value)]
+        yield
+    finally:
+        for space, name, value in kept:
             space[name] = value

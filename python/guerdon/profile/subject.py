@@ -5,10 +5,12 @@
   lane, so that a crash ends a worker and not the audit.
 - Scores can be asked for in another order, other batches, other processes and other worker counts.
 - After `MOST_HANGS` timeouts and crashes nothing more is run: the rest is cancelled.
+- Beyond its deadline a call ends with `OutOfTime`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,7 @@ from guerdon._functions.options import Options
 from guerdon._functions.spec import FunctionSpec
 from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import SerializationError
+from guerdon.errors import GuerdonError, SerializationError
 from guerdon.functions import RewardFunction
 from guerdon.profile.listed import Listed
 from guerdon.profile.sample_rows import checked_rows
@@ -31,7 +33,7 @@ from guerdon.results.status import Status
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["MOST_HANGS", "Case", "Row", "Score", "Subject", "Variant", "text_of"]
+__all__ = ["MOST_HANGS", "Case", "OutOfTime", "Row", "Score", "Subject", "Variant", "text_of"]
 
 Row = Mapping[str, Any]
 Variant = Literal["call", "rowwise"]
@@ -50,6 +52,10 @@ _NOT_COLUMNS: Final = {
     *("prompt", "completion", "prompts", "completions", "completion_ids", "num_generations", "trainer_state"),
     *("group_quorum", "group_timeout", "batch_timeout"),
 }
+
+
+class OutOfTime(GuerdonError):
+    """The time of a profile is spent."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class Subject:
         workers: Worker processes. Default 2.
         memory_limit: Bytes that a call may hold in a worker; the function's own goes first.
         max_output: Bytes that a call may print, likewise.
+        deadline: When scoring ends, by `time.monotonic`.
         reference: Template of a completion that must score, with columns in braces
             (`guerdon.profile.forms`). Default: the usual forms of the column of answers.
         answer: Name of that column. Default: found by its name.
@@ -130,6 +137,7 @@ class Subject:
         workers: int = 2,
         memory_limit: int | None = None,
         max_output: int | None = None,
+        deadline: float = float("inf"),
         reference: str | None = None,
         answer: str | None = None,
         probes: tuple[Any, ...] | None = None,
@@ -139,6 +147,7 @@ class Subject:
         self.workers = workers
         self.memory_limit = memory_limit
         self.max_output = max_output
+        self.deadline = deadline
         self.reference = reference
         self.answer = answer
         self.probes = probes
@@ -322,6 +331,8 @@ class Subject:
         samples = [*samples, *[samples[-1]] * (-wanted % group)]
         result = dispatcher.score(num_generations=group, **self.columns_of(samples))
         reasons = {failure.sample: failure.reason for failure in result.failures()}
+        if any(reason.startswith("batch timeout") for reason in reasons.values()):
+            raise OutOfTime("the time of the profile is spent")
         values, states = result.rewards[..., 0].ravel().tolist(), result.status[..., 0].ravel().tolist()
         seconds = result.run_s[..., 0].ravel().tolist()
         return [
@@ -336,11 +347,16 @@ class Subject:
 
     def columns_of(self, samples: Sequence[Case]) -> dict[str, Any]:
         """The arguments of `Dispatcher.score`."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise OutOfTime("the time of the profile is spent")
         rows = [{**self.rows[sample.row], **sample.columns} for sample in samples]
         names = dict.fromkeys(name for row in rows for name in row if name not in _NOT_COLUMNS)
         columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
         columns["prompts"] = [row.get("prompt", "") for row in rows]
         columns["completions"] = [sample.completion for sample in samples]
+        if left < float("inf"):
+            columns["batch_timeout"] = min(left, 1e6)
         if "completion_ids" in self.spec.wants.named:  # of made texts: one token for four letters
             columns["completion_ids"] = [list(range((len(text_of(s.completion)) + 3) // 4)) for s in samples]
         return columns

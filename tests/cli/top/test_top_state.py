@@ -172,3 +172,10 @@ def test_keys_may_come_in_pieces_and_unknown_ones_do_nothing() -> None:
     assert keys.feed("é".encode()[:1]) == []
     assert keys.feed("é".encode()[1:]) == ["é"]
     assert keys.feed(b"\x1b") == ["escape"]
+
+
+@pytest.mark.parametrize(("counted_s", "rate"), [(60, 52.5), (10, 52.5), (5, 105.0), (0.2, 525.0)])
+def test_a_rate_is_of_the_time_that_has_passed(counted_s: float, rate: float) -> None:
+    """The engine divides by ten seconds, also before these have passed."""
+    answer = {**state(5), "now": 1000.0, "counted_since": 1000.0 - counted_s}
+    assert read(json.dumps(answer).encode(), 5).functions[0].rate == pytest.approx(rate)

@@ -22,7 +22,7 @@ from guerdon.results.usage import add_usage, usage_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FailureReason", "FunctionSummary", "Report", "rate_text"]
+__all__ = ["FailureReason", "FunctionSummary", "Report", "aligned", "rate_text", "seconds_text"]
 
 _MOST_REASONS: Final = 1000
 _SHOWN_REASONS: Final = 3
@@ -137,12 +137,12 @@ class Report:
                 _number(row.mean),
                 _number(row.std),
                 *(str(row.counts[status]) for status in seen),
-                *(_seconds(value) for value in (row.p50, row.p90, row.p99)),
+                *(seconds_text(value) for value in (row.p50, row.p90, row.p99)),
                 rate_text(row.rate),
             ]
             for row in rows
         ]
-        return _aligned([head, *body])
+        return aligned([head, *body])
 
     def usage(self) -> str:
         """Returns the usage of judges and reward services, a line each; empty if there are none."""
@@ -196,7 +196,8 @@ class Report:
                 known[status, reason] = [count, first[function, status, reason]]
 
 
-def _aligned(cells: list[list[str]]) -> str:
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """A table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for row in cells:
@@ -210,10 +211,11 @@ def _number(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.4g}"
 
 
-def _seconds(value: float) -> str:
-    if np.isnan(value):
+def seconds_text(value: float | None) -> str:
+    """A time, in the unit that fits it; "-" for NaN and None."""
+    if value is None or np.isnan(value):
         return "-"
-    if value >= 1:
+    if value >= 1 or not value:
         return f"{value:.3g} s"
     return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
 

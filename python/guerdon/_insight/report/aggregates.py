@@ -1,7 +1,8 @@
 """The figures of a report as JSON: what ``--json`` prints, and what findings are made of.
 
-Means, deviations and shares are exact, percentiles of times within 6 %. Unknown figures (the mean
-of no rewards) are null. Lists ``over_time`` have one item a bucket of ``axis``.
+Means, deviations, shares and sums of times are exact, percentiles of times within 6 % and never
+above the longest. Unknown figures (the mean of no rewards) are null. Lists ``over_time`` have one
+item a bucket of ``axis``.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "histogram": _histogram(summary, place),
         "versions": _versions(summary, place),
         **{name: number(sums[place].sum()) for name, sums in tally.sums.items()},
-        **_times(tally.run[place].sum(axis=0), "run_s"),
-        **_times(tally.queue[place].sum(axis=0), "queue_s"),
+        "run_total_s": number(tally.run_total[place].sum()),
+        **{name: _percentiles(times, place) for name, times in tally.times.items()},
         **_groups(groups, place),
     }
     buckets = range(len(summary.survey.axis))
@@ -109,8 +110,13 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "failed_share": [ratio(tally.failed()[place, at], rows_of[at]) for at in buckets],
         "zero_spread_share": [ratio(groups.same[place, at], groups.groups[place, at]) for at in buckets],
         "cost": [number(value) for value in tally.sums["cost"][place, :-1]],
-        "run_s": _times_over(tally.run[place]),
-        "queue_s": _times_over(tally.queue[place]),
+        **{
+            name: {
+                label: [number(times.percentile((place, at), share)) for at in buckets]
+                for label, share in _PERCENTILES.items()
+            }
+            for name, times in tally.times.items()
+        },
     }
     return found
 
@@ -172,15 +178,8 @@ def _versions(summary: Summary, place: int) -> list[dict[str, Any]]:
     ]
 
 
-def _times(counts: Any, name: str) -> dict[str, Any]:
-    return {name: {label: number(TimeBins.percentile(counts, share)) for label, share in _PERCENTILES.items()}}
-
-
-def _times_over(counts: Any) -> dict[str, list[float | None]]:
-    return {
-        label: [number(TimeBins.percentile(counts[at], share)) for at in range(len(counts) - 1)]
-        for label, share in _PERCENTILES.items()
-    }
+def _percentiles(times: TimeBins, where: Any) -> dict[str, float | None]:
+    return {label: number(times.percentile(where, share)) for label, share in _PERCENTILES.items()}
 
 
 def _failures(summary: Summary) -> list[dict[str, Any]]:

@@ -177,13 +177,11 @@ def format_share(value: float | None) -> str:
     if value is None:
         return "–"
     percent = 100 * value
-    return (
-        "<0.1 %"
-        if 0 < percent < 0.1
-        else f"{percent:.1f} %".replace(".0 %", " %")
-        if percent < 10
-        else f"{percent:.0f} %"
-    )
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    if 99.9 < percent < 100:
+        return ">99.9 %"
+    return f"{percent:.1f} %".replace(".0 %", " %") if percent < 10 else f"{percent:.0f} %"
 
 
 def format_money(value: float | None) -> str:

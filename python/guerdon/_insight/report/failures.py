@@ -74,7 +74,8 @@ class Failures:
             bucket = int(rows.bucket[row])
             known.buckets[bucket] = known.buckets.get(bucket, 0) + count
             if len(known.examples) < _EXAMPLES:
-                known.examples.append((RowLocation.of(rows, row), text, _text(tracebacks, place)))
+                traceback = None if tracebacks is None else tracebacks[place].as_py()
+                known.examples.append((RowLocation.of(rows, row), text, traceback))
 
     def _reason(self, function: int, status: str, text: str) -> ReasonCount:
         pattern = self._patterns.get(text)
@@ -100,8 +101,3 @@ def _reasons(batch: Any) -> tuple[list[str | None], Any]:
     column = column.dictionary_encode()
     names = [*column.dictionary.to_pylist(), None]
     return names, column.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _text(column: Any, place: int) -> str | None:
-    text: str | None = None if column is None else column[place].as_py()
-    return text

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from guerdon._insight.report.charts import format_seconds as seconds
+from guerdon._insight.report.charts import format_share
 
 __all__ = ["LIMITS", "findings"]
 
@@ -111,7 +112,7 @@ def _failures(figures: dict[str, Any]) -> Iterator[Finding]:
         reasons = [reason for reason in figures["failures"] if reason["function"] == name]
         why = f" Most common ({reasons[0]['count']:,}): {_head(reasons[0]['reason'])}" if reasons else ""
         worst = _worst(figures, each["over_time"]["failed_share"], share)
-        yield _finding("warning", "failures", f"{name} failed on {_percent(share)} of its samples{worst}.{why}")
+        yield _finding("warning", "failures", f"{name} failed on {format_share(share)} of its samples{worst}.{why}")
     if not failed:
         yield _finding("info", "failures", "No call failed.")
 
@@ -130,16 +131,16 @@ def _spread(figures: dict[str, Any]) -> Iterator[Finding]:
     early, late = _ends(total["over_time"]["zero_spread_share"])
     trend = ""
     if early is not None and late is not None and abs(late - early) >= 0.05:
-        trend = f", {_percent(early)} in the first tenth and {_percent(late)} in the last"
+        trend = f", {format_share(early)} in the first tenth and {format_share(late)} in the last"
     same = total["zero_spread"]
     which = ""
     if same and total["zero_spread_best"] + total["zero_spread_worst"]:
         best, worst = total["zero_spread_best"] / same, total["zero_spread_worst"] / same
-        which = f" Of these {_percent(best)} have all samples at the highest reward (too easy), {_percent(worst)} at the lowest (too hard)."
+        which = f" Of these {format_share(best)} have all samples at the highest reward (too easy), {format_share(worst)} at the lowest (too hard)."
     yield _finding(
         severity,
         "groups",
-        f"{_percent(share)} of the groups teach nothing: all their samples have the same total reward{trend}.{which}",
+        f"{format_share(share)} of the groups teach nothing: all their samples have the same total reward{trend}.{which}",
     )
 
 
@@ -154,7 +155,7 @@ def _constant(figures: dict[str, Any]) -> Iterator[Finding]:
             )
             continue
         if abstained >= LIMITS["quiet"] and abstained >= LIMITS["abstained"] * each["rows"]:
-            share = _percent(abstained / each["rows"])
+            share = format_share(abstained / each["rows"])
             yield _finding(
                 "warning", "distributions", f"{name} abstained on {share} of its samples: they get no reward from it."
             )
@@ -174,7 +175,7 @@ def _constant(figures: dict[str, Any]) -> Iterator[Finding]:
             yield _finding(
                 "warning",
                 "distributions",
-                f"{name} gave the reward {_plain(values[most])} to {_percent(share)} of the samples: it hardly distinguishes them.",
+                f"{name} gave the reward {_plain(values[most])} to {format_share(share)} of the samples: it hardly distinguishes them.",
             )
         else:
             early, late = _ends(each["over_time"]["zero_spread_share"])
@@ -182,8 +183,8 @@ def _constant(figures: dict[str, Any]) -> Iterator[Finding]:
                 yield _finding(
                     "warning",
                     "groups",
-                    f"{name} no longer tells samples of a group apart: {_percent(late)} of its groups had one reward in the last "
-                    f"tenth, {_percent(early)} in the first.",
+                    f"{name} no longer tells samples of a group apart: {format_share(late)} of its groups had one reward in the last "
+                    f"tenth, {format_share(early)} in the first.",
                 )
 
 
@@ -215,9 +216,9 @@ def _judges(figures: dict[str, Any]) -> Iterator[Finding]:
             continue
         severity = "warning" if agreement < LIMITS["agreement"] else "info"
         if each["kind"] == "votes":
-            message = f"Asked again, {name} agreed with itself in {_percent(agreement)} of its votes."
+            message = f"Asked again, {name} agreed with itself in {format_share(agreement)} of its votes."
         elif each["kind"] == "comparisons":
-            message = f"{name} kept its opinion in {_percent(agreement)} of the comparisons when the two samples were swapped."
+            message = f"{name} kept its opinion in {format_share(agreement)} of the comparisons when the two samples were swapped."
         else:
             weakest = min(
                 each["pairs"], key=lambda pair: math.inf if pair["correlation"] is None else pair["correlation"]
@@ -227,7 +228,7 @@ def _judges(figures: dict[str, Any]) -> Iterator[Finding]:
             severity = "warning" if weakest["correlation"] < LIMITS["agreement"] else "info"
             one, other = weakest["members"]
             message = (
-                f"In {name}, {one} and {other} gave the same score to {_percent(weakest['equal_share'])} of the samples "
+                f"In {name}, {one} and {other} gave the same score to {format_share(weakest['equal_share'])} of the samples "
                 f"(correlation {weakest['correlation']:.2f})."
             )
         yield _finding(severity, "judges", message)
@@ -245,7 +246,7 @@ def _times(figures: dict[str, Any]) -> Iterator[Finding]:
         yield _finding(
             "warning" if tail else "info",
             "latency",
-            f"{message} ({p99 / p50:.0f} times as long)." if tail else f"{message}.",
+            (f"{message} ({p99 / p50:.0f} times as long)." if tail else f"{message}.") + _most_time(figures, name),
         )
         if waited and waited > p50 and waited > 0.1 and _explains(figures, each, waited):
             yield _finding(
@@ -254,6 +255,19 @@ def _times(figures: dict[str, Any]) -> Iterator[Finding]:
                 f"Calls of {name} wait longer than they run ({seconds(waited)} and {seconds(p50)}, medians): `guerdon profile` says "
                 "which lane it should have, and how many workers.",
             )
+
+
+def _most_time(figures: dict[str, Any], longest: str) -> str:
+    """A sentence on the function whose calls take the most time together: a step waits for it."""
+    totals = {name: each["run_total_s"] or 0.0 for name, each in figures["functions"].items()}
+    whole = sum(totals.values())
+    if len(totals) < 2 or whole < LIMITS["slow_s"]:
+        return ""
+    most = max(totals, key=totals.__getitem__)
+    share = (
+        f"{format_share(totals[most] / whole)} of the time of all calls ({seconds(totals[most])} of {seconds(whole)})"
+    )
+    return f" {'It' if most == longest else most} takes {share}."
 
 
 def _explains(figures: dict[str, Any], function: dict[str, Any], waited: float) -> bool:
@@ -313,22 +327,13 @@ def _worst(figures: dict[str, Any], shares: list[float | None], whole: float) ->
     axis, at = figures["axis"], worst[1]
     first, last = axis["first"][at], axis["last"][at]
     steps = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-    return f", most of all at {axis['kind']} {steps} ({_percent(worst[0])})"
+    return f", most of all at {axis['kind']} {steps} ({format_share(worst[0])})"
 
 
 def _head(text: str) -> str:
     line = text.splitlines()[0] if text else ""
     line = line if len(line) <= 120 else f"{line[:117]}…"
     return line if line.endswith((".", "…", "!")) else f"{line}."
-
-
-def _percent(share: float) -> str:
-    percent = 100 * share
-    if 0 < percent < 0.1:
-        return "under 0.1 %"
-    if 99.9 < percent < 100:
-        return "over 99.9 %"
-    return f"{percent:.1f} %" if percent < 10 and percent != round(percent) else f"{percent:.0f} %"
 
 
 def _plain(value: float) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from guerdon._insight.journal.dispatcher_facts import JudgeKind
+from guerdon._insight.journal.schema import import_arrow
 from guerdon._insight.report.moments import PairMoments
 from guerdon._insight.report.rows import Floats, Integers, Rows
 from guerdon._insight.report.survey import FunctionSurvey
@@ -92,7 +93,8 @@ class Judges:
             facts = rows.facts.judges.get(self._names[function])
             if facts is not None:
                 mine = np.flatnonzero(known & (rows.function == function))
-                self._add(function, facts, _objects(_taken(column, mine)), rows.bucket[mine])
+                texts = column.take(import_arrow().array(mine)).to_pylist()
+                self._add(function, facts, _objects(texts), rows.bucket[mine])
 
     def _add(self, function: int, facts: JudgeKind, objects: list[dict[str, Any]], bucket: Integers) -> None:
         count = self._buckets
@@ -142,13 +144,6 @@ def _add_panel(panel: Panel, objects: list[dict[str, Any]], bucket: Integers) ->
             x, y = given[both, one], given[both, other]
             panel.equal[one, other] += int((x == y).sum())
             panel.apart[one, other] += np.abs(x - y).sum()
-
-
-def _taken(column: Any, places: Integers) -> list[str]:
-    import pyarrow as pa
-
-    texts: list[str] = column.take(pa.array(places)).to_pylist()
-    return texts
 
 
 def _objects(texts: list[str]) -> list[dict[str, Any]]:

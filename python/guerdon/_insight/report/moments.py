@@ -116,12 +116,13 @@ class PairMoments:
         self.sums[:, cell] = _merged(self.sums[:, cell], found)
 
 
-def correlations(sums: Floats) -> Floats:
-    """Pearson's r of each pair, from the sums of `PairMoments`; NaN where one is constant."""
+def correlations(sums: Floats, least: int = 3) -> Floats:
+    """Pearson's r of each pair, from the sums of `PairMoments`; NaN where one is constant, or where
+    there are fewer rows than `least`."""
     count, mean_x, mean_y, xx, yy, xy = sums
     constant = (xx <= count * (_ROUNDING * mean_x) ** 2) | (yy <= count * (_ROUNDING * mean_y) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(constant | (count < 3), np.nan, xy / (np.sqrt(xx) * np.sqrt(yy)))
+        r = np.where(constant | (count < least), np.nan, xy / (np.sqrt(xx) * np.sqrt(yy)))
     clipped: Floats = np.clip(r, -1, 1)
     return clipped
 

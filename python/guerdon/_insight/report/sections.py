@@ -343,7 +343,7 @@ def rows(figures: Figures) -> Iterator[str]:
     """The table of functions, of all steps."""
     for number, name, each in functions(figures):
         none = each["status"].get("abstained", 0) + each["status"].get("skipped", 0)
-        times = (each["run_s"]["p50"], each["run_s"]["p99"], each["queue_s"]["p50"])
+        times = (each["run_s"]["p50"], each["run_s"]["p99"], each["run_total_s"] or None, each["queue_s"]["p50"])
         cells = (
             format_number(each["weight"]),
             f"{each['rows']:,}",

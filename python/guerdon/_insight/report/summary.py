@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from guerdon._insight.journal.parts import JournalParts, Part
+from guerdon._insight.journal.parts import JournalParts
 from guerdon._insight.journal.schema import COLUMNS
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.report.examples import Examples
@@ -123,32 +123,25 @@ def _rows(journal: JournalParts, known: JournalSurvey) -> Iterator[Rows]:
             if not keep.all():
                 batch = batch.filter(pa.array(keep))
                 function, row = function[keep], row[keep]
-            if len(function):
-                run = codes(batch.column("run"), runs)
-                yield _numbered(batch, known, function, run, row, part, writers[part.writer], place)
-
-
-def _numbered(
-    batch: Any, known: JournalSurvey, function: Any, run: Any, row: Any, part: Part, writer: int, place: int
-) -> Rows:
-    if known.axis.kind == "step":
-        step = integers(batch, "step", NO_STEP)
-    else:
-        step = np.searchsorted(known.batches, integers(batch, "batch")).astype(np.int64)
-    rank = integers(batch, "rank")
-    return Rows(
-        batch=batch,
-        part=place,
-        facts=part.facts,
-        row=row,
-        function=function,
-        writer=writer_of(writer, run, rank, len(known.runs)),
-        batch_id=integers(batch, "batch"),
-        group=integers(batch, "group"),
-        sample=integers(batch, "sample"),
-        step=step,
-        bucket=known.axis.buckets(step),
-        status=codes(batch.column("status"), _FIXED, len(STATUSES) - 1),
-        reward=floats(batch, "reward"),
-        weight=floats(batch, "weight"),
-    )
+            if not len(function):
+                continue
+            step = integers(batch, "step", NO_STEP)
+            if known.axis.kind != "step":
+                step = np.searchsorted(known.batches, integers(batch, "batch")).astype(np.int64)
+            run, rank = codes(batch.column("run"), runs), integers(batch, "rank")
+            yield Rows(
+                batch=batch,
+                part=place,
+                facts=part.facts,
+                row=row,
+                function=function,
+                writer=writer_of(writers[part.writer], run, rank, len(known.runs)),
+                batch_id=integers(batch, "batch"),
+                group=integers(batch, "group"),
+                sample=integers(batch, "sample"),
+                step=step,
+                bucket=known.axis.buckets(step),
+                status=codes(batch.column("status"), _FIXED, len(STATUSES) - 1),
+                reward=floats(batch, "reward"),
+                weight=floats(batch, "weight"),
+            )

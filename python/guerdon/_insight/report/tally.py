@@ -14,37 +14,43 @@ from numpy.typing import NDArray
 
 from guerdon._insight.report.moments import Moments
 from guerdon._insight.report.rows import FAILED, STATUSES, Floats, Integers, Rows, floats, integers
-from guerdon._insight.report.survey import JournalSurvey
+from guerdon._insight.report.survey import BINS, MOST_VALUES, JournalSurvey
 
 __all__ = ["Tally", "TimeBins"]
 
 _SUMS: Final = ("cost", "prompt_tokens", "completion_tokens")
+_ALIKE_S: Final = 2e-5
 
 
 class TimeBins:
-    """Seconds on a logarithmic scale, from a microsecond to eleven days."""
+    """Seconds by cell, such as function and bucket, on a logarithmic scale from a microsecond to
+    eleven days; and the longest of each cell."""
 
     PER_DECADE: Final = 20
     LEAST: Final = -6
     COUNT: Final = 12 * 20
 
-    @classmethod
-    def of(cls, seconds: Floats) -> Integers:
-        """The bin of each time."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            place = np.floor((np.log10(seconds) - cls.LEAST) * cls.PER_DECADE)
-        bins: Integers = np.clip(np.nan_to_num(place, neginf=0), 0, cls.COUNT - 1).astype(np.int64)
-        return bins
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.counts = np.zeros((*shape, self.COUNT), np.int64)
+        self.longest = np.zeros(shape)
 
-    @classmethod
-    def percentile(cls, counts: NDArray[np.integer[Any]], share: float) -> float:
-        """Returns the middle of the bin below which `share` of the counts are; NaN without
-        counts."""
-        below = np.cumsum(counts)
-        if not len(below) or not below[-1]:
+    def add(self, cell: Integers, seconds: Floats) -> None:
+        """Add a time to each of these cells, which are numbered in order."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.floor((np.log10(seconds) - self.LEAST) * self.PER_DECADE)
+        bins = np.clip(np.nan_to_num(place, neginf=0), 0, self.COUNT - 1).astype(np.int64)
+        self.counts += _counted(cell * self.COUNT + bins, self.counts.shape)
+        np.maximum.at(self.longest.reshape(-1), cell, seconds)
+
+    def percentile(self, where: Any, share: float) -> float:
+        """Returns the middle of the bin below which `share` of the times in these cells are, but no
+        more than the longest of them; NaN without any."""
+        below = np.cumsum(self.counts[where].reshape(-1, self.COUNT).sum(axis=0))
+        if not below[-1]:
             return float("nan")
         place = int(np.searchsorted(below, share * below[-1], side="left"))
-        return float(10 ** (cls.LEAST + (place + 0.5) / cls.PER_DECADE))
+        middle = 10 ** (self.LEAST + (place + 0.5) / self.PER_DECADE)
+        return float(min(middle, self.longest[where].max()))
 
 
 class Tally:
@@ -55,7 +61,8 @@ class Tally:
         rewards: Those that are numbers, ``[F, B + 1]``; so are `least`, `most`, `retries` and the
             sums of cost and tokens.
         histogram: Rewards by bin, ``[F, B + 1, bins]``.
-        queue: Times by bin, ``[F, B + 1, TimeBins.COUNT]``; so is `run`.
+        times: `TimeBins` of ``run_s`` and ``queue_s``.
+        run_total: Seconds that all calls ran; a call that scored several samples counts once.
     """
 
     def __init__(self, known: JournalSurvey) -> None:
@@ -63,14 +70,13 @@ class Tally:
         self.shape = (functions, buckets)
         self.edges = [each.edges() for each in known.functions]
         self.values = [each.values for each in known.functions]
-        bins = max([1, *(len(self.bin_names(function)) for function in range(functions))])
         self.status = np.zeros((*self.shape, len(STATUSES)), np.int64)
         self.rewards = Moments(self.shape)
         self.least = np.full(self.shape, np.inf)
         self.most = np.full(self.shape, -np.inf)
-        self.histogram = np.zeros((*self.shape, bins), np.int64)
-        self.queue = np.zeros((*self.shape, TimeBins.COUNT), np.int64)
-        self.run = np.zeros((*self.shape, TimeBins.COUNT), np.int64)
+        self.histogram = np.zeros((*self.shape, max(BINS, MOST_VALUES)), np.int64)
+        self.times = {name: TimeBins(self.shape) for name in ("run_s", "queue_s")}
+        self.run_total = np.zeros(self.shape)
         self.retries = np.zeros(self.shape, np.int64)
         self.sums = {name: np.zeros(self.shape) for name in _SUMS}
         self.ranks: dict[int, int] = {}
@@ -79,17 +85,10 @@ class Tally:
         self.last: Any = None
         self.versions: dict[int, dict[str, tuple[int, int]]] = {}
 
-    def bin_names(self, function: int) -> Floats:
-        """Returns the lower edge of each bin, or its value if each value has a bin."""
-        edges, values = self.edges[function], self.values[function]
-        if edges is not None:
-            return edges[:-1]
-        return values if values is not None else np.empty(0)
-
     def add(self, rows: Rows) -> None:
         """Count the rows."""
         place = rows.function * self.shape[1] + rows.bucket
-        self.status += self._counted(place * len(STATUSES) + rows.status, self.status.shape)
+        self.status += _counted(place * len(STATUSES) + rows.status, self.status.shape)
         self._add_rewards(rows, place)
         self._add_times(rows, place)
         for name, sums in self.sums.items():
@@ -119,7 +118,7 @@ class Tally:
             elif edges is not None:
                 inner = np.searchsorted(edges, reward[mine], side="right") - 1
                 bins[mine] = np.clip(inner, 0, len(edges) - 2)
-        self.histogram += self._counted(place * self.histogram.shape[2] + bins, self.histogram.shape)
+        self.histogram += _counted(place * self.histogram.shape[2] + bins, self.histogram.shape)
 
     def _add_times(self, rows: Rows, place: Integers) -> None:
         attempts = integers(rows.batch, "attempts", 1)
@@ -129,10 +128,13 @@ class Tally:
         self.retries += (
             np.bincount(place, np.maximum(attempts - 1, 0), self.retries.size).reshape(self.shape).astype(int)
         )
-        for name, counts in (("queue_s", self.queue), ("run_s", self.run)):
+        for name, times in self.times.items():
             seconds = floats(rows.batch, name)
             known = called & np.isfinite(seconds)
-            counts += self._counted(place[known] * TimeBins.COUNT + TimeBins.of(seconds[known]), counts.shape)
+            times.add(place[known], seconds[known])
+        seconds = np.where(called, np.nan_to_num(floats(rows.batch, "run_s")), 0.0)
+        seconds[~_first_of_call(rows, seconds)] = 0.0
+        self.run_total += np.bincount(place, seconds, self.run_total.size).reshape(self.shape)
 
     def _add_places(self, rows: Rows) -> None:
         """Ranks, weights, versions and the first and last time."""
@@ -172,6 +174,16 @@ class Tally:
                 first, last = known.get(names[which - 1], (bucket, bucket))
                 known[names[which - 1]] = (min(first, bucket), max(last, bucket))
 
-    @staticmethod
-    def _counted(place: Integers, shape: tuple[int, ...]) -> Integers:
-        return np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
+
+def _counted(place: Integers, shape: tuple[int, ...]) -> Integers:
+    return np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def _first_of_call(rows: Rows, seconds: Floats) -> NDArray[np.bool_]:
+    """Returns a mask of one row for each call: the samples of a call have its time, to the
+    nanosecond. Very short calls, such as those of kernels, are alike by chance."""
+    keys = (rows.writer, rows.batch_id, rows.function, seconds)
+    order = np.lexsort(keys[::-1])
+    again = np.zeros(len(rows), bool)
+    again[order[1:]] = np.logical_and.reduce([key[order[1:]] == key[order[:-1]] for key in keys])
+    return ~again | (seconds < _ALIKE_S)

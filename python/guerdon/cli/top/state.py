@@ -30,6 +30,8 @@ __all__ = [
 
 FAILED: Final = ("timeout", "error", "crashed", "cancelled")
 _LONGEST: Final = 10_000
+_RATE_S: Final = 10.0
+"""Seconds over which the engine spreads a rate, of which fewer may have passed."""
 _LIBRARY: Final = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+)/|<frozen ")
 
 T = TypeVar("T")
@@ -194,16 +196,21 @@ def read(answer: bytes, pid: int) -> DispatcherState:
         raise ValueError("a state is an object")
     pid = _count(known.get("pid")) or pid
     rank = known.get("rank")
+    counted = _counted(known.get("now"), known.get("counted_since"))
+    warming = 1.0 if counted is None else _RATE_S / min(_RATE_S, max(1.0, counted))
     return DispatcherState(
         pid=pid,
         rank=rank if isinstance(rank, int) else None,
         path=printable(known.get("program")),
-        functions=tuple(_filled(FunctionRow, one, program="") for one in _objects(known.get("functions"))),
+        functions=tuple(
+            _filled(FunctionRow, one, program="", rate=_number(one.get("rate")) * warming)
+            for one in _objects(known.get("functions"))
+        ),
         calls=tuple(_call(one, pid) for one in _objects(known.get("in_flight"))),
         endpoints=tuple(_filled(EndpointRow, one, program="") for one in _objects(known.get("endpoints"))),
         nodes=tuple(_filled(NodeRow, one) for one in _objects(known.get("nodes"))),
         workers=tuple(_filled(WorkerRow, one) for one in _objects(known.get("workers"))),
-        counted_s=_counted(known.get("now"), known.get("counted_since")),
+        counted_s=counted,
         stats=_counts(known.get("stats")),
     )
 

@@ -105,78 +105,52 @@ EMPTIED_ROWS: Final = 6
 
 def _missing_reference(subject: Subject) -> Iterator[Finding]:
     calibration = subject.once(Calibration)
-    if subject.grouped or not calibration.asks or not calibration.usable or calibration.column is None:
+    column = calibration.column
+    if subject.grouped or not calibration.asks or not calibration.usable or column is None:
         return
     rows = spread(calibration.usable, EMPTIED_ROWS)
-    yield from _missing(subject, calibration, rows)
-    yield from _empty(subject, calibration, rows)
+    wrong = [(row, calibration.wrong_text(row), nothing) for row in rows for nothing in (None, "")]
+    if examples := _paid_without(subject, calibration, wrong):
+        yield Finding(
+            "missing_reference",
+            "error" if calibration.missing else "warning",
+            f"{subject.name!r} rewards a wrong answer where the row has no {column!r}; {_rows_without(calibration)}. Return None "
+            "there: no opinion.",
+            examples,
+        )
+    texts = dict.fromkeys(("", "I don't know.", calibration.rendered(rows[0], "") or ""))
+    if examples := _paid_without(subject, calibration, [(row, text, "") for row in rows[:2] for text in texts]):
+        yield Finding(
+            "empty_reference",
+            "error" if calibration.missing else "info",
+            f"{subject.name!r} takes an empty completion for right where {column!r} is empty; {_rows_without(calibration)}. "
+            "Return None where there is no reference.",
+            examples,
+        )
 
 
-def _missing(subject: Subject, calibration: Calibration, rows: list[int]) -> Iterator[Finding]:
-    """Wrong answers, with the reference taken away."""
+def _paid_without(
+    subject: Subject, calibration: Calibration, tried: list[tuple[int, str, str | None]]
+) -> tuple[Example, ...]:
+    """Examples of completions that are paid where the reference is taken away: row, text, and the
+    value in its place."""
     assert calibration.column is not None
-    cases = [
-        Case(row, subject.completion(calibration.wrong_text(row)), {calibration.column: nothing})
-        for row in rows
-        for nothing in (None, "")
-    ]
-    scores = calibration.scores(cases)
-    examples = [
+    cases = [Case(row, subject.completion(text), {calibration.column: nothing}) for row, text, nothing in tried]
+    return tuple(
         Example(
             case.row,
             excerpt(case.completion),
-            {"score": score.shown, "with the reference": calibration.wrong[case.row].shown},
+            {"score": score.shown, "wrong answer, with the reference": calibration.wrong[case.row].shown},
             f"{calibration.column}={case.columns[calibration.column]!r}",
         )
-        for case, score in zip(cases, scores, strict=True)
-        if _rewarded(calibration, case.row, score)
-    ]
-    if examples:
-        rows_without = calibration.missing
-        yield Finding(
-            "missing_reference",
-            "error" if rows_without else "warning",
-            f"{subject.name!r} rewards a wrong answer where the row has no {calibration.column!r}"
-            + (
-                f"; rows {', '.join(map(str, rows_without[:5]))} have none"
-                if rows_without
-                else "; every row here has one"
-            )
-            + ". Return None there: no opinion.",
-            tuple(examples),
-        )
+        for case, score in zip(cases, calibration.scores(cases), strict=True)
+        if calibration.pays(case.row, score)
+    )
 
 
-def _empty(subject: Subject, calibration: Calibration, rows: list[int]) -> Iterator[Finding]:
-    """Completions without an answer, to an empty reference."""
-    assert calibration.column is not None
-    column = calibration.column
-    texts = dict.fromkeys(("", "I don't know.", calibration.rendered(rows[0], "") or ""))
-    cases = [Case(row, subject.completion(text), {column: ""}) for row in rows[:2] for text in texts]
-    scores = calibration.scores(cases)
-    examples = [
-        Example(case.row, excerpt(case.completion), {"score": score.shown}, f"{column}=''")
-        for case, score in zip(cases, scores, strict=True)
-        if _rewarded(calibration, case.row, score)
-    ]
-    if examples:
-        without = calibration.missing
-        yield Finding(
-            "empty_reference",
-            "error" if without else "info",
-            f"{subject.name!r} takes an empty completion for right where {column!r} is empty"
-            + (f", as in rows {', '.join(map(str, without[:5]))}" if without else "; no row here has an empty one")
-            + ". Return None where there is no reference.",
-            tuple(examples),
-        )
-
-
-def _rewarded(calibration: Calibration, row: int, score: object) -> bool:
-    gain = calibration.gain(row, score)  # type: ignore[arg-type]
-    return gain is not None and gain >= 0.5
-
-
-HALFWAY: Final = 0.5
+def _rows_without(calibration: Calibration) -> str:
+    missing = ", ".join(map(str, calibration.missing[:5]))
+    return f"rows {missing} have none" if missing else "every row here has one"
 
 
 def _probes(subject: Subject) -> Iterator[Finding]:
@@ -191,8 +165,7 @@ def _probes(subject: Subject) -> Iterator[Finding]:
         scoring = []
         for run in tried:
             row, scale = run.case.row, run.scale
-            gain = scale.gain(row, run.score) if row in scale.right else None
-            if gain is not None and gain >= HALFWAY:
+            if scale.pays(row, run.score):
                 values = {"score": run.score.shown, "reference": scale.right[row].shown}
                 values["wrong answer"] = scale.wrong[row].shown
                 note = "" if scale is calibration or scale.form is None else f"in the form {scale.form.name!r}"
@@ -317,10 +290,8 @@ def _sensitivity(subject: Subject) -> Iterator[Finding]:
         if not score.ran or score.status.failed:
             continue  # a failure says nothing of the answer; another check says so
         tried[name] = tried.get(name, 0) + 1
-        right_score = calibration.right[case.row]
-        gain = calibration.gain(case.row, score)
-        if gain is None or gain < 0.5:
-            values = {"changed": score.shown, "reference": right_score.shown}
+        if not calibration.pays(case.row, score):
+            values = {"changed": score.shown, "reference": calibration.right[case.row].shown}
             found.setdefault(name, []).append(Example(case.row, excerpt(case.completion), values))
     about = {name: text for name, (text, _) in {**CHANGES, **_ANSWER_CHANGES}.items()}
     for name, examples in found.items():
