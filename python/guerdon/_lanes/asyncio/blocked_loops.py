@@ -28,8 +28,9 @@ _WHAT_TO_DO = (
 )
 
 
-# A function is warned of when this share of the forty inspections of a second met its calls in long
-# steps. They must be different calls: one that blocks for long has another warning.
+# A function is warned of when this share of the inspections of a second met its calls in long steps.
+# They must be different calls: one that blocks for long has another warning.
+_INTERVAL_S = 0.025
 _STEPS = 14
 _CALLS = 4
 _SPAN_S = 1.0
@@ -79,9 +80,10 @@ class BlockingWarnings:
         span_s = met[-1].seconds - met[0].seconds
         if len(met) < _STEPS or span_s > _SPAN_S:
             return False
-        # A thread that waits for a processor makes short steps seem long.
-        is_busy = met[-1].queued_s - met[0].queued_s > span_s / 4
-        return not is_busy and len({one.call for one in met}) >= _CALLS
+        # A step seems long too while the thread waits for a processor.
+        queued_s = met[-1].queued_s - met[0].queued_s
+        in_steps_s = len(met) * _INTERVAL_S - queued_s
+        return in_steps_s > span_s / 4 and len({one.call for one in met}) >= _CALLS
 
     def steps(self, name: str, where: FrameType) -> None:
         """This frame is in one of the long steps of this function."""
@@ -95,14 +97,16 @@ class BlockingWarnings:
         )
 
     def over(self, spec: FunctionSpec) -> None:
-        """A call of this function did, in code that kept the GIL."""
+        """A call of this function ended a block that nobody could inspect."""
+        if spec.name in self._named:
+            return
         self._named.add(spec.name)
         code = _code_of(spec.target)
         place = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
         where = "" if code is None else f" ({code.co_name}, {place[0]}:{place[1]})"
         self._warn(
-            f"reward function {spec.name!r}{where} blocks its event loop: for over half a second nothing else could run, "
-            f"on its loop or any other Python thread, because C code that it called kept the GIL. {_WHAT_TO_DO}",
+            f"reward function {spec.name!r}{where} blocks its event loop: for over half a second nothing else could run "
+            f"on it. C code that it called kept the GIL, or its calls ran one after another. {_WHAT_TO_DO}",
             place,
         )
 
