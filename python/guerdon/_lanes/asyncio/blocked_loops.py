@@ -28,8 +28,8 @@ _WHAT_TO_DO = (
 )
 
 
-# A function is warned of when this share of the inspections of a second met its calls in long steps.
-# They must be different calls: one that blocks for long has another warning.
+# A function is warned of when so large a share of the inspections of a second met its calls in long
+# steps. They must be different calls: one that blocks for long has another warning.
 _INTERVAL_S = 0.025
 _STEPS = 14
 _CALLS = 4

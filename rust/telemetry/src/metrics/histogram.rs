@@ -90,11 +90,12 @@ pub struct Histogram {
     buckets: Box<[u64]>,
     count: u64,
     sum_ns: u64,
+    max_ns: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS].into(), count: 0, sum_ns: 0 }
+        Self { buckets: vec![0; BUCKETS].into(), count: 0, sum_ns: 0, max_ns: 0 }
     }
 }
 
@@ -106,12 +107,14 @@ impl Histogram {
         self.buckets[bucket] += 1;
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
     }
 
     pub fn merge(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, more)| *mine += more);
         self.count += other.count;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
     }
 
     #[must_use]
@@ -138,8 +141,8 @@ impl Histogram {
         counts
     }
 
-    /// Returns the time that `percent` percent of them do not exceed, to an eighth; `None` without
-    /// any.
+    /// Returns the time that `percent` percent of them do not exceed, to an eighth and never above
+    /// the longest; `None` without any.
     #[must_use]
     pub fn percentile_ns(&self, percent: u64) -> Option<u64> {
         let rank = (self.count * percent).div_ceil(100).max(1);
@@ -149,7 +152,7 @@ impl Histogram {
                 // The last bucket has no end.
                 let width = if *end == u64::MAX { 0 } else { end - start };
                 let part = u128::from(width) * u128::from(rank - seen) / u128::from(*count);
-                return Some(start + u64::try_from(part).unwrap_or(0));
+                return Some((start + u64::try_from(part).unwrap_or(0)).min(self.max_ns));
             }
             seen += count;
             start = *end;
@@ -183,6 +186,7 @@ mod tests {
                 let exact = times[(times.len() as u64 * percent).div_ceil(100).max(1) as usize - 1];
                 let found = histogram.percentile_ns(percent).unwrap();
                 prop_assert!(found.abs_diff(exact) <= exact / 8 + 1, "{} for {}", found, exact);
+                prop_assert!(found <= times[times.len() - 1]);
             }
         }
     }
