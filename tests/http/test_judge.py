@@ -255,6 +255,14 @@ def test_pickled_it_is_made_again() -> None:
     assert repr(pickle.loads(pickle.dumps(Dispatcher([one])))) == repr(Dispatcher([one]))
 
 
+def test_addresses_of_an_iterator_are_read_once() -> None:
+    addresses = ["http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"]
+    for given in ({"base_url": iter(addresses)}, {"server": guerdon.Server(iter(addresses))}):
+        made = judge(**given, model="m", prompt="{completion}")
+        for one in (made, pickle.loads(pickle.dumps(made))):
+            assert [url for url, _ in one.spec.http.fleet.endpoints] == [f"{url}/chat/completions" for url in addresses]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
