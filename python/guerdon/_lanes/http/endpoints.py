@@ -87,7 +87,7 @@ class Endpoints(Sequence[Endpoint]):
 
 
 def refusal_of(urls: Sequence[str]) -> str | None:
-    """Returns why none of these servers can be reached, if all refuse connections for some seconds."""
+    """Returns the error of the connections to these servers, if all refuse them for seconds."""
     end = time.monotonic() + _STARTS_S
     while True:
         refusals = []
@@ -110,7 +110,7 @@ def _refusal(url: str) -> str | None:
         socket.create_connection((host, port), timeout=2).close()
     except ConnectionRefusedError as error:
         return f"can't connect to {host}:{port}: {error.strerror}"
-    except OSError:  # the engine knows more: it looks for other addresses, and tries again
+    except OSError:  # left to the engine, which tries again and elsewhere
         return None
     return None
 
