@@ -100,8 +100,9 @@ def judge(
             own default if None (1 for ``parse.logprob``, 1024 for ``"anthropic"``).
         temperature: None leaves it to the server.
         response_format: A dict is passed on as it is; ``"json_object"``; or ``"json_schema"``, a
-            schema with a number in the field of ``parse.json(field)``. Servers without structured
-            output answer with an error.
+            schema with a number in the field of ``parse.json(field)``, or with a reason and a
+            number for each criterion of ``parse.rubric``. Servers without structured output answer
+            with an error.
         stream: Have the answer streamed, and end the request as soon as nothing that may follow can
             change the score: with ``parse.logprob`` after the first token, with ``which="first"``
             once it stands there. The server writes no more then.

@@ -307,7 +307,7 @@ def rubric(
     return _parse("rubric", layout, words=weights, range=range, reasoning=reasoning)
 
 
-def logprob(token: str, *others: str, top: int = 20) -> Parse:
+def logprob(token: str, *others: str, top: int = 20, expected: bool = False) -> Parse:
     """The probability of `token` as the first one of the answer: a soft score from 0 to 1.
 
     Args:
@@ -315,6 +315,8 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
         others: Its rivals. With them the score is the token's share: ``logprob("Yes", "No")`` is
             P(Yes) ÷ (P(Yes) + P(No)).
         top: How many of the most likely tokens the server is asked for.
+        expected: The tokens are numbers, and the score is their mean, weighted by their
+            probabilities, as in G-Eval: ``logprob("1", "2", "3", "4", "5", expected=True)``.
 
     The judge is asked for one token, unless ``max_tokens`` says otherwise.
 
@@ -323,8 +325,9 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
     ``u = min(1 - sum(listed), least of the listed but one)`` (servers add the token that was chosen
     to the most likely ones, so the very least says nothing). With P(No) listed and P(Yes) not, the
     score is between 0 and u ÷ (u + P(No)); with P(Yes) alone, between P(Yes) ÷ (P(Yes) + u) and 1.
-    A score that may be off by more than 0.01 is an `error` that gives the bounds; so is one where
-    neither is listed. A larger `top` helps, if the server supports it.
+    A score that may be off by more than 0.01 (with ``expected`` of the range of the numbers) is an
+    `error` that gives the bounds; so is one where neither is listed. A larger `top` helps, if the
+    server supports it.
 
     Examples:
         >>> logprob("Yes", "No")
@@ -334,7 +337,8 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
     tokens = [_text("logprob", "token", token).strip(), *(rival.strip() for rival in rivals)]
     if len(set(tokens)) < len(tokens):
         raise RegistrationError(f"parse.logprob({', '.join(map(repr, tokens))}): each token must be given once.")
-    return Parse("logprob", _text("logprob", "token", token), others=rivals, top=_count(top))
+    numbers = _numbers(tokens) if _expected(expected) else ()
+    return Parse("logprob", _text("logprob", "token", token), words=numbers, others=rivals, top=_count(top))
 
 
 def _parse(
@@ -366,6 +370,24 @@ def _range(kind: str, value: object) -> tuple[float, float] | None:
 def _text(function: str, argument: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise RegistrationError(f"parse.{function}({argument}={value!r}): expected a non-empty string.")
+    return value
+
+
+def _numbers(tokens: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """The number that each token is."""
+    try:
+        numbers = [float(token) for token in tokens]
+    except ValueError:
+        numbers = []
+    if len(numbers) < 2 or not all(abs(number) <= FLOAT32_MAX for number in numbers):
+        shown = ", ".join(map(repr, tokens))
+        raise RegistrationError(f"parse.logprob({shown}, expected=True): expected several tokens that are numbers.")
+    return tuple(zip(tokens, numbers, strict=True))
+
+
+def _expected(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise RegistrationError(f"parse.logprob(expected={value!r}): expected True or False.")
     return value
 
 

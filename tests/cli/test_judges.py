@@ -62,6 +62,19 @@ def test_a_judge_whose_server_is_down_waits_no_longer_than_the_batch(guerdon: Co
     assert "expected a number above 0" in guerdon("score", "file.py", data, "--batch-timeout", "0").err
 
 
+def test_a_judge_that_refuses_connections_ends_the_command(guerdon: Command, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    text = (
+        f"import guerdon\nlikes = guerdon.judge(base_url={url!r}, model='m', prompt='{{completion}}', name='likes')\n"
+    )
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "a"}])
+    start = time.monotonic()
+    ended = guerdon("score", write_rewards(tmp_path, text), data)
+    assert time.monotonic() - start < 60  # else calls wait five minutes
+    assert ended.code == 2
+    assert f"reward function 'likes': can't connect to {url[7:-3]}: Connection refused" in ended.err
+
+
 def test_a_dispatcher_of_a_file_may_hold_a_rubric(guerdon: Command, tmp_path: Path) -> None:
     data = write_rows(tmp_path / "data.jsonl", ROWS[:1])
     with serving(both) as server:

@@ -100,6 +100,21 @@ def test_log_probabilities_are_soft_scores(api: Any) -> None:
         assert dispatcher.score(completions=["x"]).rewards.item() == pytest.approx(0.75)
 
 
+def test_the_expectation_of_digits_is_a_score() -> None:
+    def weighed(path: str, body: dict[str, Any]) -> Any:
+        top = [
+            {"token": digit, "logprob": float(np.log(share))} for digit, share in (("4", 0.6), ("5", 0.3), ("3", 0.1))
+        ]
+        return {"choices": [{"message": {"content": "4"}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
+
+    way = parse.logprob("1", "2", "3", "4", "5", expected=True)
+    with (
+        serving(weighed) as server,
+        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way)]) as dispatcher,
+    ):
+        assert dispatcher.score(completions=["x"]).rewards.item() == pytest.approx(4.2)
+
+
 @pytest.mark.parametrize("api", ["chat", "completions"])
 @pytest.mark.fault(
     "a judge's server lists too few of the likely tokens for `parse.logprob`",
@@ -255,6 +270,14 @@ def test_pickled_it_is_made_again() -> None:
     assert repr(pickle.loads(pickle.dumps(Dispatcher([one])))) == repr(Dispatcher([one]))
 
 
+def test_addresses_of_an_iterator_are_read_once() -> None:
+    addresses = ["http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"]
+    for given in ({"base_url": iter(addresses)}, {"server": guerdon.Server(iter(addresses))}):
+        made = judge(**given, model="m", prompt="{completion}")
+        for one in (made, pickle.loads(pickle.dumps(made))):
+            assert [url for url, _ in one.spec.http.fleet.endpoints] == [f"{url}/chat/completions" for url in addresses]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -338,6 +361,8 @@ def test_values_that_only_resemble_a_key_are_sent() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: parse.logprob("Yes", "No", expected=True), "several tokens that are numbers"),
+        (lambda: parse.logprob("1", expected=True), "several tokens that are numbers"),
         (lambda: parse.regex("a", 5), "a dict of strings"),  # type: ignore[arg-type]
         (lambda: parse.regex("a", {"a": float("nan")}), "float32 can hold"),
         (lambda: parse.regex("a", {"a": 10**400}), "float32 can hold"),

@@ -37,6 +37,15 @@ def made(server: Server, **options: Any) -> Any:
     return rubric(CRITERIA, base_url=server.url, model="m", **{"retries": 0, "timeout": 20, **options})
 
 
+def test_structured_output_has_all_criteria() -> None:
+    with serving(answer) as server, Dispatcher([made(server, response_format="json_schema")]) as dispatcher:
+        assert dispatcher.score(prompts=["p"], completions=["a"]).rewards.ravel().tolist() == [7.0, 5.0]
+    schema = server.bodies[0]["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == list(schema["properties"]) == list(CRITERIA)
+    for criterion in schema["properties"].values():
+        assert criterion["properties"] == {"reason": {"type": "string"}, "score": {"type": "number"}}
+
+
 @pytest.mark.parametrize(("per_call", "requests"), [("all", 3), ("one", 6)])
 def test_each_criterion_is_a_column(per_call: Any, requests: int) -> None:
     with serving(answer) as server, Dispatcher([made(server, per_call=per_call)]) as dispatcher:

@@ -113,6 +113,8 @@ def run(options: argparse.Namespace) -> int:
     )
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
+        if options.batch_timeout is None:
+            _refuse_unreachable(dispatcher)
         source = open_input(options.data)
         stack.callback(source.close)
         mapping = map_fields(source, dispatcher._specs, _field_options(options))
@@ -236,6 +238,20 @@ class ScoreRun:
             self._write(result, rows, finished.nonzero()[0].tolist())
             written += len(finished.nonzero()[0])
         print(f"guerdon: {written} of {self.mapping.rows} samples were scored and written", file=sys.stderr)
+
+
+def _refuse_unreachable(dispatcher: Dispatcher) -> None:
+    """Ends a run whose calls would wait for five minutes for a server that is not there."""
+    from guerdon._lanes.http.endpoints import refusal_of
+
+    for spec in dispatcher._specs:
+        for _, fleet in spec.fleets.values():
+            refusal = refusal_of([url for url, _ in fleet.endpoints])
+            if refusal is not None:
+                raise UsageError(
+                    f"reward function {spec.name!r}: {refusal}. Start the server, or score the other functions with "
+                    "--batch-timeout."
+                )
 
 
 def _chunks(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:

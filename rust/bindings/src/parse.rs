@@ -37,7 +37,10 @@ impl ParseArg {
             "json" => Method::Json(json_path(&self.value)?),
             "yes_no" => Method::YesNo,
             "choice" => Method::Choice(Choice::new(self.words)),
-            "logprob" => Method::LogProb(LogProb { token: self.value, others: self.others }),
+            "logprob" => {
+                let numbers = self.words.into_iter().map(|(_, number)| number).collect();
+                Method::LogProb(LogProb { token: self.value, others: self.others, numbers })
+            }
             "rubric" => {
                 let criteria = self.words.into_iter().map(|(name, weight)| Criterion { name, weight }).collect();
                 let layout = if self.value == "tags" { Layout::Tags } else { Layout::Json };

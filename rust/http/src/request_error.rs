@@ -4,8 +4,8 @@
 //!   says "not now" (408, 425, 429, 5xx) is, and so is every transport error.
 //! - A server that says that it is overloaded, by 529 or in words, throttles as with 429. A used-up
 //!   quota does not count as throttling: nothing that waits for it would get through.
-//! - `retry-after-ms`, else `Retry-After` (seconds or a date by the server's own clock), is passed
-//!   on.
+//! - `retry-after-ms`, else `Retry-After` (seconds or a date by the server's own clock), else the
+//!   reset of a used-up `x-ratelimit-remaining-…`, is passed on.
 //! - A reason shows a truncated part of the response, without the key (`redaction`).
 
 use std::error::Error;
@@ -192,7 +192,33 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
             Some(date(text)?.duration_since(sent).unwrap_or_default())
         })
     });
-    wait.map(|wait| wait.min(LONGEST_WAIT))
+    wait.or_else(|| reset(headers)).map(|wait| wait.min(LONGEST_WAIT))
+}
+
+/// Returns the time until the last of the allowances is renewed that are used up.
+fn reset(headers: &HeaderMap) -> Option<Duration> {
+    let of = |what: &str| {
+        let remaining = text_of(headers, &format!("x-ratelimit-remaining-{what}"))?.parse::<f64>().ok()?;
+        let reset = text_of(headers, &format!("x-ratelimit-reset-{what}"))?;
+        (remaining <= 0.0).then(|| Duration::try_from_secs_f64(seconds(reset)?).ok()).flatten()
+    };
+    of("requests").max(of("tokens"))
+}
+
+/// Reads a duration such as "6m0s", "1.5s" or "20ms"; a number alone is seconds.
+fn seconds(mut text: &str) -> Option<f64> {
+    let mut all = 0.0;
+    while !text.is_empty() {
+        let (amount, rest) =
+            text.split_at(text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len()));
+        let (unit, rest) = rest.split_at(rest.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(rest.len()));
+        let unit = [("", 1.0), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)]
+            .into_iter()
+            .find_map(|(name, seconds)| (name == unit).then_some(seconds))?;
+        all += amount.parse::<f64>().ok()? * unit;
+        text = rest;
+    }
+    Some(all)
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -263,6 +289,27 @@ mod tests {
         assert_eq!(wait(&[("retry-after", "1e300")]), None);
         assert_eq!(wait(&[("retry-after", "99999999")]), Some(3600.0));
         assert_eq!(wait(&[("retry-after", "-1")]), None);
+        let allowed = |remaining, reset| {
+            wait(&[
+                ("x-ratelimit-remaining-requests", remaining),
+                ("x-ratelimit-reset-requests", reset),
+                ("x-ratelimit-remaining-tokens", "9"),
+            ])
+        };
+        for (reset, seconds) in [("6m0s", 360.0), ("1.5s", 1.5), ("20ms", 0.02), ("1h2m", 3600.0), ("7", 7.0)] {
+            assert_eq!(allowed("0", reset), Some(seconds), "{reset}");
+        }
+        for (remaining, reset) in [("1", "6m0s"), ("0", "soon"), ("0", "1e300h"), ("0", "-1s"), ("many", "1s")] {
+            assert_eq!(allowed(remaining, reset), None, "{remaining}, {reset}");
+        }
+        let both = [
+            ("x-ratelimit-remaining-requests", "0"),
+            ("x-ratelimit-reset-requests", "1s"),
+            ("x-ratelimit-remaining-tokens", "0"),
+            ("x-ratelimit-reset-tokens", "3s"),
+        ];
+        assert_eq!(wait(&both), Some(3.0));
+        assert_eq!(wait(&[both.as_slice(), &[("retry-after", "2")]].concat()), Some(2.0));
         assert_eq!(wait(&[]), None);
     }
 

@@ -250,7 +250,8 @@ mod tests {
         let refused = r#"{"choices": [{"message": {"content": null, "refusal": "I can't"}}]}"#;
         assert!(values(&chat, refused, 1).unwrap_err().contains("refused: \"I can't\""));
         assert!(values(&chat, r#"{"error": "x"}"#, 1).unwrap_err().contains("no choices"));
-        let parse = || Method::LogProb(LogProb { token: "Yes".to_owned(), others: Vec::new() }).into();
+        let parse =
+            || Method::LogProb(LogProb { token: "Yes".to_owned(), others: Vec::new(), numbers: Vec::new() }).into();
         let soft = ResponseParser::Judge { api: Api::Chat, parser: parse() };
         let body = r#"{"choices": [{"message": {"content": "Yes"}, "logprobs": {"content": [{"top_logprobs":
             [{"token": "Yes", "logprob": 0.0}]}]}}]}"#;
@@ -263,7 +264,7 @@ mod tests {
                 r#"{{"choices": [{{"text": "", "logprobs": {{"top_logprobs": [{{"Yes": {unknown}, "No": -1}}]}}}}]}}"#
             );
             let others = vec!["No".to_owned()];
-            let parser = Method::LogProb(LogProb { token: "Yes".to_owned(), others }).into();
+            let parser = Method::LogProb(LogProb { token: "Yes".to_owned(), others, numbers: Vec::new() }).into();
             let soft = ResponseParser::Judge { api: Api::Completions, parser };
             assert!(values(&soft, &body, 1).unwrap_err().contains("not a log-probability"), "never a guess, never 0");
         }

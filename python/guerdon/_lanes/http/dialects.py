@@ -290,11 +290,12 @@ def _format(asked: Question) -> dict[str, Any]:
         form: Mapping[str, Any] = given
     elif given == "json_object":
         form = {"type": "json_object"}
-    elif given == "json_schema" and asked.parse.kind == "json":
+    elif given == "json_schema" and _is_json(asked.parse):
         form = {"type": "json_schema", "json_schema": _schema(asked.parse)}
     else:
         raise asked.wrong(
-            f"response_format={given!r}: expected a dict, 'json_object', or 'json_schema' with parse=parse.json(field)."
+            f"response_format={given!r}: expected a dict, 'json_object', or 'json_schema' with parse=parse.json(field) "
+            "or parse.rubric(criteria)."
         )
     if asked.api == "responses":
         return {"text": {"format": _flat(form)}}
@@ -314,8 +315,20 @@ def _flat(form: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in form.items() if name != "json_schema"}, **inner}
 
 
+def _is_json(parse: Parse) -> bool:
+    return parse.kind == "json" or (parse.kind == "rubric" and parse.value == "json")
+
+
 def _schema(parse: Parse) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "number"}
-    for part in reversed(parse.value.split(".")):
-        schema = {"type": "object", "properties": {part: schema}, "required": [part], "additionalProperties": False}
+    if parse.kind == "rubric":
+        judgment = _object({"reason": {"type": "string"}, "score": schema})
+        schema = _object(dict.fromkeys((criterion for criterion, _ in parse.words), judgment))
+    else:
+        for part in reversed(parse.value.split(".")):
+            schema = _object({part: schema})
     return {"name": "judgment", "strict": True, "schema": schema}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

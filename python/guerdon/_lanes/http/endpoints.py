@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Final, overload
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from guerdon._insight.endpoint import Endpoint, endpoints_of
 from guerdon._lanes.http.fleet import Addresses, checked_endpoints
@@ -14,7 +18,10 @@ if TYPE_CHECKING:
     from guerdon._functions.lane_plan import EndpointList
     from guerdon._functions.spec import FunctionSpec
 
-__all__ = ["Endpoints"]
+__all__ = ["Endpoints", "refusal_of"]
+
+# A server that was started beside this program has so long to listen.
+_STARTS_S: Final = 3.0
 
 
 class Endpoints(Sequence[Endpoint]):
@@ -77,6 +84,35 @@ class Endpoints(Sequence[Endpoint]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} endpoints of {self._function!r}>"
+
+
+def refusal_of(urls: Sequence[str]) -> str | None:
+    """Returns the error of the connections to these servers, if all refuse them for seconds."""
+    end = time.monotonic() + _STARTS_S
+    while True:
+        refusals = []
+        for url in urls:
+            refusals.append(_refusal(url))
+            if refusals[-1] is None:
+                return None
+        if time.monotonic() > end:
+            return "; ".join(map(str, refusals))
+        time.sleep(0.2)
+
+
+def _refusal(url: str) -> str | None:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme in getproxies() and not proxy_bypass(host):
+        return None
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((host, port), timeout=2).close()
+    except ConnectionRefusedError as error:
+        return f"can't connect to {host}:{port}: {error.strerror}"
+    except OSError:  # left to the engine, which tries again and elsewhere
+        return None
+    return None
 
 
 def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | None, engine: EngineSource) -> Endpoints:

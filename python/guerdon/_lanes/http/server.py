@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -67,6 +67,10 @@ class Server:
     price: Mapping[str, float] | None = field(default=None, kw_only=True)
     max_cost: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.base_url, Iterator):  # functions read it more than once
+            object.__setattr__(self, "base_url", tuple(self.base_url))
+
     def __repr__(self) -> str:
         # Headers and the name of a variable may be a key, and an address may hold one.
         hidden = {"headers", "api_key_env"}
@@ -78,11 +82,11 @@ class Server:
         return f"Server({', '.join([address, *shown])})"
 
 
-def server_of(function: str, given: Mapping[str, Any], option: str) -> tuple[Server, str]:
+def server_of(function: str, given: dict[str, Any], option: str) -> tuple[Server, str]:
     """The server of a function, and what its address is called for the user.
 
     Args:
-        given: The function's arguments.
+        given: The function's arguments; an iterator of addresses becomes a tuple there, too.
         option: The argument that is an address alone.
 
     Raises:
@@ -91,7 +95,9 @@ def server_of(function: str, given: Mapping[str, Any], option: str) -> tuple[Ser
     server = given["server"]
     wrong = f"reward function {function!r}: "
     if server is None:
-        return Server(given[option], api_key_env=given["api_key_env"]), option
+        server = Server(given[option], api_key_env=given["api_key_env"])
+        given[option] = server.base_url
+        return server, option
     if not isinstance(server, Server):
         raise RegistrationError(
             f"{wrong}server={type(server).__name__}(…): expected a guerdon.Server, or an address as {option}=."

@@ -12,6 +12,7 @@ mod feedback;
 pub(crate) mod lease;
 mod limiter;
 mod nanoseconds;
+mod pace;
 mod pauses;
 mod rate_limiter;
 mod shared_file;

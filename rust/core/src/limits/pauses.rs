@@ -92,6 +92,14 @@ impl Pauses {
         self.answered > CONTRADICTIONS && self.answered >= self.refused.saturating_mul(CONTRADICTIONS)
     }
 
+    /// Shortens the first long pause of a server that has answered other calls: the next call finds
+    /// out if it refuses all.
+    pub(super) fn doubt(&mut self, now_ns: u64) {
+        if self.count == 1 && self.answered > 0 && self.until_ns > now_ns.saturating_add(nanos(LONGEST_SINGLE)) {
+            self.until_ns = self.since_ns.saturating_add(FIRST_NS);
+        }
+    }
+
     /// Goes on as if the pause had not been.
     pub(super) const fn lift(&mut self) {
         (self.until_ns, self.count) = (0, 0);

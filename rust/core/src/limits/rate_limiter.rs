@@ -5,12 +5,13 @@
 //! - Tokens are charged by an estimate before the call, and corrected once its use is known.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
 //! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls; without rates
-//!   one goes then, and as many more as were let through, and what the server contradicts by its
-//!   answers is undone. No wait is longer than these rules explain.
+//!   one goes then, and as many more as were let through. A server that goes on to refuse some gets
+//!   requests at its `Pace`. A pause that its answers contradict is undone.
 
 use super::breaker::{self, Attempt, Breaker, BreakerState};
 use super::feedback::{CallEnd, Feedback};
 use super::nanoseconds::{nanoseconds, real};
+use super::pace::Pace;
 use super::pauses::Pauses;
 use super::window::{FULL, Window};
 
@@ -62,6 +63,8 @@ pub enum Tokens {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
     pub sent_ns: u64,
+    /// Time since the call before it.
+    pub gap_ns: u64,
     /// Tokens that were charged.
     pub tokens: f64,
     /// The circuit breaker is half-open, and this call decides.
@@ -99,6 +102,7 @@ pub struct RateLimiter {
     raised_ns: u64,
     pauses: Pauses,
     window: Window,
+    pace: Pace,
     /// The factor, and what the window let through, before the last pause.
     factor_before: f64,
     most_before: u64,
@@ -117,6 +121,7 @@ impl Default for RateLimiter {
             raised_ns: 0,
             pauses: Pauses::default(),
             window: Window::default(),
+            pace: Pace::default(),
             factor_before: 1.0,
             most_before: 0,
             breaker: Breaker::default(),
@@ -150,6 +155,9 @@ impl RateLimiter {
         if let Some(until_ns) = self.window.full_until_ns(now_ns) {
             return Decision::Wait { until_ns, on_release: true };
         }
+        if self.pace.due_ns() > now_ns {
+            return Decision::Wait { until_ns: self.pace.due_ns(), on_release: false };
+        }
         // At most one interval away, if this rate set it; another process may have read its clock a
         // little later.
         let interval_ns = self.cost_ns(rules.rpm, 1.0);
@@ -173,11 +181,12 @@ impl RateLimiter {
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
         self.window.send(now_ns);
+        let gap_ns = self.pace.send(now_ns, self.window.refusal_ns);
         let trial = breaker == BreakerState::Trial;
         if trial {
             self.breaker.start_trial(now_ns);
         }
-        Decision::Go(Grant { sent_ns: now_ns, tokens, trial })
+        Decision::Go(Grant { sent_ns: now_ns, gap_ns, tokens, trial })
     }
 
     /// Takes in how a call ended while others are `in_flight`; `random` is uniform in [0, 1). True
@@ -209,9 +218,15 @@ impl RateLimiter {
             Feedback::Ok => {
                 self.pauses.count(true, history.throttled_before);
                 let pauses = self.pauses.until_ns > now_ns;
-                if pauses && grant.sent_ns < self.lowered_ns && !has_rates(rules) && self.pauses.are_contradicted() {
+                let contradicts = grant.sent_ns < self.lowered_ns && self.pauses.are_contradicted();
+                if contradicts {
+                    self.pace.interval_ns = 0;
+                }
+                if contradicts && pauses && !has_rates(rules) {
                     self.pauses.lift();
                     (self.factor, self.window.most) = (self.factor_before, self.most_before);
+                } else if !has_rates(rules) {
+                    self.pauses.doubt(now_ns);
                 }
                 if grant.sent_ns >= self.lowered_ns {
                     self.pauses.count = 0;
@@ -224,10 +239,11 @@ impl RateLimiter {
             Feedback::Throttled(retry_after) => {
                 self.window.refused(now_ns.saturating_sub(grant.sent_ns));
                 self.pauses.count(false, history.throttled_before);
-                let of_one_sample =
-                    !has_rates(rules) && self.pauses.take_for_single(retry_after, !history.throttled_before);
+                let needs_no_pause = !has_rates(rules)
+                    && (retry_after.is_none() && self.pace_is_exceeded(grant, now_ns)
+                        || self.pauses.take_for_single(retry_after, !history.throttled_before));
                 // A call that was sent before the rates were lowered says nothing of the new ones.
-                if grant.sent_ns >= self.lowered_ns && !of_one_sample {
+                if grant.sent_ns >= self.lowered_ns && !needs_no_pause {
                     (self.factor_before, self.most_before) = (self.factor, self.window.most);
                     // If there are no rates, refusals while it pauses say no more than the first
                     // one.
@@ -239,15 +255,33 @@ impl RateLimiter {
                     self.pauses.begin(now_ns, retry_after, history.throttled_before, random);
                     if !has_rates(rules) {
                         self.window.narrow();
+                        self.pauses.doubt(now_ns);
                     }
-                } else if let Some(after) = retry_after.filter(|_| !of_one_sample) {
+                } else if let Some(after) = retry_after.filter(|_| !needs_no_pause) {
                     self.pauses.prolong(now_ns, after);
                 }
             }
-            Feedback::NoConnection | Feedback::Failed | Feedback::TimedOut | Feedback::Unknown => {}
+            Feedback::Failed => self.pace.end(now_ns),
+            Feedback::NoConnection | Feedback::TimedOut | Feedback::Unknown => {}
         }
         let attempt = Attempt { sent_ns: grant.sent_ns, trial: grant.trial, history };
         self.breaker.record(attempt, feedback.signal(), now_ns, in_flight, random)
+    }
+
+    /// Returns whether the pace of the server explains a refusal. A pace begins after a pause since
+    /// which no request has failed.
+    fn pace_is_exceeded(&mut self, grant: Grant, now_ns: u64) -> bool {
+        let begins = self.pace.interval_ns == 0;
+        let before_ns = grant.sent_ns.saturating_sub(grant.gap_ns);
+        let known = self.lowered_ns > self.pace.failed_ns && before_ns >= self.lowered_ns;
+        if begins && (!known || self.pauses.are_contradicted()) {
+            return false;
+        }
+        let exceeded = self.pace.refused(grant.sent_ns, grant.gap_ns, now_ns);
+        if begins && exceeded {
+            self.lowered_ns = now_ns.max(grant.sent_ns) + 1;
+        }
+        exceeded
     }
 
     /// A call has ended; those that were sent before the last pause are not of its window.
@@ -311,6 +345,7 @@ impl RateLimiter {
             *ns = (*ns).min(now_ns);
         }
         self.window.clamp(now_ns);
+        self.pace.clamp(now_ns);
         self.most_before = self.most_before.min(FULL);
         self.pauses.clamp();
         self.breaker.clamp(now_ns, soon_ns);
@@ -366,7 +401,7 @@ fn most_tokens(rules: &Rules) -> f64 {
 }
 
 /// Numbers of a rate limiter in a file.
-pub(super) const WORDS: usize = 18 + breaker::WORDS;
+pub(super) const WORDS: usize = 24 + breaker::WORDS;
 
 impl RateLimiter {
     pub(super) fn to_words(&self) -> [u64; WORDS] {
@@ -391,6 +426,12 @@ impl RateLimiter {
             self.pauses.single,
             self.factor_before.to_bits(),
             self.most_before,
+            self.pace.interval_ns,
+            self.pace.sent_ns,
+            self.pace.before_ns,
+            self.pace.changed_ns,
+            self.pace.steps,
+            self.pace.failed_ns,
         ]);
         breaker.copy_from_slice(&self.breaker.to_words());
         words
@@ -399,7 +440,8 @@ impl RateLimiter {
     pub(super) fn from_words(words: [u64; WORDS]) -> Self {
         let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, until_ns, tpm, rest @ ..] = words;
         let [count, since_ns, most, in_flight, sent_ns, refusal_ns, rest @ ..] = rest;
-        let [last, single, factor_before, most_before, breaker @ ..] = rest;
+        let [last, single, factor_before, most_before, rest @ ..] = rest;
+        let [interval_ns, paced_ns, before_ns, changed_ns, steps, failed_ns, breaker @ ..] = rest;
         let (answered, refused) = (last & u64::from(u32::MAX), last >> 32);
         Self {
             requests_ns,
@@ -411,6 +453,7 @@ impl RateLimiter {
             tpm: f64::from_bits(tpm),
             pauses: Pauses { until_ns, count, since_ns, answered, refused, single },
             window: Window { most, in_flight, sent_ns, refusal_ns },
+            pace: Pace { interval_ns, sent_ns: paced_ns, before_ns, changed_ns, steps, failed_ns },
             factor_before: f64::from_bits(factor_before),
             most_before,
             breaker: Breaker::from_words(breaker),

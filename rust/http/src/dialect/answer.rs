@@ -25,6 +25,8 @@ const USED_UP: &[&str] = &["length", "max_tokens", "max_output_tokens"];
 pub struct JudgeAnswer {
     /// Its text; `None` if there is no text, as in a refusal.
     pub text: Option<String>,
+    /// Arguments of the tools that it calls.
+    pub tool_call: Option<String>,
     /// Reasoning before the answer, if the server keeps it apart from the text.
     pub reasoning: Option<String>,
     /// Why it says nothing.
@@ -60,8 +62,12 @@ impl JudgeAnswer {
         self.request_id = request_id.or(self.request_id.take());
     }
 
-    /// Sets `cut`, unless the finish reason is one of a complete answer.
-    pub(super) fn set_cut(&mut self) {
+    /// Ends the answer: it is cut unless the finish reason is one of a complete answer, and tool
+    /// calls take the place of a missing text.
+    pub(super) fn end(&mut self) {
+        if self.text.as_ref().is_none_or(|text| text.trim().is_empty()) {
+            self.text = self.tool_call.take().or(self.text.take());
+        }
         let Some(reason) = &self.finish_reason else { return };
         let is_in = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(reason));
         let single = self.usage.is_some_and(|usage| usage.completion == 1) && is_in(USED_UP);

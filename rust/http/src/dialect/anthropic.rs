@@ -29,6 +29,9 @@ struct ContentBlock<'a> {
     text: Raw<'a>,
     #[serde(borrow, default)]
     thinking: Raw<'a>,
+    /// Arguments of a tool that it calls.
+    #[serde(borrow, default)]
+    input: Raw<'a>,
 }
 
 /// Event of a stream.
@@ -51,6 +54,8 @@ struct EventDelta<'a> {
     #[serde(borrow, default)]
     thinking: Raw<'a>,
     #[serde(borrow, default)]
+    partial_json: Raw<'a>,
+    #[serde(borrow, default)]
     stop_reason: Raw<'a>,
 }
 
@@ -68,6 +73,7 @@ pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer>
     if let Some(delta) = found.delta {
         push(&mut answer.text, text(delta.text));
         push(&mut answer.reasoning, text(delta.thinking));
+        push(&mut answer.tool_call, text(delta.partial_json));
         answer.finish_reason = text(delta.stop_reason).or(answer.finish_reason.take());
     }
     if let Some(written) = Usage::anthropic(found.usage) {
@@ -93,8 +99,10 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     each_as(found.content, |block: ContentBlock<'_>| {
-        if text(block.kind).is_none_or(|kind| kind == "text") {
-            push(&mut answer.text, text(block.text));
+        match text(block.kind).as_deref() {
+            None | Some("text") => push(&mut answer.text, text(block.text)),
+            Some("tool_use") => push(&mut answer.tool_call, block.input.map(|input| input.get().to_owned())),
+            Some(_) => {}
         }
         push(&mut answer.reasoning, text(block.thinking));
     });
@@ -106,7 +114,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
 pub(super) fn stopped(answer: &mut JudgeAnswer) {
     match answer.finish_reason.as_deref() {
         Some("refusal") => answer.refusal = Some(answer.text.take().unwrap_or_default()),
-        _ => answer.set_cut(),
+        _ => answer.end(),
     }
 }
 
@@ -123,6 +131,22 @@ mod tests {
         assert_eq!((answer.text.as_deref(), answer.reasoning.as_deref()), (Some("Score: 7"), Some("Hm.")));
         assert_eq!((answer.finish_reason.as_deref(), answer.cut), (Some("end_turn"), false));
         assert_eq!(answer.usage.map(|usage| (usage.prompt, usage.cached, usage.total)), Some((13, 4, 16)));
+    }
+
+    #[test]
+    fn tool_calls_are_the_text_of_an_answer_without_one() {
+        let body = br#"{"content": [{"type": "tool_use", "name": "grade", "input": {"score": 7}}], "stop_reason": "tool_use"}"#;
+        let answer = read(body).unwrap();
+        assert_eq!((answer.text.as_deref(), answer.cut), (Some(r#"{"score": 7}"#), false));
+        let mut answer = JudgeAnswer::default();
+        for piece in [r#"{\"score\""#, ": 7}"] {
+            let delta = format!(
+                r#"{{"type": "content_block_delta", "delta": {{"type": "input_json_delta", "partial_json": "{piece}"}}}}"#
+            );
+            event(&mut answer, delta.as_bytes()).unwrap();
+        }
+        stopped(&mut answer);
+        assert_eq!(answer.text.as_deref(), Some(r#"{"score": 7}"#));
     }
 
     #[test]

@@ -48,6 +48,20 @@ struct Message<'a> {
     reasoning: Raw<'a>,
     #[serde(borrow, default)]
     refusal: Raw<'a>,
+    #[serde(borrow, default)]
+    tool_calls: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow, default)]
+    function: Option<CalledFunction<'a>>,
+}
+
+#[derive(Deserialize)]
+struct CalledFunction<'a> {
+    #[serde(borrow, default)]
+    arguments: Raw<'a>,
 }
 
 /// A piece of a content that is a list.
@@ -105,7 +119,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     say(&mut answer, choice.message.unwrap_or_default());
-    answer.set_cut();
+    answer.end();
     Ok(answer)
 }
 
@@ -140,6 +154,9 @@ fn say(answer: &mut JudgeAnswer, message: Message<'_>) {
             each_as(part.thinking, |thought: ContentPart<'_>| push(&mut answer.reasoning, text(thought.text)));
         }),
     }
+    each_as(message.tool_calls, |call: ToolCall<'_>| {
+        push(&mut answer.tool_call, call.function.and_then(|function| text(function.arguments)));
+    });
 }
 
 fn first_token(logprobs: Raw<'_>) -> Option<Vec<(String, f64)>> {
@@ -160,6 +177,21 @@ pub(super) fn most_likely(token: FirstToken<'_>) -> Option<Vec<(String, f64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tool_calls_are_the_text_of_an_answer_without_one() {
+        let called = |content: &str| {
+            let body = format!(
+                r#"{{"choices": [{{"finish_reason": "tool_calls", "message": {{"content": {content}, "tool_calls": [{{"type": "function",
+                "function": {{"name": "grade", "arguments": "{{\"score\": 7}}"}}}}, 3, {{"function": null}}]}}}}]}}"#
+            );
+            let answer = read(body.as_bytes()).unwrap();
+            (answer.text.unwrap(), answer.cut)
+        };
+        assert_eq!(called("null"), (r#"{"score": 7}"#.to_owned(), false));
+        assert_eq!(called(r#"" ""#).0, r#"{"score": 7}"#);
+        assert_eq!(called(r#""Score: 6""#).0, "Score: 6");
+    }
 
     #[test]
     fn a_chat_completion() {

@@ -93,7 +93,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         request_id: text(found.id),
         ..JudgeAnswer::default()
     };
-    answer.set_cut();
+    answer.end();
     Ok(answer)
 }
 

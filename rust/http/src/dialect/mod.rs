@@ -58,7 +58,7 @@ impl Api {
     /// Completes a streamed answer.
     pub fn finish(self, answer: &mut JudgeAnswer) {
         match self {
-            Self::Chat | Self::Completions | Self::Responses => answer.set_cut(),
+            Self::Chat | Self::Completions | Self::Responses => answer.end(),
             Self::Anthropic => anthropic::stopped(answer),
         }
     }

@@ -43,6 +43,8 @@ struct OutputItem<'a> {
     content: Raw<'a>,
     #[serde(borrow, default)]
     summary: Raw<'a>,
+    #[serde(borrow, default)]
+    arguments: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -114,7 +116,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     each_as(found.output, |item: OutputItem<'_>| take(&mut answer, &item));
-    answer.set_cut();
+    answer.end();
     Ok(answer)
 }
 
@@ -135,6 +137,7 @@ fn take(answer: &mut JudgeAnswer, item: &OutputItem<'_>) {
             }
             _ => {}
         }),
+        Some("function_call") => push(&mut answer.tool_call, text(item.arguments)),
         Some("reasoning") => {
             let before = answer.reasoning.as_ref().map_or(0, String::len);
             each_as(item.content, |part: OutputPart<'_>| push(&mut answer.reasoning, text(part.text)));
@@ -168,6 +171,12 @@ mod tests {
         assert_eq!(answer.first_token, Some(vec![("Score".to_owned(), -0.5)]));
         let usage = answer.usage.unwrap();
         assert_eq!((usage.prompt, usage.completion, usage.reasoning, usage.total), (9, 30, 25, 39));
+    }
+
+    #[test]
+    fn tool_calls_are_the_text_of_an_answer_without_one() {
+        let body = br#"{"status": "completed", "output": [{"type": "function_call", "name": "grade", "arguments": "{\"score\": 7}"}]}"#;
+        assert_eq!(read(body).unwrap().text.as_deref(), Some(r#"{"score": 7}"#));
     }
 
     #[test]

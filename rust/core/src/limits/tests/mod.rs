@@ -4,6 +4,7 @@
 mod breaker;
 mod fairness;
 mod limiter;
+mod pace;
 mod pauses;
 mod rate_limiter;
 mod shared_file;

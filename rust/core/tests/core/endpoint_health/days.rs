@@ -1,6 +1,7 @@
 //! Days of an endpoint that refuses requests, in virtual time: a table of the time and the refusals
 //! that each may cost. The ideal is the time of a client that knows all refusals beforehand.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ enum Day {
     TenthOfSamples,
     /// One request in ten, by their order, is refused with `Retry-After: 0.2`, or without.
     TenthOfRequests { hint: bool },
-    /// One early request gets a `Retry-After` of an hour. The time leaves its sample out.
-    AnHourOnce,
+    /// The request of this number gets a `Retry-After` of an hour. The time leaves its sample out.
+    AnHourOnce(usize),
     /// Seven of ten requests are refused for 4 s, with 529, 503 and 429 in turn.
     Overloaded,
     /// All requests are refused for 20 s.
@@ -33,6 +34,36 @@ enum Day {
     /// The same, and all requests for a minute with `Retry-After: 60`, from when these samples were
     /// answered.
     FirstSamplesThenAMinute(usize),
+    /// One request is taken after each `every`, and up to `burst` that were saved. Others are
+    /// refused without a hint.
+    Pace { every: Duration, burst: usize },
+    /// The same each 0.1 s, from 10 s on each 0.5 s, and from 20 s on each 0.05 s.
+    PaceChanges,
+}
+
+/// Time between two requests that a server takes.
+fn pace(since: Duration) -> Duration {
+    if since < SECOND * 10 {
+        100 * MS
+    } else if since < SECOND * 20 {
+        500 * MS
+    } else {
+        50 * MS
+    }
+}
+
+/// Requests that a server would take at once, and since when.
+struct Bucket(f64, Instant);
+
+impl Bucket {
+    fn takes(&mut self, every: Duration, burst: usize) -> bool {
+        let now = Instant::now();
+        self.0 = (self.0 + (now - self.1).as_secs_f64() / every.as_secs_f64()).min(burst as f64);
+        self.1 = now;
+        let takes = self.0 >= 1.0;
+        self.0 -= f64::from(takes);
+        takes
+    }
 }
 
 impl Day {
@@ -44,16 +75,21 @@ impl Day {
             Self::FirstSamples(first) => rounds(first) + hint,
             Self::TenthOfSamples => rounds(samples / 10) + hint,
             Self::TenthOfRequests { hint: with } => rounds(samples / 9) + if with { hint } else { Duration::ZERO },
-            Self::AnHourOnce => rounds(0),
+            Self::AnHourOnce(_) => rounds(0),
             Self::Overloaded => SECOND * 4 + rounds(0),
             Self::AllFor20S { .. } => SECOND * 20 + rounds(0),
             Self::FirstSamplesThenAll(first) => SECOND * 20 + rounds(first),
             Self::FirstSamplesThenAMinute(first) => MINUTE + rounds(first),
+            Self::Pace { every, burst } => every * u32::try_from(samples - burst).unwrap() + RUN,
+            // 100 and 20 samples in 20 s.
+            Self::PaceChanges => SECOND * 20 + 50 * MS * u32::try_from(samples - 120).unwrap() + RUN,
         }
     }
 
     fn endpoint(self) -> impl Fn(usize, u16) -> Response + Send + Sync + 'static {
         let (begun, count) = (Instant::now(), AtomicUsize::new(0));
+        let bucket = Mutex::new(Bucket(f64::MAX, begun));
+        let is_taken = move |every, burst| bucket.lock().unwrap().takes(every, burst);
         move |sample, attempt| {
             let nth = count.fetch_add(1, Ordering::Relaxed);
             let told = |hint: Duration| {
@@ -66,7 +102,7 @@ impl Day {
                 Self::TenthOfSamples if attempt == 1 && sample % 10 == 7 => told(200 * MS),
                 Self::TenthOfRequests { hint: true } if nth % 10 == 7 => told(200 * MS),
                 Self::TenthOfRequests { hint: false } if nth % 10 == 7 => no_hint(429),
-                Self::AnHourOnce if nth == 9 => told(MINUTE * 60),
+                Self::AnHourOnce(refused) if nth == refused => told(MINUTE * 60),
                 Self::AllFor20S { hint } if begun.elapsed() < SECOND * 20 => {
                     if hint {
                         told(200 * MS)
@@ -84,6 +120,8 @@ impl Day {
                 Self::Overloaded if begun.elapsed() < SECOND * 4 && fastrand::f64() < 0.7 => {
                     no_hint([529, 503, 429][nth % 3])
                 }
+                Self::Pace { every, burst } if !is_taken(every, burst) => no_hint(429),
+                Self::PaceChanges if !is_taken(pace(begun.elapsed()), 1) => no_hint(429),
                 _ => scored(RUN),
             }
         }
@@ -98,7 +136,7 @@ fn spend(day: Day, width: usize, samples: usize, seed: u64) -> (usize, Duration,
         let engine = Engine::start(judge(at_once(width), 4), day.endpoint());
         let batch = engine.submit(samples);
         let (lost, mut took) = ended(&batch).await;
-        if matches!(day, Day::AnHourOnce) {
+        if matches!(day, Day::AnHourOnce(_)) {
             // The refused sample waits for two minutes, and the others for nothing.
             let times = |sample| batch.cell(sample, 0).unwrap().outcome.times;
             let others = (0..samples).filter(|sample| batch.cell(*sample, 0).unwrap().attempts == 1);
@@ -112,7 +150,7 @@ fn spend(day: Day, width: usize, samples: usize, seed: u64) -> (usize, Duration,
 /// ideal, and the refusals.
 type Row = (Day, usize, usize, f64, usize);
 
-const DAYS: [Row; 19] = [
+const DAYS: [Row; 34] = [
     (Day::FirstSamples(64), 32, 864, 2.0, 64),
     (Day::FirstSamples(320), 32, 864, 2.0, 320),
     (Day::FirstSamples(864), 32, 864, 2.0, 864),
@@ -125,13 +163,28 @@ const DAYS: [Row; 19] = [
     (Day::TenthOfRequests { hint: true }, 2, 200, 1.5, 25),
     (Day::TenthOfRequests { hint: true }, 128, 2560, 1.5, 300),
     (Day::TenthOfRequests { hint: false }, 128, 2560, 1.5, 300),
-    (Day::AnHourOnce, 2, 100, 1.1, 1),
-    (Day::AnHourOnce, 32, 640, 1.1, 1),
+    (Day::AnHourOnce(9), 2, 100, 1.1, 1),
+    (Day::AnHourOnce(9), 32, 640, 1.1, 1),
+    (Day::AnHourOnce(0), 2, 100, 1.5, 1),
+    (Day::AnHourOnce(1), 2, 100, 1.5, 1),
     (Day::Overloaded, 32, 640, 1.6, 100),
     (Day::AllFor20S { hint: true }, 32, 512, 1.6, 72),
     (Day::AllFor20S { hint: false }, 32, 512, 1.6, 72),
     (Day::FirstSamplesThenAll(864), 32, 2000, 1.6, 864 + 72),
     (Day::FirstSamplesThenAMinute(256), 128, 4000, 1.6, 256 + 200),
+    (Day::Pace { every: Duration::from_millis(100), burst: 1 }, 2, 200, 1.5, 202),
+    (Day::Pace { every: Duration::from_millis(100), burst: 1 }, 8, 200, 1.5, 208),
+    (Day::Pace { every: Duration::from_millis(100), burst: 1 }, 32, 200, 1.5, 232),
+    (Day::Pace { every: Duration::from_millis(100), burst: 1 }, 128, 200, 1.5, 328),
+    (Day::Pace { every: Duration::from_millis(20), burst: 1 }, 2, 400, 1.5, 402),
+    (Day::Pace { every: Duration::from_millis(20), burst: 1 }, 32, 400, 1.5, 432),
+    (Day::Pace { every: Duration::from_millis(20), burst: 20 }, 128, 400, 1.5, 528),
+    (Day::Pace { every: SECOND, burst: 1 }, 2, 60, 1.5, 62),
+    (Day::Pace { every: SECOND, burst: 1 }, 128, 60, 1.5, 188),
+    (Day::Pace { every: Duration::from_millis(100), burst: 5 }, 32, 200, 1.5, 232),
+    (Day::Pace { every: Duration::from_millis(100), burst: 20 }, 128, 200, 1.5, 328),
+    (Day::PaceChanges, 8, 400, 1.5, 408),
+    (Day::PaceChanges, 128, 400, 1.5, 528),
 ];
 
 /// Ninety-nine of a hundred samples are scored on every day.
