@@ -12,19 +12,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
+from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.environments import owner_of
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 
 __all__ = ["ToolTurns", "runs_in_order"]
 
 ToolFunction = Callable[..., Any]
-# Seconds that cancelled calls get to end.
+# Seconds that the end of a batch waits for cancelled calls.
 _END_S = 5.0
 
 
@@ -83,8 +83,7 @@ class ToolTurns:
         self._pending: list[deque[_TurnCall]] = [deque() for _ in completions]
         self._asked: list[list[_TurnCall]] = [[] for _ in completions]  # all calls of the turn
         self._begun: list[Any] = [None] * len(completions)  # the last message whose calls started
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = EventLoopThread("guerdon tool turns", patience=_END_S)
 
     def stand_ins(self) -> list[dict[str, ToolFunction]]:
         """Returns for each sample its tools by name, as sync functions that wait for the started
@@ -96,16 +95,7 @@ class ToolTurns:
 
     def end(self) -> None:
         """Cancels the running calls and ends the loop."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        ended = asyncio.run_coroutine_threadsafe(_cancel_all(), loop)
-        try:
-            ended.result(_END_S)
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        self._loop.close()
 
     def _collect(self, sample: int, name: str, /, **arguments: Any) -> Any:
         if not self._pending[sample]:
@@ -131,7 +121,6 @@ class ToolTurns:
 
     def _start_turn(self) -> None:
         """Starts the calls of every sample that has new ones."""
-        loop = self._running_loop()
         for sample, messages in enumerate(self._completions):
             last = messages[-1] if messages else None
             if last is None or last is self._begun[sample] or not last.get("tool_calls"):
@@ -143,7 +132,7 @@ class ToolTurns:
             for call in sorted(calls, key=lambda one: not one.ordered):
                 call.before = before
                 if not call.plain:
-                    call.future = asyncio.run_coroutine_threadsafe(self._run(call), loop)
+                    call.future = self._loop.start(self._run(call))
                 before = call if call.ordered else before
 
     def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_TurnCall]:
@@ -175,22 +164,8 @@ class ToolTurns:
         except BaseException as error:  # perhaps the tool's own, which must not end the loop
             raise RuntimeError(repr(error)) from None
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="guerdon tool turns", daemon=True)
-            self._thread.start()
-        return self._loop
-
 
 def runs_in_order(tool: ToolFunction) -> bool:
     """Returns whether such calls of a turn run one after the other: sync ones, and all of an
     environment, whose state the next call sees."""
     return not inspect.iscoroutinefunction(tool) or owner_of(getattr(tool, "__self__", None)) is not None
-
-
-async def _cancel_all() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
