@@ -15,6 +15,7 @@ from accelerate.utils import gather_object
 
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
+from guerdon.integrations.trl.pipeline.options import Pipeline
 from guerdon.integrations.trl.pipeline.overlap import EarlyScoring, columns_of
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
@@ -24,7 +25,6 @@ from guerdon.integrations.trl.trainer_context import raise_together
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
     from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
-    from guerdon.integrations.trl.pipeline.options import Pipeline
 
     _Trainer: Any
 else:
@@ -32,14 +32,14 @@ else:
 
 
 class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
-    """The mixin."""
+    """The mixin. Parts of a trainer work without its ``__init__``, as TRL's do."""
 
-    pipeline: Pipeline
+    pipeline = Pipeline()
     dispatchers: tuple[Dispatcher, ...]
-    _feed: CompletionFeed | None  # of completions from rank 0, which asks a server for all ranks
+    _feed: CompletionFeed | None = None  # of completions, from the rank that asks a server
     _family: ClassVar[Family]  # which of TRL's trainers it is
-    _generating: GeneratedBatch | None  # in TRL's function now, for the first time
-    _replaying: Replay | None  # in TRL's function now, for the second time
+    _generating: GeneratedBatch | None = None  # in TRL's function now, for the first time
+    _replaying: Replay | None = None  # in TRL's function now, for the second time
 
     @staticmethod
     def scoring_of(generated: GeneratedBatch) -> BatchScoring:

@@ -52,9 +52,6 @@ class PipelinedTrainer(BatchRewards):
         self.pipeline = Pipeline.of(pipeline)
         self._generated_ahead: deque[GeneratedBatch] = deque()  # not trained on yet, oldest first
         self._trained_batch: GeneratedBatch | None = None  # in training
-        self._generating = None
-        self._replaying = None
-        self._feed = None
         self._prefetcher = Prefetcher()
         self._num_generated = 0
         self._rng_after_shuffle: torch.Tensor | None = None  # restored after TRL's shuffle
