@@ -13,6 +13,7 @@ import select
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -258,6 +259,20 @@ def test_no_descriptor_stays_behind(dispatcher: Dispatcher) -> None:
     for _ in range(3):
         asyncio.run(main())
     eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
+def test_a_complete_batch_holds_no_sample() -> None:
+    class Image:
+        """One of a dataset's larger values."""
+
+    with Dispatcher([reward(lambda text, image: 1.0, name="one", lane="thread")]) as made:
+        image = Image()
+        held = weakref.ref(image)
+        pending = made.submit(completions=["a"], image=[image])
+        result = pending.result()
+        del image
+        gc.collect()
+        assert (held(), result.rewards.item(), pending.done) == (None, 1.0, True)
 
 
 def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:

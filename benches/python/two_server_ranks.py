@@ -1,4 +1,4 @@
-"""One rank of the runs of `bench_rank_0_scores` (torchrun): TRL's trainer, and a stand-in for the
+"""One rank of the runs of `bench_server_ranks` (torchrun): TRL's trainer, and a stand-in for the
 server that rank 0 asks."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from guerdon import Dispatcher, Limit, reward
 from tests.integrations.trl.pipeline import server_ranks
 
-STEPS, CALL_S, GENERATION_S, AT_ONCE = 5, 0.2, 2.0, 2
+STEPS, CALL_S, GENERATION_S = 5, 0.2, 2.0
 
 
 class Server(server_ranks.Server):
@@ -25,26 +25,20 @@ class Server(server_ranks.Server):
         return super().generate(*args, **named)
 
 
-def judge_of(at_once: int) -> Any:
-    async def judge(text: str) -> float:
-        await asyncio.sleep(CALL_S)
-        return 1.0
-
-    return reward(judge, name="judge", limit=Limit(concurrency=at_once))
+@reward(limit=Limit(concurrency=1))
+async def judge(text: str) -> float:
+    await asyncio.sleep(CALL_S)
+    return 1.0
 
 
 def main(folder: Path) -> None:
-    from guerdon.integrations.trl import Pipeline
-
     server_ranks.Server = Server  # type: ignore[misc]
     server_ranks.stand_in()
     warnings.simplefilter("ignore")
-    own = Pipeline(overlap=True, rank_0_scores=False)
     waited = {}
-    for name, pipeline in (("off", "off"), ("own", own), ("rank 0", "overlap")):
-        # The endpoint takes as many calls in all.
-        with Dispatcher([judge_of(AT_ONCE if name == "rank 0" else AT_ONCE // 2)]) as dispatcher:
-            trainer = server_ranks.make(dispatcher, folder / "out", pipeline, server_ranks.SIZES, max_steps=STEPS)
+    for name in ("off", "overlap"):
+        with Dispatcher([judge]) as dispatcher:
+            trainer = server_ranks.make(dispatcher, folder / "out", name, server_ranks.SIZES, max_steps=STEPS)
             trainer.train()
         entries = [entry for entry in trainer.state.log_history if "loss" in entry]
         waited[name] = [entry["guerdon/pipeline/wait_s"] for entry in entries]

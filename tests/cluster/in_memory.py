@@ -94,7 +94,7 @@ class Clustered:
         self.cluster = cluster
         self.dispatcher = guerdon.Dispatcher(functions, **options)
         handle: EngineHandle = self.dispatcher._engine
-        handle._make_cluster = lambda serves_ranks: cluster
+        handle._make_cluster = lambda: cluster
 
     def __enter__(self) -> guerdon.Dispatcher:
         return self.dispatcher

@@ -306,15 +306,12 @@ def test_ranks_divide_a_node_among_them(
     assert made._made(place).cpus == taken
 
 
-@pytest.mark.parametrize(("serves_ranks", "shares"), [(False, 4), (True, 1)])
-def test_an_engine_that_works_for_all_ranks_takes_all(
-    monkeypatch: pytest.MonkeyPatch, serves_ranks: bool, shares: int
-) -> None:
+def test_an_engine_takes_the_share_of_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    made = factory_of(Ray(), 1, ())(serves_ranks)
+    made = factory_of(Ray(), 1, ())()
     assert isinstance(made, RayCluster)
-    assert made._shares == shares
+    assert made._shares == 4
 
 
 def test_idle_nodes_are_let_go_and_come_back(ray: FakeRay, warned: list[str]) -> None:

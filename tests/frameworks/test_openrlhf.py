@@ -21,9 +21,7 @@ from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.utils.agent import SingleTurnAgentExecutor
 
 from guerdon.integrations import openrlhf
-from tests.integrations.frameworks.rewards import dispatcher
-from tests.integrations.frameworks.test_openrlhf import serving
-from tests.serve.serving import serving as serving_command
+from tests.serve.serving import serving
 
 REWARDS = """
 from guerdon.integrations.openrlhf import reward_function
@@ -92,15 +90,6 @@ def test_a_file_with_a_reward_func(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert together.rewards.tolist() == [1.0, 0.0, -1.0, 1.0]
 
 
-@pytest.mark.filterwarnings("ignore:a sample of OpenRLHF")
-def test_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(dispatcher()) as url:
-        made = experiences(roll_out(url, ["4", "5", "bad"]), monkeypatch)
-    together = Experience.concat_experiences(made, pad_token_id=0)
-    assert together.rewards.flatten().tolist() == [1.0, 0.0, -1.0]
-    assert [one.scores[0].item() for one in made] == [1.0, 0.0, -1.0]
-
-
 def test_why_a_value_has_to_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception is logged, and the sample then has no reward, with which no batch can be
     made."""
@@ -115,7 +104,7 @@ def test_guerdon_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token is in the path. A failure has no reward, rather than a number that nobody gave."""
     token = tmp_path / "token"
     token.write_text("a-token-of-a-test-0123456789")
-    with serving_command(tmp_path, "--token-file", token) as one:
+    with serving(tmp_path, "--token-file", token) as one:
         url = f"{one.url}/t/{token.read_text()}/openrlhf?function=correct&eos_token=</s>"
         made = experiences(roll_out(url, ["4", "5", "raise"]), monkeypatch)
     assert [None if one.rewards is None else one.rewards.flatten().tolist() for one in made] == [[1.0], [0.0], None]

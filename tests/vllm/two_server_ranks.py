@@ -24,7 +24,6 @@ RUNS: dict[str, tuple[Pipeline, bool, dict[str, int]]] = {
     "overlap": (Pipeline(overlap=True), False, {}),
     "all": (Pipeline.of("all"), True, {}),
     "split": (Pipeline(overlap=True), False, {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}),
-    "own": (Pipeline(overlap=True, rank_0_scores=False), False, {}),
 }
 
 

@@ -87,24 +87,6 @@ class ColumnRouter:
         journal = [None if source is None else columns.index(source) for source in sources]
         return RoutedColumns(columns.values, columns.names, uses, journal)
 
-    def sources(self, data: Data) -> set[Source]:
-        """Returns the sources of all values that functions and a journal use in batches with the
-        columns of `data`.
-
-        Raises:
-            DataError: A function asks for a column that is not there, or its name is ambiguous.
-        """
-        known = self._layout(data)
-        found = set(known.sources)
-        for route in known.routes:
-            for field in route.consumer.spec.text_fields or ():
-                found.update(route.available[name] for name in _columns(field, route.available))
-            if route.counted is not None:
-                found.update(route.counted[0][name] for name in route.counted[1])
-        if self._kept is not None:
-            found.update(source for source in self._kept.of(data) if source is not None)
-        return found
-
     def _layout(self, data: Data) -> Layout:
         names = tuple(data.own), tuple(data.dataset), data.trainer_state is not None
         last = self._last

@@ -6,7 +6,7 @@ list from the moment it exists, so that an exception in the caller's thread (Ctr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from guerdon.errors import DataError, RegistrationError
 if TYPE_CHECKING:
     from guerdon._batch.engine_source import EngineSource
     from guerdon._batch.kept_columns import KeptColumns
-    from guerdon._batch.layout import Source
     from guerdon._native import Batch
 
 
@@ -144,18 +143,6 @@ class Submitter:
         timeout = self._batch_timeout
         batch = self._engine.get().open(num_generations=size, held=started, batch_timeout=timeout, step=step)
         return batch, Appender(batch, self._router, frozen(trainer_state))
-
-    def sources(self, columns: Iterable[str], trainer_state: object) -> set[Source]:
-        """Returns the sources of the functions' values in a trainer's batch, as (kind, name).
-
-        Args:
-            columns: Names of its dataset's columns.
-
-        Raises:
-            DataError: A function asks for a column that is not there.
-        """
-        own: dict[str, list[object]] = {name: [] for name in (PROMPTS, COMPLETIONS, COMPLETION_IDS)}
-        return self._router.sources(Data(0, own, {name: [] for name in columns}, trainer_state))
 
     def example(self) -> str:
         """The beginning of the first completion that was scored, for warnings."""

@@ -84,7 +84,6 @@ class EngineHandle:
         # starts.
         self._cores = allowed_cores()
         self._closed = False
-        self._serves_ranks = False  # written by `serve_ranks`, under the lock
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
         self._supervisor: ThreadSupervisor | None = None
@@ -159,7 +158,6 @@ class EngineHandle:
                         self._stall_reports(),
                         trace=self._trace,
                         make_cluster=self._make_cluster,
-                        serves_ranks=self._serves_ranks,
                     )
                 if self._closed or self._engine is not None:  # a signal handler was quicker
                     _close(engine, cluster, CLOSE_TIMEOUT_S)
@@ -182,23 +180,6 @@ class EngineHandle:
 
         file = None if self._journal is None else reports_file(self._journal.journal.folder)
         return StallReports(self, self._specs, self._watchdog, file)
-
-    def serve_ranks(self, ranks: int) -> int | None:
-        """From its start on it has the workers of `ranks` ranks of this host, and for functions
-        without a limit the concurrency that all ranks of the run share.
-
-        Returns:
-            The workers; None if it was started before, and stays as it is.
-        """
-        with self._lock:
-            if not self._serves_ranks:
-                if self._engine is not None:
-                    return None
-                self._serves_ranks = True
-                self._workers *= ranks
-                for spec in self._specs:
-                    spec.serve_all_ranks()
-            return self._workers
 
     async def astart(self, owner: object) -> None:
         """Does as `get` beside the running loop, which would stop for as long as a start takes.
@@ -291,7 +272,6 @@ def _start(
     *,
     trace: Trace | None = None,
     make_cluster: ClusterFactory | None = None,
-    serves_ranks: bool = False,
 ) -> tuple[Engine, ThreadSupervisor, Cluster | None]:
     import guerdon._insight.dump  # noqa: F401 - for `EngineHandle.dump`
     from guerdon import _native
@@ -339,7 +319,7 @@ def _start(
         serves = journal is not None or trace is not None or remote is not None
         supervisor = start_lanes(engine, specs, serves=serves, on_stall=stall_reports)
         if make_cluster is not None and remote is not None:
-            cluster = make_cluster(serves_ranks)
+            cluster = make_cluster()
             cluster.start(engine, remote)
         return engine, supervisor, cluster
     except BaseException:

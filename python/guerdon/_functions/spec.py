@@ -162,10 +162,6 @@ class FunctionSpec:
         """
         return self.concurrency_of(world_size())
 
-    def serve_all_ranks(self) -> None:
-        """Counts the calls in flight of all ranks from here on; before an engine is started."""
-        vars(self)["concurrency"] = self.concurrency_of(1)
-
     def concurrency_of(self, ranks: int) -> int | None:
         """Calls in flight at once on one of `ranks` ranks that share the usual concurrency."""
         limit = self.policy.limit

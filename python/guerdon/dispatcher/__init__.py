@@ -363,15 +363,6 @@ class Dispatcher(ScoringMethods):
         engine = self._engine.started
         return [] if engine is None else engine.worker_pids()
 
-    def _serve_ranks(self, ranks: int) -> bool:
-        """From its start on the engine has the workers and limits of `ranks` ranks of this host
-        together; False if it was started before."""
-        # A shared engine and nodes have the workers of all ranks anyway.
-        served = self._engine.serve_ranks(ranks if self._options["cluster"] is None else 1)
-        if served is not None and self._options["cluster"] is None:
-            self.workers = served
-        return served is not None
-
     def _journal(self, weights: tuple[float, ...]) -> tuple[JournalPlan | None, KeptColumns | None]:
         """Returns the journal's settings for the engine, and the columns that it keeps."""
         journal = self._options["journal"]

@@ -11,10 +11,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import warnings
-import weakref
 from collections.abc import Coroutine, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -22,10 +19,11 @@ from typing import Any, Final, TypeVar
 from guerdon._batch.columns import BATCH_OPTIONS, COMPLETION_IDS, RECORDERS, TRAINER_STATE
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
+from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.results import SampleResult
 
-__all__ = ["EventLoopThread", "FrameworkSample", "SampleRewards", "check_lengths", "checked_failure_value"]
+__all__ = ["FrameworkSample", "SampleRewards", "check_lengths", "checked_failure_value"]
 
 T = TypeVar("T")
 
@@ -91,7 +89,7 @@ class SampleRewards:
         self._framework = framework
         self._becomes = becomes
         self._failure_rate = ResultFailureRate([dispatcher])
-        self._thread = EventLoopThread()
+        self._thread = EventLoopThread("guerdon-single-samples")
         # Each is set once, by whichever thread comes first: at worst a warning comes twice.
         self._failure_reported = False
         self._error_reported = False
@@ -152,68 +150,6 @@ class SampleRewards:
             GuerdonWarning,
             stacklevel=2,
         )
-
-
-class EventLoopThread:
-    """An event loop on a separate thread: started by the first use, ended with this object."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # Both written under the lock. A forked child has the loop, but not the thread.
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = 0
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of `coroutine`, for callers on other threads; an interrupt cancels it."""
-        try:
-            loop = self._running()
-        except BaseException:
-            coroutine.close()  # nobody will await it
-            raise
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                loop = asyncio.new_event_loop()
-                thread = threading.Thread(target=_turn, args=(loop,), name="guerdon-single-samples", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:
-                    loop.close()
-                    raise GuerdonError(
-                        f"no sample can be scored, as their event loop has no thread: {error}. Raise the limit on processes and "
-                        "threads (`ulimit -u`, or the container's), or start fewer of them."
-                    ) from error
-                weakref.finalize(self, _stop, loop, thread)
-                self._loop, self._pid = loop, os.getpid()
-            return self._loop
-
-
-def _turn(loop: asyncio.AbstractEventLoop) -> None:
-    """Runs a loop until it is stopped; refers to nothing that would keep its owner alive."""
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-
-
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    try:
-        loop.call_soon_threadsafe(loop.stop)
-    except RuntimeError:  # closed before
-        return
-    if thread is not threading.current_thread():
-        thread.join(1.0)
 
 
 def checked_failure_value(value: object) -> float:

@@ -1,19 +1,18 @@
-"""OpenRLHF's reward function, by ``--reward.remote_url my_rewards.py`` with ``reward_func`` in it,
-and a server for ``--reward.remote_url http://host:port/get_reward``.
+"""OpenRLHF's reward function, by ``--reward.remote_url my_rewards.py`` with ``reward_func`` in it.
 
 OpenRLHF trains on a number from every sample: a sample without a reward ends its run when the batch
-is made. Therefore the value of a sample on which a function failed has to be chosen.
+is made. Therefore the value of a sample on which a function failed has to be chosen. For an address
+as ``--reward.remote_url`` there is ``guerdon serve``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import DataError, GuerdonWarning
+from guerdon.errors import GuerdonWarning
 from guerdon.integrations._single_samples import (
     FrameworkSample,
     SampleRewards,
@@ -21,12 +20,9 @@ from guerdon.integrations._single_samples import (
     checked_failure_value,
 )
 
-__all__ = ["reward_function", "serve"]
+__all__ = ["reward_function"]
 
 _Texts: TypeAlias = "Sequence[str | None] | None"
-
-MOST_BYTES = 64 << 20
-"""Fields of a request to the server."""
 
 
 def reward_function(
@@ -63,82 +59,10 @@ def reward_function(
     ) -> dict[str, Any]:
         import torch  # OpenRLHF's own contract: the tensor of one sample becomes a number there
 
-        tensor = torch.tensor(rewards.wait(queries, prompts, labels), dtype=torch.float32)
+        tensor = torch.tensor(rewards.of(queries, prompts, labels), dtype=torch.float32)
         return {"rewards": tensor, "scores": tensor, "extra_logs": {}}
 
     return reward_func
-
-
-async def serve(
-    dispatcher: Dispatcher,
-    *,
-    failure_value: float,
-    host: str = "127.0.0.1",
-    port: int = 5000,
-    eos_token: str | None = None,
-    started: Callable[[int], object] | None = None,
-) -> None:
-    """Answers OpenRLHF's requests to ``http://host:port/get_reward`` until it is cancelled.
-
-    Requests are scored concurrently; those that come together, together. Needs aiohttp, as OpenRLHF
-    does.
-
-    Args:
-        dispatcher: As for `reward_function`.
-        failure_value: As for `reward_function`.
-        host: Address to listen on; "0.0.0.0" for all.
-        port: 0 for any that is free.
-        eos_token: As for `reward_function`.
-        started: Called with the port once requests are answered.
-
-    Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
-        ModuleNotFoundError: aiohttp is not installed.
-    """
-    try:
-        from aiohttp import web
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("serve() needs aiohttp: pip install aiohttp.", name="aiohttp") from error
-    rewards = _Rewards(dispatcher, failure_value, eos_token)
-
-    async def get_reward(request: web.Request) -> web.Response:
-        try:
-            queries, prompts, labels = _lists_of(await request.json())
-            check_lengths("OpenRLHF", query=queries, prompts=prompts, labels=labels)
-        except (ValueError, DataError) as error:  # ValueError: it is not JSON
-            return web.json_response({"error": str(error)}, status=400)
-        numbers = await rewards.get(queries, prompts, labels)
-        return web.json_response({"rewards": numbers, "scores": numbers, "extra_logs": {}})
-
-    app = web.Application(client_max_size=MOST_BYTES)
-    app.router.add_post("/get_reward", get_reward)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        if started is not None:
-            started(runner.addresses[0][1])
-        await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()
-
-
-def _lists_of(data: Any) -> tuple[list[str], list[str | None], list[Any]]:
-    """Returns the lists of a request; None for each prompt or label where it has none.
-
-    Raises:
-        DataError: It has something else.
-    """
-    queries = data.get("query") if isinstance(data, dict) else None
-    if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
-        raise DataError("expected a JSON object with a list of texts in 'query'.")
-    prompts, labels = (data.get(name) or [None] * len(queries) for name in ("prompts", "labels"))
-    if not isinstance(prompts, list) or not all(prompt is None or isinstance(prompt, str) for prompt in prompts):
-        raise DataError("expected a list of texts in 'prompts', or none.")
-    if not isinstance(labels, list):
-        raise DataError("expected a list in 'labels', or none.")
-    return queries, prompts, labels
 
 
 class _Rewards:
@@ -150,10 +74,7 @@ class _Rewards:
         self._scorer = SampleRewards(dispatcher, "OpenRLHF", f"its reward becomes {self._value:g}")
         self._split_reported = False
 
-    def wait(self, queries: Sequence[str], prompts: _Texts, labels: Sequence[Any] | None) -> list[float]:
-        return self._scorer.wait(self.get(queries, prompts, labels))
-
-    async def get(self, queries: Sequence[str], prompts: _Texts, labels: Sequence[Any] | None) -> list[float]:
+    def of(self, queries: Sequence[str], prompts: _Texts, labels: Sequence[Any] | None) -> list[float]:
         prompts = [None] * len(queries) if prompts is None else prompts
         labels = [None] * len(queries) if labels is None else labels
         check_lengths("OpenRLHF", queries=queries, prompts=prompts, labels=labels)
@@ -161,7 +82,7 @@ class _Rewards:
             FrameworkSample(self._completion(query, prompt), prompt, columns={"label": label, "query": query})
             for query, prompt, label in zip(queries, prompts, labels, strict=True)
         ]
-        rewards = await self._scorer.rewards(samples)
+        rewards = self._scorer.wait(self._scorer.rewards(samples))
         return [self._value if reward is None else reward for reward in rewards]
 
     def _completion(self, query: str, prompt: str | None) -> str:

@@ -1,4 +1,4 @@
-"""OpenRLHF's ``reward_func`` and its reward server, called as `SingleTurnAgentExecutor` does.
+"""OpenRLHF's ``reward_func``, called as `SingleTurnAgentExecutor` does.
 
 tests/frameworks/test_openrlhf.py has the same with OpenRLHF installed.
 """
@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,62 +86,3 @@ def test_a_file_that_is_loaded_by_its_path(tmp_path: Path) -> None:
     spec.loader.exec_module(module)
     assert module.reward_func(["ab"], [""], [""])["rewards"].tolist() == [4.0]
     module.dispatcher.close()
-
-
-@contextmanager
-def serving(made: Dispatcher) -> Iterator[str]:
-    """The server on an event loop of a thread, as in a process of its own."""
-    loop, ready = asyncio.new_event_loop(), threading.Event()
-    ports: list[int] = []
-
-    def started(port: int) -> None:
-        ports.append(port)
-        ready.set()
-
-    task = loop.create_task(openrlhf.serve(made, failure_value=-1.0, port=0, eos_token="</s>", started=started))
-
-    def run() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            loop.run_until_complete(task)
-        loop.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert ready.wait(30)
-    try:
-        yield f"http://127.0.0.1:{ports[0]}/get_reward"
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join(30)
-        made.close()
-
-
-@pytest.mark.filterwarnings("ignore:a sample of OpenRLHF")
-def test_the_server() -> None:
-    aiohttp = pytest.importorskip("aiohttp")
-
-    async def post(url: str, text: str) -> Any:
-        data = {"query": [f"2 + 2 = {text}</s>"], "prompts": ["2 + 2 = "], "labels": ["4"]}
-        async with aiohttp.ClientSession() as session, session.post(url, json=data) as response:
-            response.raise_for_status()
-            return await response.json()
-
-    async def gather(url: str) -> list[Any]:
-        return await asyncio.gather(*(post(url, text) for text in ("4", "5", "bad")))
-
-    async def wrong(url: str) -> set[int]:
-        lists = (
-            {"queries": 1},
-            {"query": [1]},
-            {"query": ["a"], "labels": ["b", "c"]},
-            {"query": ["a"], "prompts": "a"},
-        )
-        async with aiohttp.ClientSession() as session:
-            bodies = [json.dumps(body).encode() for body in (*lists, [])] + [b"no JSON"]
-            return {(await session.post(url, data=body)).status for body in bodies}
-
-    with serving(dispatcher()) as url:
-        answers = asyncio.run(gather(url))
-        assert asyncio.run(wrong(url)) == {400}
-    assert [answer["rewards"] for answer in answers] == [[1.0], [0.0], [-1.0]]
-    assert all(answer["scores"] == answer["rewards"] for answer in answers)

@@ -15,7 +15,8 @@ import guerdon
 from guerdon import Dispatcher, reward
 from guerdon.errors import DataError, GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations import areal, miles, nemo_rl, openrlhf, roll, skyrl, slime, verifiers
-from guerdon.integrations._single_samples import EventLoopThread, FrameworkSample, SampleRewards
+from guerdon.integrations._event_loop_thread import EventLoopThread
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards
 from tests.integrations.frameworks.rewards import dispatcher, meeting
 
 NEEDS_A_VALUE: list[Any] = [

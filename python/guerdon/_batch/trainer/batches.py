@@ -15,7 +15,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -164,21 +164,19 @@ class TrainerBatches:
         batch = self._submitter.submit_from_trainer(started, arguments, context.group_size(), context.ranks)
         return PendingBatch(self._owner(), batch, self._builder)
 
-    def open(
-        self, arguments: Mapping[str, Any], samples: int, started: list[Batch], *, of_all_ranks: bool = False
-    ) -> tuple[TrainerBatch, Appender]:
+    def open(self, arguments: Mapping[str, Any], samples: int, started: list[Batch]) -> tuple[TrainerBatch, Appender]:
         """`start` for a batch whose samples come one after another, by the appender.
 
         Args:
             arguments: What is the same for all samples: ``trainer_state``, ``log_extra``,
                 ``log_metric``.
-            samples: How many there will be.
-            of_all_ranks: They are those of all ranks; else each rank has as many.
+            samples: How many there will be on each rank.
         """
         context = self._context(arguments)
         context.check_weights(self._rewards)
-        state, size, ranks = arguments.get("trainer_state"), context.group_size(), 1 if of_all_ranks else context.ranks
-        batch, appender = self._submitter.open_from_trainer(started, state, samples, size, ranks)
+        batch, appender = self._submitter.open_from_trainer(
+            started, arguments.get("trainer_state"), samples, context.group_size(), context.ranks
+        )
         pending = OpenBatch(self._owner(), batch, self._builder, appender)
         return TrainerBatch(context, arguments, pending), appender
 
@@ -190,42 +188,19 @@ class TrainerBatches:
                 rank.
             ClosedError: The dispatcher was closed meanwhile.
         """
-        return self._complete(batch.context, batch.arguments, lambda: self.whole(batch))
-
-    def complete_slice(self, arguments: Mapping[str, Any], result: Callable[[], RewardBatch]) -> RewardBatch:
-        """`complete` for the samples of this rank in a batch that one rank scored for all.
-
-        Args:
-            arguments: What a column would be called with, beside the batch.
-            result: Gives the result of these samples, or raises what came up.
-        """
-        return self._complete(self._context(arguments), arguments, result)
-
-    def whole(self, batch: TrainerBatch) -> RewardBatch:
-        """The result of a batch once it is complete, however many samples failed.
-
-        Raises:
-            ClosedError: The dispatcher was closed meanwhile.
-        """
-        batch.pending.wait()
-        result = batch.pending._complete()
-        self._refuse_closed(result)
-        return result
-
-    def _complete(
-        self, context: TrainerContext, arguments: Mapping[str, Any], get: Callable[[], RewardBatch]
-    ) -> RewardBatch:
         result: RewardBatch | None = None
         failures: BatchFailures | None = None
         error: Exception | None = None
         try:
-            result = get()
+            batch.pending.wait()
+            result = batch.pending._complete()
+            self._refuse_closed(result)
             failures, message = self._builder.count(result)
             if message is not None:
                 error = RewardFailureError(message, result)
         except Exception as unforeseen:
             error = unforeseen
-        error = self._judge(context, error, failures, result)
+        error = self._judge(batch.context, error, failures, result)
         if error is not None or result is None:
             try:
                 raise error or GuerdonError("a batch ended without a result")
@@ -233,7 +208,7 @@ class TrainerBatches:
                 # Otherwise the error, its traceback and the batch hold each other until Python's
                 # collector runs.
                 del error
-        context.log(result, arguments, self._log_metrics)
+        batch.context.log(result, batch.arguments, self._log_metrics)
         return result
 
     def complete_without_rows(self, arguments: Mapping[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""Metrics of each batch for a trainer's log: `docs/metrics.md` has the table.
+"""Guerdon's own metrics of each batch for a trainer's log: `docs/metrics.md` has the table.
+
+`TrainerContext.log` passes them to TRL's ``log_metric``, behind what reward functions recorded with
+``log_extra`` and ``log_metric`` in their workers, which it replays there.
 
 - The names of a batch's metrics follow from its functions and the size of its groups, not from its
   outcomes: all ranks log the same names, and none of them waits for another.

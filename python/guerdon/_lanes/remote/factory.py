@@ -49,11 +49,11 @@ def factory_of(cluster: ClusterOption, workers: int, specs: Sequence[FunctionSpe
     # One after another, where a node is checked.
     setup_timeout = sum(spec.policy.setup_timeout for spec in specs if spec.leaves_process and spec.stateful)
 
-    def make(serves_ranks: bool) -> Cluster:
+    def make() -> Cluster:
         if isinstance(cluster, Ray):
             from guerdon._lanes.remote.ray.cluster import RayCluster
 
-            return RayCluster(cluster, setup_timeout, shares=1 if serves_ranks else world_size())
+            return RayCluster(cluster, setup_timeout, shares=world_size())
         from guerdon._lanes.remote.shared_engine.cluster import SharedEngine
 
         return SharedEngine(workers, [spec.name for spec in specs])

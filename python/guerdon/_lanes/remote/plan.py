@@ -26,5 +26,5 @@ class Cluster(Protocol):
         """Ends all that `start` began; the engine is closed, and its links with it."""
 
 
-ClusterFactory: TypeAlias = Callable[[bool], Cluster]
-"""Makes the cluster of an engine, by whether that engine works for all ranks of the run."""
+ClusterFactory: TypeAlias = Callable[[], Cluster]
+"""Makes the cluster of an engine."""

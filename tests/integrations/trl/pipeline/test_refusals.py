@@ -209,61 +209,6 @@ def test_the_time_that_ranks_wait_counts_attempts_and_calls_one_after_another(
     assert seconds is None or f"'one' may run {seconds}" in messages[0]
 
 
-def on_ranks(count: int, **changed: Any) -> Any:
-    """Ranks whose completions come from a server."""
-    more = {"use_vllm": True, "args__vllm_mode": "server", "args__world_size": count, **changed}
-    return trainer(accelerator__num_processes=count, args__ddp_timeout=1800, **more)
-
-
-def test_functions_that_stay_on_their_rank_are_warned_of_at_creation() -> None:
-    @reward
-    async def goes(text: str) -> float:
-        return 1.0
-
-    def whole(completions: list[str], **columns: Any) -> list[float]:
-        return [1.0] * len(completions)
-
-    stays = Dispatcher([reward(one.__wrapped__, name="stays", lane="thread"), goes])  # type: ignore[attr-defined]
-    dispatchers = [Dispatcher([goes]), stays, Dispatcher([whole])]
-    cases = (
-        (Pipeline(overlap=True), on_ranks(8), 1),
-        (Pipeline(overlap=True, rank_0_scores=False), on_ranks(8), 0),
-        (Pipeline(overlap=True), on_ranks(1), 0),
-        (Pipeline(overlap=True), on_ranks(8, use_vllm=False), 0),
-    )
-    for pipeline, made, count in cases:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            check_pipeline(pipeline, made, dispatchers)
-        messages = [str(warning.message) for warning in caught]
-        found = [message for message in messages if "rank 0 does not score for all ranks" in message]
-        assert len(found) == count
-        assert all("'stays', 'goes', because 'stays' runs in a thread of its rank's process" in one for one in found)
-        # Of one that is all of the batch contract, only that it sees the whole batch.
-        assert len([message for message in messages if "'whole'" in message]) == 1
-
-
-def test_the_time_that_ranks_wait_counts_the_calls_that_rank_0_makes_for_all() -> None:
-    @reward(limit=Limit(concurrency=4), timeout=200, name="judged")
-    async def judged(text: str) -> float:
-        return 1.0
-
-    dispatcher = Dispatcher([judged])
-    check_pipeline(Pipeline(overlap=True, rank_0_scores=False), on_ranks(8), [dispatcher])  # 800 s
-    with pytest.warns(GuerdonWarning, match="'judged' may run 6400 s for a batch .*128 calls, 4 at a time"):
-        check_pipeline(Pipeline(overlap=True), on_ranks(8), [dispatcher])
-
-
-def test_rank_0_option_takes_booleans_only() -> None:
-    with pytest.raises(RegistrationError, match="rank_0_scores='always'"):
-        Pipeline(rank_0_scores="always")  # type: ignore[arg-type]
-    assert repr(Pipeline(overlap=True)) == "Pipeline(overlap=True, mini_batch=False, lookahead=0)"
-    no = "Pipeline(overlap=True, mini_batch=False, lookahead=0, rank_0_scores=False)"
-    assert repr(Pipeline(overlap=True, rank_0_scores=False)) == no
-    with pytest.raises(RegistrationError, match="Without overlap: pipeline='off'"):
-        check_pipeline(Pipeline(overlap=True, rank_0_scores=False), trainer(tools=[print]), [DISPATCHER])
-
-
 @pytest.mark.filterwarnings("default")
 def test_the_trainer_asks_when_it_is_made(tmp_path: Path) -> None:
     pytest.importorskip("trl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import transformers  # noqa: E402
 from trl.trainer import grpo_trainer, utils  # noqa: E402
 
 from guerdon import GuerdonError  # noqa: E402
+from guerdon.integrations.trl import GRPOTrainer  # noqa: E402
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards  # noqa: E402
 from guerdon.integrations.trl.pipeline.options import PRESETS  # noqa: E402
 from guerdon.integrations.trl.pipeline.trl_families import GRPO  # noqa: E402
@@ -184,3 +186,11 @@ def test_another_number_of_generated_values_is_named_with_the_version() -> None:
         Trainer()._generate([])
     Trainer.pipeline = PRESETS["off"]
     assert len(Trainer()._generate([])) == 9
+
+
+def test_a_trainer_generates_without_its_init_as_trls_own_tests_do() -> None:
+    trainer: Any = object.__new__(GRPOTrainer)
+    trainer.accelerator, trainer.model = SimpleNamespace(device="cpu"), SimpleNamespace(training=True)
+    trainer.use_vllm, trainer.rollout_func = False, lambda prompts, trainer: {}
+    with pytest.raises(ValueError, match="rollout_func must return keys"):
+        trainer._generate(["a prompt"])

@@ -19,7 +19,7 @@ from typing import Any
 from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 from guerdon.integrations.trl.tool_calls.tools import Tool
-from guerdon.integrations.trl.tool_calls.turns import mark_retrieved, runs_in_order
+from guerdon.integrations.trl.tool_calls.turns import runs_in_order
 
 __all__ = ["ConcurrentRollouts"]
 
@@ -80,13 +80,46 @@ class ConcurrentRollouts:
         return await rollout()
 
     async def _execute_tool_calls(self, tool_calls: Any, tool_dict: Mapping[str, Any]) -> Any:
-        turn = _SampleTurn(tool_calls, tool_dict, self._tool_pool)
-        running = asyncio.create_task(turn.run())
+        started = self._start_calls([each["function"] for each in tool_calls], tool_dict)
+        tasks = [task for of_name in started.values() for task in of_name]
+
+        async def wait(name: str, /, **arguments: Any) -> Any:
+            return await started[name].popleft()
+
         try:
-            return await super()._execute_tool_calls(tool_calls, turn.stand_ins())  # type: ignore[misc]
+            stand_ins = {name: functools.partial(wait, name) for name in tool_dict}
+            return await super()._execute_tool_calls(tool_calls, stand_ins)  # type: ignore[misc]
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start_calls(self, calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Any]) -> dict[str, deque[Any]]:
+        """Starts the calls of one turn of one sample: some in order, then the others together. TRL
+        answers unknown names and bad arguments itself."""
+        started: dict[str, deque[Any]] = {name: deque() for name in tools}
+        known = [one for one in calls if one["name"] in tools and isinstance(one.get("arguments", {}), Mapping)]
+        before: asyncio.Task[Any] | None = None
+        for call in sorted(known, key=lambda one: not runs_in_order(tools[one["name"]])):
+            tool = tools[call["name"]]
+            task = asyncio.create_task(self._run_call(before, tool, call.get("arguments", {})))
+            started[call["name"]].append(task)
+            before = task if runs_in_order(tool) else before
+        return started
+
+    async def _run_call(self, before: asyncio.Task[Any] | None, tool: Any, arguments: Mapping[str, Any]) -> Any:
+        if before is not None:
+            await asyncio.wait([before])
+        launch = launcher_of(tool)
+        try:
+            if launch is not None:
+                return await launch((), arguments).aresult()
+            if inspect.iscoroutinefunction(tool):
+                return await tool(**arguments)
+            called = functools.partial(tool, **arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._tool_pool, called)
+        except asyncio.CancelledError:  # perhaps the tool's own, which must not end the rollout
+            raise RuntimeError("the call was cancelled") from None
 
 
 class _PendingReset:
@@ -94,65 +127,6 @@ class _PendingReset:
 
     def result(self) -> str:
         return ""
-
-
-class _SampleTurn:
-    """The calls of one turn of one sample."""
-
-    def __init__(self, tool_calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Any], pool: Any) -> None:
-        self._tools = tools
-        self._pool = pool
-        self._ordered: list[tuple[Any, Mapping[str, Any], asyncio.Future[Any]]] = []
-        self._together: list[tuple[Any, Mapping[str, Any], asyncio.Future[Any]]] = []
-        self._waiting: dict[str, deque[asyncio.Future[Any]]] = {name: deque() for name in tools}
-        loop = asyncio.get_running_loop()
-        for tool_call in tool_calls:
-            function = tool_call["function"]
-            tool, arguments = tools.get(function["name"]), function.get("arguments", {})
-            if tool is None or not isinstance(arguments, Mapping):  # TRL answers these itself
-                continue
-            future: asyncio.Future[Any] = loop.create_future()
-            future.add_done_callback(mark_retrieved)
-            self._waiting[function["name"]].append(future)
-            kind = self._ordered if runs_in_order(tool) else self._together
-            kind.append((tool, arguments, future))
-
-    def stand_ins(self) -> dict[str, Any]:
-        """The tools by name, each a coroutine function that waits for its started call."""
-        return {name: self._stand_in(name) for name in self._tools}
-
-    async def run(self) -> None:
-        """Some calls in order, then the others together."""
-        for call in self._ordered:
-            await self._one(*call)
-        await asyncio.gather(*(self._one(*call) for call in self._together))
-
-    def _stand_in(self, name: str) -> Callable[..., Any]:
-        async def wait(**arguments: Any) -> Any:
-            return await self._waiting[name].popleft()
-
-        return wait
-
-    async def _one(self, tool: Any, arguments: Mapping[str, Any], future: asyncio.Future[Any]) -> None:
-        try:
-            launch = launcher_of(tool)
-            if launch is not None:
-                value = await launch((), arguments).aresult()
-            elif inspect.iscoroutinefunction(tool):
-                value = await asyncio.ensure_future(tool(**arguments))
-            else:
-                called = functools.partial(tool, **arguments)
-                value = await asyncio.get_running_loop().run_in_executor(self._pool, called)
-        except Exception as error:
-            if not future.done():
-                future.set_exception(error)
-        except asyncio.CancelledError:
-            if not future.done():
-                future.set_exception(RuntimeError("the call was cancelled"))
-            raise
-        else:
-            if not future.done():
-                future.set_result(value)
 
 
 def _append_observation(prompt: list[dict[str, Any]], observation: Any) -> None:

@@ -15,17 +15,16 @@ from accelerate.utils import gather_object
 
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
+from guerdon.integrations.trl.pipeline.options import Pipeline
 from guerdon.integrations.trl.pipeline.overlap import EarlyScoring, columns_of
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
-from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
 from guerdon.integrations.trl.pipeline.trl_families import Family, changed
 from guerdon.integrations.trl.trainer_context import raise_together
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
-    from guerdon.integrations.trl.pipeline.first_rank import FirstRank
-    from guerdon.integrations.trl.pipeline.options import Pipeline
+    from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
 
     _Trainer: Any
 else:
@@ -33,14 +32,14 @@ else:
 
 
 class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
-    """The mixin."""
+    """The mixin. Parts of a trainer work without its ``__init__``, as TRL's do."""
 
-    pipeline: Pipeline
+    pipeline = Pipeline()
     dispatchers: tuple[Dispatcher, ...]
-    _first_rank: FirstRank | None  # where it scores for all ranks
+    _feed: CompletionFeed | None = None  # of completions, from the rank that asks a server
     _family: ClassVar[Family]  # which of TRL's trainers it is
-    _generating: GeneratedBatch | None  # in TRL's function now, for the first time
-    _replaying: Replay | None  # in TRL's function now, for the second time
+    _generating: GeneratedBatch | None = None  # in TRL's function now, for the first time
+    _replaying: Replay | None = None  # in TRL's function now, for the second time
 
     @staticmethod
     def scoring_of(generated: GeneratedBatch) -> BatchScoring:
@@ -69,11 +68,10 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
         generated = self._generating
         if generated is None or not self.pipeline.overlap:
             return super()._generate(prompts)
-        shared = None if self._first_rank is None else self._first_rank.scoring(self, prompts, generated.source)
-        if self._rank_exchange(len(prompts), shared) is not None:
+        if self._rank_exchange(len(prompts)) is not None:
             return super()._generate(prompts)
-        generated.scoring = self._new_scoring(len(prompts), shared)
-        early = EarlyScoring(self, generated.scoring, generated.source, prompts, self._common)
+        generated.scoring = self._new_scoring(len(prompts))
+        early = EarlyScoring(self, generated.scoring, generated.source, prompts, self._common, self._feed)
         generated.early_scoring = early
         output = super()._generate(prompts)
         if not early.watched:
@@ -111,8 +109,7 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
             generated.inputs, generated.prompts, generated.completions = inputs, prompts, completions
             generated.environments = self._environments or []
             generated.generated_at = time.monotonic()
-        early = None if generated is None else generated.early_scoring
-        scoring = self._new_scoring(len(prompts), None if early is None else early.scoring.shared)
+        scoring = self._new_scoring(len(prompts))
         try:
             scoring = self._begin(scoring, inputs, prompts, completions, completion_ids_list)
             waiting = self._other_rewards(scoring, inputs, prompts, completions, completion_ids_list)
@@ -134,19 +131,15 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)
 
-    def _new_scoring(self, rows: int, shared: SharedScoring | None) -> BatchScoring:
-        exchange = self._rank_exchange(rows, shared)
-        return BatchScoring(self.reward_funcs, rows, self._group_size, exchange, shared)
+    def _new_scoring(self, rows: int) -> BatchScoring:
+        return BatchScoring(self.reward_funcs, rows, self._group_size, self._rank_exchange(rows))
 
-    def _rank_exchange(self, rows: int, shared: SharedScoring | None) -> RankExchange | None:
-        """The exchange of rows with other ranks; None if no group function sees a split group. The
-        first rank has all rows of the `shared` part."""
+    def _rank_exchange(self, rows: int) -> RankExchange | None:
+        """The exchange of rows with other ranks; None if no group function sees a split group."""
         ranks, size = self.accelerator.num_processes, self._group_size
         if ranks == 1 or rows % size == 0 or self._environments is not None:
             return None
-        elsewhere = () if shared is None else shared.dispatchers
-        own = (dispatcher for dispatcher in self.dispatchers if dispatcher not in elsewhere)
-        if all(dispatcher._submitter.group_function is None for dispatcher in own):
+        if all(dispatcher._submitter.group_function is None for dispatcher in self.dispatchers):
             return None
         return RankExchange(self.accelerator.process_index, ranks, rows, size, self._common)
 
@@ -180,7 +173,7 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
                 scoring = early.scoring
             else:
                 if early is not None:
-                    early.scoring.cancel(shared=False)
+                    early.scoring.cancel()
                 if generated is not None:
                     generated.scoring = scoring
                 whole = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
@@ -188,8 +181,6 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
                 scoring.begin({**columns_of(inputs), **whole, **self._common, **live})
         except Exception as refused:
             error = refused
-        if scoring.shared is not None:
-            error = scoring.shared.begin_rest(error, completions, completion_ids)
         raise_together(self, error)
         return scoring
 

@@ -44,7 +44,7 @@ def check_pipeline(
         return PRESETS["off"]
     _check_group_sizes(trainer, dispatchers)
     parts = (
-        ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False, rank_0_scores=True)),
+        ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False)),
         ("mini_batch", pipeline.mini_batch, _mini_batch_problem, replace(pipeline, mini_batch=False)),
         ("lookahead", pipeline.lookahead > 0, _lookahead_problem, replace(pipeline, lookahead=0)),
     )

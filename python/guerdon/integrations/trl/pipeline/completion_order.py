@@ -26,19 +26,13 @@ Started = Sequence[tuple["Dispatcher", "TrainerBatch"]]
 Cells = tuple["NDArray[np.float32]", "NDArray[np.uint8]"]  # rewards and statuses, ``[G, F]``
 
 
-def complete_groups(
-    started: Started, known: Collection[int], elsewhere: Sequence[Sequence[int]] = ()
-) -> Iterator[list[int]]:
+def complete_groups(started: Started, known: Collection[int]) -> Iterator[list[int]]:
     """Again and again the groups that are complete everywhere and not `known`, first those that
-    were complete first. Between, waits for one more group of any batch, not for ever.
-
-    Args:
-        elsewhere: Orders of completion that are known of other batches; they may grow.
-    """
+    were complete first. Between, waits for one more group of any batch, not for ever."""
     while True:
         # First: a batch done by now has all its groups below, and no more news.
         under_way = [batch.pending for _, batch in started if not batch.pending.done]
-        orders = [*(batch.pending.completed() for _, batch in started), *elsewhere]
+        orders = [batch.pending.completed() for _, batch in started]
         common = set(orders[0]).intersection(*orders[1:]).difference(known)
         # The one that completed a group last says which was first.
         places = {group: max(order.index(group) for order in orders) for group in common}

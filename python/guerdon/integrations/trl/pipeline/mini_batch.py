@@ -71,7 +71,6 @@ class MiniBatches:
         scoring = trainer.scoring_of(self._generated)
         error: Exception | None = None
         try:
-            scoring.expect(-(-rows // trainer.num_generations))
             while len(self._rows) < rows:
                 group = scoring.next_group()
                 self._rows.extend(range(group * trainer.num_generations, (group + 1) * trainer.num_generations))

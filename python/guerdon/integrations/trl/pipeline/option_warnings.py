@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._system.units import LONGEST
-from guerdon.integrations.trl.pipeline.functions_that_stay import rank_0_has_all, reason_to_stay, stays
-from guerdon.limits import DefaultLimit
 
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
@@ -21,14 +19,8 @@ _AT_ONCE: Final = {"thread": 8, "asyncio": 256, "http": 256}
 def pipeline_warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
     """Sentences, each with what to do."""
     args = trainer.args
-    shares = rank_0_has_all(pipeline, trainer)
-    yield from _longer_than_ranks_wait(trainer, dispatchers, shares=shares)
+    yield from _longer_than_ranks_wait(trainer, dispatchers)
     yield from _whole_batch_functions(pipeline, dispatchers)
-    for dispatcher in dispatchers if shares else ():
-        reason = reason_to_stay(dispatcher)
-        # For those that are all of the batch contract, it was reported.
-        if reason is not None and any(spec.shape != "batch" for spec in dispatcher._specs):
-            yield stays(dispatcher.names, reason)
     if pipeline.mini_batch:
         yield from _other_gradients(trainer)
     if pipeline.lookahead and getattr(args, "sync_ref_model", False):
@@ -42,32 +34,21 @@ def pipeline_warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispa
         )
 
 
-def _longer_than_ranks_wait(trainer: Any, dispatchers: tuple[Dispatcher, ...], *, shares: bool) -> Iterable[str]:
+def _longer_than_ranks_wait(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
     """Names the function that may keep a rank longest, if the others give up before."""
     args = trainer.args
     if args.world_size == 1:
         return
     samples = args.per_device_train_batch_size * args.steps_per_generation
+    size = trainer.num_generations
     longest = max(
-        (
-            _longest_batch(spec, samples * _brought(spec, one, args.world_size, shares), trainer.num_generations, one)
-            for one in dispatchers
-            for spec in one._specs
-        ),
-        default=(0.0, ""),
+        (_longest_batch(spec, samples, size, one) for one in dispatchers for spec in one._specs), default=(0.0, "")
     )
     if longest[0] > args.ddp_timeout:
         yield (
             f"{longest[1]}, but ranks wait for each other at most ddp_timeout={args.ddp_timeout} s: raise ddp_timeout, or "
             "bound a batch below it with Dispatcher(..., batch_timeout=...)."
         )
-
-
-def _brought(spec: FunctionSpec, dispatcher: Dispatcher, ranks: int, shares: bool) -> int:
-    """Returns the number of ranks whose samples are called at a time. If rank 0 scores for all, it
-    makes as many calls as all ranks would, unless the function has a limit of its own."""
-    own = spec.policy.limit is not None and not isinstance(spec.policy.limit, DefaultLimit)
-    return ranks if shares and own and reason_to_stay(dispatcher) is None else 1
 
 
 def _longest_batch(spec: FunctionSpec, samples: int, size: int, dispatcher: Dispatcher) -> tuple[float, str]:

@@ -24,9 +24,6 @@ class Pipeline:
             they complete. Each group is trained on exactly once.
         lookahead: Batches generated ahead of the one in training, their scoring started: the
             staleness, in batches, of the policy that wrote it. 0 trains on-policy.
-        rank_0_scores: With `overlap`, a vLLM server and several ranks, rank 0 scores the samples of
-            all ranks as they are finished. Without, each rank scores its own, and only those of
-            rank 0 begin early.
 
     Raises:
         RegistrationError: A value is none of these.
@@ -40,10 +37,9 @@ class Pipeline:
     overlap: bool = False
     mini_batch: bool = False
     lookahead: int = 0
-    rank_0_scores: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("overlap", "mini_batch", "rank_0_scores"):
+        for name in ("overlap", "mini_batch"):
             if not isinstance(getattr(self, name), bool):
                 raise RegistrationError(f"Pipeline({name}={getattr(self, name)!r}): expected True or False.")
         ahead: object = self.lookahead
@@ -52,10 +48,6 @@ class Pipeline:
                 f"Pipeline(lookahead={ahead!r}): expected a whole number of batches, 0 to {MAX_LOOKAHEAD}. With each batch "
                 "ahead, samples are one batch more off-policy when they are trained on."
             )
-
-    def __repr__(self) -> str:
-        parts = f"overlap={self.overlap}, mini_batch={self.mini_batch}, lookahead={self.lookahead}"
-        return f"Pipeline({parts}{'' if self.rank_0_scores else ', rank_0_scores=False'})"
 
     @property
     def defers(self) -> bool:

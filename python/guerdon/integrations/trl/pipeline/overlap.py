@@ -7,17 +7,16 @@ does not change the generation; rows that are not seen in time are scored at the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from trl.data_utils import is_conversational
 from trl.trainer import grpo_trainer
 
+from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed, OnComplete
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
-
-OnComplete = Callable[[list[int], list[list[int]]], None]
 
 
 class EarlyScoring:
@@ -29,6 +28,7 @@ class EarlyScoring:
         inputs: The data's rows.
         prompts: What is generated from, one per row.
         given: What is the same for all rows, as TRL gives it.
+        feed: Of completions between ranks; None where there is none.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class EarlyScoring:
         inputs: Sequence[Mapping[str, Any]],
         prompts: Any,
         given: dict[str, Any],
+        feed: CompletionFeed | None = None,
     ) -> None:
         self._trainer = trainer
         self.scoring = scoring
@@ -45,7 +46,7 @@ class EarlyScoring:
         self._prompts = prompts
         self._given = given
         self._prompt_ids: Sequence[Any] = ()  # written when generation starts
-        self._client: Any = None  # a server's; written by `watching`
+        self._feed = feed
         self._begun: dict[int, tuple[list[int], Any]] = {}  # by row, token ids and completion
         self.watched = False  # whether a generation was watched; written by `watching`
         self._error: Exception | None = None  # kept for `finish`, where all ranks agree on it
@@ -58,13 +59,15 @@ class EarlyScoring:
         self._prompt_ids = prompt_ids
         if trainer.use_vllm:
             client: Any = getattr(trainer.vllm_generation, "vllm_client", None)
-            if not hasattr(client, "on_complete"):  # only the first rank talks to the server
-                yield
+            feed = self._feed
+            if not hasattr(client, "on_complete"):  # only rank 0 talks to the server
+                with nullcontext() if feed is None else feed.receiving(self.completed):
+                    yield
                 return
-            self._client = client
-            client.on_complete = self.completed
+            client.on_complete = self._completed_anywhere
             try:
-                yield
+                with nullcontext() if feed is None else feed.sending(trainer.accelerator.num_processes):
+                    yield
             finally:
                 client.on_complete = None
             return
@@ -79,26 +82,26 @@ class EarlyScoring:
             handle.remove()
 
     def completed(self, rows: list[int], ids: list[list[int]]) -> None:
-        """These rows are complete, with these tokens. Those behind this rank's are of other ranks:
-        where the first rank does not score for them they are left to them."""
-        shared = self.scoring.shared
-        if shared is None:
-            pairs = [(row, tokens) for row, tokens in zip(rows, ids, strict=True) if row < len(self._inputs)]
-            rows, ids = [row for row, _ in pairs], [tokens for _, tokens in pairs]
-        if not rows or self._error is not None:
+        """These rows of this rank are complete, with these tokens."""
+        if self._error is not None:
             return
         try:
             completions = self._decode(rows, ids)
-            if shared is not None:
-                shared.add(rows, completions, ids)
-            own = [at for at, row in enumerate(rows) if row < len(self._inputs)]
-            if own and self.scoring.scores_here:
-                if not self._begun:
-                    self.scoring.open(self._given)
-                self._add([rows[at] for at in own], [completions[at] for at in own], [ids[at] for at in own])
-                self._begun.update((rows[at], (ids[at], completions[at])) for at in own)
+            if not self._begun:
+                self.scoring.open(self._given)
+            self._add(rows, completions, ids)
+            self._begun.update(zip(rows, zip(ids, completions, strict=True), strict=True))
         except Exception as error:
             self._error = error
+
+    def _completed_anywhere(self, rows: list[int], ids: list[list[int]]) -> None:
+        """Does as `completed` for rows that are counted over all ranks."""
+        count = len(self._inputs)
+        if self._feed is not None:
+            self._feed.send(rows, ids, count)
+        own = [place for place, row in enumerate(rows) if row < count]
+        if own:
+            self.completed([rows[place] for place in own], [ids[place] for place in own])
 
     def finish(self, completions: Sequence[Any], ids: Sequence[list[int]]) -> bool:
         """Begins the rest of what this rank scores for itself, once all are generated.
@@ -111,8 +114,6 @@ class EarlyScoring:
         """
         if self._error is not None:
             raise self._error
-        if not self.scoring.scores_here:
-            return True
         if not self._begun:
             return False
         for row, (tokens, completion) in self._begun.items():
@@ -127,8 +128,7 @@ class EarlyScoring:
     @property
     def count(self) -> int:
         """Rows of this rank whose rewards began early."""
-        shared = self.scoring.shared
-        return len(self._begun) if shared is None else shared.early
+        return len(self._begun)
 
     def _add(self, rows: list[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
         columns = columns_of([self._inputs[row] for row in rows])
@@ -146,15 +146,11 @@ class EarlyScoring:
         ):
             parse = grpo_trainer.parse_response
             return [
-                [parse(tokenizer, tokens, prefix=self._prompt_of(row), tools=trainer.tools)]
+                [parse(tokenizer, tokens, prefix=self._prompt_ids[row], tools=trainer.tools)]
                 for row, tokens in zip(rows, ids, strict=True)
             ]
         texts = trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
         return [[{"role": "assistant", "content": text}] for text in texts]
-
-    def _prompt_of(self, row: int) -> Any:
-        """The tokens of a row's prompt."""
-        return self._prompt_ids[row] if row < len(self._prompt_ids) else self._client.prompt_of(row)
 
 
 def columns_of(inputs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -25,8 +25,7 @@ from guerdon.integrations.trl.init_arguments import replace_argument
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards
 from guerdon.integrations.trl.pipeline.checking import check_pipeline
-from guerdon.integrations.trl.pipeline.first_rank import FirstRank
-from guerdon.integrations.trl.pipeline.functions_that_stay import rank_0_has_all
+from guerdon.integrations.trl.pipeline.completion_feed import connect_ranks
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.mini_batch import MiniBatches
 from guerdon.integrations.trl.pipeline.options import Pipeline
@@ -53,9 +52,6 @@ class PipelinedTrainer(BatchRewards):
         self.pipeline = Pipeline.of(pipeline)
         self._generated_ahead: deque[GeneratedBatch] = deque()  # not trained on yet, oldest first
         self._trained_batch: GeneratedBatch | None = None  # in training
-        self._generating = None
-        self._replaying = None
-        self._first_rank = None
         self._prefetcher = Prefetcher()
         self._num_generated = 0
         self._rng_after_shuffle: torch.Tensor | None = None  # restored after TRL's shuffle
@@ -81,10 +77,11 @@ class PipelinedTrainer(BatchRewards):
             )
         problems = override_problems(type(self), PipelinedTrainer)
         self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers, problems)
-        if rank_0_has_all(self.pipeline, self):
-            self._first_rank = FirstRank(self)
-        if self.pipeline.overlap and self.use_vllm and self.accelerator.is_main_process:
-            self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client, self.args.seed)
+        if self.pipeline.overlap and self.use_vllm:
+            if self.accelerator.num_processes > 1:
+                self._feed = connect_ranks(self.accelerator)
+            if self.accelerator.is_main_process:
+                self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client, self.args.seed)
 
     # --- the loop
 

@@ -18,7 +18,6 @@ from guerdon._batch.trainer.batches import TrainerBatch
 from guerdon._batch.trainer.column import RewardColumn
 from guerdon.integrations.trl.pipeline.completion_order import cells_of, complete_groups, open_groups
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
-from guerdon.integrations.trl.pipeline.shared_scoring import SharedScoring
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
 from guerdon.results.totals import failed_samples
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from guerdon._batch.appending import Appender
     from guerdon._native import Batch
     from guerdon.dispatcher import Dispatcher
-    from guerdon.results import RewardBatch
 
 
 class BatchScoring:
@@ -39,10 +37,8 @@ class BatchScoring:
         samples: Samples of this rank.
         size: Completions per prompt.
         exchange: Of rows with other ranks, where groups lie on several.
-        shared: What the first rank scores for all; the other dispatchers score here.
 
     Attributes:
-        shared: The part that the first rank scores for all, None without one.
         completed: Whether `complete` has returned.
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
@@ -55,12 +51,9 @@ class BatchScoring:
         samples: int,
         size: int,
         exchange: RankExchange | None = None,
-        shared: SharedScoring | None = None,
     ) -> None:
         self._functions = tuple(functions)
-        self.shared = shared
-        elsewhere = () if shared is None else shared.dispatchers
-        self._own = tuple(one for one in dispatchers_of(self._functions) if one not in elsewhere)
+        self._dispatchers = dispatchers_of(self._functions)
         self._samples = samples
         self._size = size
         self._exchange = exchange
@@ -88,7 +81,7 @@ class BatchScoring:
             given = {**given, **self._exchange.columns(by_row)}
             if self._exchange.scored == 0:
                 return
-        for dispatcher in self._own:
+        for dispatcher in self._dispatchers:
             self._started.append((dispatcher, dispatcher._trainer_batches.start(given, self.held)))
 
     def open(self, given: Mapping[str, Any]) -> None:
@@ -97,7 +90,7 @@ class BatchScoring:
         Args:
             given: What is the same for all of them, by name.
         """
-        for dispatcher in self._own:
+        for dispatcher in self._dispatchers:
             batch, appender = dispatcher._trainer_batches.open(given, self._samples, self.held)
             self._started.append((dispatcher, batch))
             self._appenders.append(appender)
@@ -124,11 +117,6 @@ class BatchScoring:
             appender.finish()
 
     @property
-    def scores_here(self) -> bool:
-        """Returns whether any dispatcher scores this rank's rows on this rank alone."""
-        return bool(self._own)
-
-    @property
     def exchanges(self) -> bool:
         """Returns whether rows are exchanged with other ranks."""
         return self._exchange is not None
@@ -142,21 +130,6 @@ class BatchScoring:
         """Keeps the trainer's own rewards: the columns `others` of ``[samples, functions]``."""
         self._values[:, self.others] = values[:, self.others]
 
-    def expect(self, groups: int) -> None:
-        """Announces that `next_group` is called until `groups` groups were handed out in all: waits
-        for what another rank scores of them. Collective.
-
-        Raises:
-            ClosedError: A dispatcher was closed meanwhile.
-        """
-        if self.shared is None:
-            return
-        started = time.monotonic()
-        try:
-            self.shared.expect(groups)
-        finally:
-            self.waited_s += time.monotonic() - started
-
     def next_group(self) -> int:
         """Waits for a group that was not handed out yet.
 
@@ -165,15 +138,11 @@ class BatchScoring:
         """
         started = time.monotonic()
         try:
-            elsewhere = [] if self.shared is None else [self.shared.order]
-            group = next(filter(None, complete_groups(self._started, self._given_out, elsewhere)))[0]
+            group = next(filter(None, complete_groups(self._started, self._given_out)))[0]
         finally:
             self.waited_s += time.monotonic() - started
         self._given_out.add(group)
         rows = slice(group * self._size, (group + 1) * self._size)
-        if self.shared is not None:
-            for dispatcher in self.shared.dispatchers:
-                self._keep(dispatcher, rows, *self.shared.cells(dispatcher, group))
         for dispatcher, batch in self._started:
             self._keep(dispatcher, rows, *cells_of(dispatcher, batch, group))
         return group
@@ -187,10 +156,7 @@ class BatchScoring:
         if self.completed:
             return
         batches = dict(self._started)
-        for dispatcher in dispatchers_of(self._functions):
-            if dispatcher not in self._own:
-                self._keep(dispatcher, slice(None), *self._slice(dispatcher))
-                continue
+        for dispatcher in self._dispatchers:
             if batches:
                 rewards, status = self._outcome(dispatcher, batches[dispatcher])
             else:  # all groups of this rank begin on others
@@ -209,23 +175,7 @@ class BatchScoring:
             batch.pending.wait()
         finally:
             self.waited_s += time.monotonic() - started
-        return self._cells(dispatcher._trainer_batches.complete(batch))
-
-    def _slice(self, dispatcher: Dispatcher) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """Returns the results of this rank's rows, from the rank that scored them."""
-        shared = self.shared
-        assert shared is not None
-
-        def result() -> RewardBatch:
-            started = time.monotonic()
-            try:
-                return shared.result(dispatcher)
-            finally:
-                self.waited_s += time.monotonic() - started
-
-        return self._cells(dispatcher._trainer_batches.complete_slice(shared.arguments, result))
-
-    def _cells(self, result: RewardBatch) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        result = dispatcher._trainer_batches.complete(batch)
         self.reward_s = max(self.reward_s, result.elapsed_s)
         count = len(result.functions)
         return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
@@ -242,12 +192,11 @@ class BatchScoring:
 
     def open_groups(self) -> int:
         """Groups that are not complete now."""
-        elsewhere = 0 if self.shared is None else self.shared.open_groups()
-        return max(elsewhere, open_groups(self._started, self._size))
+        return open_groups(self._started, self._size)
 
-    def cancel(self, *, shared: bool = True) -> None:
-        """Gives the batch up, with its `shared` part or without; complete parts stay."""
-        for batch in (*self.held, *(self.shared.held if shared and self.shared is not None else ())):
+    def cancel(self) -> None:
+        """Gives the batch up; complete parts stay."""
+        for batch in self.held:
             batch.cancel("the trainer ended before this batch was trained on")
 
     def _keep(

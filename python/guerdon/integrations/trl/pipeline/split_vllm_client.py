@@ -32,17 +32,11 @@ class SplitVLLMClient:
     def __init__(self, client: Any, seed: int = 0) -> None:
         self._client = client
         _widen(getattr(client, "session", None))
-        self._prompts: Sequence[Any] = ()  # of the batch that is generated, each once
-        self._each = 1  # completions of each
         self._seeds = random.Random(seed)
         self.on_complete: Callable[[list[int], list[list[int]]], None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
-
-    def prompt_of(self, row: int) -> Any:
-        """Returns the prompt of a row of the generated batch, of any rank."""
-        return self._prompts[row // self._each]
 
     def generate(self, prompts: Sequence[Any], *, features: Any = None, n: int = 1, **named: Any) -> dict[str, Any]:
         """Generates as TRL's client does, with a request for each completion, or for each prompt if
@@ -51,7 +45,6 @@ class SplitVLLMClient:
         if on_complete is None or features is not None:
             answer: dict[str, Any] = self._client.generate(prompts=prompts, features=features, n=n, **named)
             return answer
-        self._prompts, self._each = prompts, n
         # If a seed is set, completions differ within a request, not between two requests.
         seeded = "seed" in (named.get("generation_kwargs") or {})
         each = n if seeded or len(prompts) * n > MAX_REQUESTS else 1

@@ -28,7 +28,7 @@ class ConcurrentToolCalls:
 
     # The trainer's own.
     environment_factories: Any
-    environments: Any
+    environments: Any = None
     reward_funcs: Any
     tools: Any
     model: Any

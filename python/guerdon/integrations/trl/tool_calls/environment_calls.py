@@ -14,7 +14,6 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from guerdon._system.warning import warn
 from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.errors import ClosedError, ToolError
+from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.executor import LocalCall
 from guerdon.limits import RetryAfter
 from guerdon.results.status import Status
@@ -42,7 +42,7 @@ class EnvironmentThreads:
         # By identity: an environment may have no hash. Beside its thread a weak reference, whose
         # callback ends the thread with it, or the environment where there can be no such reference.
         self._queues: dict[int, tuple[object, SimpleQueue[_Job | None]]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = EventLoopThread("guerdon environments", patience=0.0)
         self._closed = False
         self._lock = threading.Lock()
         self._open: list[EnvironmentCall] = []  # under the lock: their code may still run
@@ -81,11 +81,7 @@ class EnvironmentThreads:
             except ClosedError:
                 coroutine.close()  # nobody will await it
                 raise
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run_loop, args=(self._loop,), name="guerdon environments", daemon=True).start()
-                weakref.finalize(self, _stop_loop, self._loop)
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return self._loop.start(coroutine)
 
     def close(self) -> None:
         """Ends the threads and the loop; what a thread runs is left behind."""
@@ -93,8 +89,7 @@ class EnvironmentThreads:
             self._closed = True
             for _, queue in list(self._queues.values()):
                 queue.put(None)
-            if self._loop is not None:
-                _stop_loop(self._loop)
+        self._loop.close()
         self._queues.clear()
 
     def _check_open(self) -> None:
@@ -211,22 +206,6 @@ class EnvironmentCall(LocalCall):
     def describe_stuck(self) -> str:
         """Why the environment can't be used."""
         return f"the environment is stuck in {self.name}, which timed out and can't be stopped: its state is unknown"
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """The life of the loop's thread; what is left at its end is cancelled."""
-    loop.run_forever()
-    left = asyncio.all_tasks(loop)
-    for task in left:
-        task.cancel()
-    if left:
-        loop.run_until_complete(asyncio.wait(left, timeout=_END_S))
-    loop.close()
-
-
-def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
-    with suppress(RuntimeError):  # it was closed before
-        loop.call_soon_threadsafe(loop.stop)
 
 
 def _run_jobs(queue: SimpleQueue[_Job | None]) -> None:

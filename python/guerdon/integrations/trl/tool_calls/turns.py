@@ -12,20 +12,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
+from guerdon.integrations._event_loop_thread import EventLoopThread
 from guerdon.integrations.trl.tool_calls.environments import owner_of
-from guerdon.integrations.trl.tool_calls.executor import PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 
-__all__ = ["ToolTurns", "mark_retrieved", "runs_in_order"]
+__all__ = ["ToolTurns", "runs_in_order"]
 
 ToolFunction = Callable[..., Any]
-# Seconds that cancelled calls get to end.
+# Seconds that the end of a batch waits for cancelled calls.
 _END_S = 5.0
 
 
@@ -34,7 +33,8 @@ class _TurnCall:
 
     Attributes:
         ordered: Whether it runs in call order; else at the end, with others at once.
-        ready: Done when a plain sync call may run: those before it in its sample have ended.
+        plain: Whether the trainer's thread runs it.
+        before: The call of its sample that has to end first.
         future: Its result.
     """
 
@@ -46,18 +46,17 @@ class _TurnCall:
         self.awaited = inspect.iscoroutinefunction(tool)
         self.ordered = runs_in_order(tool)
         self.plain = self.launch is None and not self.awaited
-        self.ready: Future[None] = Future()
+        self.before: _TurnCall | None = None
         self.future: Future[Any] = Future()
-        self.pending: PendingCall | None = None
 
     def run_here(self) -> None:
-        """Runs a plain sync call on this thread, after those before it in its sample."""
-        self.ready.result()
-        if not self.future.done():
-            try:
-                self.future.set_result(self.tool(**self.arguments))
-            except Exception as error:
-                self.future.set_exception(error)
+        """Runs a plain call on this thread, after those before it in its sample."""
+        if self.before is not None:
+            wait([self.before.future])
+        try:
+            self.future.set_result(self.tool(**self.arguments))
+        except Exception as error:
+            self.future.set_exception(error)
 
 
 class ToolTurns:
@@ -82,12 +81,9 @@ class ToolTurns:
         self._tools = [{**late, **soon} for soon, late in zip(sync_tools, async_tools, strict=True)]
         self._own_loop = own_loop
         self._pending: list[deque[_TurnCall]] = [deque() for _ in completions]
-        # All calls of the turn
-        self._asked: list[deque[_TurnCall]] = [deque() for _ in completions]
+        self._asked: list[list[_TurnCall]] = [[] for _ in completions]  # all calls of the turn
         self._begun: list[Any] = [None] * len(completions)  # the last message whose calls started
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._samples: list[Future[None]] = []
+        self._loop = EventLoopThread("guerdon tool turns", patience=_END_S)
 
     def stand_ins(self) -> list[dict[str, ToolFunction]]:
         """Returns for each sample its tools by name, as sync functions that wait for the started
@@ -99,20 +95,7 @@ class ToolTurns:
 
     def end(self) -> None:
         """Cancels the running calls and ends the loop."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        for calls in self._asked:
-            for call in calls:
-                if call.pending is not None and not call.future.done():
-                    call.pending.cancel()
-        ended = asyncio.run_coroutine_threadsafe(_cancel_all(), loop)
-        try:
-            ended.result(_END_S)
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        self._loop.close()
 
     def _collect(self, sample: int, name: str, /, **arguments: Any) -> Any:
         if not self._pending[sample]:
@@ -138,17 +121,19 @@ class ToolTurns:
 
     def _start_turn(self) -> None:
         """Starts the calls of every sample that has new ones."""
-        loop = self._running_loop()
         for sample, messages in enumerate(self._completions):
             last = messages[-1] if messages else None
             if last is None or last is self._begun[sample] or not last.get("tool_calls"):
                 continue
             self._begun[sample] = last
             calls = self._calls_of(sample, last["tool_calls"])
-            self._pending[sample] = deque(calls)
-            self._asked[sample] = deque(calls)
-            if calls:
-                self._samples.append(asyncio.run_coroutine_threadsafe(self._run(calls), loop))
+            self._pending[sample], self._asked[sample] = deque(calls), calls
+            before = None
+            for call in sorted(calls, key=lambda one: not one.ordered):
+                call.before = before
+                if not call.plain:
+                    call.future = self._loop.start(self._run(call))
+                before = call if call.ordered else before
 
     def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_TurnCall]:
         """The calls that the trainer will ask for; it answers unknown names and bad arguments
@@ -166,56 +151,21 @@ class ToolTurns:
                 calls.append(_TurnCall(name, dict(arguments), tool))
         return calls
 
-    async def _run(self, calls: Sequence[_TurnCall]) -> None:
-        """The calls of one sample: some in order, then the others together."""
-        for call in calls:
-            if call.ordered:
-                await self._one(call)
-        await asyncio.gather(*(self._one(call) for call in calls if not call.ordered))
-
-    async def _one(self, call: _TurnCall) -> None:
+    async def _run(self, call: _TurnCall) -> Any:
         try:
-            if call.plain:
-                call.ready.set_result(None)
-                ended = asyncio.wrap_future(call.future)
-                ended.add_done_callback(mark_retrieved)  # the trainer's thread reads it
-                await asyncio.wait([ended])
-                return
+            if call.before is not None:
+                await asyncio.gather(asyncio.wrap_future(call.before.future), return_exceptions=True)
             if call.launch is not None:
-                call.pending = call.launch((), call.arguments)
-                value = await call.pending.aresult()
-            else:
-                theirs = asyncio.run_coroutine_threadsafe(call.tool(**call.arguments), self._own_loop())
-                value = await asyncio.wrap_future(theirs)
-            call.future.set_result(value)
-        except BaseException as error:
-            if not call.future.done():
-                call.future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-            if not isinstance(error, Exception):
-                raise
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="guerdon tool turns", daemon=True)
-            self._thread.start()
-        return self._loop
+                return await call.launch((), call.arguments).aresult()
+            theirs = asyncio.run_coroutine_threadsafe(call.tool(**call.arguments), self._own_loop())
+            return await asyncio.wrap_future(theirs)
+        except Exception:
+            raise
+        except BaseException as error:  # perhaps the tool's own, which must not end the loop
+            raise RuntimeError(repr(error)) from None
 
 
 def runs_in_order(tool: ToolFunction) -> bool:
     """Returns whether such calls of a turn run one after the other: sync ones, and all of an
     environment, whose state the next call sees."""
     return not inspect.iscoroutinefunction(tool) or owner_of(getattr(tool, "__self__", None)) is not None
-
-
-def mark_retrieved(ended: asyncio.Future[Any]) -> None:
-    """A callback after which asyncio does not warn of an exception that nobody awaited."""
-    if not ended.cancelled():
-        ended.exception()
-
-
-async def _cancel_all() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,9 +1,9 @@
 """How long two ranks wait for rewards of completions that come from a server, which rank 0 asks.
 
-    python -m pytest benches/python/bench_rank_0_scores.py --benchmark-only
+    python -m pytest benches/python/bench_server_ranks.py --benchmark-only
 
-16 completions a batch, which end over two seconds, and a judge that takes 0.2 s and two calls at a
-time from all ranks. Nothing can hide the last call.
+16 completions a batch, which end over two seconds, and a judge that takes 0.2 s and one call at a
+time from each rank. Nothing can hide the last call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.integrations.trl.torchrun import run_ranks
 
 pytestmark = pytest.mark.timeout(600)
 
-NAMES = {"off": 'pipeline="off"', "own": "overlap, each rank its own", "rank 0": "overlap, rank 0 for all"}
+NAMES = {"off": 'pipeline="off"', "overlap": 'pipeline="overlap"'}
 
 
 def test_waiting_for_rewards(benchmark: Any, tables: Any, tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Completions that rank 0 passes on to other ranks."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+from torch.distributed import TCPStore
+
+from guerdon import GuerdonWarning
+from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
+
+
+def test_a_completion_reaches_its_rank_while_others_are_generated() -> None:
+    # The other backend keeps a pipe open as long as the process lives.
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+    asking = CompletionFeed(store, 0)
+    other = CompletionFeed(
+        TCPStore("localhost", store.port, is_master=False, wait_for_workers=False, use_libuv=False), 1
+    )
+    came: queue.Queue[Any] = queue.Queue()
+    for _ in range(2):
+        with other.receiving(lambda rows, ids: came.put((rows, ids))), asking.sending(ranks=2):
+            asking.send([1, 2, 3], [[7], [8, 9], []], count=2)
+            assert came.get(timeout=60) == ([0, 1], [[8, 9], []])
+            asking.send([0], [[7]], count=2)
+        assert came.empty()
+    assert store.num_keys() <= 1  # one is the store's own
+
+
+def test_a_feed_that_breaks_says_so_once_and_ends_nothing() -> None:
+    class Broken:
+        def set_timeout(self, _: Any) -> None: ...
+
+        def set(self, *_: Any) -> None:
+            raise RuntimeError("connection reset")
+
+    broken: Any = Broken()
+    feed = CompletionFeed(broken, 0)
+    with feed.sending(ranks=2):
+        with pytest.warns(GuerdonWarning, match=r"can't pass completions on.*connection reset"):
+            feed.send([4], [[1]], count=4)
+        feed.send([5], [[1]], count=4)  # warnings are errors in tests
