@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("trl")
 from torch.distributed import TCPStore
 
 from guerdon import GuerdonWarning
+from guerdon.integrations.trl.pipeline import completion_feed
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
 
 
@@ -30,6 +32,24 @@ def test_a_completion_reaches_its_rank_while_others_are_generated() -> None:
             asking.send([0], [[7]], count=2)
         assert came.empty()
     assert store.num_keys() <= 1  # one is the store's own
+
+
+def test_a_rank_goes_on_without_the_last_message_of_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion_feed, "_LAST_S", 0.01)
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+    feed = CompletionFeed(
+        TCPStore("localhost", store.port, is_master=False, wait_for_workers=False, use_libuv=False), 1
+    )
+    came: list[Any] = []
+    with feed.receiving(lambda rows, ids: came.append((rows, ids))):
+        [reader] = [thread for thread in threading.enumerate() if thread.name == "guerdon-feed"]
+    with feed.receiving(lambda rows, ids: came.append((rows, ids))):
+        assert [thread for thread in threading.enumerate() if thread.name == "guerdon-feed"] == [reader]
+    store.set("1/1/0", "[[0], [[7]]]")  # too late
+    store.set("1/1/1", "null")
+    reader.join(60)
+    assert not reader.is_alive()
+    assert not came
 
 
 def test_a_feed_that_breaks_says_so_once_and_ends_nothing() -> None:

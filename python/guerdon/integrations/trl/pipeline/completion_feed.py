@@ -26,6 +26,7 @@ OnComplete = Callable[[list[int], list[list[int]]], None]
 
 _CONNECT: Final = timedelta(seconds=60)
 _GENERATION: Final = timedelta(days=7)  # a wait for the next completion ends with rank 0
+_LAST_S: Final = 5.0  # for the message that follows the last completion
 _WITHOUT: Final = (
     "overlap: rank 0 can't pass completions on to other ranks ({}), whose scoring begins when all are generated"
 )
@@ -46,6 +47,7 @@ class CompletionFeed:
         self._generation = 0  # counts alike on all ranks
         self._sent: dict[int, int] = {}  # by rank, messages of this generation
         self._broken = False
+        self._reader: threading.Thread | None = None
 
     @contextmanager
     def sending(self, ranks: int) -> Iterator[None]:
@@ -76,14 +78,28 @@ class CompletionFeed:
     @contextmanager
     def receiving(self, on_complete: OnComplete) -> Iterator[None]:
         """One generation, on another rank. A thread calls `on_complete` with rows of this rank and
-        their token ids."""
+        their token ids, until the generation ends."""
         self._generation += 1
-        reader = threading.Thread(
-            target=self._read, args=(self._generation, on_complete), name="guerdon-feed", daemon=True
+        if self._reader is not None and self._reader.is_alive():  # rank 0's last message never came
+            yield
+            return
+        lock, over = threading.Lock(), threading.Event()
+
+        def while_it_lasts(rows: list[int], ids: list[list[int]]) -> None:
+            with lock:
+                if not over.is_set():
+                    on_complete(rows, ids)
+
+        self._reader = threading.Thread(
+            target=self._read, args=(self._generation, while_it_lasts), name="guerdon-feed", daemon=True
         )
-        reader.start()
-        yield
-        reader.join()  # not after an error: rank 0 may still generate
+        self._reader.start()
+        try:
+            yield
+        finally:
+            with lock:
+                over.set()
+        self._reader.join(_LAST_S)
 
     def _put(self, rank: int, message: Any) -> None:
         number, self._sent[rank] = self._sent[rank], self._sent[rank] + 1
