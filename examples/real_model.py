@@ -211,7 +211,7 @@ def compared(ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> st
         max(abs(one[f"rewards/{name}/mean"] - other[f"rewards/{name}/mean"]) for name in NAMES) for one, other in pairs
     ]
     equal = next((step for step, most in enumerate(apart) if most > 1e-6), len(apart))
-    return f"rewards with Guerdon and without: equal in the first {equal} of {len(apart)} steps, at most {max(apart):.2g} apart"
+    return f"rewards with Guerdon and without: equal in the first {equal} of {len(apart)} steps, at most {max(apart, default=0.0):.2g} apart"
 
 
 def main() -> None:
@@ -228,16 +228,17 @@ def main() -> None:
     start = time.perf_counter()
     with ExitStack() as stack:
         replicas = [stack.enter_context(serving(model, faults=options.faults)) for _ in range(2)]
-        if options.plain_trl:
-            functions = plain_functions(replicas)
-        else:
-            journal = options.out / f"journal-{run}"
-            dispatcher = stack.enter_context(
-                Dispatcher(guerdon_functions(replicas), weights=WEIGHTS, journal=str(journal))
-            )
-            functions = dispatcher.reward_funcs
+        dispatcher = None
+        if not options.plain_trl:
+            journal = str(options.out / f"journal-{run}")
+            dispatcher = stack.enter_context(Dispatcher(guerdon_functions(replicas), weights=WEIGHTS, journal=journal))
+        functions = dispatcher.reward_funcs if dispatcher else plain_functions(replicas)
         print(f"{run}: {options.steps} steps of {SAMPLES} completions, judges at {', '.join(replicas)}", flush=True)
         logs = train(functions, model, log_file, steps=options.steps, seed=options.seed)
+        if dispatcher:
+            stats = dispatcher.stats()
+            asked, shared = stats["usage"]["judge"]["requests"], stats["cache"]["judge"]["shared"]
+            print(f"the judge: {asked} requests, {stats['hedges']} of them hedges, {shared} samples shared an answer")
     parts = {part: [log[f"seconds/{part}"] for log in logs] for part in ("generation", "rewards", "training")}
     print(
         f"{time.perf_counter() - start:.0f} s, of a step "
