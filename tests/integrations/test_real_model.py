@@ -50,6 +50,13 @@ def test_boxed_wants_one_box_with_a_number() -> None:
     assert [real_model.boxed(completion) for completion in completions] == [1.0, 0.0, 0.0, 0.0]
 
 
+def test_faults_are_hangs_and_429_in_turn_at_the_given_share() -> None:
+    faults = model_judge.Faults(0.02)
+    drawn = [fault for _ in range(5000) if (fault := faults.next())]
+    assert drawn[:4] == ["hang", "429", "hang", "429"]
+    assert 70 < len(drawn) < 130
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of two steps with Guerdon, and their output."""
