@@ -5,12 +5,14 @@
 //!   one is due by the request before it.
 //! - Requests in a row without a refusal shorten the interval, each by more than the one before,
 //!   until it is gone.
-//! - A server that takes nothing for `LONGEST_NS`, or fails, has no pace: its refusals are pauses.
+//! - A server that fails has no pace, and one that takes nothing for `LONGEST_NS` has none for a
+//!   minute: perhaps it bounds the requests in flight. Their refusals are pauses.
 
 use super::nanoseconds::{nanoseconds, real};
 
 const SHORTEST_NS: u64 = 1_000_000;
 const LONGEST_NS: u64 = 2_000_000_000;
+const HOLD_NS: u64 = 60_000_000_000;
 /// Growth over the gap that was too short: of the first refusal, and of the next ones in a row.
 const SLOWER: f64 = 1.1;
 const MUCH_SLOWER: f64 = 1.35;
@@ -29,7 +31,7 @@ pub(super) struct Pace {
     /// When the interval last changed, and requests since it last grew.
     pub changed_ns: u64,
     pub steps: u64,
-    /// When the server last failed.
+    /// Until when a pace explained nothing.
     pub failed_ns: u64,
 }
 
@@ -63,7 +65,7 @@ impl Pace {
         let first = self.steps > 1 || sent_ns < self.changed_ns;
         let longer_ns = nanoseconds(real(gap_ns) * if first { SLOWER } else { MUCH_SLOWER });
         if longer_ns >= LONGEST_NS {
-            self.interval_ns = 0;
+            (self.interval_ns, self.failed_ns) = (0, now_ns.saturating_add(HOLD_NS));
         } else if longer_ns >= SHORTEST_NS && longer_ns > self.interval_ns {
             (self.interval_ns, self.changed_ns, self.steps) = (longer_ns, now_ns, 0);
         }
@@ -78,8 +80,9 @@ impl Pace {
     /// Brings what a process wrote whose clock was read a little later into bounds.
     pub(super) fn clamp(&mut self, now_ns: u64) {
         self.interval_ns = self.interval_ns.min(LONGEST_NS);
-        for ns in [&mut self.sent_ns, &mut self.before_ns, &mut self.changed_ns, &mut self.failed_ns] {
+        for ns in [&mut self.sent_ns, &mut self.before_ns, &mut self.changed_ns] {
             *ns = (*ns).min(now_ns);
         }
+        self.failed_ns = self.failed_ns.min(now_ns.saturating_add(HOLD_NS));
     }
 }

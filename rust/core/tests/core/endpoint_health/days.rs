@@ -39,6 +39,9 @@ enum Day {
     Pace { every: Duration, burst: usize },
     /// The same each 0.1 s, from 10 s on each 0.5 s, and from 20 s on each 0.05 s.
     PaceChanges,
+    /// At most `most` requests are answered at a time, each for `run` seconds. Others are refused without a
+    /// hint.
+    Slots { most: usize, run: (f64, f64) },
 }
 
 /// Time between two requests that a server takes.
@@ -81,6 +84,9 @@ impl Day {
             Self::FirstSamplesThenAll(first) => SECOND * 20 + rounds(first),
             Self::FirstSamplesThenAMinute(first) => MINUTE + rounds(first),
             Self::Pace { every, burst } => every * u32::try_from(samples - burst).unwrap() + RUN,
+            Self::Slots { most, run: (shortest, longest) } => {
+                Duration::from_secs_f64((shortest + longest) / 2.0 * samples as f64 / most as f64)
+            }
             // 100 and 20 samples in 20 s.
             Self::PaceChanges => SECOND * 20 + 50 * MS * u32::try_from(samples - 120).unwrap() + RUN,
         }
@@ -89,6 +95,7 @@ impl Day {
     fn endpoint(self) -> impl Fn(usize, u16) -> Response + Send + Sync + 'static {
         let (begun, count) = (Instant::now(), AtomicUsize::new(0));
         let bucket = Mutex::new(Bucket(f64::MAX, begun));
+        let busy = Mutex::new(Vec::<Instant>::new());
         let is_taken = move |every, burst| bucket.lock().unwrap().takes(every, burst);
         move |sample, attempt| {
             let nth = count.fetch_add(1, Ordering::Relaxed);
@@ -122,6 +129,16 @@ impl Day {
                 }
                 Self::Pace { every, burst } if !is_taken(every, burst) => no_hint(429),
                 Self::PaceChanges if !is_taken(pace(begun.elapsed()), 1) => no_hint(429),
+                Self::Slots { most, run: (shortest, longest) } => {
+                    let (now, mut busy) = (Instant::now(), busy.lock().unwrap());
+                    busy.retain(|end| *end > now);
+                    if busy.len() == most {
+                        return no_hint(429);
+                    }
+                    let run = Duration::from_secs_f64(shortest + (longest - shortest) * fastrand::f64());
+                    busy.push(now + run);
+                    scored(run)
+                }
                 _ => scored(RUN),
             }
         }
@@ -150,7 +167,7 @@ fn spend(day: Day, width: usize, samples: usize, seed: u64) -> (usize, Duration,
 /// ideal, and the refusals.
 type Row = (Day, usize, usize, f64, usize);
 
-const DAYS: [Row; 34] = [
+const DAYS: [Row; 39] = [
     (Day::FirstSamples(64), 32, 864, 2.0, 64),
     (Day::FirstSamples(320), 32, 864, 2.0, 320),
     (Day::FirstSamples(864), 32, 864, 2.0, 864),
@@ -185,6 +202,11 @@ const DAYS: [Row; 34] = [
     (Day::Pace { every: Duration::from_millis(100), burst: 20 }, 128, 200, 1.5, 328),
     (Day::PaceChanges, 8, 400, 1.5, 408),
     (Day::PaceChanges, 128, 400, 1.5, 528),
+    (Day::Slots { most: 1, run: (5.0, 5.0) }, 64, 30, 1.5, 100),
+    (Day::Slots { most: 1, run: (2.0, 8.0) }, 256, 30, 1.8, 100),
+    (Day::Slots { most: 4, run: (10.0, 20.0) }, 256, 40, 1.5, 100),
+    (Day::Slots { most: 16, run: (1.0, 3.0) }, 32, 400, 2.0, 500),
+    (Day::Slots { most: 8, run: (0.05, 0.2) }, 64, 2000, 1.8, 8000),
 ];
 
 /// Ninety-nine of a hundred samples are scored on every day.
