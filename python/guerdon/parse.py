@@ -382,6 +382,12 @@ def _numbers(tokens: Sequence[str]) -> tuple[tuple[str, float], ...]:
     if len(numbers) < 2 or not all(abs(number) <= FLOAT32_MAX for number in numbers):
         shown = ", ".join(map(repr, tokens))
         raise RegistrationError(f"parse.logprob({shown}, expected=True): expected several tokens that are numbers.")
+    longer = next((b for a in tokens for b in tokens if a != b and b.startswith(a)), None)
+    if longer is not None:
+        raise RegistrationError(
+            f"parse.logprob(…, {longer!r}, expected=True): many models write {longer!r} as several tokens, of which the first "
+            "is another number here. Ask for a scale of single digits."
+        )
     return tuple(zip(tokens, numbers, strict=True))
 
 

@@ -284,6 +284,21 @@ def test_tests_may_ask_an_object_of_the_program(tested: CodeReward) -> None:
     assert run(tested, POINT.replace("2", "3"), test).score == 0.0
 
 
+def test_attributes_of_any_name_are_the_programs(tested: CodeReward) -> None:
+    card = "class Card:\n    def __init__(self):\n        self.kind, self.number, self._ask = 'club', 7, 'who?'"
+    test = "card = Card()\nassert (card.kind, card.number, card._ask) == ('club', 7, 'who?')"
+    assert run(tested, card, test).score == 1.0
+    assert run(tested, card.replace("7", "8"), test).score == 0.0
+
+
+def test_an_object_without_a_number_is_the_programs_fault(tested: CodeReward) -> None:
+    program = (
+        "import sys\nsys.modules['guerdon.rewards.code.child.objects'].Objects.number = lambda *_: -1\n"
+        "def enc(x):\n    return map(str, [x])\ndef dec(x):\n    return 1"
+    )
+    assert run(tested, program, "assert dec(enc(1)) == 1").score == 0.0
+
+
 TEXT = "def text():\n    return ' ab'\ndef number():\n    return 3"
 ANYTHING = (
     "class Any:\n    def __getattr__(self, name):\n        return lambda *_, **__: True\ndef text():\n    return Any()"
@@ -323,6 +338,11 @@ def logged(f):
     def inner(*args):
         return f(*args)
     return inner
+known = []
+def on(f):
+    known.append(f)
+def off(f):
+    known.remove(f)
 """
 
 
@@ -333,6 +353,7 @@ def logged(f):
         "def double(x, by=2):\n    return x * by\nassert apply(items=[1, 2], f=double) == [2, 4]",
         "assert apply(str, (1, 2)) == ['1', '2']",
         "def double(x):\n    return 2 * x\ntwice = logged(double)\nassert (twice(2), twice.__name__) == (4, 'double')",
+        "def seen(x): return x\non(seen)\noff(seen)",
         "def bad(x): raise ValueError('no')\nimport pytest\nwith pytest.raises(ValueError, match='no'):\n    apply(bad, [1])",
     ],
 )
@@ -348,8 +369,10 @@ def test_functions_of_tests_are_arguments(tested: CodeReward, test: str) -> None
         "n = 0\ndef count(x):\n    global n\n    n += 1\napply(count, [1])\nassert n == 1",
         "def key(x): return x\ndef key(x): return -x\nassert apply(key, [1]) == [-1]",
         "str = lambda x: 3\nassert apply(str, [1]) == [3]",
+        "for n in (1, 2):\n    assert apply(lambda x, n=n: x * n, [3]) == [3 * n]",
+        "def seen(x):\n    seen.calls += 1\nseen.calls = 0\napply(seen, [1])\nassert seen.calls == 1",
     ],
-    ids=["list", "global", "twice", "builtin"],
+    ids=["list", "global", "twice", "builtin", "default", "attribute"],
 )
 def test_functions_that_need_the_tests_are_no_arguments(tested: CodeReward, test: str) -> None:
     with pytest.raises(DataError, match="a function is no data"):

@@ -363,6 +363,7 @@ def test_values_that_only_resemble_a_key_are_sent() -> None:
     [
         (lambda: parse.logprob("Yes", "No", expected=True), "several tokens that are numbers"),
         (lambda: parse.logprob("1", expected=True), "several tokens that are numbers"),
+        (lambda: parse.logprob("1", "5", "10", expected=True), "'10' as several tokens"),
         (lambda: parse.regex("a", 5), "a dict of strings"),  # type: ignore[arg-type]
         (lambda: parse.regex("a", {"a": float("nan")}), "float32 can hold"),
         (lambda: parse.regex("a", {"a": 10**400}), "float32 can hold"),

@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     )
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
-        if options.batch_timeout is None:
+        if dispatcher.options["batch_timeout"] is None:
             _refuse_unreachable(dispatcher)
         source = open_input(options.data)
         stack.callback(source.close)

@@ -160,6 +160,7 @@ impl LaneState {
                     }
                 });
                 let (claim, call) = in_hand.await.ok()??;
+                drop(frames); // a session that ends gives its calls back by dropping them
                 let stack = child.stack(claim, &shared.worker_dir, within / 4 * 3).await;
                 let location = Location::Worker(child.pid.as_raw_nonzero().get());
                 // The asking thread may have given up.

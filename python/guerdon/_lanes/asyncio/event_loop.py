@@ -191,10 +191,11 @@ class LoopThread:
         """The function and the call that the loop's thread runs now; None: none."""
         started = bool(self._functions)
         task = asyncio.current_task(self._loop) if started else None
-        if not isinstance(task, RunnerTask) or task.in_hand is None:
+        call = task.in_hand if isinstance(task, RunnerTask) else None
+        if task is None or call is None:
             return None
         name = next((function.name for function in self._functions.values() if function.has(task)), None)
-        return None if name is None else (name, task.in_hand)
+        return None if name is None else (name, call)
 
     def _user_code(self) -> tuple[str | None, FrameType] | None:
         ident = self._ident

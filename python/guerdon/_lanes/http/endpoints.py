@@ -103,7 +103,7 @@ def refusal_of(urls: Sequence[str]) -> str | None:
 def _refusal(url: str) -> str | None:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if parts.scheme in getproxies() and not proxy_bypass(host):
+    if getproxies().keys() & {parts.scheme, "all"} and not proxy_bypass(host):
         return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:

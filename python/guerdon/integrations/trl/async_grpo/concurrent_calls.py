@@ -84,7 +84,8 @@ class ConcurrentRollouts:
         tasks = [task for of_name in started.values() for task in of_name]
 
         async def wait(name: str, /, **arguments: Any) -> Any:
-            return await started[name].popleft()
+            # A cancelled rollout ends here; passed on, it would be an error of the call.
+            return await asyncio.shield(started[name].popleft())
 
         try:
             stand_ins = {name: functools.partial(wait, name) for name in tool_dict}

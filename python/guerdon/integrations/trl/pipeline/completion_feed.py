@@ -96,10 +96,10 @@ class CompletionFeed:
         self._reader.start()
         try:
             yield
+            self._reader.join(_LAST_S)
         finally:
             with lock:
                 over.set()
-        self._reader.join(_LAST_S)
 
     def _put(self, rank: int, message: Any) -> None:
         number, self._sent[rank] = self._sent[rank], self._sent[rank] + 1

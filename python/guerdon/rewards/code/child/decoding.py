@@ -139,7 +139,9 @@ def _int(data: bytes) -> int:
 
 def _opaque(data: bytes) -> Opaque:
     number, _, kind = data.decode("utf-8").partition(":")
-    return Opaque(kind[:LONGEST_NAME], int(number) if number.isdecimal() and len(number) < 10 else -1)
+    if not number.isdecimal() or len(number) >= 10:  # then tests could not pass it back
+        raise EncodingError("an object has no number")
+    return Opaque(kind[:LONGEST_NAME], int(number))
 
 
 _F, _C, _L, _T, _D, _E, _Z, _Q, _R = b"fcltdezqr"

@@ -40,15 +40,15 @@ class Opaque:
     """Replaces a value that is not data, an object of a program's own class say.
 
     Attributes:
-        kind: What the program called its type.
-        number: By which the program's process has it; -1 where it does not.
+        guerdon_kind: What the program called its type.
+        guerdon_number: By which the program's process has it; -1 where it does not.
     """
 
-    __slots__ = ("kind", "number")
+    __slots__ = ("guerdon_kind", "guerdon_number")
 
     def __init__(self, kind: str, number: int = -1) -> None:
-        self.kind = kind
-        self.number = number
+        self.guerdon_kind = kind
+        self.guerdon_number = number
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -56,7 +56,7 @@ class Opaque:
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return f"<{self.kind} object>"
+        return f"<{self.guerdon_kind} object>"
 
 
 class Source:
@@ -170,9 +170,9 @@ def _write_dict(value: dict[Any, Any], out: bytearray, bounds: _Bounds, depth: i
 
 
 def _write_opaque(value: Opaque, out: bytearray, bounds: _Bounds, depth: int) -> None:
-    if value.number < 0:
-        raise EncodingError(f"a {value.kind} is no data")
-    _sized(b"o", f"{value.number}:".encode(), out)
+    if value.guerdon_number < 0:
+        raise EncodingError(f"a {value.guerdon_kind} is no data")
+    _sized(b"o", f"{value.guerdon_number}:".encode(), out)
 
 
 def _container(tag: bytes, kind: Any) -> _Writer:

@@ -29,6 +29,7 @@ class Objects:
         self._module = module
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}  # by id: they live as long as this
+        self._functions: dict[str, Any] = {}  # of tests, by their text
 
     def number(self, value: Any) -> int:
         """The number of an object, the same each time."""
@@ -41,12 +42,14 @@ class Objects:
     def given(self, value: Any) -> Any:
         """A value of tests, with objects for their numbers."""
         if isinstance(value, Opaque):
-            found = self._objects[value.number]
+            found = self._objects[value.guerdon_number]
             return found.value if isinstance(found, _Kept) else found
         if isinstance(value, Source):
-            names: dict[str, Any] = {}
-            exec(value.text, names)
-            return names["function"]
+            if value.text not in self._functions:
+                names: dict[str, Any] = {}
+                exec(value.text, names)
+                self._functions[value.text] = names["function"]
+            return self._functions[value.text]
         if isinstance(value, (list, tuple)):
             return type(value)(map(self.given, value))
         if isinstance(value, dict):

@@ -106,7 +106,7 @@ class Program:
         """Do something with an object of the program."""
         value = self._asked(f"#{act}", args, {})
         if act in ("new", "keep") and isinstance(value, Opaque):
-            return Handle("", value.number, self._ask)
+            return Handle("", value.guerdon_number, self._ask)
         return value if act in ("vars", "value") else Exchange(self._ask, self.classes).received(value)
 
     def _asked(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

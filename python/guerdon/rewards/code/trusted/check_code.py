@@ -116,6 +116,11 @@ def _parsed(text: str) -> ast.Module:
         raise DataError(f"check is no Python code: {error}") from None
 
 
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    """The defaults of parameters."""
+    return [*arguments.defaults, *(one for one in arguments.kw_defaults if one is not None)]
+
+
 def _defined(tree: ast.AST) -> set[str]:
     return {name for node in ast.walk(tree) for name in _names_of(node)}
 
@@ -139,6 +144,11 @@ def _names_of(node: ast.AST) -> Iterable[str]:
         case ast.MatchMapping(rest=str(name)):
             return [name]
     return []
+
+
+def _with_attribute(node: ast.AST) -> list[str]:
+    """The name of which a node is an attribute."""
+    return [node.value.id] if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else []
 
 
 def _defined_once(tree: ast.AST) -> dict[str, ast.FunctionDef]:
@@ -182,7 +192,8 @@ class _Names:
             for field, child in _children(node):
                 if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child.id not in self.known:
                     self._used(child, node, field)
-        made = _defined_once(tree)
+        attributes = {name for node in ast.walk(tree) for name in _with_attribute(node)}
+        made = {name: one for name, one in _defined_once(tree).items() if name not in attributes}
         for node in ast.walk(tree):
             match node:
                 case ast.Call(func=ast.Name(id=name)) if name.removesuffix(IN_PLACE) in {*self.functions, "candidate"}:
@@ -201,7 +212,7 @@ class _Names:
                     raise self._wrong(node, "replaces functions of modules")
 
     def _passed(self, node: ast.expr, made: Mapping[str, ast.FunctionDef]) -> ast.expr:
-        """What stands for an argument: a function by its text, where that says all of it."""
+        """The stand-in for an argument: a function by its text, where that holds all of it."""
         name = node.id if isinstance(node, ast.Name) else ""
         function = made.get(name, node)
         if function is node and not isinstance(node, ast.Lambda) and not callable(getattr(builtins, name, None)):
@@ -209,6 +220,8 @@ class _Names:
         inside = list(ast.walk(function))
         used = {one.id for one in inside if isinstance(one, ast.Name)} - _defined(function)
         own = any(isinstance(one, (ast.Global, ast.Nonlocal)) for one in inside)
+        defaults = [one for part in inside if isinstance(part, ast.arguments) for one in _defaults(part)]
+        used |= {one.id for part in defaults for one in ast.walk(part) if isinstance(one, ast.Name)}
         if own or used & self.defined or not used <= _BUILTIN:
             return node
         before = "" if function is node else f"{ast.unparse(function)}\n"

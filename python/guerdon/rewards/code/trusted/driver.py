@@ -168,7 +168,11 @@ class Driver:
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
         answer = self._calls.call(case.fn, case.args, case.kwargs, time)
         value = answer.value
-        if isinstance(value, Opaque) and value.kind in _ITERATORS and isinstance(case.expected[0], (list, tuple)):
+        if (
+            isinstance(value, Opaque)
+            and value.guerdon_kind in _ITERATORS
+            and isinstance(case.expected[0], (list, tuple))
+        ):
             answer = self._calls.call("#list", [value], {}, time)
         if answer.fault:
             return answer.fault

@@ -23,26 +23,26 @@ _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 def _asked(act: str) -> Any:
     """A method that runs in the program's process."""
-    return lambda handle, *args: handle._ask(act, [handle, *args])
+    return lambda handle, *args: handle.guerdon_ask(act, [handle, *args])
 
 
 class Handle(Opaque):
     """An object of the program."""
 
-    __slots__ = ("_ask",)
-    _ask: Ask
+    __slots__ = ("guerdon_ask",)
+    guerdon_ask: Ask
 
     def __init__(self, kind: str, number: int, ask: Ask) -> None:
-        for name, value in (("kind", kind), ("number", number), ("_ask", ask)):
+        for name, value in (("guerdon_kind", kind), ("guerdon_number", number), ("guerdon_ask", ask)):
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__name__":
             raise AttributeError(name)
-        return self._ask("getattr", [self, name])
+        return self.guerdon_ask("getattr", [self, name])
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        return self._ask("call", [self, list(args), kwargs])
+        return self.guerdon_ask("call", [self, list(args), kwargs])
 
     __setattr__ = _asked("setattr")
     __iter__ = _asked("iter")
@@ -55,10 +55,10 @@ class Handle(Opaque):
         return True
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Handle) and other.number == self.number
+        return isinstance(other, Handle) and other.guerdon_number == self.guerdon_number
 
     def __hash__(self) -> int:
-        return hash(self.number)
+        return hash(self.guerdon_number)
 
 
 def holds_objects(value: object) -> bool:
@@ -127,15 +127,15 @@ class Exchange:
             return {key: self._received(one, waiting) for key, one in value.items()}
         if not isinstance(value, Opaque):
             return value
-        handle = value if isinstance(value, Handle) else Handle(value.kind, value.number, self._ask)
-        known = self._classes.get(handle.kind)
+        handle = value if isinstance(value, Handle) else Handle(value.guerdon_kind, value.guerdon_number, self._ask)
+        known = self._classes.get(handle.guerdon_kind)
         if known is None:
             return handle
-        if handle.number not in self._here:
+        if handle.guerdon_number not in self._here:
             made: Any = object.__new__(known)
-            self._here[handle.number] = made
+            self._here[handle.guerdon_number] = made
             waiting.append((made, handle))
-        return self._here[handle.number]
+        return self._here[handle.guerdon_number]
 
     def _fill(self, one: Any, handle: Handle, waiting: list[tuple[Any, Handle]]) -> None:
         for name, attribute in self._ask("vars", [handle]).items():
@@ -145,7 +145,7 @@ class Exchange:
     def update(self) -> None:
         """Have objects and data of the call's arguments be as they are there."""
         waiting = [(one, self._there[id(one)]) for one in self._sent_ones]
-        self._here = {handle.number: one for one, handle in waiting}
+        self._here = {handle.guerdon_number: one for one, handle in waiting}
         while waiting:
             one, handle = waiting.pop()
             self._fill(one, handle, waiting)

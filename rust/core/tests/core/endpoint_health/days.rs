@@ -39,8 +39,8 @@ enum Day {
     Pace { every: Duration, burst: usize },
     /// The same each 0.1 s, from 10 s on each 0.5 s, and from 20 s on each 0.05 s.
     PaceChanges,
-    /// At most `most` requests are answered at a time, each for `run` seconds. Others are refused without a
-    /// hint.
+    /// The server answers `most` requests at a time, each after `run` seconds. It refuses others
+    /// without a hint.
     Slots { most: usize, run: (f64, f64) },
 }
 
