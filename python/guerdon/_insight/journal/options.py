@@ -138,7 +138,8 @@ def read_journal(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with Dispatcher([half], journal=folder) as dispatcher:
         ...         result = dispatcher.score(completions=["a", "b"])
-        ...     read_journal(folder, columns=["sample", "function", "value", "status"]).to_pylist()[1]
+        ...     rows = read_journal(folder, columns=["sample", "function", "value", "status"])
+        ...     rows.sort_by("sample").to_pylist()[1]
         ...     sum(rows.num_rows for rows in read_journal(folder, columns=["value"], batches=True))
         {'sample': 1, 'function': 'half', 'value': 0.5, 'status': 'ok'}
         2
