@@ -202,10 +202,10 @@ const DAYS: [Row; 39] = [
     (Day::Pace { every: Duration::from_millis(100), burst: 20 }, 128, 200, 1.5, 328),
     (Day::PaceChanges, 8, 400, 1.5, 408),
     (Day::PaceChanges, 128, 400, 1.5, 528),
-    (Day::Slots { most: 1, run: (5.0, 5.0) }, 64, 30, 1.5, 100),
+    (Day::Slots { most: 1, run: (5.0, 5.0) }, 64, 30, 1.7, 100),
     (Day::Slots { most: 1, run: (2.0, 8.0) }, 256, 30, 1.8, 100),
     (Day::Slots { most: 4, run: (10.0, 20.0) }, 256, 40, 1.5, 100),
-    (Day::Slots { most: 16, run: (1.0, 3.0) }, 32, 400, 2.0, 500),
+    (Day::Slots { most: 16, run: (1.0, 3.0) }, 32, 400, 2.7, 500),
     (Day::Slots { most: 8, run: (0.05, 0.2) }, 64, 2000, 1.8, 8000),
 ];
 
