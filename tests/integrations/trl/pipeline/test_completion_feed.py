@@ -43,7 +43,10 @@ def test_a_rank_goes_on_without_the_last_message_of_rank_0(monkeypatch: pytest.M
     came: list[Any] = []
     with feed.receiving(lambda rows, ids: came.append((rows, ids))):
         [reader] = [thread for thread in threading.enumerate() if thread.name == "guerdon-feed"]
-    with feed.receiving(lambda rows, ids: came.append((rows, ids))):
+    with (
+        pytest.warns(GuerdonWarning, match="its last message did not come"),
+        feed.receiving(lambda rows, ids: came.append((rows, ids))),
+    ):
         assert [thread for thread in threading.enumerate() if thread.name == "guerdon-feed"] == [reader]
     store.set("1/1/0", "[[0], [[7]]]")  # too late
     store.set("1/1/1", "null")

@@ -80,7 +80,8 @@ class CompletionFeed:
         """One generation, on another rank. A thread calls `on_complete` with rows of this rank and
         their token ids, until the generation ends."""
         self._generation += 1
-        if self._reader is not None and self._reader.is_alive():  # rank 0's last message never came
+        if self._reader is not None and self._reader.is_alive():
+            self._break("its last message did not come")
             yield
             return
         lock, over = threading.Lock(), threading.Event()
@@ -108,8 +109,12 @@ class CompletionFeed:
         try:
             self._store.set(f"{self._generation}/{rank}/{number}", json.dumps(message))
         except RuntimeError as error:
+            self._break(error)
+
+    def _break(self, why: object) -> None:
+        if not self._broken:
             self._broken = True
-            warn(f"{_WITHOUT.format(error)}. (Said once.)")
+            warn(f"{_WITHOUT.format(why)}. (Said once.)")
 
     def _read(self, generation: int, on_complete: OnComplete) -> None:
         with suppress(RuntimeError):  # rank 0 is gone, or says why

@@ -161,7 +161,7 @@ class Prepared:
             self._fence.clear_folder()
 
     def fork(self) -> int:
-        """As `os.fork`; the child is the first process of a name space where that is allowed."""
+        """Forks; the child is the first process of a name space where that is allowed."""
         if self._fence is not None and self._fence.shares_tasks() and time.monotonic() - self._room_tried > _ROOM_S:
             self.make_room_for_tasks()
         return self._fork()
