@@ -18,4 +18,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from guerdon.results import reward_batch
 
-    return getattr(reward_batch, name)
+    found = globals()[name] = getattr(reward_batch, name)
+    return found
