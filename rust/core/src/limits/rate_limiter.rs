@@ -6,14 +6,19 @@
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
 //! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls; without rates
 //!   one goes then, and as many more as were let through. A server that goes on to refuse some gets
-//!   requests at its `Pace`. A pause that its answers contradict is undone.
+//!   as many at a time as it takes (`Window`), or requests at its `Pace`. A pause that its answers
+//!   contradict is undone.
 
-use super::breaker::{self, Attempt, Breaker, BreakerState};
+mod words;
+
+use super::breaker::{Attempt, Breaker, BreakerState};
 use super::feedback::{CallEnd, Feedback};
 use super::nanoseconds::{nanoseconds, real};
 use super::pace::Pace;
 use super::pauses::Pauses;
 use super::window::{FULL, Window};
+
+pub(super) use words::WORDS;
 
 const MINUTE_NS: f64 = 60e9;
 /// Share of an allowance that is used. The rest is room for the server's sliding window and
@@ -65,6 +70,8 @@ pub struct Grant {
     pub sent_ns: u64,
     /// Time since the call before it.
     pub gap_ns: u64,
+    /// Number of calls that were in flight then.
+    pub others: u64,
     /// Tokens that were charged.
     pub tokens: f64,
     /// The circuit breaker is half-open, and this call decides.
@@ -180,13 +187,14 @@ impl RateLimiter {
         // Counted from now: idle time is not saved up for a burst.
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
+        let others = self.window.others(in_flight);
         self.window.send(now_ns);
         let gap_ns = self.pace.send(now_ns, self.window.refusal_ns);
         let trial = breaker == BreakerState::Trial;
         if trial {
             self.breaker.start_trial(now_ns);
         }
-        Decision::Go(Grant { sent_ns: now_ns, gap_ns, tokens, trial })
+        Decision::Go(Grant { sent_ns: now_ns, gap_ns, others, tokens, trial })
     }
 
     /// Takes in how a call ended while others are `in_flight`; `random` is uniform in [0, 1). True
@@ -212,7 +220,7 @@ impl RateLimiter {
         }
         self.leave_window(grant);
         if !matches!(feedback, Feedback::Throttled(_)) && self.pauses.is_after(grant.sent_ns) {
-            self.window.widen(1);
+            self.window.answered(grant.others, random);
         }
         match feedback {
             Feedback::Ok => {
@@ -240,7 +248,7 @@ impl RateLimiter {
                 self.window.refused(now_ns.saturating_sub(grant.sent_ns));
                 self.pauses.count(false, history.throttled_before);
                 let needs_no_pause = !has_rates(rules)
-                    && (retry_after.is_none() && self.pace_is_exceeded(grant, now_ns)
+                    && (retry_after.is_none() && self.is_explained(grant, now_ns, in_flight)
                         || self.pauses.take_for_single(retry_after, !history.throttled_before));
                 // A call that was sent before the rates were lowered says nothing of the new ones.
                 if grant.sent_ns >= self.lowered_ns && !needs_no_pause {
@@ -268,14 +276,17 @@ impl RateLimiter {
         self.breaker.record(attempt, feedback.signal(), now_ns, in_flight, random)
     }
 
-    /// Returns whether the pace of the server explains a refusal. A pace begins after a pause since
-    /// which no request has failed.
-    fn pace_is_exceeded(&mut self, grant: Grant, now_ns: u64) -> bool {
+    /// Returns whether a bound of the server explains a refusal while others are `in_flight`: on
+    /// these, or its pace. Both begin after a pause since which no request has failed.
+    fn is_explained(&mut self, grant: Grant, now_ns: u64, in_flight: usize) -> bool {
         let begins = self.pace.interval_ns == 0;
         let before_ns = grant.sent_ns.saturating_sub(grant.gap_ns);
         let known = self.lowered_ns > self.pace.failed_ns && before_ns >= self.lowered_ns;
-        if begins && (!known || self.pauses.are_contradicted()) {
+        if begins && !self.window.is_held() && (!known || self.pauses.are_contradicted()) {
             return false;
+        }
+        if begins && self.window.hold(in_flight) {
+            return true;
         }
         let exceeded = self.pace.refused(grant.sent_ns, grant.gap_ns, now_ns);
         if begins && exceeded {
@@ -286,7 +297,7 @@ impl RateLimiter {
 
     /// A call has ended; those that were sent before the last pause are not of its window.
     const fn leave_window(&mut self, grant: Grant) {
-        if self.pauses.is_after(grant.sent_ns) {
+        if self.window.is_held() || self.pauses.is_after(grant.sent_ns) {
             self.window.leave();
         }
     }
@@ -398,65 +409,4 @@ const fn has_rates(rules: &Rules) -> bool {
 /// the limit.
 fn most_tokens(rules: &Rules) -> f64 {
     rules.tpm.map_or(f64::MAX, |tpm| tpm * real(LONGEST_NS) / MINUTE_NS)
-}
-
-/// Numbers of a rate limiter in a file.
-pub(super) const WORDS: usize = 24 + breaker::WORDS;
-
-impl RateLimiter {
-    pub(super) fn to_words(&self) -> [u64; WORDS] {
-        let mut words = [0; WORDS];
-        let (own, breaker) = words.split_at_mut(WORDS - breaker::WORDS);
-        own.copy_from_slice(&[
-            self.requests_ns,
-            self.tokens_ns,
-            self.mean_tokens.to_bits(),
-            self.factor.to_bits(),
-            self.lowered_ns,
-            self.raised_ns,
-            self.pauses.until_ns,
-            self.tpm.to_bits(),
-            self.pauses.count,
-            self.pauses.since_ns,
-            self.window.most,
-            self.window.in_flight,
-            self.window.sent_ns,
-            self.window.refusal_ns,
-            self.pauses.refused << 32 | self.pauses.answered,
-            self.pauses.single,
-            self.factor_before.to_bits(),
-            self.most_before,
-            self.pace.interval_ns,
-            self.pace.sent_ns,
-            self.pace.before_ns,
-            self.pace.changed_ns,
-            self.pace.steps,
-            self.pace.failed_ns,
-        ]);
-        breaker.copy_from_slice(&self.breaker.to_words());
-        words
-    }
-
-    pub(super) fn from_words(words: [u64; WORDS]) -> Self {
-        let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, until_ns, tpm, rest @ ..] = words;
-        let [count, since_ns, most, in_flight, sent_ns, refusal_ns, rest @ ..] = rest;
-        let [last, single, factor_before, most_before, rest @ ..] = rest;
-        let [interval_ns, paced_ns, before_ns, changed_ns, steps, failed_ns, breaker @ ..] = rest;
-        let (answered, refused) = (last & u64::from(u32::MAX), last >> 32);
-        Self {
-            requests_ns,
-            tokens_ns,
-            mean_tokens: f64::from_bits(mean_tokens),
-            factor: f64::from_bits(factor),
-            lowered_ns,
-            raised_ns,
-            tpm: f64::from_bits(tpm),
-            pauses: Pauses { until_ns, count, since_ns, answered, refused, single },
-            window: Window { most, in_flight, sent_ns, refusal_ns },
-            pace: Pace { interval_ns, sent_ns: paced_ns, before_ns, changed_ns, steps, failed_ns },
-            factor_before: f64::from_bits(factor_before),
-            most_before,
-            breaker: Breaker::from_words(breaker),
-        }
-    }
 }

@@ -15,7 +15,7 @@ use super::rate_limiter::{self, RateLimiter, Rules};
 use crate::locked_file::{LockedFile, boot, checksum, words, write};
 
 /// "GUERDON" and the version of the layout, which the file's name has too (`limits.py`).
-const MAGIC: u64 = 0x4755_4552_444F_4E08;
+const MAGIC: u64 = 0x4755_4552_444F_4E09;
 const HEAD: usize = 3 + rate_limiter::WORDS + 1;
 /// Engines that can share a key.
 const MOST_ENGINES: usize = 1024;

@@ -1,11 +1,18 @@
 //! Number of calls that may be in flight after a pause, if there are no rates: one, as many more as
 //! were let through, and in the end as many as ever.
+//!
+//! A server may bound the requests that it answers at a time. Its sign: a request is refused while
+//! as many others are in flight as ever were when one was taken. Then no more go.
+
+use super::nanoseconds::real;
 
 /// Answers may take long, and refusals don't: a call after a pause that was not refused within a
 /// multiple of the refusals' time was let through, between these bounds.
 const LET_THROUGH: u64 = 4;
 const SOONEST_LET_THROUGH_NS: u64 = 250_000_000;
 const LATEST_LET_THROUGH_NS: u64 = 60_000_000_000;
+/// Fewer calls in flight are more likely a pace of the server than its bound.
+const FEWEST_HELD: u64 = 2;
 /// With this many calls in flight after a pause, the pause is over.
 pub(super) const FULL: u64 = 1024;
 
@@ -19,12 +26,52 @@ pub(super) struct Window {
     pub sent_ns: u64,
     /// Duration of the latest refusals, the longest weighing most.
     pub refusal_ns: u64,
+    /// If the server is taken to bound the requests in flight, the answers since the last refusal,
+    /// and one; all calls in flight count then. Otherwise 0.
+    pub held: u64,
+    /// The most calls that were in flight when one was sent that was answered.
+    pub taken: u64,
 }
 
 impl Window {
     /// There is a pause: after it one call goes.
     pub(super) const fn narrow(&mut self) {
-        (self.most, self.in_flight) = (1, 0);
+        (self.most, self.in_flight, self.held) = (1, 0, 0);
+    }
+
+    /// Calls in flight, of which this process has so many.
+    pub(super) fn others(&self, own: usize) -> u64 {
+        (own as u64).max(self.in_flight)
+    }
+
+    /// A call was refused while this process had so many others in flight. Returns whether their
+    /// number explains that: then no more may be.
+    pub(super) fn hold(&mut self, own: usize) -> bool {
+        let others = self.others(own);
+        let explains = others >= FEWEST_HELD && others >= self.taken;
+        self.taken -= self.taken.div_ceil(8);
+        self.held = u64::from(explains);
+        if explains {
+            (self.most, self.in_flight) = (others, others);
+        }
+        explains
+    }
+
+    /// A call was answered that was sent while `others` were in flight; `random` is uniform in
+    /// [0, 1). One more may be. If the window is held, that is one of as many answers as it is
+    /// wide, two of the next as many, and so on.
+    pub(super) fn answered(&mut self, others: u64, random: f64) {
+        self.taken = self.taken.max(others);
+        if !self.is_held() {
+            return self.widen(1);
+        }
+        let rounds = self.held / self.most;
+        self.held = self.held.saturating_add(1);
+        self.widen(u64::from(random * real(self.most) < real(1 << rounds.min(10))));
+    }
+
+    pub(super) const fn is_held(&self) -> bool {
+        self.held > 0 && self.most > 0
     }
 
     /// More calls may be in flight than before.
@@ -42,6 +89,7 @@ impl Window {
         }
         let after_ns = self.refusal_ns.saturating_mul(LET_THROUGH);
         let after_ns = after_ns.clamp(SOONEST_LET_THROUGH_NS, LATEST_LET_THROUGH_NS);
+        let after_ns = if self.is_held() { LATEST_LET_THROUGH_NS } else { after_ns };
         let until_ns = self.sent_ns.saturating_add(after_ns);
         if until_ns > now_ns {
             return Some(until_ns);
@@ -69,6 +117,7 @@ impl Window {
     /// Brings what a process wrote whose clock was read a little later into bounds.
     pub(super) fn clamp(&mut self, now_ns: u64) {
         self.most = self.most.min(FULL);
+        self.taken = self.taken.min(FULL);
         self.sent_ns = self.sent_ns.min(now_ns);
         self.refusal_ns = self.refusal_ns.min(LATEST_LET_THROUGH_NS);
     }

@@ -35,7 +35,7 @@ fn without_rates_throttling_lowers_the_concurrency() {
     assert!(ask(&mut limiter, 8).is_some() && ask(&mut limiter, 9).is_none());
     // However often it is refused, one may go.
     for at in 3..100 {
-        let grant = Grant { sent_ns: at * 9 * S, gap_ns: 0, tokens: 0.0, trial: false };
+        let grant = Grant { sent_ns: at * 9 * S, gap_ns: 0, others: 0, tokens: 0.0, trial: false };
         limiter.record(&rules, at * 9 * S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
     }
     let mut after = |in_flight| limiter.ask(&rules, 2000 * S, Tokens::Estimated(None), in_flight);

@@ -165,19 +165,19 @@ proptest! {
     }
 
     #[test]
-    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform::<_, 34>(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
+    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform::<_, 36>(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
         let rules = Rules { rpm: Some(60.0), tpm: Some(1000.0), concurrency: Some(2) };
         let mut limiter = RateLimiter::from_words(words);
         limiter.clamp(now_ns);
         let feedback = [Feedback::Ok, Feedback::Throttled(Some(Duration::MAX)), Feedback::NoConnection, Feedback::Failed, Feedback::TimedOut, Feedback::Unknown][feedback];
-        limiter.record(&rules, now_ns, Grant { sent_ns: now_ns, gap_ns: 0, tokens: 5.0, trial: true }, ended(feedback, Some(f64::MAX)), 0, 0.5);
+        limiter.record(&rules, now_ns, Grant { sent_ns: now_ns, gap_ns: 0, others: 0, tokens: 5.0, trial: true }, ended(feedback, Some(f64::MAX)), 0, 0.5);
         if let Decision::Wait { until_ns, .. } = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
             prop_assert!(until_ns <= now_ns + 600 * S);
         }
     }
 
     #[test]
-    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform::<_, 34>(0..u64::MAX / 2)) {
+    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform::<_, 36>(0..u64::MAX / 2)) {
         prop_assert_eq!(RateLimiter::from_words(words).to_words(), words);
     }
 }

@@ -11,7 +11,7 @@ use super::super::rate_limiter::{Decision, Grant, Rules, Tokens};
 use super::super::shared_file::{LockedState, SharedFile};
 use super::{Folder, S};
 
-const GRANT: Grant = Grant { sent_ns: 100 * S, gap_ns: 0, tokens: 0.0, trial: false };
+const GRANT: Grant = Grant { sent_ns: 100 * S, gap_ns: 0, others: 0, tokens: 0.0, trial: false };
 
 fn with<R>(shared: &mut SharedFile, now_ns: u64, work: impl FnOnce(&mut LockedState) -> R) -> R {
     shared.with(now_ns, work).unwrap().expect("nobody else has it")

@@ -42,6 +42,19 @@ enum Day {
     /// The server answers `most` requests at a time, each after `run` seconds. It refuses others
     /// without a hint.
     Slots { most: usize, run: (f64, f64) },
+    /// The same with 16 requests of 1 to 3 s at a time, from 20 s on 4, and from 60 s on 64.
+    SlotsChange,
+}
+
+/// Requests that a server answers at a time.
+fn slots(since: Duration) -> usize {
+    if since < SECOND * 20 {
+        16
+    } else if since < SECOND * 60 {
+        4
+    } else {
+        64
+    }
 }
 
 /// Time between two requests that a server takes.
@@ -87,6 +100,8 @@ impl Day {
             Self::Slots { most, run: (shortest, longest) } => {
                 Duration::from_secs_f64((shortest + longest) / 2.0 * samples as f64 / most as f64)
             }
+            // 160 and 80 samples in 60 s.
+            Self::SlotsChange => SECOND * 60 + SECOND * 2 * u32::try_from((samples - 240).div_ceil(64)).unwrap(),
             // 100 and 20 samples in 20 s.
             Self::PaceChanges => SECOND * 20 + 50 * MS * u32::try_from(samples - 120).unwrap() + RUN,
         }
@@ -129,10 +144,14 @@ impl Day {
                 }
                 Self::Pace { every, burst } if !is_taken(every, burst) => no_hint(429),
                 Self::PaceChanges if !is_taken(pace(begun.elapsed()), 1) => no_hint(429),
-                Self::Slots { most, run: (shortest, longest) } => {
+                Self::Slots { .. } | Self::SlotsChange => {
+                    let (most, (shortest, longest)) = match self {
+                        Self::Slots { most, run } => (most, run),
+                        _ => (slots(begun.elapsed()), (1.0, 3.0)),
+                    };
                     let (now, mut busy) = (Instant::now(), busy.lock().unwrap());
                     busy.retain(|end| *end > now);
-                    if busy.len() == most {
+                    if busy.len() >= most {
                         return no_hint(429);
                     }
                     let run = Duration::from_secs_f64(shortest + (longest - shortest) * fastrand::f64());
@@ -167,7 +186,7 @@ fn spend(day: Day, width: usize, samples: usize, seed: u64) -> (usize, Duration,
 /// ideal, and the refusals.
 type Row = (Day, usize, usize, f64, usize);
 
-const DAYS: [Row; 39] = [
+const DAYS: [Row; 44] = [
     (Day::FirstSamples(64), 32, 864, 2.0, 64),
     (Day::FirstSamples(320), 32, 864, 2.0, 320),
     (Day::FirstSamples(864), 32, 864, 2.0, 864),
@@ -204,9 +223,14 @@ const DAYS: [Row; 39] = [
     (Day::PaceChanges, 128, 400, 1.5, 528),
     (Day::Slots { most: 1, run: (5.0, 5.0) }, 64, 30, 1.7, 100),
     (Day::Slots { most: 1, run: (2.0, 8.0) }, 256, 30, 1.8, 100),
-    (Day::Slots { most: 4, run: (10.0, 20.0) }, 256, 40, 1.5, 100),
-    (Day::Slots { most: 16, run: (1.0, 3.0) }, 32, 400, 2.7, 500),
-    (Day::Slots { most: 8, run: (0.05, 0.2) }, 64, 2000, 1.8, 8000),
+    (Day::Slots { most: 2, run: (1.0, 3.0) }, 8, 60, 1.2, 70),
+    (Day::Slots { most: 3, run: (1.0, 3.0) }, 128, 60, 1.2, 128 + 20),
+    (Day::Slots { most: 4, run: (10.0, 20.0) }, 256, 40, 1.2, 80),
+    (Day::Slots { most: 8, run: (0.05, 0.2) }, 64, 2000, 1.2, 600),
+    (Day::Slots { most: 16, run: (1.0, 3.0) }, 32, 400, 1.2, 100),
+    (Day::Slots { most: 16, run: (2.0, 2.0) }, 64, 400, 1.2, 150),
+    (Day::Slots { most: 64, run: (0.5, 2.0) }, 256, 2000, 1.2, 500),
+    (Day::SlotsChange, 64, 1000, 1.3, 200),
 ];
 
 /// Ninety-nine of a hundred samples are scored on every day.
