@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from guerdon._insight.journal.plan import JournalConfig
+from guerdon._insight.monitor.settings import MonitorConfig
 from guerdon._lanes.http.body import Piece
 from guerdon.parse import Parse
 
@@ -254,37 +256,6 @@ def release_sockets() -> None:
 def close_inherited_sockets() -> None:
     """After a fork, in the child: close its copies of the parent's sockets. Does nothing
     elsewhere."""
-
-@final
-class MonitorConfig:
-    """Views of an engine while it runs, and their addresses."""
-
-    def __new__(
-        cls,
-        *,
-        rank: int,
-        host: str,
-        python: str,
-        program: str,
-        socket: str | None,
-        address: str | None,
-        fleets: Sequence[tuple[str, int, int, str]],
-        judges: Sequence[tuple[bool, bool, bool]],
-        isolations: Sequence[tuple[str, str, str, str]],
-    ) -> MonitorConfig:
-        """See `guerdon._insight.monitor.settings`.
-
-        Args:
-            socket: Where the Unix socket of the live state is to be; None: none is served.
-            address: Numeric, with a port, for the metrics; None: they are not served.
-            fleets: Name, function, member, and what was added to its addresses.
-            judges: Of each function: whether it sends requests, whether these use tokens, and
-            whether they have a price.
-            isolations: Of each code reward: its name, the level, the layers that hold, the others.
-
-        Raises:
-            ValueError: `address` is none.
-        """
 
 @final
 class OutcomeStore:
@@ -643,32 +614,6 @@ class Engine:
 
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""
-
-@final
-class JournalConfig:
-    """Settings of a dispatcher's journal."""
-
-    def __new__(
-        cls,
-        folder: str,
-        *,
-        run: str,
-        rank: int,
-        functions: Sequence[tuple[str, str, float]],
-        texts: Sequence[str],
-        dispatcher: str,
-        rotate: int,
-        encode: Callable[[list[object]], list[str | None]],
-    ) -> JournalConfig:
-        """A journal in `folder`.
-
-        Args:
-            functions: Name, version and weight of each.
-            texts: Its columns of texts: ``prompt``, ``completion``, ``column_…``.
-            dispatcher: A JSON object for the metadata of each part.
-            rotate: Bytes of a part at which the next one begins.
-            encode: Makes JSON of values that are no strings.
-        """
 
 def recover_journal(folder: str) -> tuple[int, int, int, int, list[tuple[str, str]]]:
     """Make Parquet files of the streams in a folder whose writers died.
