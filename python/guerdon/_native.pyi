@@ -6,11 +6,13 @@ says otherwise. Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps 
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from guerdon._insight.journal.plan import JournalConfig
+from guerdon._insight.monitor.settings import MonitorConfig
 from guerdon._lanes.http.body import Piece
 from guerdon.parse import Parse
 
@@ -256,37 +258,6 @@ def close_inherited_sockets() -> None:
     elsewhere."""
 
 @final
-class MonitorConfig:
-    """Views of an engine while it runs, and their addresses."""
-
-    def __new__(
-        cls,
-        *,
-        rank: int,
-        host: str,
-        python: str,
-        program: str,
-        socket: str | None,
-        address: str | None,
-        fleets: Sequence[tuple[str, int, int, str]],
-        judges: Sequence[tuple[bool, bool, bool]],
-        isolations: Sequence[tuple[str, str, str, str]],
-    ) -> MonitorConfig:
-        """See `guerdon._insight.monitor.settings`.
-
-        Args:
-            socket: Where the Unix socket of the live state is to be; None: none is served.
-            address: Numeric, with a port, for the metrics; None: they are not served.
-            fleets: Name, function, member, and what was added to its addresses.
-            judges: Of each function: whether it sends requests, whether these use tokens, and
-            whether they have a price.
-            isolations: Of each code reward: its name, the level, the layers that hold, the others.
-
-        Raises:
-            ValueError: `address` is none.
-        """
-
-@final
 class OutcomeStore:
     """A cache folder, opened; what is wrong with it is warned of by the engine that uses it."""
 
@@ -389,31 +360,19 @@ def reap_child(process: int) -> None:
 class NodeSnapshot:
     """A node at one moment."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> Literal["connecting", "ready", "draining", "lost"]: ...
-    @property
-    def slots(self) -> int:
-        """Its workers."""
-
-    @property
-    def frames(self) -> int: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def ended(self) -> int:
-        """Calls that it has ended."""
-
-    @property
-    def reason(self) -> str | None:
-        """Why it was lost."""
-
-    @property
-    def stats(self) -> dict[str, int]:
-        """Of its workers, as it last said."""
+    name: Final[str]
+    state: Final[Literal["connecting", "ready", "draining", "lost"]]
+    slots: Final[int]
+    """Its workers."""
+    frames: Final[int]
+    calls: Final[int]
+    bytes: Final[int]
+    ended: Final[int]
+    """Calls that it has ended."""
+    reason: Final[str | None]
+    """Why it was lost."""
+    stats: Final[dict[str, int]]
+    """Of its workers, as it last said."""
 
 @final
 class Agent:
@@ -644,32 +603,6 @@ class Engine:
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""
 
-@final
-class JournalConfig:
-    """Settings of a dispatcher's journal."""
-
-    def __new__(
-        cls,
-        folder: str,
-        *,
-        run: str,
-        rank: int,
-        functions: Sequence[tuple[str, str, float]],
-        texts: Sequence[str],
-        dispatcher: str,
-        rotate: int,
-        encode: Callable[[list[object]], list[str | None]],
-    ) -> JournalConfig:
-        """A journal in `folder`.
-
-        Args:
-            functions: Name, version and weight of each.
-            texts: Its columns of texts: ``prompt``, ``completion``, ``column_…``.
-            dispatcher: A JSON object for the metadata of each part.
-            rotate: Bytes of a part at which the next one begins.
-            encode: Makes JSON of values that are no strings.
-        """
-
 def recover_journal(folder: str) -> tuple[int, int, int, int, list[tuple[str, str]]]:
     """Make Parquet files of the streams in a folder whose writers died.
 
@@ -858,165 +791,113 @@ class Batch:
 class InFlight:
     """A call in flight at a moment, as far as it is of one batch."""
 
-    @property
-    def function(self) -> int: ...
-    @property
-    def batch(self) -> int:
-        """The batch's number, from 1."""
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        """Its samples, as (first, end) of each run of neighbours."""
-
-    @property
-    def phase(self) -> _Phase: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def age_s(self) -> float: ...
-    @property
-    def worker(self) -> int | str:
-        """What has it: a process id or a name."""
-
-    @property
-    def thread(self) -> tuple[int, int] | None:
-        """On a thread of the thread lane: its number, and how `threading` identifies it."""
-
-    @property
-    def on_loop(self) -> tuple[int, int, int, int] | None:
-        """On an event loop, or in the ``setup()`` before it: index and generation of the loop, the
+    function: Final[int]
+    batch: Final[int]
+    """The batch's number, from 1."""
+    spans: Final[list[tuple[int, int]]]
+    """Its samples, as (first, end) of each run of neighbours."""
+    phase: Final[_Phase]
+    attempt: Final[int]
+    age_s: Final[float]
+    worker: Final[int | str]
+    """The process that has it, by its id, or another holder by its name."""
+    thread: Final[tuple[int, int] | None]
+    """On a thread of the thread lane: its number, and how `threading` identifies it."""
+    on_loop: Final[tuple[int, int, int, int] | None]
+    """On an event loop, or in the ``setup()`` before it: index and generation of the loop, the
         call's frame and its number in that."""
-
-    @property
-    def node(self) -> str | None:
-        """On another node: which."""
-
-    @property
-    def stack(self) -> str | None:
-        """None of a thread's or a loop's call, too: Python reads those."""
-
-    @property
-    def no_stack(self) -> str | None:
-        """Why there is no stack."""
+    node: Final[str | None]
+    """On another node: which."""
+    stack: Final[str | None]
+    """None of a thread's or a loop's call, too: Python reads those."""
+    no_stack: Final[str | None]
+    """The reason, where a stack is missing."""
 
 @final
 class EndpointSnapshot:
     """An endpoint of a function of the http lane."""
 
-    @property
-    def url(self) -> str: ...
-    @property
-    def address(self) -> str | None: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def breaker(self) -> Literal["closed", "open", "half-open"]: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def answered(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
-    @property
-    def p50_s(self) -> float | None: ...
+    url: Final[str]
+    address: Final[str | None]
+    weight: Final[float]
+    breaker: Final[Literal["closed", "open", "half-open"]]
+    in_flight: Final[int]
+    answered: Final[int]
+    failed: Final[int]
+    p50_s: Final[float | None]
 
 @final
 class StartThread:
     """Start a thread; one that can't be started drops its slot."""
 
-    @property
-    def slot(self) -> ThreadSlot: ...
+    slot: Final[ThreadSlot]
 
 @final
 class StartLoop:
     """Start an event loop."""
 
-    @property
-    def index(self) -> int: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def queue(self) -> LoopQueue | None:
-        """None if the loop is not wanted any more."""
+    index: Final[int]
+    generation: Final[int]
+    queue: Final[LoopQueue | None]
+    """None if the loop is not wanted any more."""
 
 @final
 class ThreadAbandoned:
     """Warn that a thread was abandoned in a call; ``count`` of the function are now."""
 
-    @property
-    def function(self) -> int: ...
-    @property
-    def count(self) -> int: ...
+    function: Final[int]
+    count: Final[int]
 
 @final
 class ReadStack:
     """Read the stack of a thread, and give it to `Lanes.set_stack`: its call is out of time."""
 
-    @property
-    def thread(self) -> int: ...
-    @property
-    def ident(self) -> int: ...
+    thread: Final[int]
+    ident: Final[int]
 
 @final
 class ReadStacks:
     """Read the stacks of threads and of calls on event loops, and give them to
     `Lanes.set_stacks`."""
 
-    @property
-    def number(self) -> int: ...
-    @property
-    def threads(self) -> list[int]:
-        """As `threading` identifies them."""
-
-    @property
-    def loops(self) -> list[tuple[int, int, int, tuple[int, int] | None]]:
-        """Index and generation of the loop, the function, frame and number of the call; None
+    number: Final[int]
+    threads: Final[list[int]]
+    """As `threading` identifies them."""
+    loops: Final[list[tuple[int, int, int, tuple[int, int] | None]]]
+    """Index and generation of the loop, the function, frame and number of the call; None
         instead of those in ``setup()``."""
 
 @final
 class InspectLoop:
     """Inspect an event loop, and warn of a call that blocks it."""
 
-    @property
-    def index(self) -> int: ...
-    @property
-    def generation(self) -> int: ...
+    index: Final[int]
+    generation: Final[int]
 
 @final
 class LoopWasBlocked:
     """Warn that a call of this function blocked its loop, and is over now."""
 
-    @property
-    def index(self) -> int: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def function(self) -> int: ...
+    index: Final[int]
+    generation: Final[int]
+    function: Final[int]
 
 @final
 class Trouble:
     """Warn of trouble."""
 
-    @property
-    def source(
-        self,
-    ) -> Literal["breaker_open", "hangs", "retry_after", "descriptors", "cache", "journal", "trace", "node"]:
-        """What it is with."""
-
-    @property
-    def place(self) -> str:
-        """The function, folder or file that has it; empty of the others."""
-
-    @property
-    def why(self) -> str:
-        """What it is."""
+    source: Final[Literal["breaker_open", "hangs", "retry_after", "descriptors", "cache", "journal", "trace", "node"]]
+    """The part of the engine that has it."""
+    place: Final[str]
+    """The function, folder or file that has it; empty of the others."""
+    why: Final[str]
+    """The reason."""
 
 @final
 class Stalled:
     """Report that no call has ended for so long."""
 
-    @property
-    def seconds(self) -> float: ...
+    seconds: Final[float]
 
 _SupervisorRequest: TypeAlias = (
     StartThread
@@ -1172,27 +1053,20 @@ class ThreadFrame:
 class Beat:
     """When an event loop is to look at its calls again."""
 
-    @property
-    def nap_s(self) -> float | None:
-        """None: nothing is in flight."""
-
-    @property
-    def overdue(self) -> bool:
-        """`LoopQueue.overdue` has calls."""
+    nap_s: Final[float | None]
+    """None: nothing is in flight."""
+    overdue: Final[bool]
+    """`LoopQueue.overdue` has calls."""
 
 @final
 class OverdueCall:
     """A call for its event loop to cancel."""
 
-    @property
-    def function(self) -> int: ...
-    @property
-    def frame(self) -> int: ...
-    @property
-    def call(self) -> int: ...
-    @property
-    def ended(self) -> bool:
-        """It ignored its cancellation: it has its outcome, without its coroutine."""
+    function: Final[int]
+    frame: Final[int]
+    call: Final[int]
+    ended: Final[bool]
+    """It ignored its cancellation: it has its outcome, without its coroutine."""
 
 @final
 class OverdueCalls:
@@ -1244,17 +1118,12 @@ class LoopQueue:
 class Turn:
     """Comes, now and then, with the next call of a `LoopFrame`, or before it."""
 
-    @property
-    def call(self) -> int | None:
-        """The call that has begun; None: the loop is to turn before the next one."""
-
-    @property
-    def long(self) -> bool:
-        """The runner has run calls since the last turn: others go first."""
-
-    @property
-    def report(self) -> bool:
-        """`LoopQueue.turned` is to be called when the loop turns next."""
+    call: Final[int | None]
+    """The call that has begun; None: the loop is to turn before the next one."""
+    long: Final[bool]
+    """The runner has run calls since the last turn: others go first."""
+    report: Final[bool]
+    """`LoopQueue.turned` is to be called when the loop turns next."""
 
 @final
 class LoopFrame:
@@ -1296,27 +1165,17 @@ class LoopFrame:
 class TraceSummary:
     """Contents of a timeline."""
 
-    @property
-    def processes(self) -> list[str]: ...
-    @property
-    def tracks(self) -> int: ...
-    @property
-    def slices(self) -> int: ...
-    @property
-    def instants(self) -> int: ...
-    @property
-    def counters(self) -> int: ...
-    @property
-    def batches(self) -> int: ...
-    @property
-    def dropped(self) -> int: ...
-    @property
-    def span_s(self) -> float: ...
-    @property
-    def functions(self) -> dict[str, tuple[int, int, int, int, float, float]]:
-        """Per function: calls, failed, retries, running; seconds in all, and of the longest."""
-    @property
-    def moments(self) -> dict[str, int]: ...
+    processes: Final[list[str]]
+    tracks: Final[int]
+    slices: Final[int]
+    instants: Final[int]
+    counters: Final[int]
+    batches: Final[int]
+    dropped: Final[int]
+    span_s: Final[float]
+    functions: Final[dict[str, tuple[int, int, int, int, float, float]]]
+    """Per function: calls, failed, retries, running; seconds in all, and of the longest."""
+    moments: Final[dict[str, int]]
 
 def trace_summary(path: str) -> TraceSummary:
     """Read a timeline's file.

@@ -24,14 +24,14 @@ from guerdon.errors import ClosedError, GuerdonError, MainGuardError, Registrati
 if TYPE_CHECKING:
     from guerdon._insight.diagnostics.stalls import StallReports
     from guerdon._insight.dump import Dump
-    from guerdon._insight.journal.plan import JournalPlan
+    from guerdon._insight.journal.plan import JournalConfig, JournalPlan
     from guerdon._insight.monitor.settings import Monitor
     from guerdon._insight.trace import Trace
     from guerdon._lanes.recycling import Recycle
     from guerdon._lanes.remote.engine_setup import EngineSetup
     from guerdon._lanes.remote.plan import Cluster, ClusterFactory
     from guerdon._lanes.thread_supervisor import ThreadSupervisor
-    from guerdon._native import Engine, JournalConfig, OutcomeStore, SpendingCap
+    from guerdon._native import Engine, OutcomeStore, SpendingCap
 
 CLOSE_TIMEOUT_S = 5.0
 # At exit no thread waits for one that is stuck in user code: it ends with the interpreter.

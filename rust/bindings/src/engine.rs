@@ -118,8 +118,8 @@ impl Engine {
         serialized_functions: Option<Vec<u8>>,
         environment: Vec<(Vec<u8>, Vec<u8>)>,
         recycle: (Option<u64>, Option<f64>, Option<u64>),
-        monitor: Option<PyRef<'_, MonitorConfig>>,
-        journal: Option<PyRef<'_, PyJournalConfig>>,
+        monitor: Option<MonitorConfig>,
+        journal: Option<PyJournalConfig>,
         watchdog: Option<(f64, Option<PathBuf>)>,
         trace: Option<TraceArg>,
         remote: Option<RemoteArg>,
@@ -128,8 +128,8 @@ impl Engine {
         let configs: Vec<&FunctionConfig> = functions.iter().map(|one| &**one).collect();
         let args = WorkerArgs { workers, python, worker_dir, serialized_functions, environment, recycle };
         let options = EngineOptions {
-            monitor: monitor.as_deref(),
-            journal: journal.as_deref(),
+            monitor: monitor.as_ref(),
+            journal: journal.as_ref(),
             watchdog: watchdog.map(|(seconds, file)| WatchdogOptions { after: in_time(seconds), file }),
             trace,
             remote,

@@ -1,5 +1,5 @@
-//! `JournalConfig`: how a dispatcher's journal is written, as Python says it; the journal of an
-//! engine; and the streams that killed writers left.
+//! The settings of a dispatcher's journal, as Python says them; the journal of an engine; and the
+//! streams that killed writers left.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,13 +24,15 @@ const CLOSE: Duration = Duration::from_secs(10);
 /// The longest that it waits for values that the journal is reading.
 const CLOSE_TEXTS: Duration = Duration::from_secs(1);
 
-/// The journal of one dispatcher.
-#[pyclass(frozen, module = "guerdon._native", name = "JournalConfig")]
+/// Settings of the package for a journal: a `guerdon._insight.journal.plan.JournalConfig`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct PyJournalConfig {
     folder: PathBuf,
     run: String,
     rank: i32,
-    functions: Vec<FunctionName>,
+    /// Name, version and weight of each.
+    functions: Vec<(String, String, f32)>,
     texts: Vec<String>,
     dispatcher: String,
     rotate: u64,
@@ -38,35 +40,15 @@ pub struct PyJournalConfig {
     encode: Py<PyAny>,
 }
 
-#[pymethods]
-impl PyJournalConfig {
-    #[new]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    #[pyo3(signature = (folder, *, run, rank, functions, texts, dispatcher, rotate, encode))]
-    fn new(
-        folder: PathBuf,
-        run: String,
-        rank: i32,
-        functions: Vec<(String, String, f32)>,
-        texts: Vec<String>,
-        dispatcher: String,
-        rotate: u64,
-        encode: Py<PyAny>,
-    ) -> Self {
-        let name = |(name, version, weight)| FunctionName { name, version, weight };
-        let functions = functions.into_iter().map(name).collect();
-        Self { folder, run, rank, functions, texts, dispatcher, rotate, encode }
-    }
-}
-
 impl PyJournalConfig {
     /// Returns the configuration for an engine with this clock.
     fn with_clock(&self, clock: Clock) -> JournalConfig {
+        let name = |(name, version, weight)| FunctionName { name, version, weight };
         JournalConfig {
             folder: self.folder.clone(),
             run: self.run.clone(),
             rank: self.rank,
-            functions: self.functions.clone(),
+            functions: self.functions.iter().cloned().map(name).collect(),
             texts: self.texts.clone(),
             dispatcher: self.dispatcher.clone(),
             rotate: self.rotate,

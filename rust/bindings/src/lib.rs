@@ -65,7 +65,7 @@ mod _native {
     #[pymodule_export]
     use crate::in_flight::{PyEndpointSnapshot, PyInFlight};
     #[pymodule_export]
-    use crate::journal::{PyJournalConfig, recover_journal};
+    use crate::journal::recover_journal;
     #[pymodule_export]
     use crate::kernel::PyKernel;
     #[pymodule_export]
@@ -89,7 +89,7 @@ mod _native {
     #[pymodule_export]
     use crate::math::math_decision;
     #[pymodule_export]
-    use crate::monitor::{MonitorConfig, metric_families};
+    use crate::monitor::metric_families;
     #[pymodule_export]
     use crate::nodes::{PyLink, PyNodeSnapshot};
     #[pymodule_export]

@@ -33,15 +33,16 @@ use crate::gil;
 use crate::process::{EngineProcess, WeakProcess};
 use crate::stacks::StackReader;
 
-/// Settings of the package for a monitor.
-#[pyclass(frozen, module = "guerdon._native", name = "MonitorConfig")]
-#[derive(Clone)]
+/// Settings of the package for a monitor: a `guerdon._insight.monitor.settings.MonitorConfig`.
+#[derive(Clone, FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct MonitorConfig {
     rank: u32,
     host: String,
     python: String,
     program: String,
     socket: Option<PathBuf>,
+    #[pyo3(from_py_with = numeric)]
     address: Option<SocketAddr>,
     /// Endpoints of each function's member that sends requests: its name, the function, its place
     /// in it, and the path added to its addresses.
@@ -54,26 +55,10 @@ pub struct MonitorConfig {
     isolations: Vec<(String, String, String, String)>,
 }
 
-#[pymethods]
-impl MonitorConfig {
-    #[new]
-    #[pyo3(signature = (*, rank, host, python, program, socket, address, fleets, judges, isolations))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn new(
-        rank: u32,
-        host: String,
-        python: String,
-        program: String,
-        socket: Option<PathBuf>,
-        address: Option<String>,
-        fleets: Vec<(String, usize, usize, String)>,
-        judges: Vec<(bool, bool, bool)>,
-        isolations: Vec<(String, String, String, String)>,
-    ) -> PyResult<Self> {
-        let wrong = |text: &str| PyValueError::new_err(format!("{text:?} is no address with a port"));
-        let address = address.map(|text| text.parse().map_err(|_| wrong(&text))).transpose()?;
-        Ok(Self { rank, host, python, program, socket, address, fleets, judges, isolations })
-    }
+/// Returns an address that is an IP address and a port.
+fn numeric(given: &Bound<'_, PyAny>) -> PyResult<Option<SocketAddr>> {
+    let wrong = |text: &str| PyValueError::new_err(format!("{text:?} is no address with a port"));
+    given.extract::<Option<String>>()?.map(|text| text.parse().map_err(|_| wrong(&text))).transpose()
 }
 
 /// Every metric: name, kind, labels, meaning.

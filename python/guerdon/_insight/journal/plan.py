@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._insight.journal.dispatcher_facts import facts_text
@@ -14,9 +14,26 @@ from guerdon._system.launcher import rank
 
 if TYPE_CHECKING:
     from guerdon._insight.journal.options import Journal
-    from guerdon._native import JournalConfig
 
-__all__ = ["JournalPlan"]
+__all__ = ["JournalConfig", "JournalPlan"]
+
+
+class JournalConfig(TypedDict):
+    """Settings of a journal for the engine."""
+
+    folder: str
+    run: str
+    rank: int
+    functions: Sequence[tuple[str, str, float]]
+    """Name, version and weight of each."""
+    texts: Sequence[str]
+    """Its columns of texts: ``prompt``, ``completion``, ``column_…``."""
+    dispatcher: str
+    """A JSON object for the metadata of each part."""
+    rotate: int
+    """Bytes of a part at which the next one begins."""
+    encode: Callable[[list[object]], list[str | None]]
+    """It makes JSON of all values but strings."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +46,13 @@ class JournalPlan:
 
     def config(self, specs: Sequence[FunctionSpec]) -> JournalConfig:
         """Returns the settings for the engine of these functions, in this process."""
-        from guerdon._native import JournalConfig
-
         journal = self.journal
         texts = ["prompt", "completion"] if journal.texts else []
         pairs = zip(specs, self.weights, strict=True)
         assert isinstance(journal.rotate, int)
         assert journal.run is not None
         return JournalConfig(
-            str(journal.folder),
+            folder=str(journal.folder),
             run=journal.run,
             rank=rank(),
             functions=[(spec.name, source_version(spec), weight) for spec, weight in pairs],

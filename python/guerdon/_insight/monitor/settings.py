@@ -6,7 +6,7 @@ import platform
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from guerdon._insight.monitor.address import resolved
 from guerdon._insight.monitor.forks import close_in_children
@@ -16,12 +16,32 @@ from guerdon._system.warning import warn
 
 if TYPE_CHECKING:
     from guerdon._functions.spec import FunctionSpec
-    from guerdon._native import Engine, MonitorConfig
+    from guerdon._native import Engine
 
 _NOT_SERVED = (
     "metrics_port={given!r}: metrics are not served: {problem}. Everything else works. Choose another port, or 0 for any "
     "that is free."
 )
+
+
+class MonitorConfig(TypedDict):
+    """Settings of a monitor for the engine."""
+
+    rank: int
+    host: str
+    python: str
+    program: str
+    socket: str | None
+    """The place of the Unix socket of the live state; None: none is served."""
+    address: str | None
+    """Numeric, with a port, for the metrics; None: they are not served."""
+    fleets: Sequence[tuple[str, int, int, str]]
+    """Name, function, member, and what was added to its addresses."""
+    judges: Sequence[tuple[bool, bool, bool]]
+    """Of each function: whether it sends requests, whether these use tokens, and whether they have
+    a price."""
+    isolations: Sequence[tuple[str, str, str, str]]
+    """Of each code reward: its name, the level, the layers that hold, the others."""
 
 
 class IsolationLevel(Protocol):
@@ -99,8 +119,6 @@ def _level(spec: FunctionSpec) -> IsolationLevel | None:
 def _config(
     specs: Sequence[FunctionSpec], path: str | None, address: str | None, levels: Mapping[str, IsolationLevel]
 ) -> MonitorConfig:
-    from guerdon._native import MonitorConfig
-
     fleets = [
         (f"{spec.name}/{member}" if member else spec.name, index, place, fleet.path)
         for index, spec in enumerate(specs)
