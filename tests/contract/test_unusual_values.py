@@ -92,7 +92,7 @@ def test_row_12_values_as_elements() -> None:
 
 def test_row_12_tensors() -> None:
     pytest.importorskip("torch")
-    check([*of_samples(), of_elements()[0]], odd.TENSORS, {}, workers=1)
+    check([*of_samples(), of_elements()[0]], odd.TENSORS, odd.REFUSED_TENSORS, workers=1)
 
 
 @pytest.mark.fault(

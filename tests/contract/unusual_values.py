@@ -4,11 +4,17 @@ hold."""
 from __future__ import annotations
 
 import asyncio
+import decimal
+import fractions
 import math
 from collections.abc import Callable
 from typing import Any
 
 from guerdon import StatefulReward
+
+
+class FloatLike(float):
+    pass
 
 
 class Unhelpful:
@@ -32,6 +38,12 @@ def numpy(kind: str, *args: Any) -> Any:
     return getattr(np, kind)(*args)
 
 
+def masked() -> Any:
+    import numpy as np
+
+    return np.ma.masked
+
+
 def torch(*args: Any) -> Any:
     import torch
 
@@ -45,18 +57,32 @@ REWARDS: dict[str, tuple[Callable[[], Any], float | None]] = {
     "float": (lambda: 0.1, 0.1),
     "negative zero": (lambda: -0.0, -0.0),
     "the largest": (lambda: 3.4028234663852886e38, 3.4028234663852886e38),
+    "the smallest": (lambda: -3.4028234663852886e38, -3.4028234663852886e38),
     "tiny": (lambda: 1e-46, 0.0),
+    "false": (lambda: False, 0.0),
+    "a float's subclass": (lambda: FloatLike(0.25), 0.25),
+    "decimal": (lambda: decimal.Decimal("0.5"), 0.5),
+    "fraction": (lambda: fractions.Fraction(1, 4), 0.25),
     "numpy float16": (lambda: numpy("float16", 0.5), 0.5),
+    "numpy float32": (lambda: numpy("float32", 0.5), 0.5),
     "numpy float64": (lambda: numpy("float64", 0.1), 0.1),
     "numpy int64": (lambda: numpy("int64", -7), -7.0),
+    "numpy uint8": (lambda: numpy("uint8", 3), 3.0),
     "numpy bool": (lambda: numpy("bool_", True), 1.0),
     "numpy 0-d": (lambda: numpy("array", 2.5), 2.5),
+    "numpy 0-d of an int": (lambda: numpy("array", 2), 2.0),
     "none": (lambda: None, None),
 }
 TENSORS: dict[str, tuple[Callable[[], Any], float | None]] = {
     "tensor": (lambda: torch(1.5), 1.5),
     "tensor of an int": (lambda: torch(4), 4.0),
     "tensor of a bool": (lambda: torch(True), 1.0),
+    "tensor with a gradient": (lambda: torch(0.5).bfloat16().requires_grad_(), 0.5),
+}
+REFUSED_TENSORS: dict[str, tuple[Callable[[], Any], str]] = {
+    "tensor 1-d": (lambda: torch([1.0]), r"torch\.Tensor of shape"),
+    "tensor 2-d": (lambda: torch([[0.0, 0.0]]), r"torch\.Tensor of shape"),
+    "complex tensor": (lambda: torch(1j), r"torch\.Tensor of shape"),
 }
 # Only where one call is one sample.
 SINGLE: dict[str, tuple[Callable[[], Any], float | None]] = {
@@ -74,9 +100,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "beyond float32": (lambda: 1e39, "float32"),
     "beyond float": (lambda: 10**400, ""),
     "numpy nan": (lambda: numpy("float32", math.nan), "nan|NaN"),
+    "numpy complex": (lambda: numpy("complex64", 1), "numpy.complex64"),
+    "numpy text": (lambda: numpy("str_", "x"), "is not a reward"),
+    "numpy 0-d of a text": (lambda: numpy("array", "x"), "numpy.ndarray"),
+    "numpy masked": (masked, "numpy.ma"),
     "numpy 1-d": (lambda: numpy("ones", 1), "ndarray"),
     "list": (lambda: [1.0], "list"),
+    "empty tuple": (tuple, "a tuple"),
     "tuple": (lambda: (1.0,), "tuple"),
+    "decimal nan": (lambda: decimal.Decimal("sNaN"), "decimal.Decimal"),
+    "decimal beyond float32": (lambda: decimal.Decimal("1e999"), "beyond float32"),
+    "fraction beyond float": (lambda: fractions.Fraction(10**400), "beyond float32"),
+    "empty dict": (dict, "dict"),
+    "dict in a dict": (lambda: {"score": {"score": 1}}, "dict"),
     "set": (lambda: {1.0}, "set"),
     "object": (object, "object"),
     "class": (lambda: float, "type"),
@@ -91,7 +127,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 def made(name: str) -> Any:
     """A fresh value of the kind `name`."""
-    for table in (REWARDS, TENSORS, SINGLE, REFUSED):
+    for table in (REWARDS, TENSORS, SINGLE, REFUSED, REFUSED_TENSORS):
         if name in table:
             return table[name][0]()
     raise KeyError(name)

@@ -170,13 +170,6 @@ def test_methods_and_callable_objects() -> None:
     assert sample(Scorer.static).required == ("answer",)
 
 
-def test_a_signature_that_can_not_be_read_is_refused() -> None:
-    with pytest.raises(
-        RegistrationError, match=r"reward function 'f': its signature can't be read .* Wrap it in a def"
-    ):
-        sample(max)
-
-
 @pytest.mark.parametrize("shape", ["sample", "group"])
 def test_args_are_refused_where_columns_have_names(shape: Any) -> None:
     with pytest.raises(RegistrationError, match=r"takes \*rest, which names no column.*functools.wraps"):
