@@ -30,7 +30,6 @@ __all__ = [
     "RewardFailureError",
     "SerializationError",
     "ToolError",
-    "VLLMServerError",
     "option_names",
     "unknown_option",
     "with_known_options",
@@ -152,10 +151,6 @@ class ClosedError(GuerdonError, RuntimeError):
 class MainGuardError(GuerdonError, RuntimeError):
     """A batch was submitted while a child process imports the program (multiprocessing), or
     while a worker imports the module of a reward function."""
-
-
-class VLLMServerError(GuerdonError, ConnectionError):
-    """A vLLM server did not answer, or did not take the policy's weights: retries exhausted."""
 
 
 class QuietRewardWarning(GuerdonWarning):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,10 @@ import requests
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 from guerdon import Dispatcher, RewardFailureError
-from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
+from guerdon.integrations.trl import AsyncGRPOTrainer
 from tests.integrations.trl.async_grpo import reward_functions
-from tests.vllm.server import READY_S, Server
-from tests.vllm.training import TRLAsyncGRPOTrainer, at_step, make_trainer, stand_in, steps_of
+from tests.vllm.server import Server
+from tests.vllm.training import TRLAsyncGRPOTrainer, make_trainer, stand_in, steps_of
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # what TRL, PEFT and multiprocessing warn about
@@ -66,25 +65,6 @@ def test_it_trains_on_many_groups_at_once_and_publishes_each_policy(server: Serv
     assert not paused(server)
     assert not multiprocessing.active_children()
     dispatcher.close()
-
-
-@pytest.mark.whole
-def test_a_restart_of_the_server_in_mid_run_is_survived(server: Server, tmp_path: Path) -> None:
-    """Killed with requests in hand, and there again a while later, without any adapter."""
-
-    def restart() -> None:
-        server.kill()
-        server.start()
-
-    restarting = threading.Thread(target=restart)
-    calls = VLLMCalls(restart_timeout=READY_S)
-    more = {"callbacks": [at_step(2, restarting.start)], "vllm": calls}
-    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, [reward_functions.length], more, max_steps=10)
-    trainer.train()
-    restarting.join()
-    assert [entry["step"] for entry in steps_of(trainer)] == list(range(1, 11))
-    assert sum(entry.get("rollout/vllm_retry_total", 0.0) or 0.0 for entry in steps_of(trainer)) > 0.0
-    assert not paused(server)
 
 
 @pytest.mark.whole

@@ -16,7 +16,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import pytest
 
 from guerdon import Dispatcher
-from guerdon.integrations.trl import AsyncGRPOTrainer, GRPOTrainer, VLLMCalls, environments, tools
+from guerdon.integrations.trl import AsyncGRPOTrainer, GRPOTrainer, environments, tools
 from tests.integrations.trl.line_game import TURNS, rows
 from tests.vllm import walk_game
 from tests.vllm.server import Server
@@ -32,7 +32,7 @@ def play(server: Server, folder: Path, steps: int, **options: Any) -> list[dict[
     """The log of an asynchronous run, each of whose samples was checked."""
     functions = Dispatcher([walk_game.right, walk_game.away], weights=[1.0, 0.0])
     more: dict[str, Any] = {"concurrent_groups": 6, "environment_factory": environments(walk_game.Walk)}
-    more |= {"tools": tools([walk_game.ask]), "vllm": VLLMCalls(restart_timeout=20)}
+    more["tools"] = tools([walk_game.ask])
     settings: dict[str, Any] = {"max_steps": steps, "max_completion_length": 4, "max_tool_calling_iterations": TURNS}
     trainer = make_trainer(AsyncGRPOTrainer, server, folder, functions, more, data=rows(8), **{**settings, **options})
     trainer.train()

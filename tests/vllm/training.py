@@ -9,7 +9,6 @@ learning rate 0 the server's are the trainer's throughout.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 import trl
 from datasets import Dataset
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AutoTokenizer, Qwen2ForCausalLM, TrainerCallback
+from transformers import AutoTokenizer, Qwen2ForCausalLM
 from trl.experimental import async_grpo
 from trl.experimental.async_grpo import async_grpo_trainer, packing
 from trl.generation.vllm_client import VLLMClient
@@ -163,18 +162,3 @@ def make_server_trainer(
         processing_class=AutoTokenizer.from_pretrained(server.model),
         **more,
     )
-
-
-class _AtStep(TrainerCallback):
-    def __init__(self, step: int, do: Callable[[], None]) -> None:
-        self._step = step
-        self._do = do
-
-    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        if state.global_step == self._step:
-            self._do()
-
-
-def at_step(step: int, do: Callable[[], None]) -> TrainerCallback:
-    """Calls `do` at the end of one step."""
-    return _AtStep(step, do)

@@ -16,7 +16,6 @@ from guerdon._system.lazy_imports import names as _names
 
 if TYPE_CHECKING:
     from guerdon.integrations.trl.async_grpo.trainer import AsyncGRPOTrainer
-    from guerdon.integrations.trl.async_grpo.vllm_calls import VLLMCalls
     from guerdon.integrations.trl.pipeline.options import Pipeline
     from guerdon.integrations.trl.pipeline.trainer import GRPOTrainer, pipelined
     from guerdon.integrations.trl.tool_calls.environments import Environments, environments
@@ -28,7 +27,6 @@ __all__ = [
     "GRPOTrainer",
     "Pipeline",
     "Tools",
-    "VLLMCalls",
     "environments",
     "pipelined",
     "tools",
@@ -40,7 +38,6 @@ _HOMES: Final = {
     "GRPOTrainer": "pipeline.trainer",
     "Pipeline": "pipeline.options",
     "Tools": "tool_calls.tools",
-    "VLLMCalls": "async_grpo.vllm_calls",
     "environments": "tool_calls.environments",
     "pipelined": "pipeline.trainer",
     "tools": "tool_calls.tools",

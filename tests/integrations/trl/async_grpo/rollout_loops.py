@@ -22,38 +22,27 @@ from trl.experimental.async_grpo.async_rollout_worker import (
     TrainingSequence,
     _AsyncRolloutLoop,
 )
-from trl.experimental.async_grpo.vllm_client import VLLMClient
 
 from guerdon import Dispatcher
-from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
+from guerdon.integrations.trl import AsyncGRPOTrainer
 from guerdon.integrations.trl.async_grpo import rollout_process
-from guerdon.integrations.trl.async_grpo.completion_requests import CompletionRequests
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
 from guerdon.integrations.trl.async_grpo.trainer import _check_groups, _with_workers_own
-from guerdon.integrations.trl.async_grpo.vllm_calls import Attempts, FailedAttempt
-from guerdon.integrations.trl.async_grpo.vllm_client import RetryingVLLMClient
 from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
 
 # All that imports trl's experimental parts, in one place.
 __all__ = [
     "AsyncGRPOTrainer",
     "AsyncRolloutWorker",
-    "Attempts",
-    "CompletionRequests",
-    "FailedAttempt",
     "LoopOptions",
-    "RetryingVLLMClient",
     "RolloutLoop",
     "TRLAsyncGRPOTrainer",
     "TRLRolloutLoop",
-    "VLLMClient",
     "_check_groups",
     "_with_workers_own",
     "rollout_process",
 ]
 TRLRolloutLoop = _AsyncRolloutLoop
-
-QUICK = VLLMCalls(timeout=20.0, control_timeout=20.0, retries=3, restart_timeout=20.0, health_interval=0.2)
 
 
 def shared() -> dict[str, Any]:
@@ -89,13 +78,11 @@ def make_loop(
     url: str = "http://127.0.0.1:9",
     *,
     concurrent_groups: int = 8,
-    calls: VLLMCalls = QUICK,
-    adapters: str | None = None,
     max_staleness: int = 3,
     **named: Any,
 ) -> RolloutLoop:
     columns = tuple(dispatcher.reward_funcs) if dispatcher else ()
-    options = LoopOptions(columns, concurrent_groups, calls, adapters, max_staleness)
+    options = LoopOptions(columns, concurrent_groups, max_staleness)
     return RolloutLoop(guerdon=options, **arguments(url, **named))
 
 

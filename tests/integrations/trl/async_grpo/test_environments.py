@@ -50,7 +50,7 @@ class Player(rollout_loops.RolloutLoop):
 
 def play(dispatcher: Dispatcher, says: Any, groups: int = GROUPS, **named: Any) -> tuple[Any, list[Any]]:
     """A loop that has generated some groups, and their samples."""
-    options = rollout_loops.LoopOptions(tuple(dispatcher.reward_funcs), 4, rollout_loops.QUICK, None, 1000)
+    options = rollout_loops.LoopOptions(tuple(dispatcher.reward_funcs), 4, 1000)
     tokenizer = make_tokenizer(MOVES)
     settings = {
         "dataset": rows(4),

@@ -20,8 +20,7 @@ pytest.importorskip("requests")
 import torch
 
 from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward
-from guerdon.errors import VLLMServerError
-from guerdon.integrations.trl import VLLMCalls
+from guerdon.errors import ClosedError
 from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.rollout_loops import (
@@ -73,7 +72,6 @@ def worker_of(*functions: Any) -> OwnWorker:
     [
         (reward_functions.length, {"concurrent_groups": 0}, "concurrent_groups=0"),
         (reward_functions.length, {"concurrent_groups": None}, "concurrent_groups=None"),
-        (reward_functions.length, {"vllm": VLLMCalls}, "expected a VLLMCalls"),
         (reward_functions.length, {"rollout_worker": object()}, "is a object, which scores by itself"),
         (reward_functions.length, {"rollout_worker": worker_of(reward_functions.plain)}, "to its rollout_worker"),
         ([reward_functions.length, "a/reward-model"], {}, "no reward models"),
@@ -101,11 +99,11 @@ def test_a_dispatcher_for_groups_of_another_size_is_refused() -> None:
 def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> None:
     factor = 2.0
     with Dispatcher([reward(lambda text: factor * len(text), name="twice"), reward_functions.length]) as dispatcher:
-        options = LoopOptions(tuple(dispatcher.reward_funcs), 3, VLLMCalls(retries=1), "/adapters", 2)
+        options = LoopOptions(tuple(dispatcher.reward_funcs), 3, 2)
         there = pickle.loads(pickle.dumps(options))
     assert [column.__name__ for column in there.columns] == ["twice", "length"]
     assert there.columns[0].dispatcher is there.columns[1].dispatcher
-    assert (there.concurrent_groups, there.calls.retries, there.adapters, there.max_staleness) == (3, 1, "/adapters", 2)
+    assert (there.concurrent_groups, there.max_staleness) == (3, 2)
     with there.columns[0].dispatcher as copy:
         assert copy.score(completions=["abc"]).rewards.tolist() == [[[6.0, 3.0]]]
 
@@ -121,7 +119,6 @@ def test_a_worker_of_the_users_own_has_its_samples_scored_by_the_engine(where: s
     with Dispatcher(given) as dispatcher:
         trainer = SimpleNamespace(
             concurrent_groups=2,
-            vllm_calls=VLLMCalls(),
             args=SimpleNamespace(max_staleness=3),
             _lora_sync=False,
             _record=lambda sample: None,
@@ -173,7 +170,7 @@ def checked(worker: Any, process: Any) -> Any:
     ("error", "kind"),
     [
         (RewardFailureError("too many\nof them"), RewardFailureError),
-        (VLLMServerError("away"), VLLMServerError),
+        (ClosedError("closed"), ClosedError),
         (KeyError("prompt"), RuntimeError),
     ],
 )
@@ -266,27 +263,6 @@ def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None
         worker._exception_info_queue.close()
 
 
-# --- a transfer that fails
-
-
-@pytest.mark.parametrize("lora", [False, True])
-def test_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By adapter or by NCCL; the error is that of the transfer."""
-    done: list[str] = []
-
-    def fail(self: Any) -> None:
-        done.append("paused")
-        raise VLLMServerError("no weights")
-
-    monkeypatch.setattr(TRLAsyncGRPOTrainer, "_sync_weight", fail)
-    trainer = object.__new__(AsyncGRPOTrainer)
-    trainer._lora_sync = lora
-    trainer._client = SimpleNamespace(try_resume=lambda: done.append("resumed"))
-    with pytest.raises(VLLMServerError, match="no weights"):
-        trainer._sync_weight()
-    assert done == ["paused", "resumed"]
-
-
 # --- checkpoints
 
 
@@ -340,9 +316,6 @@ def test_seam_the_loops_methods_that_are_overridden() -> None:
     assert parameters(TRLRolloutLoop._run_loops) == ["self", "stop_event"]
     assert parameters(TRLRolloutLoop._score_loop) == ["self", "stop_event"]
     assert parameters(TRLRolloutLoop._score_group) == ["self", "group"]
-    assert parameters(TRLRolloutLoop._post) == ["self", "path", "payload", "timeout", "max_retries"]
-    assert 'self._post("/v1/completions", payload, self.request_timeout)' in source(TRLRolloutLoop._generate_one_turn)
-    assert '"model": self._request_model' in source(TRLRolloutLoop._generate_one_turn)
     assert "self._score_loop(stop_event=stop_event)" in source(TRLRolloutLoop._run_loops)
     assert "await self._score_group(group)" in source(TRLRolloutLoop._score_loop)
 
@@ -372,9 +345,6 @@ def test_seam_how_the_loop_gets_to_its_process() -> None:
 
 def test_seam_what_the_trainer_keeps_and_calls() -> None:
     made = source(TRLAsyncGRPOTrainer.__init__)
-    assert "self.vllm_client = ( VLLMClient(self.args.vllm_server_base_url, self.args.vllm_server_timeout)" in made
-    assert "WeightTransferClient( vllm_client=self.vllm_client," in made
-    assert "self._lora_dir = " in made
     assert 'self._lora_name = "trl-policy"' in made
     assert "lora_name=self._lora_name if self._lora_sync else None" in made
     assert "self._lora_sync = lora_sync" in made

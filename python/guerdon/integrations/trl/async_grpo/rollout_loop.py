@@ -9,6 +9,7 @@ loop is stopped, or its trainer is gone, it ends its tasks and leaves nothing be
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import multiprocessing
 import pickle
@@ -18,16 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import aiohttp
 from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 
 from guerdon._batch.trainer.column import RewardColumn
 from guerdon.errors import GuerdonError
-from guerdon.integrations.trl.async_grpo.completion_requests import CompletionRequests
 from guerdon.integrations.trl.async_grpo.concurrent_calls import ConcurrentRollouts
 from guerdon.integrations.trl.async_grpo.environment_rewards import EnvironmentReward, RolloutEnvironments
 from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, GroupScores, ScoresColumn, current_scores
-from guerdon.integrations.trl.async_grpo.vllm_calls import Attempts, FailedAttempt, VLLMCalls
 from guerdon.integrations.trl.reward_funcs import dispatcher_of
 
 _HEARTBEAT_S: Final = 1.0
@@ -41,24 +39,18 @@ class LoopOptions:
     Attributes:
         columns: The reward functions.
         concurrent_groups: How many groups are scored at once.
-        calls: How the server is called.
-        adapters: Folder of the policy's adapters, None where weights go by NCCL.
         max_staleness: Policy versions that a sample may be behind.
     """
 
     columns: tuple[RewardColumn, ...]
     concurrent_groups: int
-    calls: VLLMCalls
-    adapters: str | None
     max_staleness: int
 
     def __reduce__(self) -> tuple[Callable[[bytes], LoopOptions], tuple[bytes]]:
         # By cloudpickle: functions of a script or a notebook travel by value, others by reference.
         import cloudpickle
 
-        return _unpickled, (
-            cloudpickle.dumps((self.columns, self.concurrent_groups, self.calls, self.adapters, self.max_staleness)),
-        )
+        return _unpickled, (cloudpickle.dumps((self.columns, self.concurrent_groups, self.max_staleness)),)
 
 
 def _unpickled(packed: bytes) -> LoopOptions:
@@ -75,7 +67,6 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         scores_columns = [ScoresColumn(column.__name__, index) for index, column in enumerate(guerdon.columns)]
         super().__init__(**{**named, "reward_funcs": scores_columns})
         self._scorer = GroupScorer(guerdon.columns)
-        self._requests = CompletionRequests(self.vllm_server_url, guerdon.calls, guerdon.adapters, self._count)
         self._environments = RolloutEnvironments(
             self._env_reward_types,
             self.environment_factories is not None and bool(_named(guerdon.columns) & _ENVIRONMENT),
@@ -181,45 +172,18 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         generating = super()._generate_one(*args, **named)
         return generating if self.environment_factories is None else self._environments.rollout(generating)
 
-    async def _post(self, path: str, payload: dict[str, Any], timeout: float, max_retries: int = 0) -> dict[str, Any]:
-        calls = self._options.calls
-        return await self._requests.post(
-            self.session,
-            path,
-            lambda: {**payload, "model": self._request_model},
-            timeout if calls.timeout is None else calls.timeout,
-        )
-
     async def _watch(self, stop_event: asyncio.Event) -> None:
-        """Sends the heartbeat and checks the server until the event is set.
+        """Sends the heartbeat until the event is set.
 
         Raises:
             GuerdonError: The trainer's process is gone.
-            VLLMServerError: The server is unreachable for too long, or another one.
         """
-        calls = self._options.calls
-        checked = time.monotonic()
-        attempts = None
-        async with aiohttp.ClientSession() as session:
-            while not stop_event.is_set():
-                self._heartbeat_value.value = time.time()
-                if _orphaned():
-                    raise GuerdonError("the trainer that this rollout process worked for is gone.")
-                if time.monotonic() - checked >= calls.health_interval:
-                    try:
-                        failed = await self._requests.verify(session)
-                    except (aiohttp.ClientError, TimeoutError) as error:
-                        failed = FailedAttempt(f"{type(error).__name__}: {error}")
-                    if failed is None:
-                        attempts = None
-                    else:
-                        attempts = attempts or Attempts(calls, f"GET {self.vllm_server_url}/metrics")
-                        attempts.next_wait(failed)
-                    checked = time.monotonic()
-                try:
-                    await asyncio.wait_for(stop_event.wait(), _HEARTBEAT_S)
-                except TimeoutError:
-                    continue
+        while not stop_event.is_set():
+            self._heartbeat_value.value = time.time()
+            if _orphaned():
+                raise GuerdonError("the trainer that this rollout process worked for is gone.")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop_event.wait(), _HEARTBEAT_S)
 
     def _count(self, name: str) -> None:
         self._counters[name] += 1

@@ -22,8 +22,6 @@ from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop, make_loop
 from guerdon.integrations.trl.async_grpo.rollout_process import health_check, start_and_read, stop_and_drain
-from guerdon.integrations.trl.async_grpo.vllm_calls import VLLMCalls
-from guerdon.integrations.trl.async_grpo.vllm_client import RetryingVLLMClient
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.reward_funcs import dispatcher_of, dispatchers_of, resolve_reward_funcs
 
@@ -40,11 +38,9 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
 
     Args:
         concurrent_groups: Groups that are scored at the same time, 1 or more.
-        vllm: How the vLLM server is called: timeouts, retries, how long it may be unreachable.
 
     Raises:
         RegistrationError: A reward function can't work here; the message says why.
-        VLLMServerError: The server does not answer.
     """
 
     _lora_name: str  # TRL's: what adapters are called, less their version
@@ -57,18 +53,14 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         args: Any = None,
         *rest: Any,
         concurrent_groups: int = 16,
-        vllm: VLLMCalls | None = None,
         **named: Any,
     ) -> None:
         groups = dispatcher_options.whole("concurrent_groups", concurrent_groups)
         if groups is None:
             raise RegistrationError("concurrent_groups=None: expected a whole number of at least 1.")
-        if vllm is not None and not isinstance(vllm, VLLMCalls):
-            raise RegistrationError(f"vllm={vllm!r}: expected a VLLMCalls, as in VLLMCalls(retries=2).")
         given = inspect.signature(TRLAsyncGRPOTrainer.__init__).bind_partial(None, model, [], args, *rest, **named)
         reward_funcs = _with_workers_own(reward_funcs, given.arguments.get("rollout_worker"))
         self.concurrent_groups: int = groups
-        self.vllm_calls = VLLMCalls() if vllm is None else vllm
         functions, _, self._own_dispatcher = resolve_reward_funcs(reward_funcs)
         columns = _checked(functions)
         super().__init__(model, [], args, *rest, **named)
@@ -85,17 +77,6 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         if isinstance(self.rollout_worker, AsyncRolloutWorker):
             self._extend(self.rollout_worker, columns)
 
-    @property
-    def vllm_client(self) -> Any:
-        """TRL's client of the server, with the timeouts and retries of `VLLMCalls`."""
-        return self._client
-
-    @vllm_client.setter
-    def vllm_client(self, client: Any) -> None:
-        self._client = (
-            None if client is None else RetryingVLLMClient(client.server_url, client.server_timeout, self.vllm_calls)
-        )
-
     def _extend(self, worker: Any, columns: tuple[RewardColumn, ...]) -> None:
         """Makes TRL's worker run our loop, over the worker's own where it has one."""
         own = worker._loop_cls
@@ -105,8 +86,6 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         worker._loop_kwargs["guerdon"] = LoopOptions(
             columns=columns,
             concurrent_groups=self.concurrent_groups,
-            calls=self.vllm_calls,
-            adapters=self._lora_dir if self._lora_sync else None,
             max_staleness=self.args.max_staleness,
         )
         worker.check_health = health_check(worker)
@@ -130,14 +109,6 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         trained = self._trained_groups | self._progress.dropped(self.model_version)
         with patched(self, {"_trained_groups": trained}):
             super()._save_checkpoint(*args, **named)
-
-    def _sync_weight(self) -> None:
-        try:
-            super()._sync_weight()
-        except BaseException:
-            if self.vllm_client is not None:  # the failed transfer left the server paused
-                self.vllm_client.try_resume()
-            raise
 
 
 def _with_workers_own(reward_funcs: Any, worker: Any) -> Any:
