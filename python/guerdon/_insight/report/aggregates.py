@@ -56,7 +56,7 @@ def aggregates(summary: Summary) -> dict[str, Any]:
             "matrix": [[number(value) for value in row] for row in correlations(summary.groups.pairs.sums)],
         },
         "failures": _failures(summary),
-        "slowest": [place_fields(summary, place) for place in summary.slowest.places()[:20]],
+        "slowest": [place_fields(summary, place) for place in summary.slowest.places()],
         "restarts": [{**each, "run": visible(each["run"])} for each in summary.restarts.to_list()],
         "notes": [visible(note) for note in summary.journal.notes],
     }

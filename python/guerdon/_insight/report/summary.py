@@ -77,7 +77,7 @@ def summarise(
         tally,
         GroupSpread(known),
         Failures(),
-        Slowest(len(known.functions), len(known.axis)),
+        Slowest(),
         Restarts(list(known.runs)),
         Examples(len(known.functions)) if texts else None,
     )
