@@ -69,17 +69,6 @@ def row(**given: Any) -> dict[str, Any]:
     return values
 
 
-JUDGES = {
-    "judges": {
-        "better": {"kind": "pairwise"},
-        "careful": {"kind": "votes"},
-        "panel": {"kind": "panel", "members": ["small", "large"]},
-        "quality": {"kind": "panel", "members": ["small", "large"]},
-    }
-}
-"""The judges among the functions of these journals, as the metadata of a part name them."""
-
-
 def table(
     rows: Iterable[dict[str, Any]],
     *,
@@ -96,7 +85,7 @@ def table(
         columns: Names of chosen columns: ``column_<name>`` of the rows.
         kinds: Which of texts and columns are JSON; ``"text"`` for those that are not named.
         schema: The number of the schema.
-        dispatcher: What the metadata say of the dispatcher: `JUDGES` by default.
+        dispatcher: What the metadata say of the dispatcher: nothing by default.
     """
     rows = list(rows)
     extra = [*(("prompt", "completion") if texts else ()), *(f"column_{name}" for name in columns)]
@@ -104,7 +93,7 @@ def table(
     arrays = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in fields]
     known = {name.removeprefix("column_"): "text" for name in extra} | (kinds or {})
     metadata = {"guerdon.schema": schema, "guerdon.kinds": json.dumps(known)}
-    metadata["guerdon.dispatcher"] = json.dumps(JUDGES if dispatcher is None else dispatcher)
+    metadata["guerdon.dispatcher"] = json.dumps(dispatcher or {})
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=metadata))
 
 
@@ -282,5 +271,5 @@ def many_rows(
             pa.array(values[field.name], type=field.type) if field.name in values else pa.nulls(len(at), field.type)
             for field in SCHEMA
         ]
-        metadata = {"guerdon.schema": "1", "guerdon.kinds": "{}", "guerdon.dispatcher": json.dumps(JUDGES)}
+        metadata = {"guerdon.schema": "1", "guerdon.kinds": "{}", "guerdon.dispatcher": "{}"}
         yield pa.Table.from_arrays(arrays, schema=SCHEMA.with_metadata(metadata))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from guerdon import Dispatcher, Journal, judge, panel
+from guerdon import Dispatcher, Journal
 from guerdon._insight.journal.dispatcher_facts import DispatcherFacts, facts_text
 from guerdon._insight.journal.schema import COLUMNS, arrow_schema, plain_type, problem_of
 from tests.journal_files import row, table
@@ -21,7 +21,7 @@ def test_the_columns_are_those_that_readers_know(tmp_path: Path) -> None:
     """The list in Rust and the one in Python: names, order, types, what may be null, metadata."""
     with Dispatcher([length], journal=Journal(tmp_path, texts=True, columns=["answer"])) as dispatcher:
         dispatcher.score(prompts=["p"], completions=["abc"], answer=["x"])
-        facts = facts_text(dispatcher._specs, "drop")
+        facts = facts_text("drop")
     (path,) = tmp_path.glob("*.parquet")
     schema = pq.read_schema(path)
     kinds = {"prompt": "text", "completion": "text", "answer": "text"}
@@ -37,20 +37,11 @@ def test_the_columns_are_those_that_readers_know(tmp_path: Path) -> None:
     assert f"-r0-{os.getpid()}-" in path.name
 
 
-def test_the_metadata_say_who_judges_and_what_becomes_of_failures(tmp_path: Path) -> None:
-    members = [judge(base_url="http://127.0.0.1:9", model="m", prompt="{completion}", name=name) for name in "ab"]
-    asked = judge(
-        base_url="http://127.0.0.1:9", model="m", prompt="{completion}", name="asked", votes=3, temperature=1.0
-    )
-    both = panel(members, name="both", reduce="mean")
-    with Dispatcher([length, both, asked], incomplete="sum") as dispatcher:
-        text = facts_text(dispatcher._specs, dispatcher.options["incomplete"])
-    facts = DispatcherFacts.of(pa.schema([], metadata={"guerdon.dispatcher": text}))
-    assert facts.incomplete == "sum"
-    assert {name: (each.kind, list(each.members)) for name, each in facts.judges.items()} == {
-        "both": ("panel", ["a", "b"]),
-        "asked": ("votes", []),
-    }
+def test_the_metadata_say_what_becomes_of_failures(tmp_path: Path) -> None:
+    with Dispatcher([length], journal=tmp_path, incomplete="sum") as dispatcher:
+        dispatcher.score(prompts=["p"], completions=["abc"])
+    (path,) = tmp_path.glob("*.parquet")
+    assert DispatcherFacts.of(pq.read_schema(path)).incomplete == "sum"
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[1]", "3", '{"judges": [1], "incomplete": 3}'])

@@ -18,7 +18,7 @@ from guerdon.profile.advice import advise
 from guerdon.profile.measurement import Budget, Measurement, measure
 from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.sample_rows import SampleRows, rows_of
-from guerdon.profile.times import by_length, times_of
+from guerdon.profile.times import times_of
 from tests.clock import one_of_three
 
 ROWS = SampleRows(completions=["x" * (row % 7) for row in range(24)])
@@ -201,9 +201,3 @@ def test_a_shorter_timeout_with_room_stays(own: float, slowest: float, advised: 
     assert advice.timeout == advised
     assert advice.decorator is not None
     assert f"timeout={advised:g}" in advice.decorator
-
-
-def test_buckets_keep_rows_of_one_length_together() -> None:
-    buckets = by_length([1.0, 2.0, 3.0, 4.0, 5.0], [10, 10, 10, 20, 30])
-    assert [(each.shortest, each.longest, each.rows) for each in buckets] == [(10, 10, 3), (20, 20, 1), (30, 30, 1)]
-    assert by_length([], []) == []

@@ -178,11 +178,6 @@ def test_the_truths_of_a_run_are_found(tmp_path: Path) -> None:
     names = found["correlation"]["functions"]
     one, other = names.index("correct"), names.index("correct_strict")
     assert found["correlation"]["matrix"][one][other] == pytest.approx(1)
-    assert found["judges"]["careful"]["kind"] == "votes"
-    assert found["judges"]["careful"]["agreement"] == pytest.approx(5 / 6, abs=0.02)
-    [pair] = found["judges"]["quality"]["pairs"]
-    assert pair["members"] == ["small", "large"]
-    assert pair["equal_share"] == pytest.approx(0.77, abs=0.04)
     timeouts, errors = found["failures"]
     assert (timeouts["function"], timeouts["status"], timeouts["first"], timeouts["last"]) == (
         "quality",

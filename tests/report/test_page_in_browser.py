@@ -20,7 +20,7 @@ from tests.report.conftest import make_page
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 
 SECTIONS = ["summary", "table", "rewards", "distributions", "groups", "correlation"]
-SECTIONS += ["failures", "latency", "cost", "judges", "samples", "about"]
+SECTIONS += ["failures", "latency", "cost", "samples", "about"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Journal, Limit, Votes, judge, panel, reward
+from guerdon import Dispatcher, Journal, reward
 from guerdon.cli import main
-from tests.http.comparisons import comparing, fair
-from tests.http.server import chat_completion, question, serving
 from tests.journal_files import row, table, write_open_part
 
 
@@ -74,7 +71,6 @@ def test_a_journal_is_reported_while_it_is_written_and_after(
     assert (failure["count"], failure["function"]) == (8, "length")
     assert "no <b>length</b>" in failure["reason"]
     assert "test_real_journals" in failure["examples"][0]["traceback"]
-    assert found["judges"] == {}
     page = tmp_path / "report.html"
     assert main(["report", str(folder), "--texts", "-q", "-o", str(page)]) == 0
     html = page.read_text(encoding="utf-8")
@@ -95,42 +91,3 @@ def test_rows_of_a_killed_run_are_recovered_and_counted(tmp_path: Path, capsys: 
     assert stream.with_suffix(".parquet").exists()
     [note] = found["notes"]
     assert "bytes were dropped" in note
-
-
-def test_judges_of_a_journal_are_recognised_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Votes, a panel and comparisons, of servers with opinions of their own."""
-    turn = itertools.count()
-    ask: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20}
-    with (
-        serving(lambda path, body: chat_completion(str(4 + int(question(body)) % 2))) as small,
-        serving(lambda path, body: chat_completion("4")) as large,
-        serving(lambda path, body: chat_completion(str(next(turn) % 2))) as fickle,
-        serving(fair) as referee,
-    ):
-        members = [
-            judge(base_url=server.url, name=name, **ask) for server, name in ((small, "small"), (large, "large"))
-        ]
-        functions = [
-            panel(members, reduce="mean", name="both"),
-            judge(
-                base_url=fickle.url,
-                temperature=1.0,
-                votes=Votes(3, by="mean"),
-                name="votes",
-                limit=Limit(concurrency=1),
-                **ask,
-            ),
-            comparing(referee, name="better", schedule="all"),
-        ]
-        with Dispatcher(functions, journal=tmp_path / "rewards") as dispatcher:
-            dispatcher.score(prompts=["?"] * 4, completions=["1", "2", "3", "4"], num_generations=4)
-    found = figures(tmp_path / "rewards", capsys)["judges"]
-    assert {name: each["kind"] for name, each in found.items()} == {
-        "both": "panel",
-        "votes": "votes",
-        "better": "comparisons",
-    }
-    [pair] = found["both"]["pairs"]
-    assert (set(pair["members"]), pair["samples"], pair["equal_share"]) == ({"small", "large"}, 4, 0.5)
-    assert found["votes"]["agreement"] == pytest.approx(2 / 3)
-    assert found["better"]["agreement"] == 1

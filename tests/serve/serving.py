@@ -64,12 +64,11 @@ class Served:
 
     process: subprocess.Popen[str]
     port: int
-    scheme: str = "http"
     lines: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def ask(self, method: str, path: str, body: object = None, *, raw: bytes | None = None, **headers: str) -> Answer:
         """One request on a connection of its own."""
@@ -130,10 +129,10 @@ def serving(
     try:
         assert process.stderr is not None
         first = process.stderr.readline()
-        found = re.search(r"at (https?)://[^ ]*:(\d+)$", first.strip())
+        found = re.search(r"at http://[^ ]*:(\d+)$", first.strip())
         if found is None:
             raise AssertionError(first + process.communicate(timeout=60)[1])
-        yield Served(process, int(found[2]), found[1])
+        yield Served(process, int(found[1]))
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
@@ -145,17 +144,6 @@ def serving(
                 process.wait()
         if process.stderr is not None:
             process.stderr.close()
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """The files of a certificate for 127.0.0.1 and of its key."""
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    made_by = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    options = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    made = subprocess.run([*made_by.split(), *options, *files], capture_output=True)
-    assert made.returncode == 0, made.stderr
-    return certificate, key
 
 
 def until(true: Any, patience: float = 60.0) -> None:

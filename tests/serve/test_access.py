@@ -1,22 +1,20 @@
-"""Who may ask: tokens, addresses and TLS; and what the server shows of itself."""
+"""Who may ask: tokens and addresses; and what the server shows of itself."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from guerdon import Dispatcher, Server, http_reward
 from guerdon.errors import RegistrationError
-from tests.serve.serving import REWARDS, Served, make_certificate, serving
+from tests.serve.serving import REWARDS, Served, serving
 
 TOKEN = "not-a-real-token-0123456789"
 OTHER = "another-one.of-them_0123456789"
@@ -175,10 +173,6 @@ def test_unstartable_commands_are_refused(tmp_path: Path) -> None:
     assert "token 1 can't be used" in shown
     assert "secret" not in shown
     assert "GUERDON_SERVE_TOKEN: token 1" in refused(tmp_path, GUERDON_SERVE_TOKEN="a b")
-    assert "go together" in refused(tmp_path, "--tls-cert", "x")
-    assert "can't be used" in refused(
-        tmp_path, "--tls-cert", str(tmp_path / "empty"), "--tls-key", str(tmp_path / "empty")
-    )
     assert "--host" in refused(tmp_path, "--host", "no.such.host.invalid")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "Choose another --port" in refused(tmp_path, "--port", str(taken.getsockname()[1]))
@@ -188,21 +182,6 @@ def test_an_open_port_with_a_token(tmp_path: Path) -> None:
     with serving(tmp_path, "--host", "0.0.0.0", GUERDON_SERVE_TOKEN=TOKEN) as one:
         assert one.post("/score", {"completion": "4"}).status == 401
         assert one.post("/score", {"completion": "4"}, Authorization=f"Bearer {TOKEN}").status == 200
-
-
-def test_tls(tmp_path: Path) -> None:
-    certificate, key = make_certificate(tmp_path)
-    with serving(tmp_path, "--tls-cert", certificate, "--tls-key", key) as one:
-        assert one.scheme == "https"
-        context = ssl.create_default_context(cafile=str(certificate))
-        answer = httpx.post(one.url + "/score", json={"completion": "4", "label": "4"}, verify=context, timeout=60)
-        assert answer.json()["reward"] == 2.0
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(one.url + "/health", timeout=60)
-        trusted = Server(one.url + "/score", ca_file=str(certificate))
-        served = http_reward(server=trusted, columns=["completion", "label"], name="served")
-        with Dispatcher([served]) as dispatcher:
-            assert dispatcher.score(completions=["4"], label=["4"]).total.ravel().tolist() == [2.0]
 
 
 def test_metrics_are_those_of_the_engine_and_of_the_server(tmp_path: Path) -> None:

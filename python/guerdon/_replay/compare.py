@@ -43,7 +43,7 @@ class Agreement:
     answers_to_failures: int = 0
     largest: float = 0.0
     _apart: float = 0.0
-    _numbers: PairMoments = field(default_factory=lambda: PairMoments(1, 2))
+    _numbers: PairMoments = field(default_factory=lambda: PairMoments(2))
 
     def add(
         self,
@@ -76,26 +76,26 @@ class Agreement:
         if both.any():
             self._apart += float(distance[both].sum())
             self.largest = max(self.largest, float(distance[both].max()))
-            self._numbers.add(0, np.stack([old[both], new[both]], axis=1).astype(np.float64))
+            self._numbers.add(np.stack([old[both], new[both]], axis=1).astype(np.float64))
         return apart
 
     @property
     def correlation(self) -> float | None:
         """Pearson's, of the cells that hold numbers then and now; None where one side never
         varies."""
-        found = float(correlations(self._numbers.whole, 2)[0, 1])
+        found = float(correlations(self._numbers.sums, 2)[0, 1])
         return None if np.isnan(found) else found
 
     @property
     def means(self) -> tuple[float | None, float | None]:
         """Returns the means of the cells that hold numbers then and now: the mean then, and now."""
-        count, then, now = self._numbers.whole[:3, 0, 1].tolist()
+        count, then, now = self._numbers.sums[:3, 0, 1].tolist()
         return (then, now) if count else (None, None)
 
     @property
     def mean_change(self) -> float | None:
         """Mean of the absolute change of the cells that hold numbers then and now."""
-        count = float(self._numbers.whole[0, 0, 1])
+        count = float(self._numbers.sums[0, 0, 1])
         return self._apart / count if count else None
 
 

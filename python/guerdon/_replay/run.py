@@ -124,7 +124,7 @@ class ReplayRun:
         )
         self.output = None if plan.out is None else Output(plan.out, journal)
         self.diff = Diff(self.weights, dispatcher.options["incomplete"], plan.tolerance, plan.moved)
-        self._facts = facts_text(dispatcher._specs, dispatcher.options["incomplete"])
+        self._facts = facts_text(dispatcher.options["incomplete"])
         self.counts = {name: FunctionCounts() for name in self.scorer.names}
         self.used: dict[str, dict[str, float]] = {}
         self.groups = self.incomplete_groups = self.repeated_rows = self.samples = 0

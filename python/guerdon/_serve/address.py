@@ -41,11 +41,11 @@ def listen(host: str, port: int, *, has_token: bool) -> list[socket.socket]:
     return sockets
 
 
-def url(one: socket.socket, *, tls: bool) -> str:
+def url(one: socket.socket) -> str:
     """The address of a listening socket, for people."""
     address, port, *_ = one.getsockname()
     shown = f"[{address}]" if one.family == socket.AF_INET6 else address
-    return f"http{'s' if tls else ''}://{shown}:{port}"
+    return f"http://{shown}:{port}"
 
 
 def is_loopback_name(authority: str) -> bool:

@@ -2,8 +2,7 @@
 
 - A body that is too long, or that would be too much beside those of other requests, is refused
   before it is read, or as soon as it is known to be.
-- One that takes too long is refused, however steadily it drips; as is one that has not come by the
-  end of the server's drain.
+- One that has not come by the end of the server's drain is refused.
 """
 
 from __future__ import annotations
@@ -30,12 +29,11 @@ async def read_body(
     drain: Drain,
     *,
     most: int,
-    timeout: float,
 ) -> bytearray:
     """The whole body; its bytes are taken from `permits`, whose owner gives them back.
 
     Raises:
-        RequestError: It is too long, too slow, or too much at present; or the server ends first.
+        RequestError: It is too long, or too much at present; or the server ends first.
         ClientGoneError: The connection was closed before its end.
     """
     length = _content_length(headers)
@@ -47,11 +45,9 @@ async def read_body(
     reading = asyncio.ensure_future(_read_into(body, receive, permits, taken, most))
     drain.add(reading)
     try:
-        await asyncio.wait((reading,), timeout=timeout)
+        await asyncio.wait((reading,))
         if reading.cancelled():
             raise stopping()
-        if not reading.done():
-            raise RequestError(408, f"the body did not come within {timeout:g} s: {len(body)} bytes are here.")
         reading.result()
         return body
     finally:

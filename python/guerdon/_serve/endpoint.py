@@ -92,10 +92,7 @@ class ProtocolEndpoint:
         if coding.strip().lower() not in (b"identity", b""):
             # Some KB of it could be GB of JSON.
             raise RequestError(415, f"the body is coded ({coding.decode('latin-1'):.40}): send the JSON as it is.")
-        settings = self.settings
-        return await read_body(
-            receive, scope["headers"], held, self.drain, most=settings.max_body_bytes, timeout=settings.body_timeout
-        )
+        return await read_body(receive, scope["headers"], held, self.drain, most=self.settings.max_body_bytes)
 
     async def _answer(self, scope: Scope, receive: Receive, body: bytearray, held: Bytes) -> Response:
         size, run = len(body), self.offload.run

@@ -4,8 +4,8 @@
 - SIGTERM or SIGINT: it stops accepting, requests in flight finish or have `drain_timeout`; then it
   ends, and that is a success.
 - A second signal ends it at once.
-- Connections are uvicorn's, which closes idle ones. A proxy in front protects it from clients that
-  are slow on purpose (docs/serve.md).
+- Connections are uvicorn's, which closes idle ones. TLS and clients that are slow on purpose are
+  left to a proxy in front (docs/serve.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import contextlib
 import logging
 import resource
 import socket
-import ssl
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -26,7 +25,6 @@ import uvicorn
 from guerdon._serve.app import make_app
 from guerdon._serve.counters import Counters
 from guerdon._serve.drain import Drain
-from guerdon._serve.errors import ServerOptionError
 from guerdon._serve.permits import Permits
 from guerdon._serve.settings import BACKLOG, IDLE_TIMEOUT_S, ServerSettings
 from guerdon._serve.start_check import StartCheck
@@ -141,7 +139,6 @@ def serve(
         0 after a drain; 128 + the signal where a second one ended it at once.
 
     Raises:
-        ServerOptionError: Certificate or key can't be used.
         RegistrationError: The functions can't run on this machine.
     """
     server = RewardServer(dispatcher, settings, started)
@@ -160,7 +157,7 @@ def _raise_descriptor_limit() -> None:
 
 
 def _config(app: Any, settings: ServerSettings) -> uvicorn.Config:
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
         http="h11",  # httptools would have no bound on headers
         ws="none",
@@ -173,11 +170,4 @@ def _config(app: Any, settings: ServerSettings) -> uvicorn.Config:
         backlog=BACKLOG,
         timeout_keep_alive=IDLE_TIMEOUT_S,
         timeout_graceful_shutdown=int(settings.drain_timeout + _GRACE_S) + 1,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.key,
     )
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        raise ServerOptionError(f"--tls-cert and --tls-key can't be used: {error}.") from None
-    return config

@@ -10,7 +10,6 @@ MOST_BODY_BYTES: Final = 64 << 20
 MOST_BODIES_BYTES: Final = 1 << 30
 """Bound of the bodies of all requests together that are read or scored."""
 MOST_SAMPLES: Final = 16384
-BODY_TIMEOUT_S: Final = 60.0
 DRAIN_TIMEOUT_S: Final = 30.0
 IDLE_TIMEOUT_S: Final = 120
 """After which a connection is closed that was answered and brings no other request."""
@@ -26,17 +25,12 @@ class ServerSettings:
     Attributes:
         tokens: Any of them lets a request in; none: no token is asked for.
         max_samples: In flight and queued; requests beyond that get 429.
-        body_timeout: Seconds within which a request's body has to come.
         drain_timeout: Seconds that requests in flight have after SIGTERM.
-        certificate, key: Files of the TLS certificate chain and its key; both None without TLS.
         max_body_bytes, max_bodies_bytes: As the constants above.
     """
 
     tokens: tuple[bytes, ...] = field(default=(), repr=False)
     max_samples: int = MOST_SAMPLES
-    body_timeout: float = BODY_TIMEOUT_S
     drain_timeout: float = DRAIN_TIMEOUT_S
-    certificate: str | None = None
-    key: str | None = None
     max_body_bytes: int = MOST_BODY_BYTES
     max_bodies_bytes: int = MOST_BODIES_BYTES

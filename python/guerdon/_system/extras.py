@@ -22,7 +22,6 @@ EXTRAS: Final = {
     "cli": ("rich>=13.7",),
     "serve": ("starlette>=0.40", "uvicorn>=0.30"),
     "otel": ("opentelemetry-api>=1.35",),
-    "testing": ("hypothesis>=6.100", "pytest>=8"),
     "journal": ("pyarrow>=17",),
 }
 

@@ -13,7 +13,6 @@ from guerdon.cli import profile_words as words
 from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.root_causes import RootCause
-from guerdon.profile.times import Times, by_length
 
 __all__ = ["page"]
 
@@ -86,8 +85,6 @@ def _function(number: int, function: FunctionProfile) -> str:
         if advice.decorator is not None:
             parts.append(f"<pre>{_text(advice.decorator)}</pre>")
     parts += [f"<p>{_text(line)}</p>" for line in words.judge_lines(function)]
-    if function.seconds:
-        parts.append(_times(by_length(function.seconds, function.lengths)))
     if function.checks:
         parts.append(f'<p class="muted">Checked: {_text(", ".join(function.checks))}.</p>')
     return "\n".join(parts)
@@ -102,18 +99,6 @@ def _finding(finding: Finding) -> str:
     examples = "".join(f"<pre>{_text(str(example))}</pre>" for example in finding.examples)
     head = f'<b class="{finding.severity}">{finding.severity}</b> <code>{_text(finding.check)}</code>'
     return f"<li>{head} {_text(finding.message)}{examples}</li>"
-
-
-def _times(buckets: list[Times]) -> str:
-    rows = [
-        [
-            f"{each.shortest:,} – {each.longest:,}",
-            str(each.rows),
-            *map(words.seconds, (each.p50, each.p90, each.p99, each.max)),
-        ]
-        for each in buckets
-    ]
-    return _table(("characters", "calls", "p50", "p90", "p99", "max"), rows)
 
 
 def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:

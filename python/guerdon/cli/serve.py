@@ -11,7 +11,7 @@ import sys
 from typing import Any, Final
 
 from guerdon._system.extras import pip_install
-from guerdon.cli.arguments import add_rewards, add_workers, at_least_zero, count, positive, seconds
+from guerdon.cli.arguments import add_rewards, add_workers, at_least_zero, count, positive
 from guerdon.profile.exit_codes import UsageError
 
 __all__ = ["add_to", "run"]
@@ -53,14 +53,9 @@ def add_to(commands: Any) -> None:
         "--port", metavar="N", type=count, default=PORT, help=f"0 for any that is free; default: {PORT}"
     )
     parser.add_argument("--token-file", metavar="FILE", help="tokens that let requests in, one a line")
-    parser.add_argument("--tls-cert", metavar="FILE", help="certificate chain, PEM")
-    parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM")
     add_workers(parser)
     parser.add_argument(
         "--max-samples", metavar="N", type=positive, help="in flight and queued, 429 beyond; default: 16384"
-    )
-    parser.add_argument(
-        "--body-timeout", metavar="S", type=seconds, help="seconds for a request's body to come; default: 60"
     )
     parser.add_argument(
         "--drain-timeout",
@@ -79,8 +74,6 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.port > _MOST_PORT:
         raise UsageError(f"--port {options.port}: expected 0 to {_MOST_PORT}.")
-    if (options.tls_cert is None) != (options.tls_key is None):
-        raise UsageError("--tls-cert and --tls-key go together.")
     try:
         from guerdon._serve.server import serve
     except ModuleNotFoundError as error:
@@ -93,16 +86,12 @@ def run(options: argparse.Namespace) -> int:
     from guerdon.profile.load_rewards import load
 
     given = {
-        name: getattr(options, name)
-        for name in ("max_samples", "body_timeout", "drain_timeout")
-        if getattr(options, name) is not None
+        name: getattr(options, name) for name in ("max_samples", "drain_timeout") if getattr(options, name) is not None
     }
-    settings = ServerSettings(
-        tokens=read_tokens(options.token_file), certificate=options.tls_cert, key=options.tls_key, **given
-    )
+    settings = ServerSettings(tokens=read_tokens(options.token_file), **given)
     with load(options.rewards, workers=options.workers) as dispatcher:
         sockets = listen(options.host, options.port, has_token=bool(settings.tokens))
-        places = [url(one, tls=settings.certificate is not None) for one in sockets]
+        places = [url(one) for one in sockets]
 
         def started() -> None:
             for place in places:

@@ -12,7 +12,7 @@ from guerdon.profile.advice import Advice
 from guerdon.profile.finding import Finding
 from guerdon.profile.measurement import Measurement
 from guerdon.profile.root_causes import RootCause, root_causes
-from guerdon.profile.times import Times, by_length, times_of
+from guerdon.profile.times import Times, times_of
 
 __all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "plain"]
 
@@ -93,7 +93,6 @@ class FunctionProfile:
         return {
             "calls": self.spec.shape,
             **times.to_dict(),
-            "by_length": [each.to_dict() for each in by_length(self.seconds, self.lengths)],
             "longer": longer,
         }
 

@@ -1,16 +1,14 @@
-"""Percentiles of run times, and by the length of what was scored."""
+"""Percentiles of run times."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-__all__ = ["Times", "by_length", "times_of"]
-
-_BUCKETS: Final = 4
+__all__ = ["Times", "times_of"]
 
 
 @dataclass(frozen=True)
@@ -37,17 +35,3 @@ def times_of(seconds: Sequence[float], lengths: Sequence[int]) -> Times | None:
         return None
     p50, p90, p99 = (float(each) for each in np.quantile(seconds, (0.5, 0.9, 0.99)))
     return Times(len(seconds), p50, p90, p99, max(seconds), min(lengths), max(lengths))
-
-
-def by_length(seconds: Sequence[float], lengths: Sequence[int]) -> list[Times]:
-    """Up to four buckets of about as many rows, the shortest completions first; rows of one length
-    are in one bucket."""
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    buckets: list[list[int]] = []
-    for place, row in enumerate(order):
-        full = place * _BUCKETS // len(order) >= len(buckets)
-        if not buckets or (full and lengths[row] != lengths[order[place - 1]]):
-            buckets.append([])
-        buckets[-1].append(row)
-    found = (times_of([seconds[row] for row in rows], [lengths[row] for row in rows]) for rows in buckets)
-    return [times for times in found if times is not None]

@@ -1,6 +1,6 @@
-"""Tests for reward functions: assertions for one's own pytest files, hypothesis strategies for
-their inputs, and a pytest plugin (`guerdon.testing.plugin`) that runs the checks of `guerdon
-profile` on the functions named in pytest's configuration.
+"""Tests for reward functions: assertions for one's own pytest files, and a pytest plugin
+(`guerdon.testing.plugin`) that runs the checks of `guerdon profile` on the functions named in
+pytest's configuration.
 
 >>> from guerdon import reward
 >>> from guerdon.testing import assert_reference_scores, assert_rejects
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         assert_rejects,
         assert_row_independent,
     )
-    from guerdon.testing.strategies import completions, conversations, groups, rows
 
 __all__ = [
     "assert_bounded",
@@ -34,16 +33,9 @@ __all__ = [
     "assert_reference_scores",
     "assert_rejects",
     "assert_row_independent",
-    "completions",
-    "conversations",
-    "groups",
-    "rows",
 ]
 
-_HOMES: Final = {
-    **{name: "assertions" for name in __all__ if name.startswith("assert_")},
-    **dict.fromkeys(("completions", "conversations", "groups", "rows"), "strategies"),
-}
+_HOMES: Final = dict.fromkeys(__all__, "assertions")
 
 # The plugin of this folder is loaded by every run of pytest: nothing else may be.
 __getattr__, __dir__ = _names(globals(), _HOMES)

@@ -57,7 +57,7 @@ class JournalPlan:
             rank=rank(),
             functions=[(spec.name, source_version(spec), weight) for spec, weight in pairs],
             texts=[*texts, *(f"column_{name}" for name in journal.columns)],
-            dispatcher=facts_text(specs, self.incomplete),
+            dispatcher=facts_text(self.incomplete),
             rotate=journal.rotate,
             encode=encode,
         )

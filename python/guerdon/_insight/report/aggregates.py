@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon._insight.report.judges import Panel
 from guerdon._insight.report.moments import correlations
 from guerdon._insight.report.rows import STATUSES
 from guerdon._insight.report.safe_text import shortened, visible
@@ -21,7 +20,7 @@ from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.tally import TimeBins
 from guerdon.results.crash_text import without_worker_frames
 
-__all__ = ["aggregates", "function_name", "number", "panel_pairs", "place_fields", "ratio"]
+__all__ = ["aggregates", "function_name", "number", "place_fields", "ratio"]
 
 SCHEMA: Final = 1
 _PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -54,11 +53,10 @@ def aggregates(summary: Summary) -> dict[str, Any]:
         "total": _total(summary),
         "correlation": {
             "functions": [function_name(summary, place) for place in range(len(known.functions))],
-            "matrix": [[number(value) for value in row] for row in correlations(summary.groups.pairs.whole)],
+            "matrix": [[number(value) for value in row] for row in correlations(summary.groups.pairs.sums)],
         },
         "failures": _failures(summary),
-        "slowest": [place_fields(summary, place) for place in summary.slowest.places()[:20]],
-        "judges": _judges(summary),
+        "slowest": [place_fields(summary, place) for place in summary.slowest.places()],
         "restarts": [{**each, "run": visible(each["run"])} for each in summary.restarts.to_list()],
         "notes": [visible(note) for note in summary.journal.notes],
     }
@@ -217,57 +215,6 @@ def _step(steps: Any, bucket: int) -> int | None:
     return int(steps[bucket]) if bucket < len(steps) else None
 
 
-def _judges(summary: Summary) -> dict[str, Any]:
-    judges, found = summary.judges, {}
-    for place, votes in judges.votes.items():
-        found[function_name(summary, place)] = {
-            "kind": "votes",
-            "samples": int(votes.samples.sum()),
-            "agreement": ratio(votes.agreement.sum(), votes.samples.sum()),
-            "unanimous_share": ratio(votes.unanimous.sum(), votes.samples.sum()),
-            "over_time": {"agreement": _ratios(votes.agreement, votes.samples)},
-        }
-    for place, compared in judges.comparisons.items():
-        # Both samples of a pair record it.
-        agreed = compared.comparisons - compared.flips
-        found[function_name(summary, place)] = {
-            "kind": "comparisons",
-            "comparisons": number(compared.comparisons.sum()),
-            "agreement": ratio(agreed.sum(), compared.comparisons.sum()),
-            "over_time": {"agreement": _ratios(agreed, compared.comparisons)},
-        }
-    for place, panel in judges.panels.items():
-        found[function_name(summary, place)] = {
-            "kind": "panel",
-            "samples": int(panel.samples.sum()),
-            "agreement": ratio(panel.same.sum(), panel.samples.sum()),
-            "spread": ratio(panel.spread.sum(), panel.samples.sum()),
-            "pairs": panel_pairs(panel),
-            "over_time": {
-                "agreement": _ratios(panel.same, panel.samples),
-                "spread": _ratios(panel.spread, panel.samples),
-            },
-        }
-    return found
-
-
-def panel_pairs(panel: Panel) -> list[dict[str, Any]]:
-    """Returns the agreement of each pair of a panel's members."""
-    sums = panel.pairs.whole
-    correlation = correlations(sums)
-    return [
-        {
-            "members": [shortened(visible(panel.members[one]), 60), shortened(visible(panel.members[other]), 60)],
-            "samples": int(sums[0, one, other]),
-            "equal_share": ratio(panel.equal[one, other], sums[0, one, other]),
-            "distance": ratio(panel.apart[one, other], sums[0, one, other]),
-            "correlation": number(correlation[one, other]),
-        }
-        for one in range(len(panel.members))
-        for other in range(one + 1, len(panel.members))
-    ]
-
-
 def place_fields(summary: Summary, place: RowLocation) -> dict[str, Any]:
     """Returns the place of a row in the run, and its times."""
     return {
@@ -288,10 +235,6 @@ def place_fields(summary: Summary, place: RowLocation) -> dict[str, Any]:
 def ratio(part: float, whole: float) -> float | None:
     """``part / whole``, None of nothing."""
     return number(part / whole) if whole else None
-
-
-def _ratios(parts: Any, wholes: Any) -> list[float | None]:
-    return [ratio(part, whole) for part, whole in zip(parts[:-1], wholes[:-1], strict=True)]
 
 
 def number(value: float) -> float | None:

@@ -21,7 +21,6 @@ LIMITS: Final = {
     "constant_share": 0.98,
     "correlated": 0.95,
     "opposed": -0.3,
-    "agreement": 0.7,
     "tail": 10.0,
     "slow_s": 1.0,
     "few": 100,
@@ -42,7 +41,7 @@ Finding = dict[str, Any]
 def findings(figures: dict[str, Any]) -> list[Finding]:
     """Returns the findings in these aggregates, warnings first, at most a dozen."""
     found: list[Finding] = []
-    for kind in (_reading, _trend, _failures, _spread, _constant, _pairs, _judges, _times, _versions, _cost):
+    for kind in (_reading, _trend, _failures, _spread, _constant, _pairs, _times, _versions, _cost):
         found += _some(list(kind(figures)))
     order = sorted(found, key=lambda each: each["severity"] != "warning")
     return order[:_MOST]
@@ -207,31 +206,6 @@ def _pairs(figures: dict[str, Any]) -> Iterator[Finding]:
             yield _finding(
                 "warning", "correlation", f"{one} and {other} pull in opposite directions (correlation {r:.2f})."
             )
-
-
-def _judges(figures: dict[str, Any]) -> Iterator[Finding]:
-    for name, each in figures["judges"].items():
-        agreement = each["agreement"]
-        if agreement is None:
-            continue
-        severity = "warning" if agreement < LIMITS["agreement"] else "info"
-        if each["kind"] == "votes":
-            message = f"Asked again, {name} agreed with itself in {format_share(agreement)} of its votes."
-        elif each["kind"] == "comparisons":
-            message = f"{name} kept its opinion in {format_share(agreement)} of the comparisons when the two samples were swapped."
-        else:
-            weakest = min(
-                each["pairs"], key=lambda pair: math.inf if pair["correlation"] is None else pair["correlation"]
-            )
-            if weakest["correlation"] is None:
-                continue
-            severity = "warning" if weakest["correlation"] < LIMITS["agreement"] else "info"
-            one, other = weakest["members"]
-            message = (
-                f"In {name}, {one} and {other} gave the same score to {format_share(weakest['equal_share'])} of the samples "
-                f"(correlation {weakest['correlation']:.2f})."
-            )
-        yield _finding(severity, "judges", message)
 
 
 def _times(figures: dict[str, Any]) -> Iterator[Finding]:

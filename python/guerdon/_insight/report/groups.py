@@ -21,7 +21,6 @@ from guerdon._insight.report.survey import JournalSurvey
 __all__ = ["GroupSpread"]
 
 _MOST_HELD: Final = 1 << 19
-_MOST_PAIRS: Final = 4000  # pairs of functions, times buckets, that are kept apart by bucket
 _CLOSE: Final = 1e-6
 
 _Columns = dict[str, "Integers | Floats"]
@@ -38,7 +37,7 @@ class GroupSpread:
             the highest and the lowest reward that there is.
         spread: Sum of the standard deviations in groups, ``[F + 1, B + 1]``.
         total: The total reward by bucket, ``[B + 1]``.
-        pairs: Of each pair of functions; by bucket if there are few, else of all in one.
+        pairs: Of each pair of functions.
     """
 
     def __init__(self, known: JournalSurvey) -> None:
@@ -51,8 +50,7 @@ class GroupSpread:
         self.worst = np.zeros((functions + 1, buckets), np.int64)
         self.spread = np.zeros((functions + 1, buckets))
         self.total = Moments((buckets,))
-        self.by_bucket = functions * (functions - 1) // 2 * buckets <= _MOST_PAIRS
-        self.pairs = PairMoments(buckets if self.by_bucket else 1, functions)
+        self.pairs = PairMoments(functions)
         self._held: _Columns | None = None
 
     def add(self, rows: Rows) -> None:
@@ -110,7 +108,7 @@ class GroupSpread:
             ends = np.full(len(total), self.least[number]), np.full(len(total), self.most[number])
             self._count_spread(number, rewards[:, number], starts, bucket, *ends, exact=True)
         self._count_spread(rewards.shape[1], total, starts, bucket, least, most, exact=False)
-        self._count_pairs(rewards, bucket)
+        self.pairs.add(rewards)
 
     def _totals(self, rewards: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
         """The total reward of each sample, and the least and most that it could be."""
@@ -155,13 +153,6 @@ class GroupSpread:
         ):
             counts[number] += np.bincount(where[chosen], minlength=buckets)
         self.spread[number] += np.bincount(where[several], deviation[several], buckets)
-
-    def _count_pairs(self, rewards: Floats, bucket: Integers) -> None:
-        if not self.by_bucket:
-            self.pairs.add(0, rewards)
-            return
-        for each in np.unique(bucket).tolist():
-            self.pairs.add(each, rewards[bucket == each])
 
 
 def _unscorable(rows: Rows) -> Integers:

@@ -34,7 +34,6 @@ _SECTIONS: Final = {
     "failures": "Failures",
     "latency": "Time",
     "cost": "Cost",
-    "judges": "Judges",
     "samples": "Samples",
     "about": "About",
 }
@@ -63,7 +62,6 @@ def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, versi
     there = {
         "correlation": len(figures["functions"]) > 1,
         "cost": any(each["cost"] for each in figures["functions"].values()),
-        "judges": bool(figures["judges"]),
         "samples": bool(shown),
     }
     links = [f'<li><a href="#{name}">{title}</a></li>' for name, title in _SECTIONS.items() if there.get(name, True)]
@@ -83,7 +81,6 @@ def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, versi
         slowest="".join(sections.slowest(figures)),
         correlation=_section("correlation", there, sections.matrix(figures)),
         cost=_section("cost", there, f'<div class="charts">{"".join(sections.cost_charts(figures))}</div>'),
-        judges=_section("judges", there, "".join(sections.judges(figures))),
         samples=_section("samples", there, "".join(sections.sample_list(figures, shown, longest))),
         about=_about(figures),
     )
@@ -128,8 +125,6 @@ def _hash(text: str) -> str:
 _NOTES: Final = {
     "correlation": "Pearson's r of the rewards of the same sample. “–”: one of the two is constant, or they share too few samples.",
     "cost": "By the prices that the judges were given.",
-    "judges": "Votes: share of the votes that gave the most common score. Comparisons: share of pairs that were judged the "
-    "same when swapped. Panels: samples to which all members gave the same.",
     "samples": "Characters that can't be seen, or that change the direction of text, are written out.",
 }
 

@@ -74,27 +74,19 @@ class PairMoments:
 
     Attributes:
         sums: The number of rows, the means of one and the other, their sums of squared deviations,
-            and the sum of the products of these, ``[6, cells, M, M]``.
+            and the sum of the products of these, ``[6, M, M]``.
     """
 
-    def __init__(self, cells: int, columns: int) -> None:
-        self.sums: Floats = np.zeros((6, cells, columns, columns))
+    def __init__(self, columns: int) -> None:
+        self.sums: Floats = np.zeros((6, columns, columns))
 
-    @property
-    def whole(self) -> Floats:
-        """Returns those of all cells together, ``[6, M, M]``."""
-        found = np.zeros_like(self.sums[:, 0])
-        for cell in range(self.sums.shape[1]):
-            found = _merged(found, self.sums[:, cell])
-        return found
-
-    def add(self, cell: int, values: Floats) -> None:
-        """Add rows to a cell.
+    def add(self, values: Floats) -> None:
+        """Add rows.
 
         Args:
             values: A row each, ``[rows, M]`` or fewer columns; NaN where it has none.
         """
-        found = np.zeros_like(self.sums[:, cell])
+        found = np.zeros_like(self.sums)
         known = np.isfinite(values)
         columns = np.flatnonzero(known.any(axis=0))
         if known[:, columns].all():
@@ -113,7 +105,7 @@ class PairMoments:
                     pair = _pair(values, known[:, one] & known[:, other], one, other)
                     found[:, one, other] = pair
                     found[:, other, one] = pair[[0, 2, 1, 4, 3, 5]]
-        self.sums[:, cell] = _merged(self.sums[:, cell], found)
+        self.sums = _merged(self.sums, found)
 
 
 def correlations(sums: Floats, least: int = 3) -> Floats:
@@ -124,6 +116,8 @@ def correlations(sums: Floats, least: int = 3) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         r = np.where(constant | (count < least), np.nan, xy / (np.sqrt(xx) * np.sqrt(yy)))
     clipped: Floats = np.clip(r, -1, 1)
+    # Rounding must not part a column from itself.
+    np.fill_diagonal(clipped, np.where(np.isnan(clipped.diagonal()), np.nan, 1.0))
     return clipped
 
 

@@ -28,7 +28,6 @@ __all__ = [
     "failure_chart",
     "group_charts",
     "histograms",
-    "judges",
     "latency_charts",
     "matrix",
     "reasons",
@@ -287,36 +286,6 @@ def cost_charts(figures: Figures) -> Iterator[str]:
     tokens = sum((each["prompt_tokens"] or 0) + (each["completion_tokens"] or 0) for each in costly.values())
     per = f"{format_money(1000 * whole / rows)} for a thousand samples, {tokens:,.0f} tokens" if rows else ""
     yield _several("Cost so far", figures, so_far, f"{format_money(whole)} in all, {per}", format_money)
-
-
-def judges(figures: Figures) -> Iterator[str]:
-    pairs = []
-    yield '<div class="charts">'
-    for name, each in figures["judges"].items():
-        number = number_of(figures, name)
-        apart = f", apart by {format_number(each['spread'])} on average" if each.get("spread") is not None else ""
-        words = f"agreement {format_share(each['agreement'])}{apart}"
-        yield _share_chart(f"{name}: {each['kind']}", figures["axis"], each["over_time"]["agreement"], words, number)
-        for pair in each.get("pairs", [])[:120]:
-            members = " and ".join(f"<bdi>{escape(member)}</bdi>" for member in pair["members"])
-            cells = (
-                members,
-                f"{pair['samples']:,}",
-                format_share(pair["equal_share"]),
-                format_number(pair["distance"]),
-                "–" if pair["correlation"] is None else f"{pair['correlation']:.2f}",
-            )
-            pairs.append(_row(name, cells, number))
-    yield "</div>"
-    if pairs:
-        head = "".join(
-            f"<th scope=col>{name}</th>"
-            for name in ("Panel", "Members", "Samples", "Same score", "Apart by", "Correlation")
-        )
-        yield (
-            '<div class="scroll" tabindex="0" role="region" aria-label="Members of panels, table"><table class="full" id="members">'
-            f"<thead><tr>{head}</tr></thead><tbody>{''.join(pairs)}</tbody></table></div>"
-        )
 
 
 def sample_list(figures: Figures, shown: Sequence[dict[str, Any]], longest: int) -> Iterator[str]:

@@ -1,21 +1,18 @@
-"""The slowest calls, of the whole run and of each eighth of it."""
+"""The slowest calls of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from guerdon._insight.report.rows import NO_STEP, STATUSES, Floats, Rows, floats, integers
+from guerdon._insight.report.rows import NO_STEP, STATUSES, Rows, floats, integers
 
 __all__ = ["RowLocation", "Slowest"]
 
-EIGHTHS: Final = 8
 _KEPT: Final = 20
-_KEPT_OF_EIGHTH: Final = 6
-_KEPT_OF_FUNCTION: Final = 4
 
 
 @dataclass(frozen=True)
@@ -65,35 +62,23 @@ class RowLocation:
 
 
 class Slowest:
-    """The rows with the longest `run_s`: of all, of each eighth of the axis, of each function."""
+    """The rows with the longest `run_s`."""
 
-    def __init__(self, functions: int, buckets: int) -> None:
-        self._buckets = max(1, buckets)
-        self._kept: dict[tuple[str, int], list[RowLocation]] = {}
-        self._functions = functions
+    def __init__(self) -> None:
+        self._kept: list[RowLocation] = []
 
     def add(self, rows: Rows) -> None:
         """Look through the rows."""
         seconds = np.nan_to_num(floats(rows.batch, "run_s"), nan=-1.0)
-        eighth = np.minimum(rows.bucket * EIGHTHS // self._buckets, EIGHTHS - 1)
-        self._keep(("all", 0), rows, seconds, np.ones(len(rows), bool), _KEPT)
-        for each in np.unique(eighth).tolist():
-            self._keep(("eighth", each), rows, seconds, eighth == each, _KEPT_OF_EIGHTH)
-        for function in range(self._functions):
-            self._keep(("function", function), rows, seconds, rows.function == function, _KEPT_OF_FUNCTION)
-
-    def places(self) -> list[RowLocation]:
-        """All that were kept, the slowest first."""
-        distinct = {(each.part, each.row): each for kept in self._kept.values() for each in kept}
-        return sorted(distinct.values(), key=lambda each: (-each.run_s, each.part, each.row))
-
-    def _keep(self, key: tuple[str, int], rows: Rows, seconds: Floats, among: NDArray[np.bool_], most: int) -> None:
-        kept = self._kept.setdefault(key, [])
-        least = kept[-1].run_s if len(kept) == most else 0.0
-        chosen = np.flatnonzero(among & (seconds > least))
-        if len(chosen) > most:
-            chosen = chosen[np.argpartition(-seconds[chosen], most - 1)[:most]]
+        least = self._kept[-1].run_s if len(self._kept) == _KEPT else 0.0
+        chosen = np.flatnonzero(seconds > least)
+        if len(chosen) > _KEPT:
+            chosen = chosen[np.argpartition(-seconds[chosen], _KEPT - 1)[:_KEPT]]
         if len(chosen):
-            kept += [RowLocation.of(rows, row) for row in chosen.tolist()]
-            kept.sort(key=lambda each: -each.run_s)
-            del kept[most:]
+            self._kept += [RowLocation.of(rows, row) for row in chosen.tolist()]
+            self._kept.sort(key=lambda each: (-each.run_s, each.part, each.row))
+            del self._kept[_KEPT:]
+
+    def places(self) -> Sequence[RowLocation]:
+        """The slowest first."""
+        return self._kept

@@ -19,7 +19,6 @@ from guerdon._insight.journal.selection import Selection
 from guerdon._insight.report.examples import Examples
 from guerdon._insight.report.failures import Failures
 from guerdon._insight.report.groups import GroupSpread
-from guerdon._insight.report.judges import Judges
 from guerdon._insight.report.restarts import Restarts
 from guerdon._insight.report.rows import NAMES, NO_STEP, STATUSES, Rows, codes, floats, integers, writer_of
 from guerdon._insight.report.slowest import Slowest
@@ -29,7 +28,7 @@ from guerdon.errors import DataError
 
 __all__ = ["Summary", "summarise"]
 
-_COLUMNS: Final = tuple(name for name in COLUMNS if name != "answer")
+_COLUMNS: Final = tuple(name for name in COLUMNS if name not in ("answer", "extra"))
 _FIXED: Final = {label: number for number, label in enumerate(STATUSES)}
 
 
@@ -43,7 +42,6 @@ class Summary:
     groups: GroupSpread
     failures: Failures
     slowest: Slowest
-    judges: Judges
     restarts: Restarts
     examples: Examples | None
 
@@ -73,15 +71,13 @@ def summarise(
     journal.check_some()
     known = survey(journal, selection or Selection())
     tally = Tally(known)
-    buckets = len(known.axis) + 1
     summary = Summary(
         journal,
         known,
         tally,
         GroupSpread(known),
         Failures(),
-        Slowest(len(known.functions), len(known.axis)),
-        Judges(buckets, known.functions),
+        Slowest(),
         Restarts(list(known.runs)),
         Examples(len(known.functions)) if texts else None,
     )
@@ -91,7 +87,6 @@ def summarise(
             summary.tally,
             summary.failures,
             summary.slowest,
-            summary.judges,
             summary.restarts,
             summary.groups,
             summary.examples,

@@ -22,7 +22,6 @@ from guerdon.cli.top.tables import (
     functions_table,
     merged,
     merged_endpoints,
-    nodes_table,
     processes_table,
     seconds,
 )
@@ -114,8 +113,6 @@ def _tables(seen: Sequence[Seen], width: int) -> list[RenderableType]:
         tables.append(functions_table(functions, width))
     if endpoints := merged_endpoints(seen):
         tables.append(endpoints_table(endpoints, width))
-    if nodes := [node for one in seen if one.condition != "ended" for node in one.process.nodes]:
-        tables.append(nodes_table(nodes, width))
     tables.append(_workers(seen))
     return tables
 

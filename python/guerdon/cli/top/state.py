@@ -21,7 +21,6 @@ __all__ = [
     "DispatcherState",
     "EndpointRow",
     "FunctionRow",
-    "NodeRow",
     "WorkerRow",
     "parsed",
     "printable",
@@ -106,17 +105,6 @@ class EndpointRow:
 
 
 @dataclass(frozen=True)
-class NodeRow:
-    """A node that calls run on."""
-
-    name: str
-    state: str
-    slots: int
-    calls: int
-    ended: int
-
-
-@dataclass(frozen=True)
 class WorkerRow:
     """A worker process, and what it runs."""
 
@@ -138,7 +126,6 @@ class DispatcherState:
     functions: tuple[FunctionRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
     endpoints: tuple[EndpointRow, ...] = ()
-    nodes: tuple[NodeRow, ...] = ()
     workers: tuple[WorkerRow, ...] = ()
     counted_s: float | None = None
     stats: Mapping[str, int] = field(default_factory=dict)
@@ -208,7 +195,6 @@ def read(answer: bytes, pid: int) -> DispatcherState:
         ),
         calls=tuple(_call(one, pid) for one in _objects(known.get("in_flight"))),
         endpoints=tuple(_filled(EndpointRow, one, program="") for one in _objects(known.get("endpoints"))),
-        nodes=tuple(_filled(NodeRow, one) for one in _objects(known.get("nodes"))),
         workers=tuple(_filled(WorkerRow, one) for one in _objects(known.get("workers"))),
         counted_s=counted,
         stats=_counts(known.get("stats")),

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from guerdon.cli.top.board import Seen
-from guerdon.cli.top.state import CallRow, DispatcherState, EndpointRow, FunctionRow, NodeRow
+from guerdon.cli.top.state import CallRow, DispatcherState, EndpointRow, FunctionRow
 
 __all__ = [
     "Column",
@@ -23,7 +23,6 @@ __all__ = [
     "functions_table",
     "merged",
     "merged_endpoints",
-    "nodes_table",
     "processes_table",
     "seconds",
 ]
@@ -167,21 +166,6 @@ def endpoints_table(endpoints: Sequence[EndpointRow], width: int) -> Table:
         ],
         width,
         ["" if one.breaker in ("", "closed") else "red" for one in endpoints],
-    )
-
-
-def nodes_table(nodes: Sequence[NodeRow], width: int) -> Table:
-    """One line a node."""
-    return table(
-        [
-            Column("NODE", [one.name for one in nodes], left=True),
-            Column("STATE", [one.state for one in nodes]),
-            Column("SLOTS", [str(one.slots) for one in nodes], 1),
-            Column("RUN", [str(one.calls) for one in nodes], 1),
-            Column("ENDED", [_count(one.ended) for one in nodes], 2),
-        ],
-        width,
-        ["red" if one.state == "lost" else "" for one in nodes],
     )
 
 
