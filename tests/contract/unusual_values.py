@@ -88,6 +88,7 @@ REFUSED_TENSORS: dict[str, tuple[Callable[[], Any], str]] = {
 SINGLE: dict[str, tuple[Callable[[], Any], float | None]] = {
     "score": (lambda: {"score": 0.5}, 0.5),
     "score and more": (lambda: {"score": 2, "why": "because", 3: [1, 2]}, 2.0),
+    "score of numpy": (lambda: {"score": numpy("float32", 1)}, 1.0),
     "score none": (lambda: {"score": None, "why": "unsure"}, None),
 }
 # What is refused, with words that the reason must have.
@@ -98,7 +99,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "nan": (lambda: math.nan, "nan|NaN"),
     "inf": (lambda: -math.inf, "-inf"),
     "beyond float32": (lambda: 1e39, "float32"),
-    "beyond float": (lambda: 10**400, ""),
+    "beyond float": (lambda: 10**400, "beyond float32"),
     "numpy nan": (lambda: numpy("float32", math.nan), "nan|NaN"),
     "numpy complex": (lambda: numpy("complex64", 1), "numpy.complex64"),
     "numpy text": (lambda: numpy("str_", "x"), "is not a reward"),
@@ -111,7 +112,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "decimal nan": (lambda: decimal.Decimal("sNaN"), "decimal.Decimal"),
     "decimal beyond float32": (lambda: decimal.Decimal("1e999"), "beyond float32"),
     "fraction beyond float": (lambda: fractions.Fraction(10**400), "beyond float32"),
-    "empty dict": (dict, "dict"),
+    "empty dict": (dict, "without 'score'|give a number"),
     "dict in a dict": (lambda: {"score": {"score": 1}}, "dict"),
     "set": (lambda: {1.0}, "set"),
     "object": (object, "object"),
@@ -120,7 +121,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "generator": (lambda: (x for x in [1.0]), "generator"),
     "unhelpful": (Unhelpful, "Unhelpful"),
     "dict without score": (lambda: {"reward": 1.0}, ""),
-    "dict with a bad score": (lambda: {"score": "high"}, ""),
+    "dict with a bad score": (lambda: {"score": "high"}, r"a str \('high'\)|a dict \("),
     "huge text": (lambda: "x" * 3_000_000, "str"),
 }
 

@@ -8,6 +8,7 @@ come is shown to the percent on a paused clock (`rust/core/tests/core/limits.rs`
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,15 @@ from tests.clock import one_of_three
 from tests.limits.server import Window, serving
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_engines_with_another_layout_of_the_file_have_another_file() -> None:
+    """Else each would start the file of the other anew."""
+    written = (ROOT / "rust/core/src/limits/shared_file.rs").read_text()
+    named = (ROOT / "python/guerdon/limits.py").read_text()
+    (magic,) = re.findall(r"const MAGIC: u64 = 0x[0-9A-F_]*([0-9A-F]{2});", written)
+    (layout,) = re.findall(r"_LAYOUT = (\d+)", named)
+    assert int(magic, 16) == int(layout)
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:

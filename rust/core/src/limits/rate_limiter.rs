@@ -158,7 +158,7 @@ impl RateLimiter {
         if rules.concurrency.is_some_and(|most| in_flight >= self.allowed_concurrency(rules, most)) {
             return Decision::Wait { until_ns: u64::MAX, on_release: true };
         }
-        if let Some(until_ns) = self.window.full_until_ns(now_ns) {
+        if let Some(until_ns) = self.window.full_until_ns(now_ns, in_flight) {
             return Decision::Wait { until_ns, on_release: true };
         }
         if self.pace.due_ns() > now_ns {
@@ -219,10 +219,11 @@ impl RateLimiter {
         }
         self.leave_window(grant);
         if !matches!(feedback, Feedback::Throttled(_)) && self.pauses.is_after(grant.sent_ns) {
-            self.window.answered(grant.others, random);
+            self.window.answered(random);
         }
         match feedback {
             Feedback::Ok => {
+                self.window.take(grant.others);
                 self.pauses.count(true, history.throttled_before);
                 let pauses = self.pauses.until_ns > now_ns;
                 let contradicts = grant.sent_ns < self.lowered_ns && self.pauses.are_contradicted();
@@ -382,6 +383,12 @@ impl RateLimiter {
         )]
         let left = (most as f64 * self.factor) as usize;
         left.clamp(1, most.max(1))
+    }
+
+    /// Number of `most` calls that may be in flight now: a held window bounds them too.
+    pub(super) fn places(&self, rules: &Rules, most: usize) -> usize {
+        let most = self.allowed_concurrency(rules, most);
+        if self.window.is_held() { most.min(usize::try_from(self.window.most).unwrap_or(most)) } else { most }
     }
 
     /// Expresses the token debt as the time that it takes at the rate of these rules.

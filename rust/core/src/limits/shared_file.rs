@@ -1,5 +1,5 @@
 //! A rate limiter in a file, for all processes of a host that name one key, used under a lock.
-//! Layout: `u64` magic, boot, checksum, 24 of the rate limiter, number of leases, 8 per lease.
+//! Layout: `u64` magic, boot, checksum, `WORDS` of the rate limiter, number of leases, 8 per lease.
 //!
 //! - Calls in flight of a dead process are free again: leases are checked when nothing is left.
 //! - A file of another boot or version, or with impossible contents, starts anew.
@@ -73,7 +73,7 @@ impl LockedState {
     /// Returns whether this engine, with `in_flight` calls in flight, must leave the next one to
     /// another; until when, if that is known.
     pub(super) fn yields(&mut self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
-        let most = rules.concurrency.map(|most| self.limiter.allowed_concurrency(rules, most));
+        let most = rules.concurrency.map(|most| self.limiter.places(rules, most));
         if most.is_some_and(|most| yields_place(&self.leases, self.me, in_flight, most, now_ns)) {
             return Some(None);
         }

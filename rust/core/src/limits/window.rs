@@ -34,21 +34,22 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// There is a pause: after it one call goes.
+    /// There is a pause: after it one call goes. The server may take fewer than before.
     pub(super) const fn narrow(&mut self) {
         (self.most, self.in_flight, self.held) = (1, 0, 0);
+        self.taken /= 2;
     }
 
-    /// Number of calls in flight; `own`: those of this process.
-    pub(super) fn others(&self, own: usize) -> u64 {
-        (own as u64).max(self.in_flight)
+    /// Number of calls in flight, of which all engines have told `known`.
+    pub(super) fn others(&self, known: usize) -> u64 {
+        (known as u64).max(self.in_flight)
     }
 
-    /// A call was refused while this process had `own` others in flight. Returns whether the number
-    /// of all others explains that: then no more may be.
-    pub(super) fn hold(&mut self, own: usize) -> bool {
-        let others = self.others(own);
-        let explains = others >= FEWEST_HELD && others >= self.taken;
+    /// A call was refused while `known` others were in flight. Returns whether their number explains
+    /// that: then no more may be.
+    pub(super) fn hold(&mut self, known: usize) -> bool {
+        let others = self.others(known);
+        let explains = (FEWEST_HELD..FULL).contains(&others) && others >= self.taken;
         self.taken -= self.taken.div_ceil(8);
         self.held = u64::from(explains);
         if explains {
@@ -57,11 +58,15 @@ impl Window {
         explains
     }
 
-    /// A call was answered that was sent while `others` were in flight; `random` is uniform in
-    /// [0, 1). One more may be. If the window is held, that is one of as many answers as it is
-    /// wide, two of the next as many, and so on.
-    pub(super) fn answered(&mut self, others: u64, random: f64) {
+    /// A call was answered that was sent while `others` were in flight.
+    pub(super) fn take(&mut self, others: u64) {
         self.taken = self.taken.max(others);
+    }
+
+    /// A call has ended that was not refused; `random` is uniform in [0, 1). One more may be in
+    /// flight. If the window is held, that is one of as many ends as it is wide, two of the next as
+    /// many, and so on.
+    pub(super) fn answered(&mut self, random: f64) {
         if !self.is_held() {
             return self.widen(1);
         }
@@ -82,8 +87,12 @@ impl Window {
         }
     }
 
-    /// Until when it is full, if it is. It doubles once its calls were let through.
-    pub(super) fn full_until_ns(&mut self, now_ns: u64) -> Option<u64> {
+    /// Until when it is full, if it is. It doubles once its calls were let through. Of a held one
+    /// `known` calls are in flight: those of a process that died are no more.
+    pub(super) fn full_until_ns(&mut self, now_ns: u64, known: usize) -> Option<u64> {
+        if self.is_held() {
+            self.in_flight = self.in_flight.min(known as u64);
+        }
         if self.most == 0 || self.in_flight < self.most {
             return None;
         }

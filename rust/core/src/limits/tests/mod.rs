@@ -10,6 +10,7 @@ mod rate_limiter;
 mod shared_file;
 mod tokens;
 mod trials;
+mod window;
 
 use std::path::PathBuf;
 

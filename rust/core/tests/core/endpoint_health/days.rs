@@ -42,6 +42,8 @@ enum Day {
     /// The server answers `most` requests at a time, each after `run` seconds. It refuses others
     /// without a hint.
     Slots { most: usize, run: (f64, f64) },
+    /// The same, of requests and answers that take 5 to 50 ms to arrive.
+    Far { most: usize, run: (f64, f64) },
     /// The same with 16 requests of 1 to 3 s at a time, from 20 s on 4, and from 60 s on 64.
     SlotsChange,
 }
@@ -97,7 +99,7 @@ impl Day {
             Self::FirstSamplesThenAll(first) => SECOND * 20 + rounds(first),
             Self::FirstSamplesThenAMinute(first) => MINUTE + rounds(first),
             Self::Pace { every, burst } => every * u32::try_from(samples - burst).unwrap() + RUN,
-            Self::Slots { most, run: (shortest, longest) } => {
+            Self::Slots { most, run: (shortest, longest) } | Self::Far { most, run: (shortest, longest) } => {
                 Duration::from_secs_f64((shortest + longest) / 2.0 * samples as f64 / most as f64)
             }
             // 160 and 80 samples in 60 s.
@@ -144,9 +146,9 @@ impl Day {
                 }
                 Self::Pace { every, burst } if !is_taken(every, burst) => no_hint(429),
                 Self::PaceChanges if !is_taken(pace(begun.elapsed()), 1) => no_hint(429),
-                Self::Slots { .. } | Self::SlotsChange => {
+                Self::Slots { .. } | Self::Far { .. } | Self::SlotsChange => {
                     let (most, (shortest, longest)) = match self {
-                        Self::Slots { most, run } => (most, run),
+                        Self::Slots { most, run } | Self::Far { most, run } => (most, run),
                         _ => (slots(begun.elapsed()), (1.0, 3.0)),
                     };
                     let (now, mut busy) = (Instant::now(), busy.lock().unwrap());
@@ -155,8 +157,11 @@ impl Day {
                         return no_hint(429);
                     }
                     let run = Duration::from_secs_f64(shortest + (longest - shortest) * fastrand::f64());
-                    busy.push(now + run);
-                    scored(run)
+                    let way =
+                        || if matches!(self, Self::Far { .. }) { MS * fastrand::u32(5..50) } else { Duration::ZERO };
+                    let ends = way() + run;
+                    busy.push(now + ends);
+                    scored(ends + way())
                 }
                 _ => scored(RUN),
             }
@@ -186,7 +191,7 @@ fn spend(day: Day, width: usize, samples: usize, seed: u64) -> (usize, Duration,
 /// ideal, and the refusals.
 type Row = (Day, usize, usize, f64, usize);
 
-const DAYS: [Row; 44] = [
+const DAYS: [Row; 46] = [
     (Day::FirstSamples(64), 32, 864, 2.0, 64),
     (Day::FirstSamples(320), 32, 864, 2.0, 320),
     (Day::FirstSamples(864), 32, 864, 2.0, 864),
@@ -230,6 +235,8 @@ const DAYS: [Row; 44] = [
     (Day::Slots { most: 16, run: (1.0, 3.0) }, 32, 400, 1.2, 100),
     (Day::Slots { most: 16, run: (2.0, 2.0) }, 64, 400, 1.2, 150),
     (Day::Slots { most: 64, run: (0.5, 2.0) }, 256, 2000, 1.2, 500),
+    (Day::Far { most: 16, run: (1.0, 3.0) }, 32, 400, 1.2, 100),
+    (Day::Far { most: 64, run: (0.5, 2.0) }, 256, 2000, 1.2, 700),
     (Day::SlotsChange, 64, 1000, 1.3, 200),
 ];
 
