@@ -106,6 +106,27 @@ class Silent(Exception):
         raise RuntimeError("no text")
 
 
+class Mute(Exception):
+    """Raises for every attribute."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise ValueError(name)
+
+
+class Text(str):
+    """Can't be asked whether it is empty."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("no")
+
+
+class Odd(Exception):
+    """Gives no plain text."""
+
+    def __str__(self) -> str:
+        return Text("odd")
+
+
 class Base(BaseException):
     """Not an Exception."""
 
@@ -128,6 +149,8 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "CancelledError": (lambda: _raise(asyncio.CancelledError()), "CancelledError"),
     "Base": (lambda: _raise(Base("bare")), "Base: bare"),
     "Silent": (lambda: _raise(Silent()), "Silent"),
+    "Mute": (lambda: _raise(Mute()), "Mute"),
+    "Odd": (lambda: _raise(Odd()), "Odd"),
     "RecursionError": (_recurse, "RecursionError"),
     "MemoryError": (lambda: _raise(MemoryError()), "MemoryError"),
     "AssertionError": (lambda: _raise(AssertionError()), "AssertionError"),
