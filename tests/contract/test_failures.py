@@ -75,7 +75,7 @@ def test_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) ->
             expected = Status.CRASHED if sample in crashed[name] else Status.OK
             assert status[sample, function] == expected, (name, sample)
             assert attempts[sample, function] == (2 if expected else 1), (name, sample)
-    words = "exit" if how == "exit" else how
+    words = "exited with status 3" if how == "exit" else f"was killed by {how}"
     for failure in result.failures():
         assert re.search(words, failure.reason), failure.reason
     assert again.status.max() == Status.OK

@@ -92,7 +92,7 @@ SINGLE: dict[str, tuple[Callable[[], Any], float | None]] = {
 }
 # What is refused, with words that the reason must have.
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "str": (lambda: "0.5", "str"),
+    "str": (lambda: "0.5", r"a str \('0\.5'\) is not a reward"),
     "bytes": (lambda: b"1", "bytes"),
     "complex": (lambda: 1j, "complex"),
     "nan": (lambda: math.nan, "nan|NaN"),

@@ -127,12 +127,6 @@ def test_awaitables_returned_by_sync_functions_are_awaited(function: Callable[..
     assert result.rewards[:, 0, 0].tolist() == [value] * 6, result.failures()[:1]
 
 
-@pytest.mark.filterwarnings("ignore:reward function .* is not an async function:guerdon.GuerdonWarning")
-def test_it_is_awaited_on_other_lanes_too() -> None:
-    functions = [reward(unmarked, lane="thread", name="thread"), reward(unmarked, lane="process", name="process")]
-    assert scored(functions, 3).rewards[:, 0].tolist() == [[1.0, 1.0]] * 3
-
-
 async def gives_a_coroutine(completion: str) -> Any:
     return plain(completion)
 
