@@ -6,6 +6,7 @@ Workers import this module: it needs nothing but the standard library.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import time
@@ -182,7 +183,9 @@ def end(how: str) -> float:
     """Ends its process, or raises, or hangs."""
     if how == "exit":
         os._exit(3)
-    elif how in ("SIGSEGV", "SIGKILL", "SIGABRT"):
+    elif how == "SIGSEGV":
+        ctypes.string_at(0)
+    elif how in ("SIGKILL", "SIGABRT"):
         os.kill(os.getpid(), getattr(signal, how))
     elif how == "error":
         raise ValueError("wrong")

@@ -30,8 +30,12 @@ def raising() -> Iterator[Dispatcher]:
         yield made
 
 
+@pytest.mark.fault(
+    "a function raises anything: SystemExit, KeyboardInterrupt, MemoryError, what refuses to be looked at",
+    sees="`error` with its traceback in that cell; siblings are scored, on every lane",
+)
 @pytest.mark.parametrize("how", behaviours.ERRORS)
-def test_any_exception_fails_its_own_cell(raising: Dispatcher, how: str) -> None:
+def test_row_6_any_exception_fails_its_own_cell(raising: Dispatcher, how: str) -> None:
     result = raising.score(completions=["c"] * 5, how=["", "", how, "", ""])
     for function, lane in enumerate(result.functions):
         assert result.status[:, 0, function].tolist() == [0, 0, Status.ERROR, 0, 0], lane
@@ -57,8 +61,12 @@ def test_a_traceback_shows_the_users_code_alone(raising: Dispatcher) -> None:
         assert "guerdon/_" not in trace, trace
 
 
+@pytest.mark.fault(
+    "a function calls `os._exit`, reads a null pointer, or is killed by SIGKILL or SIGABRT",
+    sees="`crashed` with the exit status or signal, after one more try alone; siblings are scored",
+)
 @pytest.mark.parametrize("how", ["exit", "SIGSEGV", "SIGKILL", "SIGABRT"])
-def test_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) -> None:
+def test_row_6_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) -> None:
     functions = [
         reward(behaviours.end, name="sample"),
         group_reward(behaviours.end_all, name="group"),

@@ -245,14 +245,10 @@ def write_a_temporary_file(_: str, _notes: str) -> float:
     return 1.0
 
 
-def take_memory(group: str, _: str) -> float:
-    """Takes all there is: memory in a control group if one is given, which counts what is written
-    to, else addresses."""
-    if group:
-        Path(group, "cgroup.procs").write_text(str(os.getpid()))
+def take_addresses(_: str, _notes: str) -> float:
     held = []
     while True:
-        held.append(b"m" * (16 << 20) if group else bytes(16 << 20))
+        held.append(bytes(16 << 20))
 
 
 # ---- output ----
