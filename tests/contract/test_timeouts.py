@@ -1,5 +1,5 @@
-"""Invariant 4 of docs/internals/promises.md: deadlines hold, on every lane, and each says which one
-it was.
+"""Deadlines hold, on every lane, and each says which one it was: invariant 4 of
+docs/internals/promises.md.
 
 Times are bounded from below exactly, and from above only so coarsely that a busy machine keeps
 them.

@@ -260,13 +260,6 @@ def use_up_memory(_: str, _notes: str) -> float:
     return float(len(held))
 
 
-def print_much(megabytes: str, _: str) -> float:
-    line = "x" * 1023 + "\n"
-    for _ in range(int(megabytes)):
-        sys.stdout.write(line * 1024)
-    return 1.0
-
-
 def print_without_end_of_line(megabytes: str, _: str) -> float:
     for _ in range(int(megabytes)):
         os.write(1, b"y" * (1 << 20))
