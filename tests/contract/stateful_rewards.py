@@ -57,9 +57,10 @@ class BrokenSetup(StatefulReward):
     def setup(self) -> None:
         if not self.model.exists():
             raise RuntimeError("no model here")
+        self.scale = 2.0
 
     def score(self, own: float) -> float:
-        return own
+        return own * self.scale
 
 
 class SlowSetup(StatefulReward):

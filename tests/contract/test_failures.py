@@ -35,12 +35,15 @@ def raising() -> Iterator[Dispatcher]:
     sees="`error` with its traceback in that cell; siblings are scored, on every lane",
 )
 @pytest.mark.parametrize("how", behaviours.ERRORS)
-def test_row_6_any_exception_fails_its_own_cell(raising: Dispatcher, how: str) -> None:
+def test_row_6_any_exception_fails_its_own_cell(
+    raising: Dispatcher, how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = raising.score(completions=["c"] * 5, how=["", "", how, "", ""])
     for function, lane in enumerate(result.functions):
         assert result.status[:, 0, function].tolist() == [0, 0, Status.ERROR, 0, 0], lane
         np.testing.assert_array_equal(result.rewards[:, 0, function], [1, 1, NAN, 1, 1])
     assert result.attempts.max() == 1
+    assert "ended a thread" not in capfd.readouterr().err
     for failure in result.failures():
         assert failure.sample == 2
         expected = behaviours.ERRORS[how][1]
