@@ -11,19 +11,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, StatefulReward, Status, reward
-from tests.lanes import lane_helpers
-from tests.lanes.lane_helpers import eventually, looped, ours, scored
-
-
-@pytest.fixture
-def no_new_threads() -> Iterator[None]:
-    with lane_helpers.no_new_threads():
-        yield
+from tests.lanes.lane_helpers import eventually, looped, no_new_threads, ours, scored
 
 
 def test_a_call_past_its_timeout_is_cancelled() -> None:
@@ -62,7 +54,7 @@ def test_an_answer_after_the_timeout_is_a_timeout() -> None:
     assert (result.status == Status.TIMEOUT).all()
 
 
-@pytest.mark.usefixtures("no_new_threads")
+@no_new_threads()
 def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
     release = threading.Event()
 
@@ -191,7 +183,7 @@ def test_calls_that_let_their_loop_turn_are_not_named() -> None:
     assert not ours(caught)
 
 
-@pytest.mark.usefixtures("no_new_threads")
+@no_new_threads()
 @pytest.mark.filterwarnings("ignore::guerdon.GuerdonWarning")
 def test_a_loop_that_hangs_is_replaced() -> None:
     """What was not started runs on another loop; the calls on the blocked one time out."""
@@ -212,7 +204,7 @@ def test_a_loop_that_hangs_is_replaced() -> None:
         release.set()
 
 
-@pytest.mark.usefixtures("no_new_threads")
+@no_new_threads()
 def test_tasks_that_a_function_leaves_are_ended_with_the_loop() -> None:
     ended = []
     loops = set()
@@ -283,10 +275,10 @@ def test_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> None
         blocked.clear()
         release.clear()
 
-    with lane_helpers.no_new_threads():
+    with no_new_threads():
         closed_with_calls_in_hand()  # the runtime's own descriptors are there from now on
     before = wakes()
-    with lane_helpers.no_new_threads():
+    with no_new_threads():
         for _ in range(5):
             closed_with_calls_in_hand()
     eventually(lambda: wakes() <= before)

@@ -8,19 +8,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, PendingBatch, StatefulReward, Status
-from tests.lanes import lane_helpers
-from tests.lanes.lane_helpers import eventually, ours, scored, threaded
-
-
-@pytest.fixture
-def no_new_threads() -> Iterator[None]:
-    with lane_helpers.no_new_threads():
-        yield
+from tests.lanes.lane_helpers import eventually, no_new_threads, ours, scored, threaded
 
 
 def test_keywords_defaults_and_rows() -> None:
@@ -64,7 +56,7 @@ def test_cheap_functions_keep_to_one_thread() -> None:
     assert len(threads) <= 2
 
 
-@pytest.mark.usefixtures("no_new_threads")
+@no_new_threads()
 def test_a_call_past_its_timeout_is_abandoned() -> None:
     """The others go on, the late answer is dropped, the leak is counted and warned of."""
     release = threading.Event()
@@ -152,7 +144,7 @@ def test_calls_that_ended_before_a_cancel_count() -> None:
             assert [result.rewards[one - 1, 0, 0] for one in ended] == ended, result.failures()
 
 
-@pytest.mark.usefixtures("no_new_threads")
+@no_new_threads()
 def test_a_setup_that_hangs_is_abandoned() -> None:
     release = threading.Event()
 
