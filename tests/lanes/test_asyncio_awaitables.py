@@ -81,6 +81,18 @@ def test_async_functions_of_all_kinds_are_known(kind: str) -> None:
     assert result.rewards[:, 0, 0].tolist() == [value] * 3, result.failures()[:1]
 
 
+def wraps_itself() -> float:
+    return 1.0
+
+
+wraps_itself.__wrapped__ = wraps_itself  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("function", [len, int, Scorer, "".upper, functools.partial(len), lambda: 1.0, wraps_itself])
+def test_sync_functions_are_known(function: Callable[..., Any]) -> None:
+    assert not is_async(function)
+
+
 class Later:
     """Awaitable by `__await__`."""
 

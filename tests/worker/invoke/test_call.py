@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon._worker.invoke.async_detection import is_async
 from guerdon._worker.invoke.awaiter import Awaiter
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.returned_values import InvalidValue
@@ -122,64 +120,12 @@ def test_odd_records_never_fail() -> None:
     assert recorded(call) == [["fields", {"fine": 1}]]
 
 
-def test_a_wrapper_that_runs_the_coroutine_itself_is_sync() -> None:
-    async def plain() -> float:
-        return 1.0
-
-    @functools.wraps(plain)
-    def driver() -> float:
-        return asyncio.run(plain())
-
-    assert not is_async(driver)
-
-
 def test_rowwise_leaves_the_trainer_state_as_it_is() -> None:
     def score(completions: list[str], trainer_state: dict[str, int]) -> list[float]:
         return [float(trainer_state["global_step"])]
 
     bound = Call(score, recipe(rowwise=True)).bind(("completions", "trainer_state"))
     assert bound("x", {"global_step": 3}) == 3.0
-
-
-def test_async_is_recognised() -> None:
-    async def plain() -> float:
-        return 1.0
-
-    def sync() -> float:
-        return 1.0
-
-    @functools.wraps(plain)
-    def wrapped() -> Any:
-        return plain()
-
-    class Callable:
-        async def __call__(self) -> float:
-            return 1.0
-
-        async def method(self) -> float:
-            return 1.0
-
-        def sync(self) -> float:
-            return 1.0
-
-    class Sync:
-        def __call__(self) -> float:
-            return 1.0
-
-    for target in (
-        plain,
-        functools.partial(plain),
-        wrapped,
-        Callable(),
-        Callable().method,
-        functools.partial(Callable()),
-    ):
-        assert is_async(target), target
-    for target in (sync, functools.partial(sync), Callable().sync, Sync(), len, int, Callable, lambda: 1.0):
-        assert not is_async(target), target
-    loop: Any = lambda: 1.0  # noqa: E731
-    loop.__wrapped__ = loop
-    assert not is_async(loop)
 
 
 def test_awaiter_awaits_and_warns_once() -> None:
