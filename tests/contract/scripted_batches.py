@@ -93,8 +93,8 @@ class Batch:
             assert f"'{name}' on sample {sample}: {failure.status.label}" in str(failure)
 
     def check_cut(self, result: RewardBatch, status: Status, reason: str, *, strict: bool = False) -> None:
-        """Each cell has its own outcome, or this one, or that of an attempt after which there was no
-        time for another; `strict`: not the last."""
+        """Each cell has its own outcome, or this one, or that of an attempt after which there was
+        no time for another; `strict`: not the last."""
         reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
         found, rewards = (array.reshape(-1, len(self.specs)) for array in (result.status, result.rewards))
         attempts = result.attempts.reshape(found.shape)
