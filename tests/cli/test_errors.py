@@ -148,14 +148,6 @@ def test_options_that_cannot_be_used(
     assert message in ended.err
 
 
-def test_the_input_is_never_overwritten(guerdon: Command, rewards: Path, data: Path) -> None:
-    before = data.read_bytes()
-    ended = guerdon("score", rewards, data, "-o", data)
-    assert ended.code == 2
-    assert "is the input file" in ended.err
-    assert data.read_bytes() == before
-
-
 @pytest.mark.parametrize("option", ["-o", "--failures"])
 def test_no_output_overwrites_what_is_read(guerdon: Command, rewards: Path, data: Path, option: str) -> None:
     for file, what in ((data, "the input file"), (rewards, "the file of the reward functions")):

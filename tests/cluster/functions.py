@@ -8,6 +8,8 @@ from typing import Any
 
 import guerdon
 
+TEXTS = ["x" * (index % 37) + ("?" if index % 11 == 0 else "") + ("ä€"[: index % 3]) for index in range(256)]
+
 
 @guerdon.reward
 def length(completion: str) -> float:

@@ -11,13 +11,14 @@ import pytest
 
 import guerdon
 from guerdon import Status
-from tests.cluster import functions
+from guerdon._lanes.remote.snapshots import nodes_of
+from tests.cluster import any_functions, functions
+from tests.cluster.functions import TEXTS
 from tests.cluster.in_memory import Clustered, InMemoryCluster
 from tests.monitor import reading
 from tests.monitor.reading import value
 
-TEXTS = ["x" * (index % 37) + ("?" if index % 11 == 0 else "") + ("ä€"[: index % 3]) for index in range(256)]
-ALL: list[Any] = [
+OF_PROCESSES: list[Any] = [
     functions.length,
     functions.fickle,
     functions.ranks,
@@ -28,6 +29,21 @@ ALL: list[Any] = [
 ]
 
 
+OF_ANY_LANE: list[Any] = [
+    any_functions.threaded,
+    any_functions.on_loop,
+    any_functions.thread_ranks,
+    any_functions.loop_ranks,
+    any_functions.thread_gathered,
+    any_functions.loop_gathered,
+    any_functions.prefixed,
+    any_functions.loop_prefixed,
+    any_functions.recorded,
+    any_functions.loop_recorded,
+    functions.length,
+]
+
+
 def _score(dispatcher: guerdon.Dispatcher) -> guerdon.RewardBatch:
     extra = [None if index % 2 else {"index": index} for index in range(len(TEXTS))]
     return dispatcher.score(prompts=["p"] * len(TEXTS), completions=TEXTS, extra=extra, num_generations=8)
@@ -35,23 +51,26 @@ def _score(dispatcher: guerdon.Dispatcher) -> guerdon.RewardBatch:
 
 def _content(batch: guerdon.RewardBatch) -> tuple[Any, ...]:
     failures = [(one.function, one.sample, one.status, one.reason, one.attempts) for one in batch.failures()]
-    return batch.rewards, batch.status, failures
+    return batch.rewards, batch.status, failures, batch.extra
 
 
-def test_every_kind_of_call_gives_what_it_gives_here() -> None:
-    with guerdon.Dispatcher(ALL, workers=2, max_failure_rate=1) as here:
+@pytest.mark.parametrize(("made", "per_sample"), [(OF_PROCESSES, 3), (OF_ANY_LANE, 7)], ids=["processes", "any lane"])
+def test_every_kind_of_call_gives_what_it_gives_here(made: list[Any], per_sample: int) -> None:
+    """So many calls end on nodes for each sample; those on groups and lists come on top."""
+    with guerdon.Dispatcher(made, workers=2, max_failure_rate=1) as here:
         wanted = _content(_score(here))
-    cluster = InMemoryCluster(1, 2)
-    with Clustered(ALL, cluster, max_failure_rate=1) as elsewhere:
+    with Clustered(made, InMemoryCluster(1, 2), max_failure_rate=1) as elsewhere:
         for _ in range(2):
-            rewards, status, failures = _content(_score(elsewhere))
+            rewards, status, failures, extra = _content(_score(elsewhere))
             np.testing.assert_array_equal(rewards, wanted[0])
             np.testing.assert_array_equal(status, wanted[1])
             assert failures == wanted[2]
+            assert extra == wanted[3]
         nodes = elsewhere._engine.get().nodes()
         assert [(node.name, node.state, node.slots) for node in nodes] == [("a", "ready", 1), ("b", "ready", 2)]
-        assert sum(node.ended for node in nodes) >= 2 * len(TEXTS) * 3
+        assert sum(node.ended for node in nodes) >= 2 * len(TEXTS) * per_sample
         assert not elsewhere._engine.get().worker_pids(), "no worker is started here"
+        assert [nodes_of(elsewhere._engine.get())[name]["abandoned_threads"] for name in "ab"] == [0, 0]
 
 
 def test_a_setup_that_fails_comes_with_its_traceback() -> None:
@@ -77,33 +96,6 @@ def test_timeouts_and_deaths_are_those_of_the_node() -> None:
         )
 
 
-def test_without_a_node_calls_run_here_and_one_warning_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    cluster = InMemoryCluster(2)
-    with Clustered([functions.slow], cluster, workers=2) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"] * 64, completions=["ab"] * 64, num_generations=8)
-        next(iter(pending.groups()))
-        cluster.kill("a", "cable cut")
-        batch = pending.result(timeout=60)
-        assert (batch.status == Status.OK).all()
-        assert (batch.rewards == 2).all()
-    err = capfd.readouterr().err
-    assert err.count("Node 'a' was lost: cable cut.") == 1, err
-    assert err.count("No node is left") == 1, err
-
-
-def test_a_dump_names_the_node_of_a_call() -> None:
-    with Clustered([functions.sometimes_hangs], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "a"], num_generations=2)
-        end = time.monotonic() + 60
-        while not (dump := dispatcher.dump()) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert [(call.function, call.worker) for call in dump] == [("sometimes_hangs", "node a")]
-        assert "in 'node a' (process)" in str(dump)
-        assert dump.nodes.keys() == {"a"}
-        assert re.search(r"^node a: ready, has [12] calls? of this dispatcher$", str(dump), re.MULTILINE), dump
-        pending.result(timeout=60)
-
-
 def _first_call(dispatcher: guerdon.Dispatcher, timeout: float = 1.0, stands: str = "") -> guerdon.InFlight:
     """What a dump shows first, once there is something that stands there."""
     end = time.monotonic() + 60
@@ -115,13 +107,17 @@ def _first_call(dispatcher: guerdon.Dispatcher, timeout: float = 1.0, stands: st
     raise AssertionError(dispatcher.dump(timeout))
 
 
-def test_a_dump_shows_where_a_call_of_a_node_stands() -> None:
-    with Clustered([functions.sometimes_hangs], InMemoryCluster(1, 1), max_failure_rate=1) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "hang"], num_generations=2)
-        call = _first_call(dispatcher, stands="time.sleep(60)")  # not in what comes before the call
+def test_a_dump_names_the_node_of_a_call_and_shows_where_it_stands() -> None:
+    with Clustered([functions.sometimes_hangs], InMemoryCluster(1), max_failure_rate=1) as dispatcher:
+        pending = dispatcher.submit(prompts=["p"] * 2, completions=["hang", "a"], num_generations=2)
+        _first_call(dispatcher, stands="time.sleep(60)")  # not in what comes before the call
+        dump = dispatcher.dump()
         pending.result(timeout=60)
-    assert call.worker in ("node a", "node b")
-    assert f'File "{functions.__file__}", line ' in (call.stack or ""), call
+    assert [(call.function, call.worker) for call in dump] == [("sometimes_hangs", "node a")]
+    assert f'File "{functions.__file__}", line ' in (dump[0].stack or ""), dump
+    assert "in 'node a' (process)" in str(dump)
+    assert dump.nodes.keys() == {"a"}
+    assert re.search(r"^node a: ready, has [12] calls? of this dispatcher$", str(dump), re.MULTILINE), dump
 
 
 def test_a_node_that_does_not_answer_is_named_with_the_reason() -> None:

@@ -6,6 +6,7 @@ Workers import this module: it needs nothing but the standard library.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import time
@@ -106,6 +107,27 @@ class Silent(Exception):
         raise RuntimeError("no text")
 
 
+class Mute(Exception):
+    """Raises for every attribute."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise ValueError(name)
+
+
+class Text(str):
+    """Can't be asked whether it is empty."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("no")
+
+
+class Odd(Exception):
+    """Gives no plain text."""
+
+    def __str__(self) -> str:
+        return Text("odd")
+
+
 class Base(BaseException):
     """Not an Exception."""
 
@@ -128,6 +150,8 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "CancelledError": (lambda: _raise(asyncio.CancelledError()), "CancelledError"),
     "Base": (lambda: _raise(Base("bare")), "Base: bare"),
     "Silent": (lambda: _raise(Silent()), "Silent"),
+    "Mute": (lambda: _raise(Mute()), "Mute"),
+    "Odd": (lambda: _raise(Odd()), "Odd"),
     "RecursionError": (_recurse, "RecursionError"),
     "MemoryError": (lambda: _raise(MemoryError()), "MemoryError"),
     "AssertionError": (lambda: _raise(AssertionError()), "AssertionError"),
@@ -159,7 +183,9 @@ def end(how: str) -> float:
     """Ends its process, or raises, or hangs."""
     if how == "exit":
         os._exit(3)
-    elif how in ("SIGSEGV", "SIGKILL", "SIGABRT"):
+    elif how == "SIGSEGV":
+        ctypes.string_at(0)
+    elif how in ("SIGKILL", "SIGABRT"):
         os.kill(os.getpid(), getattr(signal, how))
     elif how == "error":
         raise ValueError("wrong")

@@ -14,10 +14,10 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Group, PendingBatch, RewardBatch
+from guerdon import Dispatcher, Group, PendingBatch, RewardBatch, Status
 from guerdon._functions.build import spec_of
 from guerdon._functions.spec import FunctionSpec
-from tests.contract.scripts import Cell, End, foretell, ran
+from tests.contract.scripts import FAILS, Cell, End, foretell, ran
 
 QUIET = ("raise", "exit", "interrupt")
 DEADLY = (*QUIET, "die", "kill")
@@ -91,6 +91,25 @@ class Batch:
         for (name, sample), failure in failures.items():
             assert failure.reason, (name, sample)
             assert f"'{name}' on sample {sample}: {failure.status.label}" in str(failure)
+
+    def check_cut(self, result: RewardBatch, status: Status, reason: str, *, strict: bool = False) -> None:
+        """Each cell has its own outcome, or this one, or that of an attempt after which there was
+        no time for another; `strict`: not the last."""
+        reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
+        found, rewards = (array.reshape(-1, len(self.specs)) for array in (result.status, result.rewards))
+        attempts = result.attempts.reshape(found.shape)
+        for function, spec in enumerate(self.specs):
+            for sample in range(len(found)):
+                got = found[sample, function]
+                if got == status and reasons[spec.name, sample] == reason:
+                    assert np.isnan(rewards[sample, function])
+                    continue
+                moves, attempt = self.cells[function][self.first(function, sample)].moves, attempts[sample, function]
+                if not strict and attempt <= len(moves) and got == FAILS[moves[attempt - 1]]:
+                    continue
+                expected = self.foretold(function, sample)
+                assert got == expected.status
+                np.testing.assert_array_equal(rewards[sample, function], np.float32(expected.value))
 
     def check_groups(self, result: RewardBatch, groups: Sequence[Group]) -> None:
         assert sorted(group.index for group in groups) == list(range(len(self.texts) // self.size))

@@ -49,11 +49,18 @@ class AsyncShaping(Shaping):
 
 
 class BrokenSetup(StatefulReward):
+    """Fails as long as there is no file."""
+
+    def __init__(self, model: Path) -> None:
+        self.model = model
+
     def setup(self) -> None:
-        raise RuntimeError("no model here")
+        if not self.model.exists():
+            raise RuntimeError("no model here")
+        self.scale = 2.0
 
     def score(self, own: float) -> float:
-        return own
+        return own * self.scale
 
 
 class SlowSetup(StatefulReward):

@@ -30,13 +30,20 @@ def raising() -> Iterator[Dispatcher]:
         yield made
 
 
+@pytest.mark.fault(
+    "a function raises anything: SystemExit, KeyboardInterrupt, MemoryError, what refuses to be looked at",
+    sees="`error` with its traceback in that cell; siblings are scored, on every lane",
+)
 @pytest.mark.parametrize("how", behaviours.ERRORS)
-def test_any_exception_fails_its_own_cell(raising: Dispatcher, how: str) -> None:
+def test_row_6_any_exception_fails_its_own_cell(
+    raising: Dispatcher, how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = raising.score(completions=["c"] * 5, how=["", "", how, "", ""])
     for function, lane in enumerate(result.functions):
         assert result.status[:, 0, function].tolist() == [0, 0, Status.ERROR, 0, 0], lane
         np.testing.assert_array_equal(result.rewards[:, 0, function], [1, 1, NAN, 1, 1])
     assert result.attempts.max() == 1
+    assert "ended a thread" not in capfd.readouterr().err
     for failure in result.failures():
         assert failure.sample == 2
         expected = behaviours.ERRORS[how][1]
@@ -57,8 +64,12 @@ def test_a_traceback_shows_the_users_code_alone(raising: Dispatcher) -> None:
         assert "guerdon/_" not in trace, trace
 
 
+@pytest.mark.fault(
+    "a function calls `os._exit`, reads a null pointer, or is killed by SIGKILL or SIGABRT",
+    sees="`crashed` with the exit status or signal, after one more try alone; siblings are scored",
+)
 @pytest.mark.parametrize("how", ["exit", "SIGSEGV", "SIGKILL", "SIGABRT"])
-def test_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) -> None:
+def test_row_6_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) -> None:
     functions = [
         reward(behaviours.end, name="sample"),
         group_reward(behaviours.end_all, name="group"),
@@ -75,7 +86,7 @@ def test_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) ->
             expected = Status.CRASHED if sample in crashed[name] else Status.OK
             assert status[sample, function] == expected, (name, sample)
             assert attempts[sample, function] == (2 if expected else 1), (name, sample)
-    words = "exit" if how == "exit" else how
+    words = "exited with status 3" if how == "exit" else f"was killed by {how}"
     for failure in result.failures():
         assert re.search(words, failure.reason), failure.reason
     assert again.status.max() == Status.OK

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from guerdon import Dispatcher, Status
 from tests.contract.scripted_batches import DEADLY, DELAYS, QUIET, Batch, check, examples, scripted, scripts
 from tests.contract.scripted_functions import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
-from tests.contract.scripts import FAILS, ran
+from tests.contract.scripts import ran
 
 
 @pytest.fixture(scope="module")
@@ -82,21 +82,7 @@ def test_inv_2_a_batch_that_is_cut_short_at_any_moment(
     batch.check_groups(result, groups)
     batch.check_failures(result)
     cut = (Status.CANCELLED, "cancelled by the caller") if end == "cancel" else (Status.TIMEOUT, "batch timeout")
-    reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
-    status, rewards = result.status.reshape(len(batch.texts), -1), result.rewards.reshape(len(batch.texts), -1)
-    for function, spec in enumerate(batch.specs):
-        for sample in range(len(batch.texts)):
-            got = status[sample, function]
-            if got == cut[0] and reasons[spec.name, sample] == cut[1]:
-                assert np.isnan(rewards[sample, function])
-                continue
-            first = batch.cells[function][batch.first(function, sample)]
-            attempt = int(result.attempts.reshape(status.shape)[sample, function])
-            if attempt <= len(first.moves) and got == FAILS[first.moves[attempt - 1]]:
-                continue  # it failed, and there was no time for another attempt
-            expected = batch.foretold(function, sample)
-            assert got == expected.status
-            np.testing.assert_array_equal(rewards[sample, function], np.float32(expected.value))
+    batch.check_cut(result, *cut)
     started, attempts = ran(batch.log), result.attempts.reshape(len(batch.texts), -1)
     assert all(started[function, sample] <= attempts[sample, function] for function, sample in started)
     check(every_lane, Batch(EVERY_LANE, 2, 3, folder / "after"))

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from guerdon import ClosedError, Dispatcher, Group, OpenBatch, PendingBatch, Status
 from tests.contract.scripted_batches import DEADLY, Batch, check, examples, scripted, scripts
 from tests.contract.scripted_functions import EVERY_LANE, awaited, awaited_group, killable, threaded
-from tests.contract.scripts import FAILS, ran
+from tests.contract.scripts import ran
 
 CUTTABLE = [killable, threaded, awaited]
 WITH_GROUPS = [*CUTTABLE, awaited_group]
@@ -150,20 +150,11 @@ def test_results_equal_a_serial_loop_if_a_quorum_cuts_nothing(
     thread.join(200)
     batch.check_groups(result, beside)
     batch.check_failures(result)
-    reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
-    status, rewards = result.status.reshape(len(batch.texts), -1), result.rewards.reshape(len(batch.texts), -1)
-    left = np.zeros(len(batch.texts), bool)
-    for function, spec in enumerate(batch.specs):
-        for sample in range(len(batch.texts)):
-            if status[sample, function] == Status.CANCELLED:
-                assert reasons[spec.name, sample] == "quorum"
-                assert np.isnan(rewards[sample, function])
-                assert spec.shape == "sample"
-                left[sample] = True
-            else:
-                expected = batch.foretold(function, sample)
-                assert status[sample, function] == expected.status
-                np.testing.assert_array_equal(rewards[sample, function], np.float32(expected.value))
+    batch.check_cut(result, Status.CANCELLED, "quorum", strict=True)
+    status = result.status.reshape(len(batch.texts), -1)
+    cut = status == Status.CANCELLED
+    assert all(spec.shape == "sample" for spec, some in zip(batch.specs, cut.any(axis=0), strict=True) if some)
+    left = cut.any(axis=1)
     assert (size - left.reshape(-1, size).sum(axis=1) >= wanted).all()
     started, attempts = ran(batch.log), result.attempts.reshape(len(batch.texts), -1)
     assert all(started[function, sample] <= attempts[sample, function] for function, sample in started)
@@ -189,18 +180,5 @@ def test_a_stream_that_is_cancelled_at_any_moment(
     result = pending.result(timeout=200)
     thread.join(200)
     assert sorted(group.index for group in beside) == list(range(pending.num_groups))
-    reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
-    status, rewards = result.status.reshape(-1, len(batch.specs)), result.rewards.reshape(-1, len(batch.specs))
-    for function, spec in enumerate(batch.specs):
-        for sample in range(len(status)):
-            if status[sample, function] == Status.CANCELLED:
-                assert reasons[spec.name, sample] == "cancelled by the caller"
-                continue
-            first = batch.cells[function][batch.first(function, sample)]
-            attempt = int(result.attempts.reshape(status.shape)[sample, function])
-            if attempt <= len(first.moves) and status[sample, function] == FAILS[first.moves[attempt - 1]]:
-                continue  # it failed, and there was no time for another attempt
-            expected = batch.foretold(function, sample)
-            assert status[sample, function] == expected.status
-            np.testing.assert_array_equal(rewards[sample, function], np.float32(expected.value))
+    batch.check_cut(result, Status.CANCELLED, "cancelled by the caller")
     check(every_lane, Batch(EVERY_LANE, 2, 3, folder / "after"))

@@ -82,7 +82,8 @@ def test_a_groups_records_stand_beside_its_samples(lane: str) -> None:
         log_extra("rank", list(range(len(completions))))
         log_extra("first", completions[0])
         log_metric("size", len(completions))
-        return [1.0] * len(completions)
+        completions.append("the list is the call's own")
+        return [1.0] * (len(completions) - 1)
 
     async def agrouped(completions: list[str], log_extra: Any, log_metric: Any) -> list[float]:
         return grouped(completions, log_extra, log_metric)

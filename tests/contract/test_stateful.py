@@ -86,10 +86,13 @@ def test_a_group_without_any_score_is_not_finished(lane: str, score: Score) -> N
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_setup_that_fails_fails_every_cell_with_its_traceback(lane: str) -> None:
-    functions = [reward(BrokenSetup(), lane=lane, name="broken"), reward(lambda own: own, name="other")]
+def test_a_setup_that_fails_fails_every_cell_with_its_traceback_and_is_tried_again(lane: str, tmp_path: Path) -> None:
+    broken = BrokenSetup(tmp_path / "model")
+    functions = [reward(broken, lane=lane, name="broken"), reward(lambda own: own, name="other")]
     with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=["c"] * 3, own=[1.0, 2.0, 3.0])
+        broken.model.touch()
+        assert made.score(completions=["c"] * 3, own=[1.0, 2.0, 3.0]).status.max() == Status.OK
     assert result.status[:, 0].tolist() == [[Status.ERROR, Status.OK]] * 3
     for failure in result.failures():
         assert failure.reason == "setup() failed: RuntimeError: no model here"
@@ -111,15 +114,15 @@ def test_setup_does_not_count_as_the_first_call() -> None:
         assert made.score(completions=["c"], own=[1.0]).rewards.ravel().tolist() == [1.0]
 
 
-def test_row_28_once_a_loop(tmp_path: Path) -> None:
-    """On the asyncio lane: set up on the loop that the calls run on, once, and closed there."""
-    with Dispatcher([reward(Lifecycle(tmp_path / "notes", wait=True), lane="asyncio")]) as made:
+@pytest.mark.parametrize("lane", ["thread", "asyncio"])
+def test_row_28_once_a_function_of_this_process(lane: str, tmp_path: Path) -> None:
+    """On the asyncio lane: set up on the loop that the calls run on, and closed there."""
+    with Dispatcher([reward(Lifecycle(tmp_path / "notes", wait=lane == "asyncio"), lane=lane)]) as made:
         for _ in range(3):
-            made.score(completions=["c"] * 5, own=[1.0] * 5)
-    setups, closes = lines(tmp_path / "notes", "setup"), lines(tmp_path / "notes", "close")
-    assert len(setups) == len(closes) == 1
-    assert setups[0].split()[1:] == closes[0].split()[1:]
-    assert {line.split()[1:] == setups[0].split()[1:] for line in lines(tmp_path / "notes", "score")} == {True}
+            made.score(completions=["c"] * 16, own=[0.002] * 16)
+    words = [line.split() for line in (tmp_path / "notes").read_text().splitlines()]
+    assert [word for word, *_ in words] == ["setup", *["score"] * 48, "close"]
+    assert lane == "thread" or len({(process, thread) for _, process, thread in words}) == 1
 
 
 def test_row_28_once_a_worker_and_not_closed_when_killed(tmp_path: Path) -> None:

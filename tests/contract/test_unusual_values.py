@@ -54,7 +54,8 @@ def check_error(result: RewardBatch, sample: int, function: int, words: str) -> 
     assert result.status.reshape(len(result), -1)[sample, function] == Status.ERROR, (name, words)
     (failure,) = [f for f in result.failures() if (f.sample, f.function) == (sample, name)]
     assert re.search(words, failure.reason), failure.reason
-    assert len(failure.reason) < 2500
+    assert re.search("return|give", failure.reason), failure.reason
+    assert len(failure.reason) < 500
     assert failure.attempts == 1  # no other attempt would mend it
     assert f"'{name}' on sample {sample}: error" in str(failure)
 

@@ -262,24 +262,6 @@ def test_the_answers_of_a_judge_are_kept_also_where_it_has_no_score() -> None:
     np.testing.assert_array_equal(result.status.ravel(), [Status.OK, Status.ERROR, Status.ERROR])
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"price": {"input": 1}}, "expected a dict with what a million tokens cost"),
-        ({"price": {"input": 1, "output": -1}}, "expected a dict"),
-        ({"price": {"input": 1, "output": 1, "inputs": 1}}, "'cached' may be left out"),
-        ({"price": 3}, "expected a dict"),
-        ({"max_cost": 3}, "max_cost=3 without price="),
-        ({"price": PRICE, "max_cost": 0}, "expected a number above 0"),
-        ({"price": PRICE, "max_cost": math.inf}, "expected a number above 0"),
-        ({"keep_answers": "yes"}, "keep_answers"),
-    ],
-)
-def test_wrong_options_are_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RegistrationError, match=reason.replace("(", r"\(")):
-        judge(**reached({**NOWHERE, **options}))
-
-
 def test_a_dispatcher_needs_a_price_for_its_cap() -> None:
     with pytest.raises(RegistrationError, match="none of the functions has a price="):
         Dispatcher([judge(**NOWHERE)], max_cost=1.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, Status, judge, parse
+from guerdon import Dispatcher, Status, judge, parse
 from tests.http.scoring import reached
 from tests.http.server import chat_completion, serving
 
@@ -314,26 +314,3 @@ def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = {name.lower(): value for name, value in headers.items()}
     assert sent["api-key"] == "azure-secret"
     assert "authorization" not in sent
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"api": "chats"}, "expected one of 'chat', 'completions', 'responses', 'anthropic', 'score'"),
-        ({"api": "anthropic", "parse": parse.logprob("Yes")}, "has no log-probabilities"),
-        ({"api": "anthropic", "response_format": "json_object"}, "takes 'json_schema'"),
-        ({"api": "anthropic", "prompt": [{"role": "system", "content": "x"}]}, "pass a system message as system="),
-        ({"max_tokens": 0}, "max_tokens=0: expected a whole number"),
-        ({"api": "score"}, "takes two texts"),
-        ({"api": "score", "prompt": ("a",)}, "takes two texts"),
-        ({"api": "classify", "prompt": []}, "expected a string or a list of messages"),
-        ({"api": "classify", "parse": parse.number()}, "parse=parse.json(path) says which"),
-        ({"api": "classify", "keep_answers": True}, "answers with numbers, not words"),
-        ({"api": "pooling", "system": "x"}, "has no system="),
-        ({"api": "pooling", "temperature": 0.5}, "neither temperature= nor stream="),
-    ],
-)
-def test_options_an_api_lacks_are_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RegistrationError, match="reward function 'judge'") as raised:
-        judge(**{"base_url": "http://127.0.0.1:9/v1", "model": "m", "prompt": "{completion}", **options})
-    assert reason in str(raised.value)

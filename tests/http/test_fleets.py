@@ -248,29 +248,6 @@ def test_a_reward_service_may_have_several_endpoints() -> None:
         assert repr(made).startswith(f"<reward function 's': {one.url} and 1 other, timeout")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"base_url": []}, "is empty"),
-        ({"base_url": 3}, "expected an address, a list of them"),
-        ({"base_url": ["http://a", "http://a"]}, "twice"),
-        ({"base_url": {"http://a": 0.0}}, "expected a number above 0"),
-        ({"base_url": [("http://a", "much")]}, "expected a number above 0"),
-        ({"base_url": ["http://a", "b"]}, "is not an address"),
-        ({"resolve": "some"}, "'any' or 'all'"),
-        ({"hedge_after": "p0"}, "hedge_after"),
-        ({"hedge_after": "95"}, "hedge_after"),
-        ({"hedge_after": 0}, "hedge_after"),
-        ({"hedge_share": 0}, "hedge_share"),
-        ({"hedge_share": 2}, "hedge_share"),
-    ],
-)
-def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(RegistrationError, match=message) as refused:
-        judge(**reached({"base_url": "http://a", "model": "m", "prompt": "{completion}", **options}))
-    assert "reward function 'judge'" in str(refused.value)
-
-
 def test_hedging_without_another_endpoint_warns() -> None:
     with pytest.warns(GuerdonWarning, match=r"hedge_after='p95' .* it does nothing until"):
         judge(server=guerdon.Server("http://a", hedge_after="p95"), model="m", prompt="{completion}")

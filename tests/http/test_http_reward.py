@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, Limit, RegistrationError, http_reward, judge, reward
+from guerdon import DataError, Dispatcher, Limit, http_reward, judge, reward
 from tests.http.server import chat_completion, question, serving
 
 
@@ -86,24 +86,6 @@ def test_a_group_at_a_time_and_in_order() -> None:
         for group in pending.groups():
             expected = [len(text) for text in texts[group.index * 8 :][:8]]
             assert group.rewards[:, 0].tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"columns": "completion"}, "expected a list of column names"),
-        ({"columns": []}, "expected a list of column names"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"batch_size": 10**30}, "from 1 to"),
-        ({"batch_size": 1 << 20}, "batch_size=1048576"),
-        ({"score": "a..b"}, "not a path to a field"),
-        ({"url": "x"}, "is not an address"),
-    ],
-)
-def test_invalid_options_are_refused_at_creation(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(RegistrationError, match="http_reward") as refused:
-        http_reward(**{"url": "http://127.0.0.1:9", **options})
-    assert message in str(refused.value)
 
 
 def test_values_without_json_are_refused_before_any_request() -> None:

@@ -116,6 +116,14 @@ def test_the_same_through_a_judge() -> None:
         (lambda: parse.rubric(["a", "a"]), "given once"),
         (lambda: parse.rubric({"a": 0}), "weights above 0"),
         (lambda: parse.rubric(["a"], "xml"), "layout='xml'"),  # type: ignore[arg-type]
+        (lambda: parse.logprob("Yes", "No", expected=True), "several tokens that are numbers"),
+        (lambda: parse.logprob("1", expected=True), "several tokens that are numbers"),
+        (lambda: parse.logprob("1", "5", "10", expected=True), "'10' as several tokens"),
+        (lambda: parse.regex("a", 5), "a dict of strings"),  # type: ignore[arg-type]
+        (lambda: parse.regex("a", {"a": float("nan")}), "float32 can hold"),
+        (lambda: parse.regex("a", {"a": 10**400}), "float32 can hold"),
+        (lambda: parse.regex("a", {"Yes": 1, "yes": 0}), "each word once"),
+        (lambda: parse.logprob("Yes", "No", " Yes"), "must be given once"),
     ],
 )
 def test_wrong_options_are_refused(make: Any, message: str) -> None:

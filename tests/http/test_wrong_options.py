@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, Server, http_reward, judge, pairwise, parse, rubric
+from tests.http.billing import PRICE
 from tests.http.scoring import reached
 from tests.http.server import chat_completion, question, serving
 
 LONG = "x" * 1_000_000
+CIRCLE: dict[str, Any] = {}
+CIRCLE["self"] = CIRCLE
 ASKED: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
 MAKERS: dict[str, Callable[..., object]] = {
     "judge": lambda **given: judge(**reached({**ASKED, "prompt": "{completion}", **given})),
@@ -60,6 +63,113 @@ def test_a_wrong_option_is_refused_by_name(maker: str, option: str, value: objec
     message = str(refused.value)
     assert option in message or (option == "body" and "encoded as JSON" in message)
     assert len(message) < 5000
+
+
+@pytest.mark.parametrize(
+    ("maker", "options", "message"),
+    [
+        ("judge", {"prompt": "{}"}, "names no column"),
+        ("judge", {"prompt": "x"}, "it has no field, so all samples would be asked the same"),
+        ("judge", {"prompt": '{completion} Answer as {"score": 5}.'}, "looks like JSON, whose braces must be doubled"),
+        ("judge", {"prompt": "{completion} { 'score': 5 }"}, "write literal braces as {{ and }}"),
+        ("judge", {"prompt": "{completion"}, "prompt='{completion'"),
+        ("judge", {"prompt": "{a:{b}}"}, "a field in a field"),
+        ("judge", {"prompt": "{trainer_state}"}, "can't go into a request"),
+        ("judge", {"prompt": []}, "a string or a list of messages"),
+        ("judge", {"base_url": "localhost"}, "is not an address"),
+        ("judge", {"base_url": "http://me:pw@x"}, "pass a key as api_key_env"),
+        ("judge", {"api_key_env": "sk-123"}, "names the environment variable"),
+        ("judge", {"api_key_env": "A", "api_key_file": "B"}, "not both"),
+        ("judge", {"parse": parse.regex("(?=x)")}, "look-around"),
+        ("judge", {"parse": "number"}, "a parser of guerdon.parse"),
+        ("judge", {"max_tokens": 0}, "max_tokens=0: expected a whole number"),
+        ("judge", {"response_format": "json_schema"}, "parse=parse.json"),
+        ("judge", {"body": {"stop": {1}}}, "can't be encoded as JSON"),
+        ("judge", {"headers": {"a b": "c"}}, "is not a valid HTTP header"),
+        ("judge", {"ca_file": "/no/such"}, "can't be read"),
+        ("judge", {"timeout": -1}, "timeout=-1"),
+        ("judge", {"base_url": "http:///v1"}, "is not an address"),
+        ("judge", {"base_url": "http:127.0.0.1"}, "is not an address"),
+        ("judge", {"base_url": "http://x:99999"}, "is not an address"),
+        ("judge", {"base_url": "http://{host}/v1"}, "Columns go into the request's JSON"),
+        ("judge", {"base_url": "me:pw@x:99999/v1"}, "a user name or password"),
+        ("judge", {"base_url": "https://x/v1?api_key=sk-123"}, "'api_key' looks like a key"),
+        ("judge", {"headers": {"Authorization": "Bearer sk-123"}}, "'Authorization' holds a key"),
+        ("judge", {"base_url": "https://x/v1?v=1;x-api%2Dkey=sk-123"}, "'x-api-key' looks like a key"),
+        ("judge", {"headers": {"helicone-auth": "Bearer sk-123"}}, "'helicone-auth' holds a key"),
+        ("judge", {"headers": {"x-odd": "bearer sk-12345678"}}, "'x-odd' holds a key"),
+        (
+            "judge",
+            {"body": {"api_key": "sk-123"}},
+            "'api_key' of the request holds a key, which would be in pickles",
+        ),
+        (
+            "judge",
+            {"body": {"extra": [{"AUTHORIZATION": "sk-123"}]}},
+            "'AUTHORIZATION' of the request holds a key",
+        ),
+        (
+            "judge",
+            {"body": {"extra_headers": {"X-Odd": "Bearer sk-12345678"}}},
+            "'X-Odd' of the request holds a key",
+        ),
+        ("judge", {"response_format": {"hf-token": "sk-123"}}, "'hf-token' of the request holds a key"),
+        ("judge", {"headers": {"x-api-key": "{key}"}}, "neither api_key_env= nor api_key_file= is given"),
+        ("judge", {"headers": {"Content-Length": "3"}}, "is set by guerdon"),
+        ("judge", {"api": []}, "expected one of 'chat', 'completions'"),
+        ("judge", {"temperature": "0"}, "temperature='0'"),
+        ("judge", {"body": {"stream": True}}, "pass stream=True instead"),
+        ("judge", {"body": CIRCLE}, "it contains itself, or is nested too deeply"),
+        ("judge", {"ca_file": "/dev/zero"}, "not a regular file"),
+        ("judge", {"api": "chats"}, "expected one of 'chat', 'completions', 'responses', 'anthropic', 'score'"),
+        ("judge", {"api": "anthropic", "parse": parse.logprob("Yes")}, "has no log-probabilities"),
+        ("judge", {"api": "anthropic", "response_format": "json_object"}, "takes 'json_schema'"),
+        (
+            "judge",
+            {"api": "anthropic", "prompt": [{"role": "system", "content": "x"}]},
+            "pass a system message as system=",
+        ),
+        ("judge", {"api": "score"}, "takes two texts"),
+        ("judge", {"api": "score", "prompt": ("a",)}, "takes two texts"),
+        ("judge", {"api": "classify", "prompt": []}, "expected a string or a list of messages"),
+        ("judge", {"api": "classify", "parse": parse.number()}, "parse=parse.json(path) says which"),
+        ("judge", {"api": "classify", "keep_answers": True}, "answers with numbers, not words"),
+        ("judge", {"api": "pooling", "system": "x"}, "has no system="),
+        ("judge", {"api": "pooling", "temperature": 0.5}, "neither temperature= nor stream="),
+        ("judge", {"base_url": []}, "is empty"),
+        ("judge", {"base_url": 3}, "expected an address, a list of them"),
+        ("judge", {"base_url": ["http://a", "http://a"]}, "twice"),
+        ("judge", {"base_url": {"http://a": 0.0}}, "expected a number above 0"),
+        ("judge", {"base_url": [("http://a", "much")]}, "expected a number above 0"),
+        ("judge", {"base_url": ["http://a", "b"]}, "is not an address"),
+        ("judge", {"resolve": "some"}, "'any' or 'all'"),
+        ("judge", {"hedge_after": "95"}, "hedge_after"),
+        ("judge", {"hedge_share": 0}, "hedge_share"),
+        ("judge", {"hedge_share": 2}, "hedge_share"),
+        ("judge", {"price": {"input": 1}}, "expected a dict with what a million tokens cost"),
+        ("judge", {"price": {"input": 1, "output": -1}}, "expected a dict"),
+        ("judge", {"price": {"input": 1, "output": 1, "inputs": 1}}, "'cached' may be left out"),
+        ("judge", {"price": 3}, "expected a dict"),
+        ("judge", {"max_cost": 3}, "max_cost=3 without price="),
+        ("judge", {"price": PRICE, "max_cost": 0}, "expected a number above 0"),
+        ("judge", {"price": PRICE, "max_cost": float("inf")}, "expected a number above 0"),
+        ("judge", {"keep_answers": "yes"}, "keep_answers"),
+        ("http_reward", {"columns": "completion"}, "expected a list of column names"),
+        ("http_reward", {"columns": []}, "expected a list of column names"),
+        ("http_reward", {"batch_size": 0}, "batch_size=0"),
+        ("http_reward", {"batch_size": 10**30}, "from 1 to"),
+        ("http_reward", {"batch_size": 1 << 20}, "batch_size=1048576"),
+        ("http_reward", {"score": "a..b"}, "not a path to a field"),
+        ("http_reward", {"url": "x"}, "is not an address"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_words(maker: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RegistrationError, match=f"reward function '{maker}'") as refused:
+        MAKERS[maker](**options)
+    shown = str(refused.value)
+    assert message in shown
+    assert "sk-123" not in shown
+    assert "pw" not in shown
 
 
 def test_a_server_shows_no_key() -> None:

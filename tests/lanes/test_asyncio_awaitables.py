@@ -81,6 +81,18 @@ def test_async_functions_of_all_kinds_are_known(kind: str) -> None:
     assert result.rewards[:, 0, 0].tolist() == [value] * 3, result.failures()[:1]
 
 
+def wraps_itself() -> float:
+    return 1.0
+
+
+wraps_itself.__wrapped__ = wraps_itself  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("function", [len, int, Scorer, "".upper, functools.partial(len), lambda: 1.0, wraps_itself])
+def test_sync_functions_are_known(function: Callable[..., Any]) -> None:
+    assert not is_async(function)
+
+
 class Later:
     """Awaitable by `__await__`."""
 
@@ -125,12 +137,6 @@ def sometimes(completion: str) -> Any:
 def test_awaitables_returned_by_sync_functions_are_awaited(function: Callable[..., Any], value: float) -> None:
     result = scored(looped(function), 6)
     assert result.rewards[:, 0, 0].tolist() == [value] * 6, result.failures()[:1]
-
-
-@pytest.mark.filterwarnings("ignore:reward function .* is not an async function:guerdon.GuerdonWarning")
-def test_it_is_awaited_on_other_lanes_too() -> None:
-    functions = [reward(unmarked, lane="thread", name="thread"), reward(unmarked, lane="process", name="process")]
-    assert scored(functions, 3).rewards[:, 0].tolist() == [[1.0, 1.0]] * 3
 
 
 async def gives_a_coroutine(completion: str) -> Any:

@@ -8,82 +8,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, PendingBatch, StatefulReward, Status, group_reward
-from tests.lanes import lane_helpers
-from tests.lanes.lane_helpers import eventually, ours, scored, threaded
-
-
-@pytest.fixture
-def no_new_threads() -> Iterator[None]:
-    with lane_helpers.no_new_threads():
-        yield
-
-
-@pytest.mark.usefixtures("no_new_threads")
-def test_values_come_back_in_order() -> None:
-    result = scored(threaded(lambda completion: float(completion)), 1000)
-    assert result.rewards[:, 0, 0].tolist() == list(range(1000))
-
-
-def test_return_values_become_cells() -> None:
-    def function(completion: str) -> object:
-        return [1, None, True, {"score": 2.5, "why": "so"}, "3", float("nan"), 1e39, [1.0]][int(completion)]
-
-    result = scored(threaded(function), 8)
-    status = result.status[:, 0, 0].tolist()
-    assert status == [Status.OK, Status.ABSTAINED, Status.OK, Status.OK, *[Status.ERROR] * 4]
-    assert result.rewards[[0, 2, 3], 0, 0].tolist() == [1.0, 1.0, 2.5]
-    reasons = [failure.reason for failure in result.failures()]
-    assert "a str ('3') is not a reward" in reasons[0]
-    assert "no reward" in reasons[1] or "not a reward" in reasons[1]
-    assert "float32" in reasons[2]
-    assert "a list" in reasons[3]
-
-
-def test_an_exception_fails_one_cell_whatever_it_is() -> None:
-    """None of these ends the thread."""
-
-    class Mute(Exception):
-        def __getattribute__(self, name: str) -> Any:
-            raise ValueError(name)
-
-    class Text(str):
-        def __bool__(self) -> bool:
-            raise ValueError("no")
-
-    class Odd(Exception):
-        def __str__(self) -> str:
-            return Text("odd")
-
-    kinds = [
-        ValueError("bad"),
-        SystemExit(3),
-        KeyboardInterrupt(),
-        GeneratorExit(),
-        StopIteration(),
-        MemoryError(),
-        Mute(),
-        Odd(),
-    ]
-
-    def function(completion: str) -> float:
-        index = int(completion)
-        if index < len(kinds):
-            raise kinds[index]
-        return 1.0
-
-    result = scored(threaded(function), 20)
-    assert result.status[:, 0, 0].tolist() == [Status.ERROR] * len(kinds) + [Status.OK] * (20 - len(kinds))
-    first = result.failures()[0]
-    assert first.reason == "ValueError: bad"
-    assert first.traceback is not None
-    assert "in function" in first.traceback
-    assert "guerdon/_lanes" not in first.traceback
+from guerdon import Dispatcher, GuerdonWarning, Limit, PendingBatch, StatefulReward, Status
+from tests.lanes.lane_helpers import eventually, no_new_threads, ours, scored, threaded
 
 
 def test_keywords_defaults_and_rows() -> None:
@@ -111,23 +40,6 @@ def test_live_objects_are_passed_as_they_are() -> None:
     assert {id(one) for one in seen} == {id(one) for one in environments}
 
 
-def test_waiting_functions_run_on_several_threads() -> None:
-    threads = set()
-
-    def function(completion: str) -> float:
-        threads.add(threading.get_ident())
-        time.sleep(0.2)
-        return 1.0
-
-    with Dispatcher([threaded(function, limit=Limit(concurrency=16))]) as dispatcher:
-        dispatcher.score(completions=[""] * 16)  # shows that it waits
-        start = time.monotonic()
-        dispatcher.score(completions=[""] * 64)
-        took = time.monotonic() - start
-    assert took < 64 * 0.2 / 2
-    assert 4 < len(threads) <= 16
-
-
 def test_cheap_functions_keep_to_one_thread() -> None:
     """As long as none of them takes long, which a busy machine may make of any."""
     threads = set()
@@ -144,21 +56,7 @@ def test_cheap_functions_keep_to_one_thread() -> None:
     assert len(threads) <= 2
 
 
-def test_a_limit_of_one_is_one_call_at_a_time() -> None:
-    running = []
-
-    def function(completion: str) -> float:
-        running.append(completion)
-        time.sleep(0.005)
-        assert len(running) == 1
-        running.clear()
-        return 1.0
-
-    result = scored(threaded(function, limit=Limit(concurrency=1)), 20)
-    assert (result.status == Status.OK).all()
-
-
-@pytest.mark.usefixtures("no_new_threads")
+@no_new_threads()
 def test_a_call_past_its_timeout_is_abandoned() -> None:
     """The others go on, the late answer is dropped, the leak is counted and warned of."""
     release = threading.Event()
@@ -246,119 +144,7 @@ def test_calls_that_ended_before_a_cancel_count() -> None:
             assert [result.rewards[one - 1, 0, 0] for one in ended] == ended, result.failures()
 
 
-def test_retries() -> None:
-    tries: dict[str, int] = {}
-
-    def function(completion: str) -> float:
-        tries[completion] = tries.get(completion, 0) + 1
-        if tries[completion] <= int(completion):
-            raise ValueError("not yet")
-        return 1.0
-
-    result = scored(threaded(function, retries=1), 3)
-    assert result.status[:, 0, 0].tolist() == [Status.OK, Status.OK, Status.ERROR]
-    assert result.attempts[:, 0, 0].tolist() == [1, 2, 2]
-
-
-def test_deadline_budget_and_cancel_end_waiting_calls() -> None:
-    def function(completion: str) -> float:
-        time.sleep(0.2)
-        return 1.0
-
-    start = time.monotonic()
-    result = scored(threaded(function, total_timeout=4.0, limit=Limit(concurrency=1)), 200)
-    assert time.monotonic() - start < 39  # all of them take 40 s
-    assert set(result.status[:, 0, 0].tolist()) == {Status.OK, Status.TIMEOUT}
-    with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failure_rate=1.0) as dispatcher:
-        pending = dispatcher.submit(completions=[""] * 50)
-        time.sleep(0.3)
-        pending.cancel()
-        assert Status.CANCELLED in pending.result().status
-        assert dispatcher.score(completions=[""]).rewards.item() == 1.0
-
-
-def test_group_functions() -> None:
-    def spread(completions: list[str], answer: list[int]) -> list[float | None]:
-        completions.append("the list is the call's own")
-        assert len(answer) == 4
-        return [float(completions[0]) + index if index else None for index in range(4)]
-
-    with Dispatcher([group_reward(spread, lane="thread")]) as dispatcher:
-        result = dispatcher.score(
-            completions=[str(index) for index in range(12)], answer=list(range(12)), num_generations=4
-        )
-    assert result.status[:, :, 0].tolist() == [[Status.ABSTAINED, 0, 0, 0]] * 3
-    assert result.rewards[:, 1:, 0].tolist() == [[1, 2, 3], [5, 6, 7], [9, 10, 11]]
-
-
-def test_a_group_of_the_wrong_length_fails_whole() -> None:
-    with Dispatcher([group_reward(lambda completions: [1.0], name="short", lane="thread")]) as dispatcher:
-        result = dispatcher.score(completions=["a", "b"], num_generations=2)
-    assert (result.status == Status.ERROR).all()
-    assert "1 rewards were returned for 2 completions" in result.failures()[0].reason
-
-
-class Counted(StatefulReward):
-    """Row 28 of docs/internals/promises.md, here and on the other lanes."""
-
-    def __init__(self) -> None:
-        self.did: list[str] = []
-        self.groups: list[list[float | None]] = []
-
-    def setup(self) -> None:
-        time.sleep(0.05)
-        self.did.append("setup")
-
-    def close(self) -> None:
-        self.did.append("close")
-
-    def score(self, completion: str) -> float:
-        assert self.did == ["setup"]
-        time.sleep(0.002)
-        if completion == "5":
-            raise ValueError("five")
-        return float(completion)
-
-    def finish_group(self, scores: list[float | None], completions: list[str]) -> list[float | None]:
-        assert len(completions) == 4
-        self.groups.append(scores)
-        return [None if score is None else score * 10 for score in scores]
-
-
-def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
-    counted = Counted()
-    with Dispatcher([threaded(counted)], max_failure_rate=1.0) as dispatcher:
-        for _ in range(3):
-            result = dispatcher.score(completions=[str(index) for index in range(16)], num_generations=4)
-    assert counted.did == ["setup", "close"]
-    assert [0.0, 1.0, 2.0, 3.0] in counted.groups
-    assert counted.groups.count([4.0, None, 6.0, 7.0]) == 3
-    assert result.rewards[0, :, 0].tolist() == [0, 10, 20, 30]
-    assert result.status[1, :, 0].tolist() == [Status.OK, Status.ERROR, Status.OK, Status.OK]
-
-
-def test_a_setup_that_fails_fails_the_batch_and_is_tried_again() -> None:
-
-    class Flaky(StatefulReward):
-        tries = 0
-
-        def setup(self) -> None:
-            Flaky.tries += 1
-            if Flaky.tries == 1:
-                raise ConnectionError("not there yet")
-
-        def score(self, completion: str) -> float:
-            return 1.0
-
-    with Dispatcher([threaded(Flaky())], max_failure_rate=1.0) as dispatcher:
-        result = dispatcher.score(completions=[""] * 100)
-        assert (result.status == Status.ERROR).all()
-        assert result.failures()[99].reason == "setup() failed: ConnectionError: not there yet"
-        assert "in setup" in (result.failures()[99].traceback or "")
-        assert (dispatcher.score(completions=[""] * 100).status == Status.OK).all()
-
-
-@pytest.mark.usefixtures("no_new_threads")
+@no_new_threads()
 def test_a_setup_that_hangs_is_abandoned() -> None:
     release = threading.Event()
 
@@ -391,31 +177,6 @@ def test_awaitables_of_sync_functions_are_awaited_where_they_are() -> None:
         result = scored(threaded(lambda completion: later(completion), limit=Limit(concurrency=1)), 20)
     assert result.rewards[:, 0, 0].tolist() == list(range(20))
     assert len(loops) == 1
-
-
-def test_records_reach_the_result() -> None:
-    def function(completion: str, log_extra: Any, log_metric: Any) -> dict[str, object]:
-        log_extra("seen", [completion])
-        log_metric("length", len(completion))
-        return {"score": 1.0, "why": completion * 2}
-
-    result = scored(threaded(function), 3)
-    assert result.extra["seen"] == ["0", "1", "2"]
-
-
-def test_several_threads_may_score_at_once() -> None:
-    with Dispatcher([threaded(lambda completion: float(completion))]) as dispatcher:
-        results: list[Any] = [None] * 8
-
-        def score(index: int) -> None:
-            results[index] = dispatcher.score(completions=[str(index)] * 200).rewards[:, 0, 0].tolist()
-
-        threads = [threading.Thread(target=score, args=(index,)) for index in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert results == [[float(index)] * 200 for index in range(8)]
 
 
 @pytest.mark.parametrize("busy", ["time.sleep(600)", "while True: pass"])

@@ -3,7 +3,6 @@ module."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import time
@@ -24,34 +23,7 @@ def obey(completion: str) -> float:
         x = sympy.Symbol("x")
         while True:  # each comparison alone takes longer than a step of it can be interrupted
             sympy.simplify(sum(sympy.sin(x * n) ** n for n in range(2, 60)) - 1).equals(0)
-    if verb == "raise":
-        raise ValueError(rest)
-    if verb == "leave":
-        raise SystemExit(rest)
-    if verb == "interrupt":
-        raise KeyboardInterrupt
-    if verb == "exit":
-        os._exit(int(rest))
-    if verb == "null":
-        ctypes.string_at(0)
     return float(rest)
-
-
-def take_memory(completion: str) -> float:
-    """Allocates until its memory limit stops it."""
-    if completion == "much":
-        held = []
-        while True:
-            held.append(bytearray(64 << 20))
-    return float(completion)
-
-
-DOZE_S = 0.15
-
-
-def doze(completion: str) -> float:
-    time.sleep(DOZE_S)
-    return float(completion)
 
 
 def spin(completion: str) -> dict[str, float]:
@@ -69,20 +41,6 @@ def pooled(completion: str) -> float:
     """Has a process pool of its own."""
     with ProcessPoolExecutor(2) as pool:
         return float(sum(pool.map(square, range(int(completion)))))
-
-
-def pooled_for_ever(completion: str) -> float:
-    """Hangs in a process pool of its own; the pool's pids go to a file."""
-    with ProcessPoolExecutor(2) as pool:
-        pids = list(pool.map(_pid, range(8)))
-        with open(completion, "w") as file:
-            file.write(" ".join(map(str, set(pids))))
-        return float(sum(pool.map(time.sleep, [600, 600])))
-
-
-def _pid(_: int) -> int:
-    time.sleep(0.05)
-    return os.getpid()
 
 
 class Scaled:

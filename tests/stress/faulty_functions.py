@@ -245,14 +245,10 @@ def write_a_temporary_file(_: str, _notes: str) -> float:
     return 1.0
 
 
-def take_memory(group: str, _: str) -> float:
-    """Takes all there is: memory in a control group if one is given, which counts what is written
-    to, else addresses."""
-    if group:
-        Path(group, "cgroup.procs").write_text(str(os.getpid()))
+def take_addresses(_: str, _notes: str) -> float:
     held = []
     while True:
-        held.append(b"m" * (16 << 20) if group else bytes(16 << 20))
+        held.append(bytes(16 << 20))
 
 
 # ---- output ----
@@ -262,13 +258,6 @@ def use_up_memory(_: str, _notes: str) -> float:
     """Takes more than a cgroup has that the test made for it, and never all of a machine's."""
     held = [bytearray(b"x") * (16 << 20) for _ in range(256)]
     return float(len(held))
-
-
-def print_much(megabytes: str, _: str) -> float:
-    line = "x" * 1023 + "\n"
-    for _ in range(int(megabytes)):
-        sys.stdout.write(line * 1024)
-    return 1.0
 
 
 def print_without_end_of_line(megabytes: str, _: str) -> float:

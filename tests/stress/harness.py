@@ -3,13 +3,18 @@ else notices."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import psutil
+import pytest
 
 from guerdon import Dispatcher, Failure, PendingBatch, RewardBatch, Status, reward
 from tests.stress import faulty_functions
@@ -156,3 +161,34 @@ def gone(pids: list[int]) -> bool:
 def descendants() -> list[psutil.Process]:
     found: list[psutil.Process] = psutil.Process().children(recursive=True)
     return found
+
+
+def another_user(number: int) -> list[str]:
+    """The beginning of a command that runs as a user that nobody is, who may still read what
+    belongs to us; skips where that takes more rights than we have."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or os.getuid() != 0:
+        pytest.skip("another user is needed, and setpriv to become it")
+    may = "+dac_override,+dac_read_search"
+    return [setpriv, f"--reuid={number}", "--clear-groups", f"--inh-caps={may}", f"--ambient-caps={may}"]
+
+
+def reported(program: str, *prefix: str, **environment: str) -> tuple[dict[str, Any], str]:
+    """The report that a trainer process prints as its last line, and its standard error.
+
+    With a prefix the process is another user's, whose folder of state sockets would stay.
+    """
+    if prefix:
+        environment["GUERDON_TOP"] = "0"
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=250,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found, done.stderr

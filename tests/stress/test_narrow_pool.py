@@ -5,11 +5,7 @@ Each trainer is a process of its own, under a real limit on descriptors or proce
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +15,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, reward
-from tests.stress.harness import wait_for
+from tests.stress.harness import another_user, reported, wait_for
 
 TRAINER = """
 import json, os, resource, sys, time
@@ -68,24 +64,8 @@ with made() as dispatcher:
 
 
 def run(script: str, notes: Path, *prefix: str) -> tuple[dict[str, Any], str]:
-    """The report of the trainer process, and its standard error.
-
-    With a prefix the process is another user's, whose folder of state sockets would stay.
-    """
     notes.chmod(0o777)
-    switch = {"GUERDON_TOP": "0"} if prefix else {}
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", TRAINER + script],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=250,
-        check=False,
-        env={**os.environ, "NOTES": str(notes), "OPENBLAS_NUM_THREADS": "1", **switch},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found, done.stderr
+    return reported(TRAINER + script, *prefix, NOTES=str(notes), OPENBLAS_NUM_THREADS="1")
 
 
 def expect_one_warning(stderr: str, advice: str) -> None:
@@ -228,10 +208,6 @@ def test_processes_for_two_of_64_workers_for_calls(tmp_path: Path) -> None:
     sees="nothing but a delay: an idle worker of the pool makes room",
 )
 def test_a_call_with_a_process_of_its_own_finds_none_left(tmp_path: Path) -> None:
-    setpriv = shutil.which("setpriv")
-    if setpriv is None or os.getuid() != 0:
-        pytest.skip("another user is needed, and setpriv to become it")
-    may = "--inh-caps=+dac_override,+dac_read_search", "--ambient-caps=+dac_override,+dac_read_search"
     found, _ = run(
         """
 def lengths(completions, **columns):
@@ -259,10 +235,7 @@ with made(reward(faulty_functions.act, timeout=30, isolation="call", name="alone
     report(dispatcher, failures=[failure.reason for failure in result.failures()][:3], rewards=result.rewards.ravel().tolist())
 """,
         tmp_path,
-        setpriv,
-        "--reuid=54323",
-        "--clear-groups",
-        *may,
+        *another_user(54323),
     )
     assert found["failures"] == []
     assert found["rewards"] == [1.0] * 8

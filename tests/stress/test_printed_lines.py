@@ -9,6 +9,7 @@ import pytest
 
 from guerdon import Dispatcher, reward
 from tests.stress import printing_functions
+from tests.stress.harness import Scene
 
 LINE = re.compile(r"\[guerdon (\w+) (\d+)\] (.*)")
 DROPPED = re.compile(r"\[guerdon\] (\d+) lines of output were dropped")
@@ -104,3 +105,22 @@ def test_output_of_children_belongs_to_the_function(capfd: pytest.CaptureFixture
     lines = _lines(capfd)
     assert ("starts_others", "child 1") in lines
     assert ("starts_others", "child 2") in lines
+
+
+@pytest.mark.fault(
+    "a function prints 64 MB without an end of line",
+    sees="its value, and the first 8 KB of the line",
+)
+def test_a_line_without_end_is_read_and_bounded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit("print_without_end_of_line:64") is None
+    assert 1 << 10 < len(capfd.readouterr().err) < 16 << 20
+
+
+@pytest.mark.fault(
+    "a function puts objects that raise in place of `sys.stdout` and `sys.stderr`",
+    sees="its value; the worker goes on",
+)
+def test_broken_streams_fail_no_call(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit("break_the_streams") is None

@@ -1,35 +1,21 @@
-"""The process lane under functions that hang, die and misbehave: rows 1 to 9 of
-docs/internals/promises.md."""
+"""The process lane under functions that hang, die and misbehave: rows 1 to 4
+and 9 of docs/internals/promises.md."""
 
 from __future__ import annotations
 
 import functools
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from guerdon import Dispatcher, Status, reward
 from tests.stress import failing_functions, plain_functions
 from tests.stress.harness import wait_for
-
-
-def _descendants() -> list[str]:
-    return [str(process) for process in psutil.Process().children(recursive=True)]
-
-
-def _runs(process: psutil.Process) -> bool:
-    """Whether it lives: an orphan that has ended may wait a while for init to reap it."""
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _score(dispatcher: Dispatcher, texts: list[str]) -> tuple[list[float], list[Status]]:
@@ -148,113 +134,6 @@ def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
 
 
 @pytest.mark.fault(
-    "far more calls wait than the timeout would allow to run",
-    sees="nothing: the timeout begins when a call starts",
-)
-@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.soak)])
-def test_row_5_queueing_is_not_running(count: int) -> None:
-    function = reward(failing_functions.doze, timeout=5.0)
-    assert count / 4 * failing_functions.DOZE_S > 1.4 * 5.0
-    with Dispatcher([function], workers=4) as dispatcher:
-        values, statuses = _score(dispatcher, [str(index) for index in range(count)])
-    assert set(statuses) == {Status.OK}
-    assert values == [float(index) for index in range(count)]
-
-
-@pytest.mark.fault(
-    "a function raises, raises SystemExit or KeyboardInterrupt, calls `os._exit`, reads a null pointer, runs out of memory",
-    sees="each in its own cell: `error` with its traceback or `crashed` with the exit status or signal; siblings are scored",
-)
-def test_row_6_each_failure_stays_in_its_cell() -> None:
-    functions = [
-        reward(failing_functions.obey, timeout=20),
-        reward(failing_functions.take_memory, timeout=60, memory_limit="1GiB"),
-    ]
-    texts = [f"give:{index}" for index in range(512)]
-    bad = {
-        20: ("raise:no luck", Status.ERROR, "ValueError: no luck"),
-        21: ("leave:4", Status.ERROR, "SystemExit: 4"),
-        100: ("interrupt:", Status.ERROR, "KeyboardInterrupt"),
-        300: ("exit:1", Status.CRASHED, "exited with status 1"),
-        301: ("null:", Status.CRASHED, "was killed by SIGSEGV"),
-    }
-    for index, (text, *_) in bad.items():
-        texts[index] = text
-    with Dispatcher(functions[:1], workers=2) as dispatcher:
-        result = dispatcher.score(completions=texts, num_generations=1)
-    assert {f.sample: f.status for f in result.failures()} == {index: status for index, (_, status, _) in bad.items()}
-    for failure in result.failures():
-        assert bad[failure.sample][2] in failure.reason
-    good = [index for index in range(512) if index not in bad]
-    assert result.rewards[good, 0, 0].tolist() == [float(index) for index in good]
-    with Dispatcher(functions[1:], workers=1) as dispatcher:
-        result = dispatcher.score(completions=["1", "much", "3"], num_generations=1)
-    (failure,) = result.failures()
-    assert failure.status == Status.ERROR
-    assert failure.reason == "MemoryError (memory_limit of 1 GiB)"
-    assert result.rewards[[0, 2], 0, 0].tolist() == [1.0, 3.0]
-
-
-@pytest.mark.fault(
-    "dispatchers are started and closed over and over",
-    sees="no process and no descriptor is left",
-)
-@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.soak)])
-def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
-    with Dispatcher([reward(failing_functions.obey)], workers=2) as dispatcher:
-        _score(dispatcher, ["give:1"])
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(count):
-        with Dispatcher([reward(failing_functions.obey)], workers=2) as dispatcher:
-            _score(dispatcher, ["give:1"])
-    wait_for(lambda: len(os.listdir("/proc/self/fd")) <= before, "every descriptor is closed")
-    wait_for(lambda: not _descendants(), "every process ends")
-
-
-@pytest.mark.fault(
-    "the trainer is killed (also while a fork of its own lives on), or interrupted by Ctrl-C, in mid-batch",
-    sees="zygote and workers are gone within two seconds",
-)
-@pytest.mark.parametrize("how", ["kill", "kill with a fork that lives on", "interrupt"])
-def test_row_7_nothing_outlives_the_trainer(how: str, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    script = f"""
-import os, sys, time
-from guerdon import Dispatcher, reward
-from tests.stress import failing_functions
-dispatcher = Dispatcher([reward(failing_functions.obey, timeout=600)], workers=2)
-dispatcher.score(completions=["give:1"], num_generations=1)
-pending = dispatcher.submit(completions=["loop:", "regex:"], num_generations=1)
-if {how!r} == "kill with a fork that lives on" and os.fork() == 0:
-    time.sleep(600)
-time.sleep(0.3)
-import psutil
-found = [child.pid for child in psutil.Process().children(recursive=True)]
-with open({str(pids)!r} + ".new", "w") as file:
-    file.write(" ".join(map(str, found)))
-os.rename({str(pids)!r} + ".new", {str(pids)!r})
-pending.result()
-"""
-    trainer = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    wait_for(lambda: pids.exists() or trainer.poll() is not None, "the trainer says what it has started")
-    assert trainer.poll() is None
-    processes = []
-    for pid in pids.read_text().split():
-        with_name = psutil.Process(int(pid))
-        if "_zygote.py" in " ".join(with_name.cmdline()):
-            processes.append(with_name)
-        else:
-            fork = with_name
-    assert len(processes) >= 3
-    trainer.send_signal(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
-    _, left = psutil.wait_procs(processes, timeout=40)
-    trainer.wait(40)
-    if how == "kill with a fork that lives on":
-        fork.kill()
-    assert not [process for process in left if _runs(process)]
-
-
-@pytest.mark.fault(
     "a lambda, closure, partial, bound method or callable object is to run in another process",
     sees="it runs there",
 )
@@ -272,20 +151,6 @@ def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
         result = dispatcher.score(completions=["2", "3"], num_generations=1)
     assert not result.failures()
     assert result.rewards[0, 0].tolist() == [2.5, 4.0, 6.0, 9.0, 10.0, 1.0]
-
-
-@pytest.mark.fault(
-    "a function hangs inside a process pool that it started",
-    sees="`timeout`; the pool is killed with its worker",
-)
-def test_row_9_a_hung_pool_goes_with_its_worker(tmp_path: Path) -> None:
-    note = tmp_path / "pids"
-    # The pool is there by then, and what it says.
-    with Dispatcher([reward(failing_functions.pooled_for_ever, timeout=8.0, grace=0.1)], workers=1) as dispatcher:
-        _, (status,) = _score(dispatcher, [str(note)])
-        assert status == Status.TIMEOUT
-        pids = [int(pid) for pid in note.read_text().split()]
-        wait_for(lambda: not any(map(psutil.pid_exists, pids)), "the pool ends")
 
 
 def test_row_9_functions_of_the_main_module_may_start_pools(tmp_path: Path) -> None:

@@ -5,17 +5,14 @@ Each trainer is a process of its own, which limits itself and reports in one lin
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.stress.harness import wait_for
+from tests.stress.harness import another_user, reported
 
 TRAINER = """
 import json, os, resource, sys, time
@@ -46,92 +43,62 @@ GOOD = [f"give:{{index}}" for index in range(50)]
 
 
 def run(script: str, notes: Path, *prefix: str, **environment: str) -> dict[str, Any]:
-    """The report of the trainer process; with a prefix it is another user's, whose folder of state
-    sockets would stay."""
-    if prefix:
-        environment["GUERDON_TOP"] = "0"
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", TRAINER.format(notes=str(notes)) + script],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=250,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return report
+    return reported(TRAINER.format(notes=str(notes)) + script, *prefix, **environment)[0]
 
 
-@pytest.mark.fault(
-    "the trainer has no file descriptors left (RLIMIT_NOFILE) when workers are needed",
-    sees="`error` for the calls that need them: no worker process could be started, too many open files; it recovers once there are some",
+@pytest.mark.parametrize(
+    ("limit", "restore", "user", "reason"),
+    [
+        pytest.param(
+            "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+            "    before = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+            '    most = max(map(int, os.listdir("/proc/self/fd"))) + 2\n'
+            "    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))",
+            "resource.setrlimit(resource.RLIMIT_NOFILE, before)",
+            None,
+            "Too many open files (os error 24)",
+            marks=pytest.mark.fault(
+                "the trainer has no file descriptors left (RLIMIT_NOFILE) when workers are needed",
+                sees="`error` for the calls that need them: no worker process could be started, too many open files; it recovers once there are some",
+            ),
+            id="descriptors",
+        ),
+        pytest.param(
+            "before = resource.getrlimit(resource.RLIMIT_NPROC)\n    limit_processes((1, before[1]))",
+            "limit_processes(before)",
+            54321,
+            "Resource temporarily unavailable (os error 11)",
+            marks=pytest.mark.fault(
+                "the trainer may not have another process (RLIMIT_NPROC, as an unprivileged user) when workers are needed",
+                sees="`error` for the calls that need them: no worker process could be started, resource temporarily unavailable; it recovers once it may",
+            ),
+            id="processes",
+        ),
+    ],
 )
-def test_no_descriptors_for_workers(tmp_path: Path) -> None:
-    report = run(
-        """
-with made() as dispatcher:
-    score(dispatcher, GOOD)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 2, hard))
-    start = time.monotonic()
-    _, starved = score(dispatcher, ["signal_itself:9", *GOOD])
-    took = time.monotonic() - start
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    deadline = time.monotonic() + 100
-    while (again := score(dispatcher, GOOD)[1]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    tell(starved=starved, took=took, again=again)
-""",
-        tmp_path,
-    )
-    assert report["took"] < 60
-    assert report["again"] == []
-    assert set(report["starved"]) <= {
-        "no worker process could be started: Too many open files (os error 24)",
-        "the worker process was killed by SIGKILL (out of memory?)",
-        "the worker process ended",
-    }
-
-
-@pytest.mark.fault(
-    "the trainer may not have another process (RLIMIT_NPROC, as an unprivileged user) when workers are needed",
-    sees="`error` for the calls that need them: no worker process could be started, resource temporarily unavailable; it recovers once it may",
-)
-def test_no_processes_for_workers(tmp_path: Path) -> None:
-    setpriv = shutil.which("setpriv")
-    if setpriv is None or os.getuid() != 0:
-        pytest.skip("another user is needed, and setpriv to become it")
+def test_nothing_to_start_workers_with(limit: str, restore: str, user: int | None, reason: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    # A user that nobody is, who may still read what belongs to us.
-    may = "--inh-caps=+dac_override,+dac_read_search", "--ambient-caps=+dac_override,+dac_read_search"
     report = run(
-        """
+        f"""
 with made() as dispatcher:
     score(dispatcher, GOOD)
-    before = resource.getrlimit(resource.RLIMIT_NPROC)
-    limit_processes((1, before[1]))
+    {limit}
     start = time.monotonic()
     _, starved = score(dispatcher, ["signal_itself:9", *GOOD])
     took = time.monotonic() - start
-    limit_processes(before)
+    {restore}
     deadline = time.monotonic() + 100
     while (again := score(dispatcher, GOOD)[1]) and time.monotonic() < deadline:
         time.sleep(0.1)
     tell(starved=starved, took=took, again=again)
 """,
         tmp_path,
-        setpriv,
-        "--reuid=54321",
-        "--clear-groups",
-        *may,
+        *([] if user is None else another_user(user)),
     )
     assert report["took"] < 60
     assert report["again"] == []
     assert set(report["starved"]) <= {
-        "no worker process could be started: Resource temporarily unavailable (os error 11)",
+        f"no worker process could be started: {reason}",
         "the worker process was killed by SIGKILL (out of memory?)",
         "the worker process ended",
     }
@@ -142,9 +109,6 @@ with made() as dispatcher:
     sees="`error` for all calls: no worker process could be started, with the system's reason",
 )
 def test_no_zygote(tmp_path: Path) -> None:
-    setpriv = shutil.which("setpriv")
-    if setpriv is None or os.getuid() != 0:
-        pytest.skip("another user is needed, and setpriv to become it")
     report = run(
         """
 dispatcher = made()
@@ -165,11 +129,7 @@ dispatcher.close()
 warm.close()
 """,
         tmp_path,
-        setpriv,
-        "--reuid=54322",
-        "--clear-groups",
-        "--inh-caps=+dac_override,+dac_read_search",
-        "--ambient-caps=+dac_override,+dac_read_search",
+        *another_user(54322),
     )
     assert report["took"] < 60
     assert report["starved"]
@@ -186,40 +146,12 @@ def test_an_address_space_that_runs_out(tmp_path: Path) -> None:
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + (2 << 30), resource.RLIM_INFINITY))
 with made() as dispatcher:
-    result, reasons = score(dispatcher, [*GOOD, "take_memory"])
+    result, reasons = score(dispatcher, [*GOOD, "take_addresses"])
     tell(reasons=reasons, good=result.rewards[:50, 0, 0].tolist())
 """,
         tmp_path,
     )
     assert [reason.partition(":")[0] for reason in report["reasons"]] == ["MemoryError"]
-    assert report["good"] == [float(index) for index in range(50)]
-
-
-@pytest.mark.fault(
-    "the memory of the trainer's control group runs out under a function",
-    sees="`crashed` for that function's call: killed by SIGKILL; its siblings are scored, the trainer lives",
-)
-def test_a_control_group_without_memory(tmp_path: Path) -> None:
-    group = Path("/sys/fs/cgroup/memory") / f"guerdon-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(200 << 20))
-    except OSError:
-        pytest.skip("no control group can be made here")
-    try:
-        report = run(
-            f"""
-with made() as dispatcher:
-    score(dispatcher, GOOD)
-    result, reasons = score(dispatcher, [*GOOD, "take_memory:{group}"])
-    tell(reasons=reasons, good=result.rewards[:50, 0, 0].tolist())
-""",
-            tmp_path,
-        )
-    finally:
-        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the group is empty")
-        group.rmdir()
-    assert [reason.partition(" (")[0] for reason in report["reasons"]] == ["the worker process was killed by SIGKILL"]
     assert report["good"] == [float(index) for index in range(50)]
 
 

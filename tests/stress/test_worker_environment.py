@@ -3,7 +3,6 @@ part."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -115,7 +114,3 @@ def test_a_wrong_worker_env_is_refused_without_its_values(given: Any) -> None:
     with pytest.raises(RegistrationError, match="worker_env") as caught:
         Dispatcher([reward(limited_functions.look)], worker_env=given)
     assert "sk-1234" not in str(caught.value)
-
-
-def test_this_process_keeps_its_environment() -> None:
-    assert os.environ[KEY] == "sk-1234"

@@ -12,14 +12,14 @@ import pytest
 
 from guerdon import Dispatcher, Status, reward
 from tests.stress import faulty_functions
-from tests.stress.harness import WORKERS, Scene, descendants, expect, gone, wait_for
+from tests.stress.harness import WORKERS, Scene, descendants, expect, gone, runs, wait_for
 
 PTRACE_ATTACH = 16
 
 
 @pytest.mark.fault(
     "the zygote is killed between two batches",
-    sees="nothing: another is started, and workers with it",
+    sees="nothing: another is started, and workers with it; no zombie is left",
 )
 @pytest.mark.parametrize("which", ["stem", "loader"])
 def test_a_killed_zygote_is_replaced(which: str, tmp_path: Path) -> None:
@@ -30,6 +30,7 @@ def test_a_killed_zygote_is_replaced(which: str, tmp_path: Path) -> None:
         wait_for(lambda: not set(scene.dispatcher.worker_pids()) & set(before), "the pool knows that they ended")
         scene.expect_whole()
         assert not set(scene.dispatcher.worker_pids()) & set(before)
+        wait_for(lambda: all(runs(one.pid) for one in descendants()), "no zombie is left")
 
 
 @pytest.mark.fault(

@@ -27,10 +27,6 @@ HEADER = struct.Struct("<IBBHQ")
 
 def work(text: str) -> Any:
     verb, _, rest = text.partition(" ")
-    if verb == "fail":
-        raise ValueError(rest)
-    if verb == "leave":
-        raise SystemExit(rest)
     if verb == "sleep":
         time.sleep(float(rest))
         return 1.0
@@ -43,35 +39,7 @@ def work(text: str) -> Any:
             time.sleep(30)
         except BaseException:
             return 7.0
-    if verb == "none":
-        return None
-    if verb == "fields":
-        return {"score": float(rest), "why": "because"}
-    if verb == "pid":
-        return os.getpid()
-    if verb == "fork":
-        os.fork()
     return float(rest)
-
-
-def ranks(texts: list[str], scale: int) -> list[float | None]:
-    return [None if text == "none" else float(index * scale) for index, text in enumerate(texts)]
-
-
-class Shifting:
-    """Adds what `setup` found."""
-
-    def setup(self) -> None:
-        self.shift = 100.0
-
-    def score(self, text: str) -> float:
-        return self.shift + float(text)
-
-    def finish_group(self, scores: list[float | None], text: list[str]) -> list[float | None]:
-        return [None if score is None else -score for score in scores]
-
-    def close(self) -> None:
-        os.write(1, b"closed\n")
 
 
 class Engine:
@@ -187,21 +155,6 @@ def test_values_stand_in_the_half_of_their_frame(start: Start) -> None:
         assert engine.page.words[shared_page.PROGRESS] == frame << 8
 
 
-def test_exceptions_belong_to_their_call(start: Start) -> None:
-    engine = start((work, {}))
-    engine.run(1, ["fail no luck", "give 1", "leave now", "none", "fields 2", "give nan", "give 3"])
-    kinds = []
-    while (message := engine.message())[0] != wire.DONE:
-        kinds.append((message[0], message[2]))
-        if message[0] == wire.FAIL:
-            assert message[4]
-    assert kinds == [(wire.FAIL, 0), (wire.FAIL, 2), (wire.RECORD, 4), (wire.FAIL, 5)]
-    assert message[2] == 7
-    results = engine.page.results_of(1)
-    assert list(results.states[:7]) == [3, 0, 3, 1, shared_page.REPORTED, 3, 0]
-    assert [results.values[index] for index in (1, 4, 6)] == [1.0, 2.0, 3.0]
-
-
 def test_returned_calls_are_not_run(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1", "sleep 3", "give 3", "give 4"])
@@ -242,52 +195,6 @@ def test_a_late_signal_does_nothing(start: Start) -> None:
     engine.run(2, ["sleep 0.1", "give 2"])
     os.kill(engine.pid, signal.SIGURG)
     assert engine.message() == (wire.DONE, 0, 2, 2, b"")
-
-
-def test_a_fork_that_comes_back_reports_nothing(start: Start) -> None:
-    engine = start((work, {}))
-    engine.run(1, ["give 1", "fork 2", "give 3"])
-    assert engine.message() == (wire.DONE, 0, 3, 1, b"")
-    assert list(engine.page.results_of(1).values[:3]) == [1.0, 2.0, 3.0]
-    engine.run(2, ["pid"])
-    assert engine.message() == (wire.DONE, 0, 1, 2, b"")
-    assert engine.page.results_of(2).values[0] == engine.pid
-
-
-def test_group_calls_answer_one_by_one(start: Start) -> None:
-    engine = start((ranks, {"shape": "group"}))
-    content = frame_encoding.values(
-        5, 2, frame_encoding.plain_text(0, ["a", "none", "b", "c", "d"]), frame_encoding.constant([1], [10])
-    )
-    engine.socket.sendall(
-        frame_encoding.run(1, content, calls=2, kind=wire.GROUP, names=["texts", "scale"], counts=[2, 3])
-    )
-    found = [engine.message() for _ in range(3)]
-    assert [(kind, call) for kind, _, call, _, _ in found] == [(wire.CELLS, 0), (wire.CELLS, 1), (wire.DONE, 2)]
-    assert [struct.unpack_from("<Bd", found[1][4], 4 + 9 * index) for index in range(3)] == [
-        (0, 0.0),
-        (0, 10.0),
-        (0, 20.0),
-    ]
-    assert found[0][4][4 + 9] == 1
-
-
-def test_a_stateful_target_is_set_up_before_its_first_call(start: Start) -> None:
-    engine = start((Shifting(), {"stateful": True}))
-    for frame in (1, 2):
-        engine.run(frame, ["1", "2"])
-        assert engine.message() == (wire.DONE, 0, 2, frame, b"")
-        assert list(engine.page.results_of(frame).values[:2]) == [101.0, 102.0]
-    content = frame_encoding.values(2, 1, frame_encoding.plain_text(0, ["1", "2"]))
-    engine.socket.sendall(
-        frame_encoding.run(
-            3, content, calls=1, kind=wire.FINISH, names=["text"], counts=[2], scores=[5.0, float("nan")]
-        )
-    )
-    kind, _, call, _, body = engine.message()
-    assert (kind, call) == (wire.CELLS, 0)
-    assert struct.unpack_from("<Bd", body, 4) == (0, -5.0)
-    assert body[4 + 9] == 1
 
 
 def test_a_target_that_cannot_be_loaded_says_so_each_time(start: Start) -> None:

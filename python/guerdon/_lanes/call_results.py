@@ -31,7 +31,7 @@ def failed(call: Call, error: BaseException) -> Failed:
     if has_type(error, InvalidValue):
         return reason_of(error), None, False, None, None
     reason = reason_of(error)
-    if isinstance(error, RuntimeError) and _OTHER_LOOP.search(reason):
+    if has_type(error, RuntimeError) and _OTHER_LOOP.search(reason):
         reason = truncated_utf8(f"{_SHARE_LOOP} {reason}", REASON_LIMIT)
     return reason, traceback_of(error), True, retry_after_of(error), http_status_of(error)
 

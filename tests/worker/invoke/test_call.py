@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon._worker.invoke.async_detection import is_async, is_awaitable
 from guerdon._worker.invoke.awaiter import Awaiter
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.returned_values import InvalidValue
@@ -24,25 +22,6 @@ def recipe(**changes: Any) -> dict[str, Any]:
 def recorded(call: Call) -> Any:
     data = call.records()
     return None if data is None else json.loads(data)
-
-
-class Judge:
-    """A stand-in for `guerdon.StatefulReward`: the worker's side asks only for its methods."""
-
-    def __init__(self) -> None:
-        self.did: list[str] = []
-
-    def setup(self) -> None:
-        self.did.append("setup")
-
-    def close(self) -> None:
-        self.did.append("close")
-
-    def score(self, text: str) -> float:
-        return float(len(text))
-
-    def finish_group(self, scores: list[float | None], completions: list[str]) -> list[float | None]:
-        return [None if score is None else score + len(completions) for score in scores]
 
 
 def test_a_positional_call_is_the_function_itself() -> None:
@@ -81,19 +60,6 @@ def test_rowwise_gets_lists_of_one() -> None:
         return [float(len(completions))]
 
     assert asyncio.run(Call(later, recipe(rowwise=True)).bind(("completions",))("x")) == 1.0
-
-
-def test_stateful_rewards() -> None:
-    judge = Judge()
-    call = Call(judge, recipe(stateful=True))
-    call.setup()
-    assert call.bind(None)("abc") == 3.0
-    assert call.bind_finish(("completions",))([1.0, None], ["a", "b"]) == [3.0, None]
-    call.close()
-    assert judge.did == ["setup", "close"]
-    plain = Call(len, recipe())
-    assert plain.setup() is None
-    assert plain.close() is None
 
 
 def test_records_belong_to_their_call() -> None:
@@ -154,64 +120,12 @@ def test_odd_records_never_fail() -> None:
     assert recorded(call) == [["fields", {"fine": 1}]]
 
 
-def test_a_wrapper_that_runs_the_coroutine_itself_is_sync() -> None:
-    async def plain() -> float:
-        return 1.0
-
-    @functools.wraps(plain)
-    def driver() -> float:
-        return asyncio.run(plain())
-
-    assert not is_async(driver)
-
-
 def test_rowwise_leaves_the_trainer_state_as_it_is() -> None:
     def score(completions: list[str], trainer_state: dict[str, int]) -> list[float]:
         return [float(trainer_state["global_step"])]
 
     bound = Call(score, recipe(rowwise=True)).bind(("completions", "trainer_state"))
     assert bound("x", {"global_step": 3}) == 3.0
-
-
-def test_async_is_recognised() -> None:
-    async def plain() -> float:
-        return 1.0
-
-    def sync() -> float:
-        return 1.0
-
-    @functools.wraps(plain)
-    def wrapped() -> Any:
-        return plain()
-
-    class Callable:
-        async def __call__(self) -> float:
-            return 1.0
-
-        async def method(self) -> float:
-            return 1.0
-
-        def sync(self) -> float:
-            return 1.0
-
-    class Sync:
-        def __call__(self) -> float:
-            return 1.0
-
-    for target in (
-        plain,
-        functools.partial(plain),
-        wrapped,
-        Callable(),
-        Callable().method,
-        functools.partial(Callable()),
-    ):
-        assert is_async(target), target
-    for target in (sync, functools.partial(sync), Callable().sync, Sync(), len, int, Callable, lambda: 1.0):
-        assert not is_async(target), target
-    loop: Any = lambda: 1.0  # noqa: E731
-    loop.__wrapped__ = loop
-    assert not is_async(loop)
 
 
 def test_awaiter_awaits_and_warns_once() -> None:
@@ -267,11 +181,3 @@ def test_awaiter_leaves_no_task_when_interrupted() -> None:
     with pytest.raises(KeyboardInterrupt):
         awaiter.run(hang())
     assert cleaned == [True]
-
-
-def test_is_awaitable() -> None:
-    coroutine = _failing()
-    assert is_awaitable(coroutine)
-    coroutine.close()
-    assert not is_awaitable(1.0)
-    assert not is_awaitable(x for x in ())
