@@ -90,7 +90,6 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "weight": number(tally.weights[place]),
         "status": {label: int(count) for label, count in zip(STATUSES, status, strict=True) if count},
         "failed_share": ratio(failed, rows),  # of rows that a damaged file has lost, none
-        "retries": int(tally.retries[place].sum()),
         "histogram": _histogram(summary, place),
         "versions": _versions(summary, place),
         **{name: number(sums[place].sum()) for name, sums in tally.sums.items()},
@@ -153,7 +152,6 @@ def _groups(groups: Any, place: int) -> dict[str, Any]:
         "zero_spread_share": ratio(groups.same[place].sum(), count),
         "zero_spread_best": int(groups.best[place].sum()),
         "zero_spread_worst": int(groups.worst[place].sum()),
-        "spread": ratio(groups.spread[place].sum(), count),
     }
 
 
