@@ -19,8 +19,8 @@ from tests.report.conftest import make_page
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 
-SECTIONS = ["summary", "table", "rewards", "distributions", "groups", "correlation"]
-SECTIONS += ["failures", "latency", "cost", "samples", "about"]
+SECTIONS = ["summary", "table", "rewards", "distributions", "groups"]
+SECTIONS += ["failures", "latency", "samples", "about"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -65,7 +65,7 @@ def test_the_filter_of_functions_changes_what_is_shown(open_page: OpenPage, repo
     expect(page.locator("#reward-charts figure:visible")).to_have_count(5)
     assert "quality" not in page.locator("#function-table").inner_text()
     assert "timeout" not in page.locator("#reasons").inner_text()
-    assert page.locator("#matrix tbody tr:visible").count() == 4
+    assert page.locator("#function-table tbody tr:visible").count() == 4
     page.get_by_role("button", name="Show all").click()
     expect(page.locator("#reward-charts figure:visible")).to_have_count(6)
 

@@ -106,7 +106,6 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "std": [number(std) for _, std in each],
         "failed_share": [ratio(tally.failed()[place, at], rows_of[at]) for at in buckets],
         "zero_spread_share": [ratio(groups.same[place, at], groups.groups[place, at]) for at in buckets],
-        "cost": [number(value) for value in tally.sums["cost"][place, :-1]],
         **{
             name: {
                 label: [number(times.percentile((place, at), share)) for at in buckets]
