@@ -26,7 +26,7 @@ ROUNDS = 3
 TITLE = f"a journal of {ROWS:,} rows: s, MB"
 PEER = """
 import sys, pandas, resource
-frame = pandas.read_parquet(sys.argv[1], columns=["function", "step", "batch", "rank", "group", "sample", "reward", "status", "cost", "extra"])
+frame = pandas.read_parquet(sys.argv[1], columns=["function", "step", "batch", "rank", "group", "sample", "reward", "status", "cost"])
 print(frame.groupby(["function", "step"], observed=True)["reward"].agg(["mean", "std"]).shape, file=sys.stderr)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """

@@ -47,6 +47,88 @@ def asked(answer: Any, completions: list[str] | None = None, **options: Any) -> 
         return result, server.bodies[-1], paths[-1], server.headers[-1]
 
 
+# Answers of servers with OpenAI's form and more fields than OpenAI's, and the usage that they state.
+PROVIDERS: list[tuple[str, dict[str, Any], dict[str, float]]] = [
+    (  # https://ai.google.dev/gemini-api/docs/openai: the total has the tokens of its thoughts
+        "gemini",
+        {
+            "choices": [{"finish_reason": "stop", "index": 0, "message": {"content": "Score: 8", "role": "assistant"}}],
+            "created": 1764374400,
+            "id": "aBcD",
+            "model": "gemini-2.5-flash",
+            "object": "chat.completion",
+            "usage": {"completion_tokens": 3, "prompt_tokens": 20, "total_tokens": 90},
+        },
+        {"prompt_tokens": 20.0, "completion_tokens": 70.0},
+    ),
+    (  # https://learn.microsoft.com/azure/ai-foundry/openai/reference
+        "azure",
+        {
+            "choices": [
+                {
+                    "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}},
+                    "finish_reason": "stop",
+                    "index": 0,
+                    "logprobs": None,
+                    "message": {"annotations": [], "content": "Score: 8", "refusal": None, "role": "assistant"},
+                }
+            ],
+            "model": "gpt-4.1-mini-2025-04-14",
+            "object": "chat.completion",
+            "prompt_filter_results": [{"content_filter_results": {}, "prompt_index": 0}],
+            "usage": {
+                "completion_tokens": 3,
+                "completion_tokens_details": {"audio_tokens": 0, "reasoning_tokens": 0},
+                "prompt_tokens": 20,
+                "prompt_tokens_details": {"cached_tokens": 0},
+                "total_tokens": 23,
+            },
+        },
+        {"prompt_tokens": 20.0, "completion_tokens": 3.0},
+    ),
+    (  # https://docs.litellm.ai/docs/providers/bedrock: a model of Anthropic's behind its proxy
+        "litellm",
+        {
+            "choices": [
+                {
+                    "finish_reason": "stop",
+                    "index": 0,
+                    "message": {
+                        "content": "Score: 8",
+                        "function_call": None,
+                        "provider_specific_fields": None,
+                        "role": "assistant",
+                        "tool_calls": None,
+                    },
+                }
+            ],
+            "model": "claude-sonnet-4",
+            "object": "chat.completion",
+            "service_tier": None,
+            "system_fingerprint": None,
+            "usage": {
+                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 5,
+                "completion_tokens": 3,
+                "completion_tokens_details": None,
+                "prompt_tokens": 20,
+                "prompt_tokens_details": {"cached_tokens": 5, "text_tokens": None},
+                "total_tokens": 23,
+            },
+        },
+        {"prompt_tokens": 20.0, "cached_tokens": 5.0, "completion_tokens": 3.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("answer", "usage"), [row[1:] for row in PROVIDERS], ids=[row[0] for row in PROVIDERS])
+def test_answers_of_providers_with_openais_form(answer: dict[str, Any], usage: dict[str, float]) -> None:
+    result, *_ = asked(answer, prompt="Rate {completion}")
+    assert result.rewards.item() == 8.0
+    stated = result.usage["judge"]
+    assert {name: stated[name] for name in usage} == usage
+
+
 def test_openai_responses() -> None:
     result, body, path, _ = asked(
         response("Score: 7"),

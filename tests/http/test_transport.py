@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import warnings
@@ -15,6 +17,7 @@ import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, Status, judge
 from tests.http.scoring import only, reached, score
+from tests.http.server import chat_completion, serving
 from tests.http.wire import ANSWER, request_of, wired
 from tests.lanes.lane_helpers import ours
 
@@ -92,6 +95,31 @@ def test_no_proxy_for_all_hosts_holds_for_addresses_too(monkeypatch: pytest.Monk
     "SSL_CERT_FILE names a file that can't be used",
     sees="RegistrationError that names it; public authorities are not trusted in its place",
 )
+def test_an_authority_of_ca_file_is_trusted_and_no_other(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made_by = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=judge.test"
+    with_names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*made_by.split(), *with_names, *files], check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    with serving(lambda path, body: chat_completion("Score: 8")) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        options = {
+            "base_url": server.url.replace("http", "https"),
+            "model": "m",
+            "prompt": "{completion}",
+            "retries": 0,
+        }
+        trusting = judge(**reached({**options, "ca_file": str(certificate), "name": "trusting"}))
+        with Dispatcher([trusting, judge(**reached({**options, "name": "other"}))], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(completions=["x"])
+    (failure,) = result.failures()
+    assert result.rewards[0, 0, 0] == 8.0
+    assert failure.function == "other"
+    assert "ca_file" in failure.reason
+
+
 def test_authorities_of_the_system_that_can_not_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     empty = tmp_path / "empty.pem"

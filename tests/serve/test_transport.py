@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from guerdon._serve.address import listen
 from tests.serve.serving import Served, serving, until
 
 MEGABYTE = 1 << 20
@@ -233,6 +234,21 @@ def test_a_client_that_vanishes_in_its_body(served: Served) -> None:
             connection.sendall(request(b"{", length=MEGABYTE))
     until(lambda: served.metric("guerdon_serve_body_bytes") == 0)
     assert served.post("/score", {"completion": "4", "label": "4"}).json["reward"] == 2.0
+
+
+def test_a_client_whose_machine_died_is_noticed() -> None:
+    """Its connection would hold what had come of a body for ever."""
+    (listening,) = listen("127.0.0.1", 0, has_token=False)
+    with listening, socket.create_connection(listening.getsockname()):
+        listening.setblocking(True)
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            idle, interval, count = (
+                accepted.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+    assert idle + interval * count <= 120
 
 
 def test_more_samples_than_may_be_in_flight_get_429(tmp_path: Path) -> None:

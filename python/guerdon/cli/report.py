@@ -30,7 +30,7 @@ _LINES: Final = "\n\t"
 
 _DESCRIPTION: Final = """\
 Make one self-contained HTML page of a journal: rewards over steps, distributions, groups that teach nothing, failures,
-times, cost and agreement of judges. It loads nothing, so it can be opened anywhere and sent around.
+times, and the cost of judges. It loads nothing, so it can be opened anywhere and sent around.
 
 JOURNAL is the folder that Dispatcher(journal=) writes, also while it does, or one file of it. Of two the page puts the
 figures side by side: report A B."""

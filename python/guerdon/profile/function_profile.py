@@ -16,7 +16,7 @@ from guerdon.profile.times import Times, times_of
 
 __all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "plain"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the JSON: a larger number where a field changes its meaning or goes."""
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}

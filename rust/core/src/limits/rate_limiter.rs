@@ -6,8 +6,7 @@
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
 //! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls; without rates
 //!   one goes then, and as many more as were let through. A server that goes on to refuse some gets
-//!   as many at a time as it takes (`Window`), or requests at its `Pace`. A pause that its answers
-//!   contradict is undone.
+//!   as many as it takes (`Window`, `Pace`). A pause that its answers contradict is undone.
 
 mod words;
 

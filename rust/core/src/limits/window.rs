@@ -39,13 +39,13 @@ impl Window {
         (self.most, self.in_flight, self.held) = (1, 0, 0);
     }
 
-    /// Calls in flight, of which this process has so many.
+    /// Number of calls in flight; `own`: those of this process.
     pub(super) fn others(&self, own: usize) -> u64 {
         (own as u64).max(self.in_flight)
     }
 
-    /// A call was refused while this process had so many others in flight. Returns whether their
-    /// number explains that: then no more may be.
+    /// A call was refused while this process had `own` others in flight. Returns whether the number
+    /// of all others explains that: then no more may be.
     pub(super) fn hold(&mut self, own: usize) -> bool {
         let others = self.others(own);
         let explains = others >= FEWEST_HELD && others >= self.taken;
