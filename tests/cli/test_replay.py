@@ -56,16 +56,13 @@ def mended(tmp_path: Path) -> Path:
     return write_rewards(tmp_path, MENDED.format(limit=4))
 
 
-def test_the_table_says_what_moved(guerdon: Command, journal: Path, mended: Path) -> None:
+def test_the_diff_says_what_moved(guerdon: Command, journal: Path, mended: Path) -> None:
     ended = guerdon("replay", journal, mended)
     assert ended.code == 0
-    table, _, rest = ended.out.partition("Within groups")
-    groups, _, moved = rest.partition("Moved most")
-    lines = {line.split()[0]: line.split() for line in table.splitlines() if line}
-    assert lines["short"] == ["short", "16", "75.0", "%", "4", "0.375", "0.625", "0.6", "0", "0"]
-    assert lines["picky"] == ["picky", "16", "87.5", "%", "2", "0.143", "0.143", "1", "0", "2"]
-    assert lines["weighted"][:6] == ["weighted", "total", "16", "62.5", "%", "6"]
-    assert "short" in groups
+    changes, _, moved = ended.out.partition("Moved most")
+    assert "short: 4 of 16 cells moved (25.0 %), mean 0.375 -> 0.625\n  4 groups: order changed in " in changes
+    assert "picky: 2 of 16 cells moved (12.5 %), mean 0.143 -> 0.143, 2 newly failed\n" in changes
+    assert "weighted total: 6 of 16 cells moved (37.5 %), mean " in changes
     assert "short  0 -> 1\n  run-1, step 0, rank 0, sample 1\n  prompt: p\n  completion: abc\n" in moved
     assert "picky  0 -> error\n" in moved
     assert "  now: ValueError: no such thing\n" in moved
@@ -74,21 +71,8 @@ def test_the_table_says_what_moved(guerdon: Command, journal: Path, mended: Path
     assert "16 samples in 4 groups" in ended.err
 
 
-@pytest.mark.parametrize("columns", ["20", "40", "75", "76", "200"])
-def test_the_table_fits_the_terminal(
-    guerdon: Command, journal: Path, mended: Path, columns: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    ended = guerdon("replay", journal, mended)
-    assert max(map(len, ended.out.splitlines())) <= int(columns)
-    for each in ("short", "picky", "Moved most"):
-        assert each in ended.out
-    if int(columns) < 76:
-        assert "  equal: 75.0 %\n" in ended.out
-
-
 def test_json_has_the_shape_that_the_docs_give(guerdon: Command, journal: Path, mended: Path) -> None:
-    ended = guerdon("replay", journal, mended, "--json", "--diff", "-q")
+    ended = guerdon("replay", journal, mended, "--json", "-q")
     assert ended.err == ""
     found = json.loads(ended.out)
     assert list(found) == [
@@ -111,13 +95,8 @@ def test_json_has_the_shape_that_the_docs_give(guerdon: Command, journal: Path, 
     assert list(function["diff"]) == list(found["total"])
     assert list(function["diff"]) == [
         "compared",
-        "equal",
-        "within_tolerance",
         "moved",
-        "correlation",
         "mean",
-        "mean_change",
-        "largest_change",
         "failures_to_answers",
         "answers_to_failures",
         "ranks",
@@ -205,7 +184,7 @@ def test_the_journal_itself_is_never_the_output(guerdon: Command, journal: Path,
 
 def test_an_output_with_rows_is_never_written_to(guerdon: Command, journal: Path, mended: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert guerdon("replay", journal, mended, "-o", out).out == ""
+    assert guerdon("replay", journal, mended, "-o", out).code == 0
     before = sorted((path.name, path.read_bytes()) for path in out.iterdir())
     refused = guerdon("replay", journal, mended, "-o", out)
     assert refused.code == 2
@@ -222,16 +201,6 @@ def test_a_rewards_file_whose_dispatcher_keeps_a_journal_does_not_write_to_it(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir() and path.name != "__pycache__") == [
         "journal"
     ]
-
-
-def test_without_rich_the_json_is_there(
-    guerdon: Command, journal: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "rich", None)
-    ended = guerdon("replay", journal, mended)
-    assert ended.code == 2
-    assert "pip install 'rich>=13.7'. --json needs nothing." in ended.err
-    assert guerdon("replay", journal, mended, "--json").code == 0
 
 
 def test_without_pyarrow_it_says_what_to_install(

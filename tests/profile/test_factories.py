@@ -80,7 +80,7 @@ def test_a_package_that_is_missing_is_named_first(monkeypatch: pytest.MonkeyPatc
 
 
 def test_advice_is_a_call_of_the_factory() -> None:
-    found = Measurement("sample", seconds=[1e-4] * 8, lengths=[1] * 8, cpu_s=0.9)
+    found = Measurement("sample", seconds=[1e-4] * 8, cpu_s=0.9)
     math = advise(spec_of(rewards.math_reward()), found, 1e-4)
     assert (math.decorator, math.lane) == ("math_reward(timeout=10)", "process")
     assert math.timeout_reason == "the slowest call took 0.1 ms, but others may take 10 s"

@@ -118,7 +118,7 @@ def _check_call(function: object, computes: bool, locked: bool, lane: str) -> No
     assert found.lock_share is not None
     assert (found.lock_share > 0.5) is locked
     assert found.worker_bytes > 1_000_000
-    times = times_of(found.seconds, found.lengths)
+    times = times_of(found.seconds)
     assert times is not None
     assert 0.003 < times.p50 < 1.0
     assert advise(spec, found, times.p99).lane == lane
@@ -186,7 +186,7 @@ def test_after_some_hangs_the_rest_is_left_out() -> None:
 
 def test_the_line_to_paste_keeps_other_options() -> None:
     slow = reward(sleeps, retries=3, limit=Limit(concurrency=4), memory_limit="1GB", timeout=9)
-    found = Measurement("sample", seconds=[0.5] * 9, lengths=[1] * 9, cpu_s=0.01, lock_share=0.0)
+    found = Measurement("sample", seconds=[0.5] * 9, cpu_s=0.01, lock_share=0.0)
     advice = advise(spec_of(slow), found, 0.5)
     assert advice.decorator is not None
     assert advice.decorator.startswith('@reward(lane="thread", timeout=5, retries=3, limit=Limit(concurrency=4')
@@ -196,7 +196,7 @@ def test_the_line_to_paste_keeps_other_options() -> None:
 
 @pytest.mark.parametrize(("own", "slowest", "advised"), [(0.5, 0.00004, 0.5), (0.5, 0.3, 1.0), (30, 0.00004, 1.0)])
 def test_a_shorter_timeout_with_room_stays(own: float, slowest: float, advised: float) -> None:
-    found = Measurement("sample", seconds=[slowest / 2] * 8 + [slowest], lengths=[1] * 9, cpu_s=0.9, lock_share=0.9)
+    found = Measurement("sample", seconds=[slowest / 2] * 8 + [slowest], cpu_s=0.9, lock_share=0.9)
     advice = advise(spec_of(reward(sleeps, timeout=own)), found, slowest / 10)
     assert advice.timeout == advised
     assert advice.decorator is not None

@@ -81,7 +81,7 @@ FUNCTIONS |= APART
 def measured(function: Any, trial: int) -> FunctionTimes:
     spec = function.spec
     found = measure(spec, ROWS, Budget(timeout=5.0))
-    return times_for(FunctionProfile(spec, measurement=found, seconds=found.seconds, lengths=found.lengths))
+    return times_for(FunctionProfile(spec, measurement=found, seconds=found.seconds))
 
 
 def run_time(functions: list[Any], workers: int) -> float:
@@ -200,7 +200,7 @@ def test_function_that_only_hangs_has_a_predicted_step() -> None:
 
 def test_calls_that_block_their_loop_run_one_after_another() -> None:
     spec = reward(slow_on_loop, lane="asyncio").spec
-    found = Measurement("sample", seconds=[0.01] * 8, lengths=[1] * 8, cpu_s=0.0, lock_share=0.0, blocks=True)
+    found = Measurement("sample", seconds=[0.01] * 8, cpu_s=0.0, lock_share=0.0, blocks=True)
     mine = FunctionProfile(spec, measurement=found, seconds=found.seconds, advice=advise(spec, found, 0.01))
     step = predicted_step([mine], 8, 8, 2, 2)
     assert step is not None

@@ -36,6 +36,7 @@ def test_totals_of_then_are_those_of_the_dispatcher_of_then(tmp_path: Path, then
     dispatcher = Dispatcher(functions, incomplete=now, max_failure_rate=1.0)
     found = guerdon.replay(journal, dispatcher, out=tmp_path / "out")
     assert found.differences == 0
-    assert found.total["compared"] - found.total["equal"] == differ
+    assert found.total["compared"] > 0
+    assert found.total["moved"] == differ
     (path,) = (tmp_path / "out").glob("*.parquet")
     assert json.loads(pq.read_schema(path).metadata[b"guerdon.dispatcher"])["incomplete"] == now

@@ -93,7 +93,6 @@ def test_figures_are_those_of_pandas(rows: list[dict[str, Any]], parts: int) -> 
         assert close(each["max"], rewards.max() if len(rewards) else math.nan)
         assert each["status"] == mine["status"].value_counts().to_dict()
         assert close(each["failed_share"], mine["status"].isin(["timeout", "error"]).mean())
-        assert each["retries"] == (mine["attempts"] - 1).clip(lower=0).sum()
         assert close(each["cost"], mine["cost"].astype(float).sum())
         assert sum(each["histogram"]["counts"]) == len(rewards)
         if each["histogram"].get("values"):
@@ -124,7 +123,6 @@ def check_spread(each: dict[str, Any], groups: Any) -> None:
     same = [rewards for rewards in several if rewards.min() == rewards.max()]
     assert each["groups"] == len(several)
     assert each["zero_spread"] == len(same)
-    assert close(each["spread"], np.mean([rewards.std() for rewards in several]) if several else math.nan)
 
 
 @settings(max_examples=max(1, settings().max_examples // 10), deadline=None)
@@ -198,7 +196,6 @@ def test_rows_of_a_group_are_found_across_record_batches(tmp_path: Path) -> None
     write_open_part(tmp_path, table(rows), chunk=7)
     found = figures(tmp_path)["functions"]["correct"]
     assert (found["groups"], found["zero_spread"]) == (20, 20)
-    assert found["spread"] == 0
 
 
 def test_rows_of_a_huge_batch_are_not_all_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

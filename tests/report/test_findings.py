@@ -157,7 +157,7 @@ def test_of_many_alike_a_few_are_shown(tmp_path: Path) -> None:
     found = sentences(tmp_path, rows)
     constant = [message for message in found if "gave 1 to every sample" in message]
     assert len(constant) == 3
-    assert constant[-1].endswith("The same holds for 6 more, see the tables.")
+    assert constant[-1].endswith("The same holds for 6 more, see the tables or --json.")
     assert len(found) <= 12
 
 

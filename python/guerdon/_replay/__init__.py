@@ -78,8 +78,8 @@ def replay(
         ...     journal = guerdon.Journal(folder, texts=True)
         ...     with guerdon.Dispatcher([length], journal=journal) as dispatcher:
         ...         _ = dispatcher.score(completions=["a", "abc"], num_generations=2)
-        ...     guerdon.replay(folder, [length]).functions["length"]["diff"]["equal"]
-        2
+        ...     guerdon.replay(folder, [length]).functions["length"]["diff"]["moved"]
+        0
     """
     if isinstance(functions, str) or isinstance(runs, str):
         raise DataError("functions= and runs= take lists of names.")

@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guerdon._insight.report.moments import PairMoments, correlations
 from guerdon._replay.chunks import ABSENT, failed
 from guerdon.results.totals import advantages
 
@@ -29,21 +28,18 @@ class Agreement:
 
     Attributes:
         compared: Cells that both have.
-        equal: The same number, or both none for the same kind of reason.
-        within: Equal, or numbers no farther apart than the tolerance.
+        moved: Those that are not equal, nor numbers within the tolerance of each other.
         failures_to_answers: They had failed, and have not now.
         answers_to_failures: The other way.
     """
 
     tolerance: float = 0.0
     compared: int = 0
-    equal: int = 0
-    within: int = 0
+    moved: int = 0
     failures_to_answers: int = 0
     answers_to_failures: int = 0
-    largest: float = 0.0
-    _apart: float = 0.0
-    _numbers: PairMoments = field(default_factory=lambda: PairMoments(2))
+    _numbers: int = 0
+    _sums: tuple[float, float] = (0.0, 0.0)
 
     def add(
         self,
@@ -62,41 +58,22 @@ class Agreement:
         both = known.all(axis=0)
         with np.errstate(invalid="ignore"):
             distance = np.abs(new.astype(np.float64) - old)
-
-        def differ(tolerance: float) -> NDArray[np.bool_]:
-            return np.asarray(there & np.where(both, distance > tolerance, (known[0] != known[1]) | (was != fails)))
-
-        apart = differ(self.tolerance)
+        apart = there & np.where(both, distance > self.tolerance, (known[0] != known[1]) | (was != fails))
         self.compared += int(there.sum())
-        self.equal += int((there & ~differ(0.0)).sum())
-        self.within += int((there & ~apart).sum())
+        self.moved += int(apart.sum())
         self.failures_to_answers += int((there & was & ~fails).sum())
         self.answers_to_failures += int((there & fails & ~was).sum())
         both &= there
-        if both.any():
-            self._apart += float(distance[both].sum())
-            self.largest = max(self.largest, float(distance[both].max()))
-            self._numbers.add(np.stack([old[both], new[both]], axis=1).astype(np.float64))
-        return apart
-
-    @property
-    def correlation(self) -> float | None:
-        """Pearson's, of the cells that hold numbers then and now; None where one side never
-        varies."""
-        found = float(correlations(self._numbers.sums, 2)[0, 1])
-        return None if np.isnan(found) else found
+        self._numbers += int(both.sum())
+        then, now = (float(each[both].sum(dtype=np.float64)) for each in (old, new))
+        self._sums = self._sums[0] + then, self._sums[1] + now
+        return np.asarray(apart)
 
     @property
     def means(self) -> tuple[float | None, float | None]:
         """Returns the means of the cells that hold numbers then and now: the mean then, and now."""
-        count, then, now = self._numbers.sums[:3, 0, 1].tolist()
-        return (then, now) if count else (None, None)
-
-    @property
-    def mean_change(self) -> float | None:
-        """Mean of the absolute change of the cells that hold numbers then and now."""
-        count = float(self._numbers.sums[0, 0, 1])
-        return self._apart / count if count else None
+        then, now = self._sums
+        return (then / self._numbers, now / self._numbers) if self._numbers else (None, None)
 
 
 @dataclass
@@ -106,13 +83,11 @@ class RankChange:
     Attributes:
         groups: Whole groups of at least two samples.
         groups_changed: Some sample of it has another rank.
-        samples_changed: Their samples with another rank.
         best_changed: Groups whose best sample or samples are others.
     """
 
     groups: int = 0
     groups_changed: int = 0
-    samples_changed: int = 0
     best_changed: int = 0
 
     def add(self, old: NDArray[np.float32], new: NDArray[np.float32]) -> None:
@@ -123,38 +98,33 @@ class RankChange:
         changed = ~((before == after) | (np.isnan(before) & np.isnan(after)))
         self.groups += len(old)
         self.groups_changed += int(changed.any(axis=1).sum())
-        self.samples_changed += int(changed.sum())
         self.best_changed += int((_best(old) != _best(new)).any(axis=1).sum())
 
 
 @dataclass
 class AdvantageChange:
-    """Change of GRPO's advantages, for samples of whole groups.
+    """Change of GRPO's advantages, ``(r - mean) / (std + 1e-4)`` in the group, for samples of whole
+    groups.
 
     Attributes:
-        scale: ``"group"``: divided by the group's standard deviation + 1e-4; ``"none"``: not.
         samples: How many.
         changed: By more than the tolerance, at least by 1e-6.
         flipped: From above 0 to below, or the other way.
-        largest: The largest absolute change.
     """
 
-    scale: str
     tolerance: float = 0.0
     samples: int = 0
     changed: int = 0
     flipped: int = 0
-    largest: float = 0.0
     _sum: float = 0.0
 
     def add(self, old: NDArray[np.float32], new: NDArray[np.float32]) -> None:
         """Counts groups, ``[P, G]`` totals."""
-        before, after = advantages(old, self.scale), advantages(new, self.scale)
+        before, after = advantages(old, "group"), advantages(new, "group")
         change = np.abs(after.astype(np.float64) - before)
         self.samples += change.size
         self.changed += int((change > max(self.tolerance, 1e-6)).sum())
         self.flipped += int((np.sign(before) * np.sign(after) < 0).sum())
-        self.largest = max(self.largest, float(change.max(initial=0.0)))
         self._sum += float(change.sum())
 
     @property

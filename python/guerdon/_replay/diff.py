@@ -40,44 +40,33 @@ class Comparison:
 
     agreement: Agreement
     ranks: RankChange
-    advantages: dict[str, AdvantageChange]
+    advantages: AdvantageChange
 
     @classmethod
     def new(cls, tolerance: float) -> Comparison:
-        scales = {scale: AdvantageChange(scale, tolerance) for scale in ("group", "none")}
-        return cls(Agreement(tolerance), RankChange(), scales)
+        return cls(Agreement(tolerance), RankChange(), AdvantageChange(tolerance))
 
     def add_groups(self, old: NDArray[np.float32], new: NDArray[np.float32], size: int) -> None:
         """Counts whole groups; one value a sample."""
         before, after = old.reshape(-1, size), new.reshape(-1, size)
         self.ranks.add(before, after)
-        for change in self.advantages.values():
-            change.add(before, after)
+        self.advantages.add(before, after)
 
     def to_dict(self) -> dict[str, Any]:
-        agreement = self.agreement
+        agreement, change = self.agreement, self.advantages
         before, after = agreement.means
         return {
             "compared": agreement.compared,
-            "equal": agreement.equal,
-            "within_tolerance": agreement.within,
-            "moved": agreement.compared - agreement.within,
-            "correlation": agreement.correlation,
+            "moved": agreement.moved,
             "mean": {"journal": before, "now": after},
-            "mean_change": agreement.mean_change,
-            "largest_change": agreement.largest,
             "failures_to_answers": agreement.failures_to_answers,
             "answers_to_failures": agreement.answers_to_failures,
             "ranks": asdict(self.ranks),
             "advantages": {
-                scale: {
-                    "samples": change.samples,
-                    "changed": change.changed,
-                    "flipped": change.flipped,
-                    "mean_change": change.mean_change,
-                    "largest_change": change.largest,
-                }
-                for scale, change in self.advantages.items()
+                "samples": change.samples,
+                "changed": change.changed,
+                "flipped": change.flipped,
+                "mean_change": change.mean_change,
             },
         }
 
@@ -138,7 +127,7 @@ class Diff:
     @property
     def differences(self) -> int:
         """Cells that moved."""
-        return sum(each.agreement.compared - each.agreement.within for each in self.functions.values())
+        return sum(each.agreement.moved for each in self.functions.values())
 
     def _add_total(self, chunk: Chunk, old_cells: Mapping[str, Cells], now: Mapping[str, Outcomes]) -> None:
         names = list(dict.fromkeys((*old_cells, *now)))

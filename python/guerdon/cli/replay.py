@@ -1,6 +1,7 @@
 """``guerdon replay JOURNAL REWARDS``: score saved rollouts again, and say how that differs.
 
-- The diff goes to stdout, as a table or JSON; new rows go to ``-o OUT`` alone.
+- The diff goes to stdout, as text or JSON; new rows go to ``-o OUT`` alone.
+- Texts of completions can't steer the terminal: what is not printable is shown escaped.
 - Usage errors, texts or columns that the journal lacks included, are found before any call.
 - After Ctrl-C the chunks that were finished are in OUT.
 """
@@ -13,13 +14,14 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from guerdon.cli.arguments import add_failure_rate, add_rewards, add_workers, at_least_zero, count, positive, steps
+from guerdon.cli.terminal_text import one_line, printable
 from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
-    from guerdon._replay import ReplayRun
+    from guerdon._replay import ReplayResult, ReplayRun
 
 __all__ = ["add_to", "run"]
 
@@ -58,8 +60,7 @@ def add_to(commands: Any) -> None:
         help="only steps A to B, both included; A:, :B or one step",
     )
     parser.add_argument("-o", "--output", metavar="OUT", help="write the new rows into this folder, as a journal")
-    parser.add_argument("--diff", action="store_true", help="show what changed; always without -o")
-    parser.add_argument("--json", action="store_true", help="show it as JSON")
+    parser.add_argument("--json", action="store_true", help="show what changed as JSON")
     parser.add_argument(
         "--tolerance", metavar="X", type=at_least_zero, default=0.0, help="numbers no farther apart agree; default 0"
     )
@@ -95,12 +96,8 @@ def run(options: argparse.Namespace) -> int:
     """
     from guerdon._replay import ReplayPlan, ReplayRun, result_of
     from guerdon.cli.progress_bar import ProgressBar
-    from guerdon.cli.replay_table import check_installed, print_diff, summary
     from guerdon.profile.load_rewards import load
 
-    shows = options.diff or options.json or options.exit_code or options.output is None
-    if shows and not options.json:
-        check_installed()
     _check_journal(options.journal, options.rewards)
     dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
     with ExitStack() as stack:
@@ -133,10 +130,10 @@ def run(options: argparse.Namespace) -> int:
     found = result_of(replayed)
     if options.json:
         print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
-    elif shows:
-        print_diff(found, sys.stdout)
+    else:
+        _print_diff(found, sys.stdout)
     if not options.quiet:
-        print(summary(found, options.output), file=sys.stderr)
+        print(_summary(found, options.output), file=sys.stderr)
     differs = options.exit_code and found.differences > 0
     return TOO_MANY_FAILURES if found.failures or differs else SUCCESS
 
@@ -165,3 +162,81 @@ def _say_interrupted(replayed: ReplayRun, options: argparse.Namespace) -> None:
     else:
         message = f"{written} cells are in {options.output}"
     print(f"guerdon: {message}", file=sys.stderr)
+
+
+def _summary(found: ReplayResult, output: str | None) -> str:
+    """Returns the counts of scored and failed samples, and the notes: for stderr."""
+    lines = []
+    for name, function in found.functions.items():
+        states = ", ".join(f"{count} {label}" for label, count in function["status"].items())
+        lines.append(f"{name}: {function['scored']} scored{': ' if states else ''}{states}")
+        lines += [
+            f"  {count} failed: {one_line(reason, 160)}" for reason, count in list(function["reasons"].items())[:3]
+        ]
+    lines += [f"note: {note}" for note in found.notes]
+    lines += found.failures
+    lines.append(f"{found.samples} samples in {found.groups} groups{f', written to {output}' if output else ''}")
+    return printable("\n".join(lines), keep="\n\t")
+
+
+def _print_diff(found: ReplayResult, stream: TextIO) -> None:
+    rows = {name: function["diff"] for name, function in found.functions.items() if function["diff"] is not None}
+    lines = ["no function of the journal was replayed: there is nothing to compare"]
+    if rows:
+        lines = [line for name, row in rows.items() for line in _change(name, row)]
+        lines += [*_change("weighted total", found.total), *_moved(found), ""]
+    encoding = stream.encoding or "utf-8"
+    stream.write("".join(f"{line}\n" for line in lines).encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _change(name: str, row: dict[str, Any]) -> list[str]:
+    """Returns a line of what moved, and one of its groups."""
+    cells, mean = row["compared"], row["mean"]
+    parts = [f"{row['moved']} of {cells} cells moved ({_share(row['moved'], cells)})"]
+    if mean["now"] is not None:
+        parts.append(f"mean {mean['journal']:.3g} -> {mean['now']:.3g}")
+    parts += [
+        f"{row[key]} newly {word}"
+        for key, word in (("failures_to_answers", "answered"), ("answers_to_failures", "failed"))
+        if row[key]
+    ]
+    lines = [f"{one_line(name, 60)}: {', '.join(parts)}"]
+    ranks, advantages = row["ranks"], row["advantages"]
+    if ranks["groups"]:
+        lines.append(
+            f"  {ranks['groups']} groups: order changed in {ranks['groups_changed']}, best in {ranks['best_changed']}; "
+            f"advantages: {_share(advantages['changed'], advantages['samples'])} changed, "
+            f"{advantages['flipped']} flipped, mean change {advantages['mean_change']:.3g}"
+        )
+    return lines
+
+
+def _moved(found: ReplayResult) -> list[str]:
+    lines = ["", "Moved most"] if found.moved else []
+    for entry in found.moved:
+        step = f"batch {entry['batch']}" if entry["step"] is None else f"step {entry['step']}"
+        place = f"{entry['run']}, {step}, rank {entry['rank']}, sample {entry['sample']}"
+        lines.append(f"{one_line(entry['function'], 60)}  {_outcome(entry['journal'])} -> {_outcome(entry['now'])}")
+        lines.append(f"  {one_line(place, 200)}")
+        texts = {"then": entry["journal"]["reason"], "now": entry["now"]["reason"]}
+        texts |= {label: entry[label] for label in ("prompt", "completion")}
+        lines += [f"  {label}: {one_line(text, 160)}" for label, text in texts.items() if text is not None]
+    return lines
+
+
+def _outcome(side: dict[str, Any]) -> str:
+    if side["status"] is None:
+        return "no row"
+    if side["reward"] is None:
+        return str(side["status"])
+    return f"{side['reward']:.6g}" + ("" if side["status"] == "ok" else f" ({side['status']})")
+
+
+def _share(part: int, whole: int) -> str:
+    """Returns a percentage that is 0 or 100 only where no or all cells are counted."""
+    if not whole:
+        return "-"
+    shown = f"{100 * part / whole:.1f} %"
+    if part < whole and shown == "100.0 %":
+        return ">99.9 %"
+    return "<0.1 %" if part and shown == "0.0 %" else shown

@@ -1,4 +1,4 @@
-"""A check: an id, the question that it asks, and a function of a subject."""
+"""A check: an id, and a function of a subject."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ class Check:
 
     Attributes:
         id: What findings call it.
-        asks: What it asks, in a line.
         run: Finds: nothing where all is well.
     """
 
     id: str
-    asks: str
     run: Callable[[Subject], Iterable[Finding]]

@@ -31,7 +31,6 @@ class FunctionProfile:
         findings: From the worst.
         measurement: What its calls take; None of judges, and where nothing could be run.
         seconds: Run times of calls.
-        lengths: Characters of the completions of these calls.
         advice: What to choose; None where nothing was measured.
         judge: Of a judge: requests, cost, flips, shifts.
         checks: Which checks ran to their end.
@@ -42,7 +41,6 @@ class FunctionProfile:
     findings: list[Finding] = field(default_factory=list)
     measurement: Measurement | None = None
     seconds: list[float] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
     advice: Advice | None = None
     judge: dict[str, Any] | None = None
     checks: list[str] = field(default_factory=list)
@@ -56,7 +54,7 @@ class FunctionProfile:
     @property
     def times(self) -> Times | None:
         """Of all calls; None if none ended."""
-        return times_of(self.seconds, self.lengths)
+        return times_of(self.seconds)
 
     def sorted_findings(self) -> list[Finding]:
         """Errors first, then warnings."""

@@ -1,5 +1,5 @@
-"""Costs of one reward function: time by length of the completion, CPU, the interpreter's lock,
-memory; and on which rows it hangs, crashes or fails.
+"""Costs of one reward function: time, CPU, the interpreter's lock, memory; and on which rows it
+hangs, crashes or fails.
 
 - Every call runs in a worker with a timeout, a memory limit and a limit on what it prints, whatever
   lane the function is meant for: nothing that it does ends the profile.
@@ -110,7 +110,6 @@ class Measurement:
         calls: What one call scores: ``"sample"``, ``"group"`` or ``"batch"``.
         rows_of_call: Rows of a measured call of a batch function.
         seconds: Run time of each row that was scored (of a group or batch function, of its call).
-        lengths: Characters of the completion of each of these rows.
         unmeasured: Rows that were not run, because time was up or too many hung.
         failures: Rows on which the function failed.
         cpu_s: CPU seconds a second of run time, processes that it started included; None if
@@ -132,7 +131,6 @@ class Measurement:
     calls: str
     rows_of_call: int = 1
     seconds: list[float] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
     unmeasured: int = 0
     failures: list[RowFailure] = field(default_factory=list)
     cpu_s: float | None = None
@@ -304,7 +302,6 @@ def _add(found: Measurement, spec: FunctionSpec, rows: SampleRows, places: Seque
         elif status[sample] != Status.SKIPPED:
             one = float(seconds[sample])
             found.seconds.append(one / shared[one] if shared is not None else one)
-            found.lengths.append(sum(rows.length(each) for each in places[sample : sample + step]) // step)
 
 
 def exception_of(reason: str) -> str:

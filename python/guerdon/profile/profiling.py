@@ -231,7 +231,7 @@ class _Profiling:
                 mine.findings.append(faults)
                 self.done += len(self.checks)
                 return
-            mine.measurement, mine.seconds, mine.lengths = found, found.seconds, found.lengths
+            mine.measurement, mine.seconds = found, found.seconds
             mine.findings += measurement_findings(spec, found, rows)
             self._advise(mine)
             if found.unmeasured and own.left <= 0:
@@ -301,9 +301,8 @@ class _Profiling:
             mine = self.found.functions[name]
             mine.findings += facts.findings
             mine.seconds = facts.seconds
-            mine.lengths = [rows.length(row % len(rows)) for row in range(len(facts.seconds))]
             mine.judge = {"planned_requests": plan.requests, "rows": plan.rows, **facts.facts}
-            found = Measurement(mine.spec.shape, seconds=facts.seconds, lengths=mine.lengths)
+            found = Measurement(mine.spec.shape, seconds=facts.seconds)
             times = mine.times
             mine.advice = advise(mine.spec, found, times.p99 if times else None)
             if not facts.seconds:

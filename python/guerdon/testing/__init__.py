@@ -1,6 +1,5 @@
-"""Tests for reward functions: assertions for one's own pytest files, and a pytest plugin
-(`guerdon.testing.plugin`) that runs the checks of `guerdon profile` on the functions named in
-pytest's configuration.
+"""Tests for reward functions: assertions for one's own pytest files, which run the checks of
+`guerdon profile`.
 
 >>> from guerdon import reward
 >>> from guerdon.testing import assert_reference_scores, assert_rejects

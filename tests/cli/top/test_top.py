@@ -161,7 +161,7 @@ def test_it_fits_into_any_terminal(fake: Fake, terminal: Start, columns: int, ro
         shown.wait("71.5s")
         shown.wait("sympy.simplify")
     if (columns, rows) == (200, 60):
-        for column in ("LANE", "RATE/S", "QUEUED", "BREAKER", "WORKERS", "PROCESS", "PROGRAM"):
+        for column in ("LANE", "RATE/S", "QUEUED", "BREAKER", "PROCESS"):
             shown.wait(column)
     shown.read(0.5)
     assert shown.program.poll() is None
@@ -225,9 +225,7 @@ def test_several_ranks_have_a_sum(fake: Fake, terminal: Start, other_process: su
     fake(4711)
     shown = terminal(columns=120)
     shown.wait("2 dispatchers")
-    processes = [line for line in shown.lines if line.startswith(("4711", str(other_process.pid), "all"))]
-    assert len(processes) == 3
-    assert " 113 " in processes[-1]  # 56.5 calls a second each
+    shown.wait("113.0/s")  # 56.5 calls a second each
     other_process.kill()
     other_process.wait()
     shown.wait("ended")

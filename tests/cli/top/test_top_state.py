@@ -29,7 +29,9 @@ PARTS = st.sampled_from(sorted(state(1)))
 def test_a_state_is_read() -> None:
     process = read(json.dumps(state(77, rank=3)).encode(), 77)
     assert process.program == "train.py"
-    assert (process.pid, process.rank, process.in_flight, process.open_cells, process.failed) == (77, 3, 3, 320, 4)
+    assert (process.pid, process.rank, process.in_flight) == (77, 3, 3)
+    assert sum(function.open_cells for function in process.functions) == 320
+    assert sum(function.failed for function in process.functions) == 4
     call = process.calls[1]
     assert call.key == (77, "correct", 7, "3")
     assert process.calls[2].sample == "4-11"
@@ -131,21 +133,25 @@ def test_a_call_stands_at_the_users_line() -> None:
     assert row.place == "/home/me/rewards.py, line 12, in correct"
 
 
-def test_a_process_has_one_line_and_its_columns_stand_close() -> None:
+def test_a_process_that_ended_or_does_not_answer_has_one_line() -> None:
     from guerdon.cli.top.board import Seen
-    from guerdon.cli.top.tables import processes_table
+    from guerdon.cli.top.frame import print_once
 
     def one(pid: int, condition: str) -> Seen:
-        return Seen(read(json.dumps(state(pid)).encode(), pid), condition)
+        return Seen(read(json.dumps(state(pid, rank=0)).encode(), pid), condition)
 
-    seen = [one(11, "ended"), one(12, "ended"), one(11, ""), one(12, "ended"), one(13, ""), one(13, "")]
+    seen = [
+        one(11, "ended"),
+        one(12, "ended"),
+        one(11, ""),
+        one(12, "ended"),
+        one(13, "no answer for 9 s"),
+        one(14, ""),
+    ]
     stream = StringIO()
-    Console(file=stream, width=130).print(processes_table(seen, 130))
-    head, *rows = stream.getvalue().splitlines()
-    assert [row.split()[0] for row in rows] == ["11", "12", "13", "13", "all"]
-    assert "ended" not in rows[0]
-    assert rows[1].rstrip().endswith("ended")
-    assert head.index("PROGRAM") - head.index("PROCESS") < 10
+    print_once(stream, seen, 130)
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("process ")]
+    assert lines == ["process 12 (train.py, rank 0): ended", "process 13 (train.py, rank 0): no answer for 9 s"]
 
 
 def test_stacks_get_their_source_lines_from_plain_files_alone(tmp_path: Path) -> None:

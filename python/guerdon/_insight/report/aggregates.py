@@ -90,7 +90,6 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "weight": number(tally.weights[place]),
         "status": {label: int(count) for label, count in zip(STATUSES, status, strict=True) if count},
         "failed_share": ratio(failed, rows),  # of rows that a damaged file has lost, none
-        "retries": int(tally.retries[place].sum()),
         "histogram": _histogram(summary, place),
         "versions": _versions(summary, place),
         **{name: number(sums[place].sum()) for name, sums in tally.sums.items()},
@@ -107,7 +106,6 @@ def _function(summary: Summary, place: int) -> dict[str, Any]:
         "std": [number(std) for _, std in each],
         "failed_share": [ratio(tally.failed()[place, at], rows_of[at]) for at in buckets],
         "zero_spread_share": [ratio(groups.same[place, at], groups.groups[place, at]) for at in buckets],
-        "cost": [number(value) for value in tally.sums["cost"][place, :-1]],
         **{
             name: {
                 label: [number(times.percentile((place, at), share)) for at in buckets]
@@ -153,7 +151,6 @@ def _groups(groups: Any, place: int) -> dict[str, Any]:
         "zero_spread_share": ratio(groups.same[place].sum(), count),
         "zero_spread_best": int(groups.best[place].sum()),
         "zero_spread_worst": int(groups.worst[place].sum()),
-        "spread": ratio(groups.spread[place].sum(), count),
     }
 
 

@@ -51,7 +51,7 @@ def _some(found: list[Finding]) -> list[Finding]:
     kept = found[:_MOST_OF_A_KIND]
     if len(found) > len(kept):
         more = len(found) - len(kept)
-        kept[-1]["message"] += f" The same holds for {more} more, see the tables."
+        kept[-1]["message"] += f" The same holds for {more} more, see the tables or --json."
     return kept
 
 
@@ -199,13 +199,11 @@ def _pairs(figures: dict[str, Any]) -> Iterator[Finding]:
         if r >= LIMITS["correlated"]:
             yield _finding(
                 "info",
-                "correlation",
+                "table",
                 f"{one} and {other} say nearly the same (correlation {r:.2f}): one may be enough.",
             )
         elif r <= LIMITS["opposed"]:
-            yield _finding(
-                "warning", "correlation", f"{one} and {other} pull in opposite directions (correlation {r:.2f})."
-            )
+            yield _finding("warning", "table", f"{one} and {other} pull in opposite directions (correlation {r:.2f}).")
 
 
 def _times(figures: dict[str, Any]) -> Iterator[Finding]:
@@ -274,9 +272,9 @@ def _cost(figures: dict[str, Any]) -> Iterator[Finding]:
     if cost:
         rows = sum(each["rows"] for each in figures["functions"].values() if each["cost"])
         message = f"Judges cost {cost:,.2f} in all, {1000 * cost / rows:,.2f} for each thousand samples they scored"
-        yield _finding("info", "cost", f"{message}, with {tokens:,.0f} tokens.")
+        yield _finding("info", "table", f"{message}, with {tokens:,.0f} tokens.")
     elif tokens:
-        yield _finding("info", "cost", f"Judges used {tokens:,.0f} tokens; no prices are given.")
+        yield _finding("info", "table", f"Judges used {tokens:,.0f} tokens; no prices are given.")
 
 
 def _tenth(values: list[float | None]) -> float:

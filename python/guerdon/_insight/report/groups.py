@@ -35,7 +35,6 @@ class GroupSpread:
         groups: GroupSpread of at least two rewards, ``[F + 1, B + 1]``.
         same: Of these, groups whose rewards are all the same; `best` and `worst` those of them with
             the highest and the lowest reward that there is.
-        spread: Sum of the standard deviations in groups, ``[F + 1, B + 1]``.
         total: The total reward by bucket, ``[B + 1]``.
         pairs: Of each pair of functions.
     """
@@ -48,7 +47,6 @@ class GroupSpread:
         self.same = np.zeros((functions + 1, buckets), np.int64)
         self.best = np.zeros((functions + 1, buckets), np.int64)
         self.worst = np.zeros((functions + 1, buckets), np.int64)
-        self.spread = np.zeros((functions + 1, buckets))
         self.total = Moments((buckets,))
         self.pairs = PairMoments(functions)
         self._held: _Columns | None = None
@@ -138,9 +136,6 @@ class GroupSpread:
         several = count >= 2
         if not several.any():
             return
-        mean = np.add.reduceat(np.where(known, values, 0.0), starts) / np.maximum(count, 1)
-        apart = np.where(known, values - np.repeat(mean, np.diff([*starts, len(values)])), 0.0)
-        deviation = np.sqrt(np.add.reduceat(apart * apart, starts) / np.maximum(count - 1, 1))
         near = np.zeros(len(starts)) if exact else _CLOSE * np.maximum(1.0, np.abs(np.where(several, most, 0.0)))
         same = several & (np.where(several, most - least, 1.0) <= near)
         buckets = self.groups.shape[1]
@@ -152,7 +147,6 @@ class GroupSpread:
             (self.worst, same & (most <= lowest[starts] + near) & (highest[starts] > lowest[starts])),
         ):
             counts[number] += np.bincount(where[chosen], minlength=buckets)
-        self.spread[number] += np.bincount(where[several], deviation[several], buckets)
 
 
 def _unscorable(rows: Rows) -> Integers:

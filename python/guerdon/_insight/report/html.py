@@ -30,10 +30,8 @@ _SECTIONS: Final = {
     "rewards": "Rewards",
     "distributions": "Distributions",
     "groups": "Groups",
-    "correlation": "Correlation",
     "failures": "Failures",
     "latency": "Time",
-    "cost": "Cost",
     "samples": "Samples",
     "about": "About",
 }
@@ -59,12 +57,9 @@ def render(summary: Summary, figures: Figures, version: str) -> str:
 def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, version: str) -> str:
     runs = list(figures["runs"])
     named = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
-    there = {
-        "correlation": len(figures["functions"]) > 1,
-        "cost": any(each["cost"] for each in figures["functions"].values()),
-        "samples": bool(shown),
-    }
-    links = [f'<li><a href="#{name}">{title}</a></li>' for name, title in _SECTIONS.items() if there.get(name, True)]
+    links = [
+        f'<li><a href="#{name}">{title}</a></li>' for name, title in _SECTIONS.items() if shown or name != "samples"
+    ]
     body = _filled(
         "report.html",
         navigation="".join(links),
@@ -79,9 +74,7 @@ def _page(figures: Figures, shown: Sequence[dict[str, Any]], longest: int, versi
         reasons="".join(sections.reasons(figures, longest)),
         latency="".join(sections.latency_charts(figures)),
         slowest="".join(sections.slowest(figures)),
-        correlation=_section("correlation", there, sections.matrix(figures)),
-        cost=_section("cost", there, f'<div class="charts">{"".join(sections.cost_charts(figures))}</div>'),
-        samples=_section("samples", there, "".join(sections.sample_list(figures, shown, longest))),
+        samples=_samples(figures, shown, longest) if shown else "",
         about=_about(figures),
     )
     subtitle = f"<bdi>{escape(figures['journal'])}</bdi>, run <bdi>{escape(named)}</bdi>{_period(figures)}"
@@ -122,20 +115,12 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-_NOTES: Final = {
-    "correlation": "Pearson's r of the rewards of the same sample. “–”: one of the two is constant, or they share too few samples.",
-    "cost": "By the prices that the judges were given.",
-    "samples": "Characters that can't be seen, or that change the direction of text, are written out.",
-}
-
-
-def _section(name: str, there: dict[str, bool], content: str) -> str:
-    """A section that some journals have nothing for."""
-    if not there[name]:
-        return ""
+def _samples(figures: Figures, shown: Sequence[dict[str, Any]], longest: int) -> str:
+    """The section that journals without texts have nothing for."""
     return (
-        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{_SECTIONS[name]}</h2>'
-        f'<p class="muted small">{_NOTES[name]}</p>{content}</section>'
+        f'<section id="samples" aria-labelledby="samples-title"><h2 id="samples-title">{_SECTIONS["samples"]}</h2>'
+        '<p class="muted small">Characters that can\'t be seen, or that change the direction of text, are written out.</p>'
+        f"{''.join(sections.sample_list(figures, shown, longest))}</section>"
     )
 
 

@@ -24,12 +24,10 @@ from guerdon._insight.report.charts import (
 from guerdon._insight.report.safe_text import shortened
 
 __all__ = [
-    "cost_charts",
     "failure_chart",
     "group_charts",
     "histograms",
     "latency_charts",
-    "matrix",
     "reasons",
     "reward_chart",
     "reward_charts",
@@ -252,40 +250,6 @@ def slowest(figures: Figures) -> Iterator[str]:
 def _row(name: str, cells: Sequence[str], number: int) -> str:
     listed = "".join(f'<td class="number">{cell}</td>' for cell in cells)
     return f'<tr data-function="{number}"><th scope="row"><bdi>{escape(name)}</bdi></th>{listed}</tr>'
-
-
-def matrix(figures: Figures) -> str:
-    names, matrix = figures["correlation"]["functions"], figures["correlation"]["matrix"]
-    head = "".join(
-        f'<th scope="col" data-function="{at}"><bdi>{escape(name)}</bdi></th>' for at, name in enumerate(names)
-    )
-    rows = []
-    for one, name in enumerate(names):
-        cells = []
-        for other in range(len(names)):
-            r = 1.0 if one == other else matrix[one][other]
-            shown = "–" if r is None else "1" if one == other else f"{r:.2f}".replace("-", "−")
-            shade = "" if r is None or one == other else f" {'low' if r < 0 else 'high'}{round(5 * abs(r))}"
-            cells.append(f'<td class="number{shade}" data-function="{other}">{shown}</td>')
-        rows.append(f'<tr data-function="{one}"><th scope="row"><bdi>{escape(name)}</bdi></th>{"".join(cells)}</tr>')
-    return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Correlations, table"><table class="matrix" id="matrix">'
-        f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def cost_charts(figures: Figures) -> Iterator[str]:
-    costly = {name: each for _, name, each in functions(figures) if each["cost"]}
-    so_far: dict[str, list[float | None]] = {}
-    for name, each in costly.items():
-        sums = so_far[name] = []
-        for cost in each["over_time"]["cost"]:
-            sums.append((sums[-1] or 0.0 if sums else 0.0) + (cost or 0.0))
-    whole = sum(each["cost"] for each in costly.values())
-    rows = sum(each["rows"] for each in costly.values())
-    tokens = sum((each["prompt_tokens"] or 0) + (each["completion_tokens"] or 0) for each in costly.values())
-    per = f"{format_money(1000 * whole / rows)} for a thousand samples, {tokens:,.0f} tokens" if rows else ""
-    yield _several("Cost so far", figures, so_far, f"{format_money(whole)} in all, {per}", format_money)
 
 
 def sample_list(figures: Figures, shown: Sequence[dict[str, Any]], longest: int) -> Iterator[str]:

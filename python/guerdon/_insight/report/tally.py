@@ -58,7 +58,7 @@ class Tally:
 
     Attributes:
         status: Rows by outcome, shape ``[F, B + 1, len(STATUSES)]``.
-        rewards: Those that are numbers, ``[F, B + 1]``; so are `least`, `most`, `retries` and the
+        rewards: Those that are numbers, ``[F, B + 1]``; so are `least`, `most` and the
             sums of cost and tokens.
         histogram: Rewards by bin, ``[F, B + 1, bins]``.
         times: `TimeBins` of ``run_s`` and ``queue_s``.
@@ -77,7 +77,6 @@ class Tally:
         self.histogram = np.zeros((*self.shape, max(BINS, MOST_VALUES)), np.int64)
         self.times = {name: TimeBins(self.shape) for name in ("run_s", "queue_s")}
         self.run_total = np.zeros(self.shape)
-        self.retries = np.zeros(self.shape, np.int64)
         self.sums = {name: np.zeros(self.shape) for name in _SUMS}
         self.ranks: dict[int, int] = {}
         self.weights = np.full(functions, np.nan)
@@ -125,9 +124,6 @@ class Tally:
         # Not those that were skipped or cancelled before their first call, nor those that got the
         # answer of an identical call, which took them no time.
         called = (attempts > 0) & ~(floats(rows.batch, "run_s") <= 0)
-        self.retries += (
-            np.bincount(place, np.maximum(attempts - 1, 0), self.retries.size).reshape(self.shape).astype(int)
-        )
         for name, times in self.times.items():
             seconds = floats(rows.batch, name)
             known = called & np.isfinite(seconds)

@@ -22,7 +22,6 @@ from guerdon.cli.top.tables import (
     functions_table,
     merged,
     merged_endpoints,
-    processes_table,
     seconds,
 )
 
@@ -107,14 +106,27 @@ class _Lines:
 
 def _tables(seen: Sequence[Seen], width: int) -> list[RenderableType]:
     tables: list[RenderableType] = []
-    if len(seen) > 1 or any(one.condition for one in seen):
-        tables.append(processes_table(seen, width))
+    if silent := _silent(seen):
+        tables.append(Text("\n".join(silent), style="red", no_wrap=True, overflow="ellipsis"))
     if functions := merged(seen):
         tables.append(functions_table(functions, width))
     if endpoints := merged_endpoints(seen):
         tables.append(endpoints_table(endpoints, width))
     tables.append(_workers(seen))
     return tables
+
+
+def _silent(seen: Sequence[Seen]) -> list[str]:
+    """Returns a line for each process that has ended or does not answer; one whose former
+    dispatcher ended, and whose next one answers, has none."""
+    live = {one.process.pid for one in seen if one.condition != "ended"}
+    found: dict[int, str] = {}
+    for one in seen:
+        process = one.process
+        if one.condition and (one.condition != "ended" or process.pid not in live):
+            rank = "" if process.rank is None else f", rank {process.rank}"
+            found[process.pid] = f"process {process.pid} ({process.program}{rank}): {one.condition}"
+    return list(found.values())
 
 
 def _add_tables(lines: _Lines, seen: Sequence[Seen], calls: Sequence[CallRow], chosen: CallRow | None) -> None:

@@ -137,20 +137,12 @@ class DispatcherState:
         return folder if name == "__main__.py" and folder else name
 
     @property
-    def open_cells(self) -> int:
-        return sum(function.open_cells for function in self.functions)
-
-    @property
     def in_flight(self) -> int:
         return sum(function.in_flight for function in self.functions)
 
     @property
     def rate(self) -> float:
         return sum(function.rate for function in self.functions)
-
-    @property
-    def failed(self) -> int:
-        return sum(function.failed for function in self.functions)
 
 
 def printable(text: object) -> str:

@@ -23,7 +23,6 @@ __all__ = [
     "functions_table",
     "merged",
     "merged_endpoints",
-    "processes_table",
     "seconds",
 ]
 
@@ -98,43 +97,6 @@ def functions_table(functions: Sequence[FunctionRow], width: int) -> Table:
         ["" if one.failed == 0 else "yellow" if one.failed <= one.ok else "red" for one in functions],
         expand=False,
     )
-
-
-def processes_table(seen: Sequence[Seen], width: int) -> Table:
-    """One line a dispatcher, and their sum; of the ended ones of a process, one at most, and none
-    beside a live one."""
-    seen = _without_former(seen)
-    processes = [one.process for one in seen]
-    live = [one.process for one in seen if one.condition != "ended"]
-    return table(
-        [
-            Column("PROCESS", [*(str(one.pid) for one in processes), "all"], left=True),
-            Column("PROGRAM", [*(one.program for one in processes), ""], 5, left=True),
-            Column("RANK", [*("-" if one.rank is None else str(one.rank) for one in processes), ""], 2),
-            Column("RATE/S", [_rate(one.rate) for one in processes] + [_rate(sum(one.rate for one in live))], 1),
-            Column("RUN", [str(one.in_flight) for one in processes] + [str(sum(one.in_flight for one in live))]),
-            Column(
-                "OPEN", [_count(one.open_cells) for one in processes] + [_count(sum(one.open_cells for one in live))]
-            ),
-            Column("FAILED", [_count(one.failed) for one in processes] + [_count(sum(one.failed for one in live))], 3),
-            Column(
-                "WORKERS",
-                [_count(len(one.workers)) for one in processes] + [str(sum(len(one.workers) for one in live))],
-                4,
-            ),
-            Column("", [*(one.condition for one in seen), ""], left=True),
-        ],
-        width,
-        [*("red" if one.condition else "" for one in seen), "bold"],
-        expand=False,
-    )
-
-
-def _without_former(seen: Sequence[Seen]) -> list[Seen]:
-    """Without dispatchers of a process that ended before another one of it."""
-    last = {one.process.pid: one for one in seen}
-    last.update((one.process.pid, one) for one in seen if one.condition != "ended")
-    return [one for one in seen if one.condition != "ended" or one is last[one.process.pid]]
 
 
 def calls_table(calls: Sequence[CallRow], several: bool, width: int, selected: int | None) -> Table:

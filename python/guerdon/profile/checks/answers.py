@@ -304,12 +304,8 @@ def _sensitivity(subject: Subject) -> Iterator[Finding]:
         )
 
 
-REFERENCE: Final = Check("reference", "Does each row's reference answer score, and more than a wrong one?", _reference)
-MISSING_REFERENCE: Final = Check(
-    "missing_reference", "Does a row without a reference stay without a reward?", _missing_reference
-)
-PROBES: Final = Check("probes", "Do completions that game a reward stay without one?", _probes)
-FORMAT: Final = Check("format", "Does a form have to end, where only the form is scored?", _format)
-SENSITIVITY: Final = Check(
-    "sensitivity", "Does a right answer score whatever its white space, case and full stop?", _sensitivity
-)
+REFERENCE: Final = Check("reference", _reference)
+MISSING_REFERENCE: Final = Check("missing_reference", _missing_reference)
+PROBES: Final = Check("probes", _probes)
+FORMAT: Final = Check("format", _format)
+SENSITIVITY: Final = Check("sensitivity", _sensitivity)

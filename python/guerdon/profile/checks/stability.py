@@ -302,11 +302,11 @@ def _arguments(subject: Subject) -> Iterator[Finding]:
 
 
 CHECKS: Final = (
-    Check("repeat", "Do the same samples get the same scores when they are scored again?", _repeat),
-    Check("order", "Does a sample's score stay when the samples come in another order?", _order),
-    Check("batch", "Does a sample's score stay when other samples stand in its batch?", _batch),
-    Check("process", "Does another process, with another hash seed, give the same scores?", _process),
-    Check("threads", "Do scores stay when calls run side by side?", _threads),
-    Check("clock", "Do scores stay when the clock shows another time?", _clock),
-    Check("arguments", "Does it leave its arguments unchanged?", _arguments),
+    Check("repeat", _repeat),
+    Check("order", _order),
+    Check("batch", _batch),
+    Check("process", _process),
+    Check("threads", _threads),
+    Check("clock", _clock),
+    Check("arguments", _arguments),
 )

@@ -90,4 +90,4 @@ def _first_of_each(found: list[tuple[Case, Score, str]]) -> list[tuple[Case, Sco
     return [*first.values(), *(each for each in found if each not in first.values())]
 
 
-CHECK: Final = Check("survival", "Does it end, without a crash and without an exception, whatever it is given?", _run)
+CHECK: Final = Check("survival", _run)

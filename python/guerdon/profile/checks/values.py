@@ -88,4 +88,4 @@ def _described(subject: Subject, values: list[float], scored: list[tuple[Case, S
     return Finding("range", "info", text)
 
 
-CHECK: Final = Check("values", "Are the scores usable numbers, and more than one?", _run)
+CHECK: Final = Check("values", _run)
