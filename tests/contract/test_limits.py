@@ -47,7 +47,7 @@ def most_at_once(path: Path) -> int:
 
 
 def timed(completion: str, path: str, awaited: int) -> float:
-    """Writes down when it runs; the first stay until so many have come."""
+    """Writes down when it runs; the first stay until all have come."""
     begin = time.monotonic()
     with open(path, "a") as file:
         file.write(f"begin {begin}\n")

@@ -47,7 +47,7 @@ def asked(answer: Any, completions: list[str] | None = None, **options: Any) -> 
         return result, server.bodies[-1], paths[-1], server.headers[-1]
 
 
-# Answers of servers with OpenAI's form and more fields than OpenAI's, and the usage that they state.
+# Answers in OpenAI's form with more fields than OpenAI's, and the usage that they state.
 PROVIDERS: list[tuple[str, dict[str, Any], dict[str, float]]] = [
     (  # https://ai.google.dev/gemini-api/docs/openai: the total has the tokens of its thoughts
         "gemini",

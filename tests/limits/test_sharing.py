@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_engines_with_another_layout_of_the_file_have_another_file() -> None:
-    """Else each would start the file of the other anew."""
+    """Each would reset the file of the other."""
     written = (ROOT / "rust/core/src/limits/shared_file.rs").read_text()
     named = (ROOT / "python/guerdon/limits.py").read_text()
     (magic,) = re.findall(r"const MAGIC: u64 = 0x[0-9A-F_]*([0-9A-F]{2});", written)

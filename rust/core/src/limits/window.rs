@@ -40,13 +40,13 @@ impl Window {
         self.taken /= 2;
     }
 
-    /// Number of calls in flight, of which all engines have told `known`.
+    /// Returns the number of calls in flight, at least the `known` ones of all engines.
     pub(super) fn others(&self, known: usize) -> u64 {
         (known as u64).max(self.in_flight)
     }
 
-    /// A call was refused while `known` others were in flight. Returns whether their number explains
-    /// that: then no more may be.
+    /// A call was refused while `known` others were in flight. If their number explains that, no
+    /// more may be; returns whether it does.
     pub(super) fn hold(&mut self, known: usize) -> bool {
         let others = self.others(known);
         let explains = (FEWEST_HELD..FULL).contains(&others) && others >= self.taken;
@@ -87,8 +87,8 @@ impl Window {
         }
     }
 
-    /// Until when it is full, if it is. It doubles once its calls were let through. Of a held one
-    /// `known` calls are in flight: those of a process that died are no more.
+    /// Until when it is full, if it is. It doubles once its calls were let through. A held window
+    /// counts the `known` calls in flight, so that the calls of a dead process end.
     pub(super) fn full_until_ns(&mut self, now_ns: u64, known: usize) -> Option<u64> {
         if self.is_held() {
             self.in_flight = self.in_flight.min(known as u64);
