@@ -35,7 +35,7 @@ PLAIN: Final = "text"
 _Names = tuple[tuple[str, ...], tuple[str, ...], bool]
 
 
-@dataclass(frozen=True)
+@dataclass
 class RoutedColumns:
     """Columns of a batch as the engine takes them: its columns, their names, one `FunctionColumns`
     per function, and the columns of its journal by index, None for one that it lacks."""

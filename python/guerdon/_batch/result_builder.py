@@ -11,6 +11,9 @@ from guerdon._functions.spec import FunctionSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from guerdon._batch.failure_rate import FailureRate
     from guerdon._batch.failures import BatchFailures
     from guerdon._batch.quiet_rewards import QuietRewards
@@ -41,6 +44,12 @@ class ResultBuilder:
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(spec.name for spec in self.specs), tuple(spec.shape for spec in self.specs)
+
+    @cached_property
+    def _weights(self) -> NDArray[np.float32]:
+        import numpy as np
+
+        return np.asarray(self.weights, np.float32)
 
     @cached_property
     def priced(self) -> dict[str, bool]:
@@ -88,11 +97,11 @@ class ResultBuilder:
 
     def build(self, batch: Batch) -> RewardBatch:
         """The result of a complete batch."""
-        from guerdon.results import RewardBatch
+        from guerdon.results.reward_batch import RewardBatch
 
         names, shapes = self._columns
         kinds = self._gated, self._pure, self._cached, self._token_users
-        result = RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, *kinds)
+        result = RewardBatch(batch, names, shapes, self._weights, self.incomplete, self.priced, *kinds)
         self._quiet.look(result.rewards, result.status)
         for listener in self.listeners:
             listener(result)
@@ -120,19 +129,18 @@ class ResultBuilder:
 
     def sample(self, batch: Batch, group: Group) -> SampleResult:
         """The result of the one sample of a complete group."""
-        import numpy as np
-
         from guerdon.results import SampleResult
         from guerdon.results.status import Status
         from guerdon.results.totals import total, unscorable
 
         self._quiet.look(group.rewards, group.status)
         names, _ = self._columns
-        weights = np.asarray(self.weights, np.float32)
         failed = batch.reasons(group.index) if group.status.any() else []
         return SampleResult(
             rewards=dict(zip(names, group.rewards[0].tolist(), strict=True)),
             status=dict(zip(names, map(Status, group.status[0].tolist()), strict=True)),
             reasons={names[function]: reason for function, reason in failed},
-            total=float(total(group.rewards, unscorable(group.rewards, group.status, self.incomplete), weights)[0]),
+            total=float(
+                total(group.rewards, unscorable(group.rewards, group.status, self.incomplete), self._weights)[0]
+            ),
         )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from guerdon._native import Batch
 
 
-@dataclass(frozen=True)
+@dataclass
 class BatchOptions:
     """Options of one batch, beside its data; unchecked. See `Dispatcher.score`."""
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -125,24 +125,24 @@ class RewardBatch:
         batch: Batch,
         functions: Sequence[str],
         shapes: Sequence[str],
-        weights: Sequence[float],
+        weights: Sequence[float] | NDArray[np.float32],
         incomplete: str,
         priced: Mapping[str, bool] = MappingProxyType({}),
-        gated: Collection[str] = (),
-        pure: Collection[str] = (),
-        cached: Collection[str] = (),
-        token_users: Collection[str] = (),
+        gated: frozenset[str] = frozenset(),
+        pure: frozenset[str] = frozenset(),
+        cached: frozenset[str] = frozenset(),
+        token_users: frozenset[str] = frozenset(),
     ) -> None:
         self._batch: Batch | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
         self._shapes = tuple(shapes)
-        self._gated = frozenset(gated)
-        self._pure = frozenset(pure)
-        self._cached = frozenset(cached)
-        self._token_users = frozenset(token_users)
+        self._gated = gated
+        self._pure = pure
+        self._cached = cached
+        self._token_users = token_users
         self.incomplete = incomplete
         self.functions = tuple(functions)
-        self.weights: NDArray[np.float32] = np.asarray(weights, dtype=np.float32)
+        self.weights: NDArray[np.float32] = np.array(weights, np.float32)  # a copy: users may change it
         self.rewards: NDArray[np.float32] = batch.rewards()
         self.status: NDArray[np.uint8] = batch.status()
         self.elapsed_s: float = batch.elapsed_s
@@ -270,7 +270,7 @@ class RewardBatch:
     def failures(self) -> list[Failure]:
         """Every failed cell, in the order of samples; also those that ``on_failure`` gave a number
         or made abstained."""
-        return list(self._failures)
+        return list(self._failures) if self._failed_cells else []
 
     @cached_property
     def _failures(self) -> tuple[Failure, ...]:
