@@ -230,25 +230,6 @@ def test_a_call_that_ray_makes_twice(fleet: Fleet, data: Any, tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_numbered_responses(fleet: Fleet, tokenizer: Any, data: Any, tmp_path: Path) -> None:
-    """One by one, with verl's numbers: a group that is scored while it fills."""
-    numbered = data
-    numbered.non_tensor_batch["session_id"] = numbered.non_tensor_batch["uid"].copy()
-    numbered.non_tensor_batch["session_id"][:] = _turned([0, 1, 2, 3] * 2)
-
-    async def run() -> list[float]:
-        early = [fleet.call(index % 2, numbered[index : index + 1], alone=True) for index in (6, 0, 3, 1, 4, 5)]
-        await _until_idle()
-        fleet.lose(1)
-        await _until_idle()
-        late = [fleet.call(0, numbered[index : index + 1], alone=True) for index in (2, 7)]
-        answers = await asyncio.gather(*early, *late)
-        return _scores(*(answers[at] for at in (1, 3, 6, 2, 4, 5, 0, 7)))
-
-    assert asyncio.run(run()) == _turned(RANKS)
-    assert _calls(tmp_path) == 2
-
-
 def test_a_failed_response_fails_again(fleet: Fleet, base: Any, tokenizer: Any, data: Any, tmp_path: Path) -> None:
     """Without being scored again: ``failed_reward=raise``."""
     fleet._config = changed(base, "+reward.reward_kwargs.failed_reward=raise")
