@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from guerdon.errors import GuerdonWarning, RegistrationError
 from guerdon.integrations.trl.pipeline.option_warnings import pipeline_warnings
 from guerdon.integrations.trl.pipeline.options import PRESETS, Pipeline
+from guerdon.integrations.trl.reward_funcs import check_group_sizes
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -42,7 +43,10 @@ def check_pipeline(
                 stacklevel=3,
             )
         return PRESETS["off"]
-    _check_group_sizes(trainer, dispatchers)
+    sizes = {"num_generations": trainer.num_generations}
+    if getattr(trainer.args, "eval_strategy", "no") != "no":
+        sizes["num_generations_eval"] = getattr(trainer, "num_generations_eval", None) or trainer.num_generations
+    check_group_sizes(dispatchers, sizes)
     parts = (
         ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False)),
         ("mini_batch", pipeline.mini_batch, _mini_batch_problem, replace(pipeline, mini_batch=False)),
@@ -79,21 +83,6 @@ def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str |
     if beams > 1:
         return f"with num_beams={beams} a completion is only known when the search ends."
     return None
-
-
-def _check_group_sizes(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> None:
-    """Refuses a dispatcher whose groups are not the trainer's, before hours of training show it."""
-    sizes = {"num_generations": trainer.num_generations}
-    if getattr(trainer.args, "eval_strategy", "no") != "no":
-        sizes["num_generations_eval"] = getattr(trainer, "num_generations_eval", None) or trainer.num_generations
-    for dispatcher in dispatchers:
-        own = dispatcher.options["num_generations"]
-        for name, size in sizes.items():
-            if own not in (None, size):
-                raise RegistrationError(
-                    f"the dispatcher has num_generations={own}, the trainer {name}={size}: leave it out of the dispatcher, so "
-                    "that the trainer's own holds, in evaluation too."
-                )
 
 
 def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
-
-from guerdon._system.units import LONGEST
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from guerdon._functions.spec import FunctionSpec
     from guerdon.dispatcher import Dispatcher
     from guerdon.integrations.trl.pipeline.options import Pipeline
-
-# Calls of one function at a time, if it has no limit.
-_AT_ONCE: Final = {"thread": 8, "asyncio": 256, "http": 256}
 
 
 def pipeline_warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
     """Sentences, each with what to do."""
     args = trainer.args
-    yield from _longer_than_ranks_wait(trainer, dispatchers)
     yield from _whole_batch_functions(pipeline, dispatchers)
     if pipeline.mini_batch:
         yield from _other_gradients(trainer)
@@ -32,41 +25,6 @@ def pipeline_warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispa
             f"save_steps={args.save_steps} saves in the middle of a batch (of {cycle} micro-steps); a run resumed from there "
             "generates that batch again and trains on all of it, as TRL's own trainer does."
         )
-
-
-def _longer_than_ranks_wait(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
-    """Names the function that may keep a rank longest, if the others give up before."""
-    args = trainer.args
-    if args.world_size == 1:
-        return
-    samples = args.per_device_train_batch_size * args.steps_per_generation
-    size = trainer.num_generations
-    longest = max(
-        (_longest_batch(spec, samples, size, one) for one in dispatchers for spec in one._specs), default=(0.0, "")
-    )
-    if longest[0] > args.ddp_timeout:
-        yield (
-            f"{longest[1]}, but ranks wait for each other at most ddp_timeout={args.ddp_timeout} s: raise ddp_timeout, or "
-            "bound a batch below it with Dispatcher(..., batch_timeout=...)."
-        )
-
-
-def _longest_batch(spec: FunctionSpec, samples: int, size: int, dispatcher: Dispatcher) -> tuple[float, str]:
-    """The seconds of a batch in which every call runs to its timeout, and how they add up."""
-    policy = spec.policy
-    calls = {"sample": -(-samples // (spec.batch_size or 1)), "group": -(-samples // size), "batch": 1}[spec.shape]
-    at_once = _AT_ONCE.get(spec.lane, 1 if spec.pinned else dispatcher.workers)
-    if spec.concurrency is not None:
-        at_once = spec.concurrency if not spec.in_workers else min(at_once, spec.concurrency)
-    rounds, attempts = -(-calls // at_once), policy.retries + 1
-    seconds = policy.timeout * attempts * rounds
-    parts = [f"its timeout of {policy.timeout:g} s" if policy.timeout < LONGEST else "no timeout"]
-    parts += [f"{attempts} attempts"] if attempts > 1 else []
-    parts += [f"{calls} calls, {at_once} at a time"] if rounds > 1 else []
-    bounds = [bound for bound in (policy.total_timeout, dispatcher.options["batch_timeout"]) if bound is not None]
-    seconds = min([seconds, *bounds])
-    lasts = f"{seconds:g} s" if seconds < LONGEST else "for ever"
-    return seconds, f"reward function {spec.name!r} may run {lasts} for a batch ({', '.join(parts)})"
 
 
 def _other_gradients(trainer: Any) -> Iterable[str]:
