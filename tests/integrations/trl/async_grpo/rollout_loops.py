@@ -27,7 +27,7 @@ from guerdon import Dispatcher
 from guerdon.integrations.trl import AsyncGRPOTrainer
 from guerdon.integrations.trl.async_grpo import rollout_process
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
-from guerdon.integrations.trl.async_grpo.trainer import _check_groups, _with_workers_own
+from guerdon.integrations.trl.async_grpo.trainer import _with_workers_own
 from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
 
 # All that imports trl's experimental parts, in one place.
@@ -38,7 +38,6 @@ __all__ = [
     "RolloutLoop",
     "TRLAsyncGRPOTrainer",
     "TRLRolloutLoop",
-    "_check_groups",
     "_with_workers_own",
     "rollout_process",
 ]
