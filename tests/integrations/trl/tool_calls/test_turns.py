@@ -270,14 +270,6 @@ def test_a_sample_whose_results_are_too_long_leaves_the_loop_and_calls_nothing_t
     assert [len(sample) for sample in answers] == [2, 2, 2, 0, 2, 2, 2, 2]
 
 
-def test_the_limit_on_turns_holds(tmp_path: Path) -> None:
-    pad = tool_functions.Pad()
-    again = everybody(call("write", line="#"))
-    with tools([pad.write]) as routed:
-        run(Ours, tmp_path, routed, [again, again, again], max_tool_calling_iterations=2)
-    assert len(pad.lines) == 16
-
-
 # --- the end of a batch
 
 
