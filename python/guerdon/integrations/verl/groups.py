@@ -27,19 +27,18 @@ _CHECK: Final = (
 
 
 @dataclass
-class _Arrived:
-    """A response in its group, and what those wait for who brought it."""
+class _Group:
+    """A group that waits for responses, or is scored.
 
-    sample: Response
-    answer: asyncio.Future[dict[str, Any]]
-
-
-@dataclass
-class _OpenGroup:
-    """A group that waits for responses."""
+    Attributes:
+        answers: To all of its responses at once.
+        members: Its responses, by origin.
+        timer: Runs while it waits for its next response.
+    """
 
     size: int
-    members: dict[Origin, _Arrived] = field(default_factory=dict)
+    answers: asyncio.Future[dict[Origin, Answer]]
+    members: dict[Origin, Response] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -62,8 +61,7 @@ class Groups:
         self._score = score
         self._answers = answers
         self._timeout = timeout
-        self._open: dict[Hashable, _OpenGroup] = {}
-        self._scoring: dict[Hashable, _OpenGroup] = {}
+        self._groups: dict[Hashable, _Group] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # a loop keeps only weak references
 
     async def add(self, key: Hashable, origin: Origin, sample: Response, size: int) -> dict[str, Any]:
@@ -71,68 +69,52 @@ class Groups:
 
         Raises:
             DataError: A response too many, or the group did not fill in time.
+            RewardFailureError: That is the answer.
         """
-        scoring = self._scoring.get(key)
-        if scoring is not None:
-            again = scoring.members.get(origin)
-            if again is None:
-                raise DataError(f"more than {size} responses came for the prompt {key!r}. {_CHECK}")
-            return await asyncio.shield(again.answer)
-        group = self._open.get(key)
+        loop = asyncio.get_running_loop()
+        group = self._groups.get(key)
         if group is None:
-            group = self._open[key] = _OpenGroup(size)
-        member = group.members.get(origin)
-        if member is None:
-            member = group.members[origin] = _Arrived(sample, asyncio.get_running_loop().create_future())
-        self._go_on(key, group)
-        return await asyncio.shield(member.answer)  # others may wait for it too
+            group = self._groups[key] = _Group(size, loop.create_future())
+        if len(group.members) < group.size:
+            group.members[origin] = sample
+            self._go_on(key, group)
+        elif origin not in group.members:
+            raise DataError(f"more than {size} responses came for the prompt {key!r}. {_CHECK}")
+        answer = (await asyncio.shield(group.answers))[origin]  # others wait for them too
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    def _go_on(self, key: Hashable, group: _OpenGroup) -> None:
+    def _go_on(self, key: Hashable, group: _Group) -> None:
         """Scores the group if it is full; else it waits for its next response from now on."""
         if group.timer is not None:
             group.timer.cancel()
-            group.timer = None
         loop = asyncio.get_running_loop()
         if len(group.members) < group.size:
             group.timer = loop.call_later(self._timeout, self._give_up, key)
             return
-        del self._open[key]
-        self._scoring[key] = group
         task = loop.create_task(self._run(key, group))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, key: Hashable, group: _OpenGroup) -> None:
+    async def _run(self, key: Hashable, group: _Group) -> None:
         origins = sorted(group.members, key=lambda origin: origin.position)
         try:
-            result = await self._score([group.members[origin].sample for origin in origins])
-            answers = self._answers(key, origins, result)
-        except BaseException as error:
-            _fail(group, error)
-            if not isinstance(error, Exception):
-                raise
-        else:
-            for origin, answer in zip(origins, answers, strict=True):
-                waiting = group.members[origin].answer
-                if isinstance(answer, Exception):
-                    waiting.set_exception(answer)
-                else:
-                    waiting.set_result(answer)
+            scored = await self._score([group.members[origin] for origin in origins])
+            answers = self._answers(key, origins, scored)
+            group.answers.set_result(dict(zip(origins, answers, strict=True)))
+        except Exception as error:
+            group.answers.set_exception(error)
         finally:
-            del self._scoring[key]
+            del self._groups[key]
+            group.answers.cancel()  # where this task was cancelled
 
     def _give_up(self, key: Hashable) -> None:
-        group = self._open.pop(key)
+        group = self._groups.pop(key)
         reason = (
             f"only {len(group.members)} of {group.size} responses came for the prompt {key!r}, and no other within "
             f"{self._timeout:g} s. {_CHECK} Rows of validation are told by extra_info['split'] (anything but 'train': "
             "rollout.val_kwargs.n). If generation takes that long, set +reward.reward_kwargs.group_timeout=<seconds>. Ray "
             "lets a worker hold 1000 calls: if more wait for others, raise reward.num_workers."
         )
-        _fail(group, DataError(reason))
-
-
-def _fail(group: _OpenGroup, error: BaseException) -> None:
-    for member in group.members.values():
-        if not member.answer.done():
-            member.answer.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+        group.answers.set_exception(DataError(reason))
