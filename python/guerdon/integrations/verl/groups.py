@@ -27,7 +27,7 @@ _CHECK: Final = (
 
 
 @dataclass
-class _Group:
+class _OpenGroup:
     """A group that waits for responses, or is scored.
 
     Attributes:
@@ -61,7 +61,7 @@ class Groups:
         self._score = score
         self._answers = answers
         self._timeout = timeout
-        self._groups: dict[Hashable, _Group] = {}
+        self._groups: dict[Hashable, _OpenGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # a loop keeps only weak references
 
     async def add(self, key: Hashable, origin: Origin, sample: Response, size: int) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Groups:
         loop = asyncio.get_running_loop()
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(size, loop.create_future())
+            group = self._groups[key] = _OpenGroup(size, loop.create_future())
         if len(group.members) < group.size:
             group.members[origin] = sample
             self._go_on(key, group)
@@ -85,7 +85,7 @@ class Groups:
             raise answer
         return answer
 
-    def _go_on(self, key: Hashable, group: _Group) -> None:
+    def _go_on(self, key: Hashable, group: _OpenGroup) -> None:
         """Scores the group if it is full; else it waits for its next response from now on."""
         if group.timer is not None:
             group.timer.cancel()
@@ -97,7 +97,7 @@ class Groups:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, key: Hashable, group: _Group) -> None:
+    async def _run(self, key: Hashable, group: _OpenGroup) -> None:
         origins = sorted(group.members, key=lambda origin: origin.position)
         try:
             scored = await self._score([group.members[origin] for origin in origins])

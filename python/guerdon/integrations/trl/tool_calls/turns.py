@@ -50,8 +50,9 @@ class ToolTurns:
     def __init__(self, completions: Sequence[Sequence[Mapping[str, Any]]], tools: Sequence[ToolsByName]) -> None:
         self._completions = completions
         self._tools = tools
-        self._started: list[deque[_TurnCall]] = [deque() for _ in completions]  # by sample, not collected
-        self._begun: list[Any] = [None] * len(completions)  # the last message whose calls started
+        # By sample: the calls that were started and not collected, and the message they are from.
+        self._started: list[deque[_TurnCall]] = [deque() for _ in completions]
+        self._begun: list[Any] = [None] * len(completions)
         self._loop = EventLoopThread("guerdon tool turns", patience=_END_S)
 
     def stand_ins(self) -> list[dict[str, Callable[..., Any]]]:
