@@ -270,7 +270,7 @@ def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenize
             [*custom("plain_score"), "reward.reward_model.enable=True", "reward.num_workers=3"],
             "failed_reward=<a number>",
         ),
-        ([*custom("plain_score"), "+reward.reward_kwargs.group_timeout=0"], "more than 0"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.group_timeout=0"], "above 0"),
         ([*custom("plain_score"), "+reward.reward_kwargs.group_by=null"], "the name of a field"),
         ([*custom("plain_score"), "reward.num_workers=0"], "at least 1"),
         (custom("__doc__"), "not a function"),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from guerdon._engine.dispatcher_options import bound
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning, RegistrationError
@@ -109,7 +110,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         overlong=penalty,
         grouped=grouped,
         group_by=_field(given.get("group_by", "uid")),
-        group_timeout=_checked_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
+        group_timeout=bound(f"{_WHERE}.group_timeout", given.get("group_timeout", GROUP_TIMEOUT)),
         sizes=(size, int(rollout.val_kwargs.n)),
         reward_workers=workers,
     )
@@ -290,9 +291,3 @@ def _field(given: object) -> str:
     if isinstance(given, str) and given:
         return given
     raise RegistrationError(f"{_WHERE}.group_by={given!r}: expected the name of a field of verl's data.")
-
-
-def _checked_seconds(given: object) -> float:
-    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given) and given > 0:
-        return float(given)
-    raise RegistrationError(f"{_WHERE}.group_timeout={given!r}: expected seconds, more than 0.")
