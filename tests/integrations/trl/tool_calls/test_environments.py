@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -388,6 +389,19 @@ def test_no_more_resets_than_the_limit_go_on_at_once(shaky: type[Shaky]) -> None
     pending = [owner.reset(owner(), {"start": number}) for number in range(6)]
     assert [each.result() for each in pending] == [f"ready {number}" for number in range(6)]
     assert shaky.most == 2
+    owner.close()
+
+
+def test_a_trainer_on_any_thread_gets_the_reset_that_was_started_ahead(shaky: type[Shaky]) -> None:
+    """As under Ray Train, whose trainers don't run on the main thread."""
+    owner = environments(shaky)
+    one: Any = owner()
+    ahead = owner.reset(one, {"start": 3})
+    source: Any = SimpleNamespace(reset=lambda environment, kwargs: ahead)
+    owner.reset_source = source
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(one.reset, start=3).result() == "ready 3"
+    assert shaky.most == 1
     owner.close()
 
 

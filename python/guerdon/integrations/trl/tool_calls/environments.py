@@ -279,6 +279,11 @@ class Environments:
                 return self.reset_source.reset(environment, kwargs)
             return self.start(environment, name, function, args, kwargs)
 
+        def waited_for(environment: object) -> bool:
+            if name == RESET and self.reset_source is not None:
+                return False  # a trainer asks, on whatever thread, for a reset that may run already
+            return self._waited_for(environment)
+
         asynchronous = name != RESET and is_async(function)
         return make_proxy(
             function,
@@ -288,7 +293,7 @@ class Environments:
             self.counter,
             asynchronous=asynchronous,
             method=True,
-            waited_for=self._waited_for,
+            waited_for=waited_for,
         )
 
     def _waited_for(self, environment: object) -> bool:
