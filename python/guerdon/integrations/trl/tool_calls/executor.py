@@ -217,11 +217,6 @@ class PendingCall:
         if self.call is not None:
             self.call.given_up = True
 
-    @property
-    def done(self) -> bool:
-        """Returns whether the call is over for its waiter; the user's code may still run."""
-        return self._pending.done
-
     def _take_outcome(self) -> Any:
         with self._lock:
             if self._outcome is None:
