@@ -56,6 +56,8 @@ class LocalCall:
         begun: Whether the user's code started; written by the thread or task that runs it.
         over: Whether it returned; written last, by the same.
         given_up: Whether nobody waits for it any more.
+        attempted: Whether the engine has called it.
+        timed_out: Whether the engine has called it again, which it does after a timeout alone.
     """
 
     function: Callable[..., Any]
@@ -67,6 +69,8 @@ class LocalCall:
     begun: bool = False
     over: bool = False
     given_up: bool = False
+    attempted: bool = False
+    timed_out: bool = False
 
     def __call__(self) -> float:
         with self._run():
@@ -131,6 +135,12 @@ class _ThreadTarget:
 
 
 async def _run_async(call: LocalCall) -> float:
+    if call.attempted and not call.keep:
+        # Where many time out in a row, the engine takes them for those of one endpoint and tries
+        # each again. A tool runs once.
+        call.timed_out = True
+        return 1.0
+    call.attempted = True
     return await call.awaited()
 
 
@@ -233,10 +243,13 @@ class PendingCall:
         error: Exception | None = None
         if self.call is not None:
             self.call.given_up = True
+            if self.call.timed_out:
+                status = Status.TIMEOUT
         if status == Status.ERROR and self.call is not None and self.call.error is not None:
             value, error = self.call.take_result()
         elif status != Status.OK:
-            error = ToolError(self._describe(status, result.failures()[0].reason), status)
+            reason = "" if status == Status.TIMEOUT else result.failures()[0].reason
+            error = ToolError(self._describe(status, reason), status)
         elif self.call is not None:
             value, error = self.call.take_result()
         else:
