@@ -288,15 +288,3 @@ def test_an_exception_in_the_middle_leaves_nothing_running(tmp_path: Path) -> No
     with tools([counter.rest]) as routed, pytest.raises(KeyboardInterrupt):
         run(Ours, tmp_path, [*routed, stop], [everybody(text), everybody("done")])
     assert not [thread for thread in threading.enumerate() if thread.name == "guerdon tool turns"]
-
-
-def test_workers_of_tools_start_with_the_trainer(tmp_path: Path) -> None:
-    """The first call does not wait for them."""
-    with tools([tool_functions.nap], timeout=10) as given:
-        assert given.worker_pids() == []
-        make_player(ours.GRPOTrainer, [tool_functions.nothing], tmp_path, calls=(), more={"tools": given})
-        deadline = time.monotonic() + 60
-        while not given.worker_pids():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert given.stats() == {}  # no call of a tool

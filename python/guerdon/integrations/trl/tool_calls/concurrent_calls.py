@@ -16,7 +16,6 @@ from guerdon.integrations.trl.tool_calls.environment_reward_columns import use_r
 from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import counter_of
-from guerdon.integrations.trl.tool_calls.tools import start_tools
 from guerdon.integrations.trl.tool_calls.turns import ToolTurns
 
 __all__ = ["ConcurrentToolCalls", "tool_metrics"]
@@ -47,7 +46,6 @@ class ConcurrentToolCalls:
         super().__init__(*args, **kwargs)
         if any(factory is not None for factory in factories):
             self._environment_rewards = use_reward_columns(self)
-        start_tools(self.tools)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         score: Callable[[Any], Any] = super()._generate_and_score_completions  # type: ignore[misc]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from guerdon._batch.pending import PendingBatch
 from guerdon.dispatcher import Dispatcher
@@ -35,8 +35,6 @@ MAX_CONCURRENT = {"thread": 128, "asyncio": 1024}
 # Name and advice for the supervisor of the lane's threads, for a call that never returns: what its
 # call is, what to do.
 _LEFT_BEHIND = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
-
-_NO_FUNCTION: Final = -1  # the number of a call that only starts a worker
 
 _in_tool_call: ContextVar[bool] = ContextVar("guerdon_tool_call", default=False)
 
@@ -151,8 +149,6 @@ class WorkerFunctions:
         self._functions = tuple(functions)
 
     def __call__(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        if number == _NO_FUNCTION:
-            return {"score": 1.0}
         try:
             value = _result(self._functions[number], args, kwargs)
         except Exception as error:
@@ -301,14 +297,6 @@ class Executor:
         self._dispatcher = Dispatcher([spec], workers=workers if lane == "process" else 1, max_failure_rate=1.0)
         self._dispatcher._builder.allow_equal()  # the numbers are not rewards
         self._lane = lane
-
-    def start(self) -> None:
-        """Starts what the first call would wait for, and returns at once; for an executor that is
-        surely used."""
-        if self._lane == "process" and self._dispatcher._engine.started is None:
-            self._dispatcher.submit(completions=[""], number=[_NO_FUNCTION], args=[()], kwargs=[{}])
-        else:
-            self._dispatcher._engine.get()
 
     def launch(
         self, name: str, number: int, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
