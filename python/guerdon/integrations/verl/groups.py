@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from guerdon.errors import DataError
-from guerdon.integrations.verl.kept_groups import Answer
+from guerdon.integrations.verl.answered_groups import Answer
 from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.reward_output import Scored
 from guerdon.integrations.verl.sample import Response

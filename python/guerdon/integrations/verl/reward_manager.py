@@ -22,9 +22,8 @@ from guerdon._batch.coalescing import Coalescer
 from guerdon.errors import DataError, GuerdonWarning, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.verl import settings, worker_restarts
-from guerdon.integrations.verl.answered_groups import AnsweredGroups
+from guerdon.integrations.verl.answered_groups import Answer, AnsweredGroups
 from guerdon.integrations.verl.groups import Groups
-from guerdon.integrations.verl.kept_groups import Answer
 from guerdon.integrations.verl.origin import Origin
 from guerdon.integrations.verl.reward_output import Place, Scored, has_reward, reward_output
 from guerdon.integrations.verl.routing import WorkerRouting
