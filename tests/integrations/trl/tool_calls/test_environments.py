@@ -400,6 +400,8 @@ def test_a_trainer_on_any_thread_gets_the_reset_that_was_started_ahead(shaky: ty
     source: Any = SimpleNamespace(reset=lambda environment, kwargs: ahead)
     owner.reset_source = source
     with ThreadPoolExecutor(1) as pool:
+        while not shaky.now:
+            time.sleep(0.001)
         assert pool.submit(one.reset, start=3).result() == "ready 3"
     assert shaky.most == 1
     owner.close()
