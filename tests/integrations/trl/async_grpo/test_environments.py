@@ -56,7 +56,7 @@ def play(dispatcher: Dispatcher, says: Any, groups: int = GROUPS, **named: Any) 
         "eos_token_ids": [tokenizer.eos_token_id],
         **named,
     }
-    loop = Player(guerdon=options, **rollout_loops.arguments("http://127.0.0.1:9", **settings))
+    loop = Player(guerdon=options, **rollout_loops.arguments(**settings))
     loop.says = says
     samples: list[Any] = []
     with rollout_loops.running(loop) as state:

@@ -117,7 +117,7 @@ def test_a_worker_of_the_users_own_has_its_samples_scored_by_the_engine(where: s
         AsyncGRPOTrainer._extend(trainer, worker, tuple(dispatcher.reward_funcs))
         worker._loop_kwargs["reward_funcs"] = []
         made, named = pickle.loads(pickle.dumps((worker._loop_cls, worker._loop_kwargs["guerdon"])))
-        loop = made(guerdon=named, bonus=10.0, **rollout_loops.arguments("http://127.0.0.1:9"))
+        loop = made(guerdon=named, bonus=10.0, **rollout_loops.arguments())
         assert isinstance(loop, OwnLoop)
         group = rollout_loops.group_of(0, ["a", "x", "ccc"])
         group.rollout_rewards = [loop.bonus, loop.bonus, loop.bonus + 1]
