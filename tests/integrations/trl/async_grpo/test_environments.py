@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from typing import Any
 
@@ -45,8 +46,7 @@ class Player(rollout_loops.RolloutLoop):
         return ids, [0.0] * len(ids)
 
 
-def play(dispatcher: Dispatcher, says: Any, groups: int = GROUPS, **named: Any) -> tuple[Any, list[Any]]:
-    """A loop that has generated some groups, and their samples."""
+def make_player(dispatcher: Dispatcher, says: Any, **named: Any) -> Player:
     options = rollout_loops.LoopOptions(tuple(dispatcher.reward_funcs), 4, 1000)
     tokenizer = make_tokenizer(MOVES)
     settings = {
@@ -58,6 +58,12 @@ def play(dispatcher: Dispatcher, says: Any, groups: int = GROUPS, **named: Any) 
     }
     loop = Player(guerdon=options, **rollout_loops.arguments(**settings))
     loop.says = says
+    return loop
+
+
+def play(dispatcher: Dispatcher, says: Any, groups: int = GROUPS, **named: Any) -> tuple[Any, list[Any]]:
+    """A loop that has generated some groups, and their samples."""
+    loop = make_player(dispatcher, says, **named)
     samples: list[Any] = []
     with rollout_loops.running(loop) as state:
         deadline = time.monotonic() + 120
@@ -189,3 +195,28 @@ def test_the_calls_of_a_sample_run_in_the_order_of_the_model_and_failures_go_bac
     for number in range(4):
         own = [event for event in events if event.split()[1].startswith(f"{number}.")]
         assert own == [f"{kind} {number}.{k}" for k in range(4) for kind in ("begin", "end")]
+
+
+def test_it_stops_at_once_though_a_tool_does_not_answer() -> None:
+    """TRL's threads wait for the calls of sync tools, and its end for those threads."""
+    begun, released = threading.Event(), threading.Event()
+
+    def wait(word: str) -> str:
+        """Waits.
+
+        Args:
+            word: For what.
+        """
+        begun.set()
+        released.wait(600)
+        return word
+
+    near = reward(lambda text: 1.0, name="near", lane="thread")
+    with Dispatcher([near]) as dispatcher:
+        loop = make_player(dispatcher, lambda prompt: call("wait", word="x"), tools=tools([wait], timeout=600.0))
+        with rollout_loops.running(loop) as state:
+            assert begun.wait(60)
+            began = time.monotonic()
+    assert time.monotonic() - began < 60.0
+    assert state.error is None
+    released.set()
