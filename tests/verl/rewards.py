@@ -83,7 +83,6 @@ ranks = guerdon.Dispatcher([Rank()])
 trained = guerdon.Dispatcher([noted, picky, judge, Rank()])
 trained_apart = guerdon.Dispatcher([picky, length])
 noted_ranks = guerdon.Dispatcher([noted, Rank()], weights=[1.0, 1.0])
-with_budget = noted_ranks.replace(batch_timeout=60.0)
 
 
 def _first(text: str) -> float | None:

@@ -21,7 +21,7 @@ import ray
 
 from guerdon.errors import GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations.verl import RewardManager, routing, worker_restarts
-from guerdon.integrations.verl.kept_groups import KeptGroups, pack
+from guerdon.integrations.verl.answered_groups import AnsweredGroups
 from guerdon.integrations.verl.origin import Origin
 from tests.verl import rewards
 from tests.verl.verl_setup import changed, make_config, make_data, reward_loop
@@ -230,25 +230,6 @@ def test_a_call_that_ray_makes_twice(fleet: Fleet, data: Any, tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_numbered_responses(fleet: Fleet, tokenizer: Any, data: Any, tmp_path: Path) -> None:
-    """One by one, with verl's numbers: a group that is scored while it fills."""
-    numbered = data
-    numbered.non_tensor_batch["session_id"] = numbered.non_tensor_batch["uid"].copy()
-    numbered.non_tensor_batch["session_id"][:] = _turned([0, 1, 2, 3] * 2)
-
-    async def run() -> list[float]:
-        early = [fleet.call(index % 2, numbered[index : index + 1], alone=True) for index in (6, 0, 3, 1, 4, 5)]
-        await _until_idle()
-        fleet.lose(1)
-        await _until_idle()
-        late = [fleet.call(0, numbered[index : index + 1], alone=True) for index in (2, 7)]
-        answers = await asyncio.gather(*early, *late)
-        return _scores(*(answers[at] for at in (1, 3, 6, 2, 4, 5, 0, 7)))
-
-    assert asyncio.run(run()) == _turned(RANKS)
-    assert _calls(tmp_path) == 2
-
-
 def test_a_failed_response_fails_again(fleet: Fleet, base: Any, tokenizer: Any, data: Any, tmp_path: Path) -> None:
     """Without being scored again: ``failed_reward=raise``."""
     fleet._config = changed(base, "+reward.reward_kwargs.failed_reward=raise")
@@ -288,18 +269,27 @@ def test_a_worker_that_does_not_answer(fleet: Fleet, data: Any, monkeypatch: pyt
 
 
 def test_groups_are_kept_in_bounds() -> None:
+    way: Any = types.SimpleNamespace(index=0, restarted=False, owner=lambda key: int(key == "third"))
     origins = [Origin(0, "a", 0, None), Origin(1, "b", 0, None)]
-    packed = pack({origins[0]: {"reward_score": 1.0}, origins[1]: RewardFailureError("none")})
-    kept = KeptGroups(most=2 * len(packed))
+    answers: list[Any] = [{"reward_score": 1.0}, RewardFailureError("none")]
+    once = AnsweredGroups(way)
+    once.add("third", origins, answers)
+    [(_, packed)] = once.groups_of(1)[routing.KEPT]
+    kept = AnsweredGroups(way, most=2 * len(packed))
     for key in ("first", "second", "first", "third"):
-        kept.add(key, packed)
-    assert kept.answer("second", origins[0]) is None
-    assert kept.answer("first", origins[0]) == {"reward_score": 1.0}
-    assert str(kept.answer("third", origins[1])) == "none"
-    assert kept.answer("third", Origin(1, "c", 0, None)) is None
-    assert kept.of(lambda key: key != "first") == [("third", packed)]
-    kept.add("large", packed * 3)
-    assert kept.of(lambda key: True) == []
+        kept.add(key, origins, answers)
+
+    async def look() -> None:
+        assert await kept.find("second", origins[0]) is None
+        assert await kept.find("first", origins[0]) == {"reward_score": 1.0}
+        assert await kept.find("third", Origin(1, "c", 0, None)) is None
+        with pytest.raises(RewardFailureError, match="none"):
+            await kept.find("third", origins[1])
+
+    asyncio.run(look())
+    assert kept.groups_of(1) == {routing.KEPT: [("third", packed)]}
+    kept.add("large", origins, [{"reward_score": "x" * 3 * len(packed)}] * 2)
+    assert [len(kept.groups_of(owner)[routing.KEPT]) for owner in (0, 1)] == [0, 0]
 
 
 class Workers:

@@ -1,18 +1,17 @@
-"""Rewards of verifiers: of a v1 `Task`, and of the `Rubric` that it had before version 0.4.
+"""The reward of a v1 `Task` of verifiers, 0.4 or later.
 
-A v1 task takes an exception for "no reward": the trace has an error, and trainers leave it out. A
-rubric makes 0 of any exception, so there the value of a sample without a reward has to be chosen.
+A task takes an exception for "no reward": the trace has an error, and trainers leave it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
 
-__all__ = ["reward_function", "rubric_function"]
+__all__ = ["reward_function"]
 
 
 def reward_function(
@@ -39,56 +38,6 @@ def reward_function(
     value = None if failure_value is None else checked_failure_value(failure_value)
     becomes = "its trace has an error" if value is None else f"its reward becomes {value:g}"
     return _TaskReward(SampleRewards(dispatcher, "verifiers", becomes), value, name)
-
-
-def rubric_function(
-    dispatcher: Dispatcher, *, failure_value: float, name: str = "guerdon"
-) -> Callable[..., Awaitable[float]]:
-    """Returns a reward for a `Rubric`: ``Rubric(funcs=[rubric_function(dispatcher,
-    failure_value=0.0)])``.
-
-    Columns are ``answer``, ``info``, ``task``, each field of ``info``, and the fields of the
-    dataset's row, beside ``prompt`` and ``completion``.
-
-    Args:
-        dispatcher: Its functions score single samples.
-        failure_value: The reward of a sample on which a function failed.
-        name: Of the metric.
-
-    Returns:
-        ``async function(prompt, completion, answer, state, info, task, **row)``.
-
-    Raises:
-        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
-
-    Examples:
-        >>> import asyncio
-        >>> from guerdon import Dispatcher, reward
-        >>> dispatcher = Dispatcher([reward(lambda text, answer: float(text == answer), name="correct")])
-        >>> function = rubric_function(dispatcher, failure_value=0.0)
-        >>> asyncio.run(function(prompt="2 + 2", completion="4", answer="4"))
-        1.0
-    """
-    value = checked_failure_value(failure_value)
-    scorer = SampleRewards(dispatcher, "verifiers", f"its reward becomes {value:g}")
-
-    async def function(
-        prompt: Any,
-        completion: Any,
-        answer: Any = "",
-        state: Any = None,
-        info: Any = None,
-        task: Any = None,
-        **row: Any,
-    ) -> float:
-        fields = dict(info) if isinstance(info, Mapping) else {}
-        columns = {**fields, **row, "answer": answer, "info": fields, "task": task}
-        columns.pop("parser", None)  # the rubric's own object, not data
-        reward = await scorer.reward(FrameworkSample(completion, prompt, columns=columns))
-        return value if reward is None else reward
-
-    function.__name__ = name
-    return function
 
 
 class _TaskReward:

@@ -25,7 +25,6 @@ NEEDS_A_VALUE: list[Any] = [
     openrlhf.reward_function,
     skyrl.reward_function,
     slime.reward_function,
-    verifiers.rubric_function,
     lambda made, **options: roll.reward_function(made, tokenizer=None, **options),
 ]
 RAISES: list[Any] = [areal.reward_function, areal.async_reward_function, verifiers.reward_function]

@@ -1,4 +1,4 @@
-"""Rewards of verifiers' tasks and rubrics, called as they call them.
+"""Rewards of verifiers' tasks, called as they call them.
 
 tests/frameworks/test_verifiers.py has the same with verifiers installed.
 """
@@ -74,19 +74,3 @@ def test_an_attribute_of_a_class_is_not_bound() -> None:
         score = verifiers.reward_function(dispatcher())
 
     assert list(inspect.signature(Task().score).parameters) == ["task", "trace"]
-
-
-def test_a_rubrics_function() -> None:
-    """Called with everything that the rubric has, by name."""
-    function = verifiers.rubric_function(dispatcher(), failure_value=-1.0)
-
-    def state(text: str) -> dict[str, Any]:
-        messages = {
-            "prompt": [{"role": "user", "content": "2 + 2"}],
-            "completion": [{"role": "assistant", "content": text}],
-        }
-        return {**messages, "answer": "4", "info": {"label": "4"}, "state": {}, "task": None, "parser": object()}
-
-    assert asyncio.run(function(**state("4"))) == 1.0
-    with pytest.warns(GuerdonWarning, match="its reward becomes -1"):
-        assert asyncio.run(function(**state("bad"))) == -1.0

@@ -259,14 +259,3 @@ def test_a_bare_dispatcher_is_refused_when_the_trainer_is_made(tmp_path: Path) -
         pytest.raises(TypeError, match=r"pass dispatcher\.reward_funcs"),
     ):
         make_trainer(dispatcher, tmp_path)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("theirs", [None, [1.0, 0.25]])
-def test_weights_that_differ_are_refused_at_the_first_batch(theirs: Any, tmp_path: Path) -> None:
-    with Dispatcher([reward_functions.vowels, reward_functions.lengths], weights=[1, 0.1], workers=1) as dispatcher:
-        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, reward_weights=theirs)
-        with pytest.raises(
-            ValueError,
-            match=r"trainer has reward_weights=\[1\.0.*weights=\[1\.0, 0\.1\].*reward_weights=dispatcher.reward_weights",
-        ):
-            trainer.train()

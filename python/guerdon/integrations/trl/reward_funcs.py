@@ -6,13 +6,14 @@ Functions that belong to no dispatcher share one, made here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from guerdon._batch.trainer.column import RewardColumn
 from guerdon._functions.callables import is_reward_model
 from guerdon._functions.function_list import spread
 from guerdon.dispatcher import Dispatcher
+from guerdon.errors import RegistrationError
 
 
 def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dispatcher | None]:
@@ -64,7 +65,20 @@ def dispatchers_of(functions: Iterable[object]) -> tuple[Dispatcher, ...]:
     return tuple({id(owner): owner for owner in owners}.values())
 
 
-def set_weights(theirs: Any, weights: list[float]) -> None:
-    """Sets a trainer's first weights, a tensor, in place. Those behind are environments'."""
-    for index, weight in enumerate(weights):
-        theirs[index] = weight
+def check_group_sizes(dispatchers: Iterable[Dispatcher], sizes: Mapping[str, int]) -> None:
+    """Compares groups before hours of training show that they differ.
+
+    Args:
+        sizes: The trainer's completions per prompt, by the names of its settings.
+
+    Raises:
+        RegistrationError: A dispatcher was given another number.
+    """
+    for dispatcher in dispatchers:
+        own = dispatcher.options["num_generations"]
+        for name, size in sizes.items():
+            if own not in (None, size):
+                raise RegistrationError(
+                    f"the dispatcher has num_generations={own}, the trainer {name}={size}: leave it out of the dispatcher, so "
+                    "that the trainer's own holds, in evaluation too."
+                )

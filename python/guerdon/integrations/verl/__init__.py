@@ -6,10 +6,10 @@ Importing this module imports neither verl nor torch: the class is loaded when f
 - `settings`, `overlong`, `compute_score`: what the configuration says, and verl's own function as a
   reward.
 - `sample`, `reward_output`: a response as columns, and its reward as verl takes it.
-- `groups`, `partial_groups`, `routing`, `origin`: the responses of one prompt put together,
-  wherever they come.
-- `worker_restarts`, `answered_groups`, `kept_groups`: a reward worker that is lost is started
-  again, and its responses are answered once.
+- `groups`, `siblings`, `routing`, `origin`: the responses of one prompt put together, wherever they
+  come.
+- `worker_restarts`, `answered_groups`: a reward worker that is lost is started again, and its
+  responses are answered once.
 """
 
 from __future__ import annotations

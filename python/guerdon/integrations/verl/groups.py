@@ -1,10 +1,8 @@
 """Puts the responses of one prompt together, which arrive one by one and in any order.
 
-A group is scored once, its responses ordered by position, never by arrival; one that comes again,
-from the same origin, is the same response. One too many, and a group that does not fill, are errors
-that say what to set. If verl numbers the responses, a group is scored while it fills, for at most
-`MAX_PARTIAL_GROUPS` groups at a time, since each has file descriptors of its own. All of it runs on
-one event loop: no locks.
+A group is scored once, when its last response is there, its responses ordered by position, never by
+arrival; one that comes again, from the same origin, is the same response. One too many, and a group
+that does not fill, are errors that say what to set. All of it runs on one event loop: no locks.
 """
 
 from __future__ import annotations
@@ -15,15 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from guerdon.errors import DataError
-from guerdon.integrations.verl.kept_groups import Answer
+from guerdon.integrations.verl.answered_groups import Answer
 from guerdon.integrations.verl.origin import Origin
-from guerdon.integrations.verl.partial_groups import PartialGroup
 from guerdon.integrations.verl.reward_output import Scored
 from guerdon.integrations.verl.sample import Response
 
-__all__ = ["MAX_PARTIAL_GROUPS", "Groups"]
-
-MAX_PARTIAL_GROUPS: Final = 128
+__all__ = ["Groups"]
 
 _CHECK: Final = (
     "Check that actor_rollout_ref.rollout.n is the number of responses of every prompt, and that reward.num_workers divides "
@@ -32,20 +27,18 @@ _CHECK: Final = (
 
 
 @dataclass
-class _Arrived:
-    """A response in its group, and what those wait for who brought it."""
-
-    sample: Response
-    answer: asyncio.Future[dict[str, Any]]
-
-
-@dataclass
 class _OpenGroup:
-    """A group that waits for responses."""
+    """A group that waits for responses, or is scored.
+
+    Attributes:
+        answers: To all of its responses at once.
+        members: Its responses, by origin.
+        timer: Runs while it waits for its next response.
+    """
 
     size: int
-    partial: PartialGroup | None
-    members: dict[Origin, _Arrived] = field(default_factory=dict)
+    answers: asyncio.Future[dict[Origin, Answer]]
+    members: dict[Origin, Response] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -57,8 +50,6 @@ class Groups:
         answers: What the responses of a group are answered with, in order, by its key, their
             origins and its result; an exception is raised to those who brought the response.
         timeout: Seconds that a group may wait for its next response.
-        begin: Begins a group of that many responses, of which it gets the first, that is scored
-            while it fills; None where no group can be.
     """
 
     def __init__(
@@ -66,117 +57,64 @@ class Groups:
         score: Callable[[list[Response]], Awaitable[Scored]],
         answers: Callable[[Hashable, list[Origin], Scored], Sequence[Answer]],
         timeout: float,
-        begin: Callable[[int, Response], PartialGroup] | None = None,
     ) -> None:
         self._score = score
         self._answers = answers
         self._timeout = timeout
-        self._begin = begin
-        self._partial_groups = 0  # groups that are scored while they fill
-        self._open: dict[Hashable, _OpenGroup] = {}
-        self._scoring: dict[Hashable, _OpenGroup] = {}
+        self._groups: dict[Hashable, _OpenGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # a loop keeps only weak references
 
     async def add(self, key: Hashable, origin: Origin, sample: Response, size: int) -> dict[str, Any]:
         """Waits until the group `key` of `size` responses is scored: the answer to this one.
 
         Raises:
-            DataError: A response too many or twice, or the group did not fill in time.
+            DataError: A response too many, or the group did not fill in time.
+            RewardFailureError: That is the answer.
         """
-        scoring = self._scoring.get(key)
-        if scoring is not None:
-            again = scoring.members.get(origin)
-            if again is None:
-                raise DataError(f"more than {size} responses came for the prompt {key!r}. {_CHECK}")
-            return await asyncio.shield(again.answer)
-        group = self._open.get(key)
+        loop = asyncio.get_running_loop()
+        group = self._groups.get(key)
         if group is None:
-            group = self._open[key] = _OpenGroup(size, self._begin_partial(origin, size, sample))
-        member = group.members.get(origin)
-        if member is None:
-            member = self._joined(key, group, origin, sample)
-        self._go_on(key, group)
-        return await asyncio.shield(member.answer)  # others may wait for it too
-
-    def _joined(self, key: Hashable, group: _OpenGroup, origin: Origin, sample: Response) -> _Arrived:
-        if group.partial is not None:
-            number = origin.session
-            if (
-                number is None
-                or not _numbered(origin, group.size)
-                or any(number == other.session for other in group.members)
-            ):
-                raise DataError(
-                    f"response number {number} of the prompt {key!r} came twice, or is out of range: it has {group.size}. {_CHECK}"
-                )
-            group.partial.add(number, sample)
-        member: _Arrived = _Arrived(sample, asyncio.get_running_loop().create_future())
-        group.members[origin] = member
-        return member
+            group = self._groups[key] = _OpenGroup(size, loop.create_future())
+        if len(group.members) < group.size:
+            group.members[origin] = sample
+            self._go_on(key, group)
+        elif origin not in group.members:
+            raise DataError(f"more than {size} responses came for the prompt {key!r}. {_CHECK}")
+        answer = (await asyncio.shield(group.answers))[origin]  # others wait for them too
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _go_on(self, key: Hashable, group: _OpenGroup) -> None:
         """Scores the group if it is full; else it waits for its next response from now on."""
         if group.timer is not None:
             group.timer.cancel()
-            group.timer = None
         loop = asyncio.get_running_loop()
         if len(group.members) < group.size:
             group.timer = loop.call_later(self._timeout, self._give_up, key)
             return
-        del self._open[key]
-        self._scoring[key] = group
         task = loop.create_task(self._run(key, group))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _begin_partial(self, origin: Origin, size: int, first: Response) -> PartialGroup | None:
-        if self._begin is None or self._partial_groups >= MAX_PARTIAL_GROUPS or not _numbered(origin, size):
-            return None
-        self._partial_groups += 1
-        return self._begin(size, first)
-
     async def _run(self, key: Hashable, group: _OpenGroup) -> None:
         origins = sorted(group.members, key=lambda origin: origin.position)
         try:
-            if group.partial is None:
-                result = await self._score([group.members[origin].sample for origin in origins])
-            else:
-                result = await group.partial.result()
-            answers = self._answers(key, origins, result)
-        except BaseException as error:
-            _fail(group, error)
-            if not isinstance(error, Exception):
-                raise
-        else:
-            for origin, answer in zip(origins, answers, strict=True):
-                waiting = group.members[origin].answer
-                if isinstance(answer, Exception):
-                    waiting.set_exception(answer)
-                else:
-                    waiting.set_result(answer)
+            scored = await self._score([group.members[origin] for origin in origins])
+            answers = self._answers(key, origins, scored)
+            group.answers.set_result(dict(zip(origins, answers, strict=True)))
+        except Exception as error:
+            group.answers.set_exception(error)
         finally:
-            del self._scoring[key]
-            self._partial_groups -= group.partial is not None
+            del self._groups[key]
+            group.answers.cancel()  # where this task was cancelled
 
     def _give_up(self, key: Hashable) -> None:
-        group = self._open.pop(key)
-        if group.partial is not None:
-            self._partial_groups -= 1
-            group.partial.cancel()
+        group = self._groups.pop(key)
         reason = (
             f"only {len(group.members)} of {group.size} responses came for the prompt {key!r}, and no other within "
             f"{self._timeout:g} s. {_CHECK} Rows of validation are told by extra_info['split'] (anything but 'train': "
             "rollout.val_kwargs.n). If generation takes that long, set +reward.reward_kwargs.group_timeout=<seconds>. Ray "
             "lets a worker hold 1000 calls: if more wait for others, raise reward.num_workers."
         )
-        _fail(group, DataError(reason))
-
-
-def _numbered(origin: Origin, size: int) -> bool:
-    return origin.session is not None and 0 <= origin.session < size
-
-
-def _fail(group: _OpenGroup, error: BaseException) -> None:
-    for member in group.members.values():
-        if not member.answer.done():
-            member.answer.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+        group.answers.set_exception(DataError(reason))

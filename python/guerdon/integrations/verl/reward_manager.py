@@ -10,7 +10,7 @@ responses come again.
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Hashable, Sequence
 from typing import Any, ClassVar, Final
 
 import ray
@@ -22,16 +22,13 @@ from guerdon._batch.coalescing import Coalescer
 from guerdon.errors import DataError, GuerdonWarning, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.verl import settings, worker_restarts
-from guerdon.integrations.verl.answered_groups import AnsweredGroups
+from guerdon.integrations.verl.answered_groups import Answer, AnsweredGroups
 from guerdon.integrations.verl.groups import Groups
-from guerdon.integrations.verl.kept_groups import Answer
 from guerdon.integrations.verl.origin import Origin
-from guerdon.integrations.verl.partial_groups import PartialGroup
 from guerdon.integrations.verl.reward_output import Place, Scored, has_reward, reward_output
 from guerdon.integrations.verl.routing import WorkerRouting
 from guerdon.integrations.verl.sample import Response, columns_of, has_split, own_size, read, step_of
 from guerdon.integrations.verl.siblings import Siblings
-from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
 
@@ -73,11 +70,9 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._routing = WorkerRouting(self._settings.reward_workers)
         # A batch of verl's is a few of the engine's, and a slow response holds up few others.
         self._coalescer: Coalescer[Response, Place] = Coalescer(self._score_apart, MOST_TOGETHER)
-        # batch_timeout would count the time in which a group fills.
-        begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
         self._reported: set[str] = set()
         self._answered = AnsweredGroups(self._routing)
-        self._groups = Groups(self._score_group, self._answers, self._settings.group_timeout, begin)
+        self._groups = Groups(self._score_group, self._answers, self._settings.group_timeout)
         self._siblings = Siblings(self._coalescer.add, self._keep, self._settings.group_timeout)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -180,31 +175,20 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
     async def _score_group(self, samples: list[Response]) -> Scored:
         return await self._score(samples, len(samples))
 
-    def _begin(self, size: int, first: Response) -> PartialGroup:
-        return PartialGroup(self.dispatcher, size, self._columns, self._counted, step_of([first]))
-
-    def _columns(self, samples: list[Response]) -> dict[str, Any]:
-        columns = columns_of(samples)
-        if self._router:
-            columns.update({name: [value] * len(samples) for name, value in self._router.items()})
-        return columns
-
     async def _score(self, samples: list[Response], group: int) -> Scored:
-        """Scores responses, in groups of this size."""
-        tokens = [len(sample.completion_ids) for sample in samples]
-        columns = {**self._columns(samples), "trainer_state": step_of(samples)}
-        return await self._counted(self.dispatcher.ascore(num_generations=group, **columns), tokens)
-
-    async def _counted(self, scored: Awaitable[RewardBatch], tokens: list[int]) -> Scored:
-        """A result, however many failed in it; `ResultFailureRate` judges over several."""
+        """Scores responses, in groups of this size, however many fail: `ResultFailureRate` judges
+        over several batches."""
+        columns = {**columns_of(samples), "trainer_state": step_of(samples)}
+        columns.update({name: [value] * len(samples) for name, value in self._router.items()})
         try:
-            result = await scored
+            result = await self.dispatcher.ascore(num_generations=group, **columns)
         except RewardFailureError as error:
             if error.result is None:
                 raise
             result = error.result
         self._failure_rate.add(result)
         overlong = self._settings.overlong
+        tokens = [len(sample.completion_ids) for sample in samples]
         return Scored(result, [0.0 if overlong is None else overlong.penalty(count) for count in tokens])
 
     def _key(self, data: DataProto) -> Hashable:

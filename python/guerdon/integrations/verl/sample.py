@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from guerdon._batch.columns import BATCH_OPTIONS, COMPLETION_IDS, ENVIRONMENTS, RECORDERS, TRAINER_STATE
 from guerdon._batch.trainer_state import StepAlone
 from guerdon._system.units import integer
 
@@ -21,17 +22,8 @@ __all__ = ["Response", "columns_of", "has_split", "own_size", "read", "step_of"]
 
 _RESERVED: Final = frozenset(
     (
-        *(
-            "prompt",
-            "prompts",
-            "completion",
-            "completions",
-            "completion_ids",
-            "num_generations",
-            "groups",
-            "batch_timeout",
-        ),
-        *("more", "max_pending", "environments", "trainer_state", "log_extra", "log_metric"),
+        *("prompt", "prompts", "completion", "completions"),
+        *(COMPLETION_IDS, ENVIRONMENTS, TRAINER_STATE, *BATCH_OPTIONS, *RECORDERS),
     )
 )
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from guerdon._engine.dispatcher_options import bound
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning, RegistrationError
@@ -82,7 +83,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
     restarts(config)
     workers = _count("reward.num_workers", config.reward.num_workers)
     chosen = given.get("failed_reward")
-    failed = _default_failed(config, workers) if chosen is None else _failed(chosen)
+    failed = _default_failed(config) if chosen is None else _failed(chosen)
     penalty = overlong.read(given)
     named = given.get("dispatcher")
     if named is not None:
@@ -109,7 +110,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         overlong=penalty,
         grouped=grouped,
         group_by=_field(given.get("group_by", "uid")),
-        group_timeout=_checked_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
+        group_timeout=bound(f"{_WHERE}.group_timeout", given.get("group_timeout", GROUP_TIMEOUT)),
         sizes=(size, int(rollout.val_kwargs.n)),
         reward_workers=workers,
     )
@@ -225,7 +226,7 @@ def _check_workers(config: Any, workers: int, responses: int) -> None:
             raise RegistrationError(
                 f"reward.num_workers={workers} does not divide the {responses} responses of a batch (data.train_batch_size times "
                 "actor_rollout_ref.rollout.n), so verl would fill it up with copies, which guerdon can't tell from responses of a "
-                "group. Set a number that divides it."
+                f"group. Set a number that divides it, or, without functions of whole groups, +{_WHERE}.failed_reward=<a number> or raise."
             )
     elif _in_flight(responses, workers) > MAX_IN_FLIGHT:
         enough = next(count for count in range(workers, responses + 1) if _in_flight(responses, count) <= MAX_IN_FLIGHT)
@@ -249,20 +250,13 @@ def _responses(config: Any) -> int:
     return int(config.data.train_batch_size) * int(config.actor_rollout_ref.rollout.n)
 
 
-def _default_failed(config: Any, workers: int) -> Failed:
+def _default_failed(config: Any) -> Failed:
     """Returns the default treatment of failures: the mean of the group, whose advantage is 0."""
-    ask = (
-        f"Choose what a response without a reward becomes (verl has no mask for it): +{_WHERE}.failed_reward=<a number>, which "
-        "is trained on, or raise, which ends the run or leaves the response out, as the trainer does with errors"
-    )
     if int(config.actor_rollout_ref.rollout.n) == 1:
         raise RegistrationError(
-            f"a prompt has one response (actor_rollout_ref.rollout.n=1), so there is no mean of others to take. {ask}."
-        )
-    if _handed_out_as_a_batch(config) and _responses(config) % workers:
-        raise RegistrationError(
-            f"reward.num_workers={workers} does not divide the {_responses(config)} responses of a batch, so verl fills it up "
-            f"with copies, and groups can't be told. {ask}; or set a number of workers that divides it."
+            "a prompt has one response (actor_rollout_ref.rollout.n=1), so there is no mean of others to take. Choose what a "
+            f"response without a reward becomes (verl has no mask for it): +{_WHERE}.failed_reward=<a number>, which is trained "
+            "on, or raise, which ends the run or leaves the response out, as the trainer does with errors."
         )
     return "group_mean"
 
@@ -290,9 +284,3 @@ def _field(given: object) -> str:
     if isinstance(given, str) and given:
         return given
     raise RegistrationError(f"{_WHERE}.group_by={given!r}: expected the name of a field of verl's data.")
-
-
-def _checked_seconds(given: object) -> float:
-    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given) and given > 0:
-        return float(given)
-    raise RegistrationError(f"{_WHERE}.group_timeout={given!r}: expected seconds, more than 0.")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +29,7 @@ from guerdon import Dispatcher
 from guerdon.integrations.trl import AsyncGRPOTrainer
 from guerdon.integrations.trl.async_grpo import rollout_process
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
-from guerdon.integrations.trl.async_grpo.trainer import _check_groups, _with_workers_own
+from guerdon.integrations.trl.async_grpo.trainer import _with_workers_own
 from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
 
 # All that imports trl's experimental parts, in one place.
@@ -36,13 +38,26 @@ __all__ = [
     "AsyncRolloutWorker",
     "LoopOptions",
     "RolloutLoop",
+    "SpeakingLoop",
     "TRLAsyncGRPOTrainer",
     "TRLRolloutLoop",
-    "_check_groups",
     "_with_workers_own",
     "rollout_process",
 ]
 TRLRolloutLoop = _AsyncRolloutLoop
+
+
+class SpeakingLoop(RolloutLoop):
+    """Says letters by chance instead of asking a server."""
+
+    slow_s = 0.0  # of a completion
+    asked = 0
+
+    async def _generate_one_turn(self, prompt_ids: list[int]) -> tuple[list[int], list[float]]:
+        self.asked += 1
+        await asyncio.sleep(self.slow_s)
+        ids = [97 + random.randrange(26) for _ in range(self.max_tokens - 1)]
+        return [*ids, self.tokenizer.eos_token_id], [-1.0] * self.max_tokens
 
 
 def shared() -> dict[str, Any]:
@@ -57,7 +72,7 @@ def shared() -> dict[str, Any]:
     }
 
 
-def arguments(url: str, **named: Any) -> dict[str, Any]:
+def arguments(**named: Any) -> dict[str, Any]:
     tokenizer = make_tokenizer()
     settings: dict[str, Any] = {
         "model_name": "base",
@@ -67,7 +82,7 @@ def arguments(url: str, **named: Any) -> dict[str, Any]:
         "num_generations": 4,
         "max_inflight_tasks": 16,
         "max_tokens": 8,
-        "vllm_server_url": url,
+        "vllm_server_url": "http://127.0.0.1:9",  # nobody is there
     }
     PartialState(cpu=True)  # what accelerate's loggers want
     return {**settings, **shared(), **named}
@@ -75,19 +90,19 @@ def arguments(url: str, **named: Any) -> dict[str, Any]:
 
 def make_loop(
     dispatcher: Dispatcher | None,
-    url: str = "http://127.0.0.1:9",
     *,
+    kind: type[RolloutLoop] = RolloutLoop,
     concurrent_groups: int = 8,
     max_staleness: int = 3,
     **named: Any,
-) -> RolloutLoop:
+) -> Any:
     columns = tuple(dispatcher.reward_funcs) if dispatcher else ()
     options = LoopOptions(columns, concurrent_groups, max_staleness)
-    return RolloutLoop(guerdon=options, **arguments(url, **named))
+    return kind(guerdon=options, **arguments(**named))
 
 
-def make_plain_loop(functions: list[Any], url: str = "http://127.0.0.1:9", **named: Any) -> _AsyncRolloutLoop:
-    return _AsyncRolloutLoop(reward_funcs=functions, **arguments(url, **named))
+def make_plain_loop(functions: list[Any], **named: Any) -> _AsyncRolloutLoop:
+    return _AsyncRolloutLoop(reward_funcs=functions, **arguments(**named))
 
 
 def group_of(index: int, texts: list[str], **columns: list[Any]) -> RolloutGroup:
@@ -143,6 +158,14 @@ def score(loop: _AsyncRolloutLoop, groups: list[RolloutGroup]) -> list[list[Any]
         sample = loop.rollout_buffer.get_nowait()
         by_group.setdefault(sample.group_id, []).append(sample)
     return list(by_group.values())
+
+
+def wait_until(there: Callable[[], object], seconds: float = 30.0) -> None:
+    """Waits for a condition; fails if it does not come."""
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.01)
 
 
 @contextmanager

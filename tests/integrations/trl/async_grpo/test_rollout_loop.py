@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import queue
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 pytest.importorskip("trl")
 pytest.importorskip("aiohttp")
-pytest.importorskip("requests")
 
 from guerdon import Dispatcher, RewardFailureError
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
-from tests.integrations.trl.async_grpo.fake_vllm import FakeVLLM, wait_until
+from tests.integrations.trl.async_grpo.rollout_loops import wait_until
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # what TRL warns about
@@ -24,16 +22,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeVLLM]:
-    fake = FakeVLLM()
-    fake.start()
-    yield fake
-    fake.stop()
-
-
-def make(fake: FakeVLLM, function: Any = reward_functions.length, **named: Any) -> Any:
-    return rollout_loops.make_loop(Dispatcher([function]), fake.url, **named)
+def make(function: Any = reward_functions.length, **named: Any) -> Any:
+    dispatcher = None if function is None else Dispatcher([function])
+    return rollout_loops.make_loop(dispatcher, kind=rollout_loops.SpeakingLoop, **named)
 
 
 def check(samples: list[Any]) -> None:
@@ -52,16 +43,16 @@ def take(loop: Any, count: int) -> list[Any]:
     return [loop.rollout_buffer.get(timeout=40) for _ in range(count)]
 
 
-def test_every_sample_has_the_reward_of_its_completion(fake: FakeVLLM) -> None:
-    loop = make(fake)
+def test_every_sample_has_the_reward_of_its_completion() -> None:
+    loop = make()
     with rollout_loops.running(loop) as run:
         samples = take(loop, 64)
     assert run.error is None
     check(samples)
 
 
-def test_a_reward_that_fails_too_often_ends_the_run(fake: FakeVLLM) -> None:
-    loop = make(fake, reward_functions.always_fails)
+def test_a_reward_that_fails_too_often_ends_the_run() -> None:
+    loop = make(reward_functions.always_fails)
     with rollout_loops.running(loop) as run:
         run.thread.join(40)
     assert isinstance(run.error, RewardFailureError)
@@ -70,11 +61,10 @@ def test_a_reward_that_fails_too_often_ends_the_run(fake: FakeVLLM) -> None:
 
 @pytest.mark.parametrize("game", [reward_functions.Game, reward_functions.Quiz])
 @pytest.mark.parametrize("function", [reward_functions.length, None])
-def test_rewards_of_environments_are_taken_concurrently(fake: FakeVLLM, game: Any, function: Any) -> None:
+def test_rewards_of_environments_are_taken_concurrently(game: Any, function: Any) -> None:
     """Each waits for three others, so one at a time none would come. Instances are reused."""
     reward_functions.Game.together.reset()
-    dispatcher = None if function is None else Dispatcher([function])
-    loop = rollout_loops.make_loop(dispatcher, fake.url, environment_factory=game)
+    loop = make(function, environment_factory=game)
     with rollout_loops.running(loop) as run:
         samples = take(loop, 64)
         reward_functions.Game.together.abort()
@@ -98,7 +88,7 @@ def test_rewards_of_environments_are_taken_concurrently(fake: FakeVLLM, game: An
     assert reported > 0
 
 
-def test_reward_functions_get_environments_as_their_completions_left_them(fake: FakeVLLM) -> None:
+def test_reward_functions_get_environments_as_their_completions_left_them() -> None:
     """They look long after the completions ended, while others are generated."""
     made: list[reward_functions.Diary] = []
 
@@ -106,7 +96,7 @@ def test_reward_functions_get_environments_as_their_completions_left_them(fake: 
         made.append(reward_functions.Diary())
         return made[-1]
 
-    loop = make(fake, reward_functions.latest, environment_factory=diary)
+    loop = make(reward_functions.latest, environment_factory=diary)
     with rollout_loops.running(loop) as run:
         samples = take(loop, 96)
     assert run.error is None
@@ -115,11 +105,11 @@ def test_reward_functions_get_environments_as_their_completions_left_them(fake: 
     assert max(len(instance.seen) for instance in made) >= 2
 
 
-def test_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM) -> None:
-    loop = make(fake)
-    fake.slow_s = 600.0
+def test_it_stops_at_once_though_the_server_does_not_answer() -> None:
+    loop = make()
+    loop.slow_s = 600.0
     with rollout_loops.running(loop) as run:
-        wait_until(lambda: "/v1/completions" in fake.requests)
+        wait_until(lambda: loop.asked)
         began = time.monotonic()
     # TRL's trainer waits 15 s for this, and a completion may take 10 minutes
     assert time.monotonic() - began < 100.0
@@ -127,8 +117,8 @@ def test_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM) -> N
     assert loop._scorer.dispatchers[0].closed
 
 
-def test_it_stops_at_once_though_a_reward_does_not_come(fake: FakeVLLM) -> None:
-    loop = make(fake, reward_functions.never)
+def test_it_stops_at_once_though_a_reward_does_not_come() -> None:
+    loop = make(reward_functions.never)
     with rollout_loops.running(loop) as run:
         wait_until(lambda: loop._scoring > 0)
         began = time.monotonic()
@@ -136,10 +126,10 @@ def test_it_stops_at_once_though_a_reward_does_not_come(fake: FakeVLLM) -> None:
     assert run.error is None
 
 
-def test_it_ends_with_its_trainer(fake: FakeVLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_its_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer that was killed can tell nobody, and nobody reads its queues any more."""
     buffer = _Queue()
-    loop = make(fake, rollout_buffer=buffer, metrics_queue=_Queue(), exception_info_queue=_Queue())
+    loop = make(rollout_buffer=buffer, metrics_queue=_Queue(), exception_info_queue=_Queue())
     with rollout_loops.running(loop) as run:
         wait_until(lambda: not buffer.empty())
         monkeypatch.setattr("guerdon.integrations.trl.async_grpo.rollout_loop._orphaned", lambda: True)

@@ -21,7 +21,6 @@ import torch
 
 from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward
 from guerdon.errors import ClosedError
-from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.rollout_loops import (
     AsyncGRPOTrainer,
@@ -29,7 +28,6 @@ from tests.integrations.trl.async_grpo.rollout_loops import (
     LoopOptions,
     TRLAsyncGRPOTrainer,
     TRLRolloutLoop,
-    _check_groups,
     _with_workers_own,
     rollout_process,
 )
@@ -90,12 +88,6 @@ def test_invalid_options_are_refused_before_loading(given: Any, named: Any, says
         AsyncGRPOTrainer("no/such-model", given, **named)
 
 
-def test_a_dispatcher_for_groups_of_another_size_is_refused() -> None:
-    columns = tuple(Dispatcher([reward_functions.length], num_generations=8).reward_funcs)
-    with pytest.raises(RegistrationError, match="num_generations=8, the trainer's config 4"):
-        _check_groups(columns, 4)
-
-
 def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> None:
     factor = 2.0
     with Dispatcher([reward(lambda text: factor * len(text), name="twice"), reward_functions.length]) as dispatcher:
@@ -121,12 +113,11 @@ def test_a_worker_of_the_users_own_has_its_samples_scored_by_the_engine(where: s
             concurrent_groups=2,
             args=SimpleNamespace(max_staleness=3),
             _lora_sync=False,
-            _record=lambda sample: None,
         )
         AsyncGRPOTrainer._extend(trainer, worker, tuple(dispatcher.reward_funcs))
         worker._loop_kwargs["reward_funcs"] = []
         made, named = pickle.loads(pickle.dumps((worker._loop_cls, worker._loop_kwargs["guerdon"])))
-        loop = made(guerdon=named, bonus=10.0, **rollout_loops.arguments("http://127.0.0.1:9"))
+        loop = made(guerdon=named, bonus=10.0, **rollout_loops.arguments())
         assert isinstance(loop, OwnLoop)
         group = rollout_loops.group_of(0, ["a", "x", "ccc"])
         group.rollout_rewards = [loop.bonus, loop.bonus, loop.bonus + 1]
@@ -246,7 +237,7 @@ def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None
     process = context.Process(target=reward_functions.begin_a_message, args=(buffer,), daemon=True)
     worker = SimpleNamespace(rollout_buffer=buffer, start=process.start, _process=process)
     worker._failed_event, worker._exception_info_queue = context.Event(), context.Queue()
-    rollout_process.start_and_read(worker, lambda sample: None)()
+    rollout_process.start_and_read(worker)()
     try:
         assert buffer._reader.poll(60)  # it has begun to write, and waits for a reader
         process.kill()
@@ -261,32 +252,6 @@ def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None
         process.close()
         buffer.close()
         worker._exception_info_queue.close()
-
-
-# --- checkpoints
-
-
-def test_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    saved: list[set[int]] = []
-    monkeypatch.setattr(
-        TRLAsyncGRPOTrainer, "_save_checkpoint", lambda self, model, trial: saved.append(self._trained_groups)
-    )
-    trainer = object.__new__(AsyncGRPOTrainer)
-    trainer._trained_groups = {0, 2, 3}
-    trainer._progress = CheckpointProgress(2)
-    trainer.model_version = 3
-    # The second never came, the fifth is read and not trained on yet, the sixth came too late.
-    for group, version, current in ((0, 1, 1), (2, 1, 1), (3, 2, 2), (4, 1, 3), (5, 1, 4), (7, 4, 4)):
-        trainer.model_version = current
-        trainer._record(SimpleNamespace(group_id=group, model_version=version))
-    trainer._save_checkpoint(None, None)
-    trainer.model_version = 1
-    trainer._save_checkpoint(None, None)
-    assert saved == [
-        {0, 1, 2, 3, 5},
-        {0, 2, 3},
-    ]  # at first those of the first policy are too old; never what may come yet
-    assert trainer._trained_groups == {0, 2, 3}
 
 
 # --- it trains once
@@ -310,23 +275,6 @@ def source(function: Any) -> str:
 
 def parameters(function: Any) -> list[str]:
     return list(inspect.signature(function).parameters)
-
-
-def test_seam_the_loops_methods_that_are_overridden() -> None:
-    assert parameters(TRLRolloutLoop._run_loops) == ["self", "stop_event"]
-    assert parameters(TRLRolloutLoop._score_loop) == ["self", "stop_event"]
-    assert parameters(TRLRolloutLoop._score_group) == ["self", "group"]
-    assert "self._score_loop(stop_event=stop_event)" in source(TRLRolloutLoop._run_loops)
-    assert "await self._score_group(group)" in source(TRLRolloutLoop._score_loop)
-
-
-def test_seam_how_a_group_is_summed() -> None:
-    text = source(TRLRolloutLoop._score_group)
-    assert "for reward_func in self.reward_funcs" in text
-    assert "r[1] if (r is not None and r[0] is env_type) else None for r in group.env_rewards" in text
-    assert "list(group.rollout_rewards)" in text
-    assert "np.nansum(arr, axis=0)" in text
-    assert "for seq in sequences: samples.append(" in text
 
 
 def test_seam_how_the_loop_gets_to_its_process() -> None:
@@ -355,10 +303,5 @@ def test_seam_what_the_trainer_keeps_and_calls() -> None:
     assert "self.rollout_worker.stop()" in source(TRLAsyncGRPOTrainer._inner_training_loop)
     begins = inspect.getmodule(TRLAsyncGRPOTrainer)._TrainBeginCallback.on_train_begin
     assert "if self._fired: return" in source(begins)
-    saving = source(TRLAsyncGRPOTrainer._save_checkpoint)
-    assert (
-        "trained = self._trained_groups first_untrained = next(g for g in itertools.count() if g not in trained)"
-        in saving
-    )
     position = parameters(TRLAsyncGRPOTrainer.__init__).index("reward_funcs")
     assert parameters(TRLAsyncGRPOTrainer.__init__)[position - 1 : position + 2] == ["model", "reward_funcs", "args"]

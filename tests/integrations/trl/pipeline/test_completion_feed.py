@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ pytest.importorskip("trl")
 from torch.distributed import TCPStore
 
 from guerdon import GuerdonWarning
-from guerdon.integrations.trl.pipeline import completion_feed
 from guerdon.integrations.trl.pipeline.completion_feed import CompletionFeed
 
 
@@ -26,45 +24,24 @@ def test_a_completion_reaches_its_rank_while_others_are_generated() -> None:
     )
     came: queue.Queue[Any] = queue.Queue()
     for _ in range(2):
-        with other.receiving(lambda rows, ids: came.put((rows, ids))), asking.sending(ranks=2):
+        asking.begin()
+        with other.receiving(lambda rows, ids: came.put((rows, ids))):
             asking.send([1, 2, 3], [[7], [8, 9], []], count=2)
             assert came.get(timeout=60) == ([0, 1], [[8, 9], []])
-            asking.send([0], [[7]], count=2)
+            asking.send([0, 3], [[7], [9]], count=2)
+        assert came.get_nowait() == ([1], [[9]])  # it was there when the generation ended
         assert came.empty()
     assert store.num_keys() <= 1  # one is the store's own
 
 
-def test_a_rank_goes_on_without_the_last_message_of_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion_feed, "_LAST_S", 0.01)
-    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False, use_libuv=False)
-    feed = CompletionFeed(
-        TCPStore("localhost", store.port, is_master=False, wait_for_workers=False, use_libuv=False), 1
-    )
-    came: list[Any] = []
-    with feed.receiving(lambda rows, ids: came.append((rows, ids))):
-        [reader] = [thread for thread in threading.enumerate() if thread.name == "guerdon-feed"]
-    with (
-        pytest.warns(GuerdonWarning, match="its last message did not come"),
-        feed.receiving(lambda rows, ids: came.append((rows, ids))),
-    ):
-        assert [thread for thread in threading.enumerate() if thread.name == "guerdon-feed"] == [reader]
-    store.set("1/1/0", "[[0], [[7]]]")  # too late
-    store.set("1/1/1", "null")
-    reader.join(60)
-    assert not reader.is_alive()
-    assert not came
-
-
 def test_a_feed_that_breaks_says_so_once_and_ends_nothing() -> None:
     class Broken:
-        def set_timeout(self, _: Any) -> None: ...
-
         def set(self, *_: Any) -> None:
             raise RuntimeError("connection reset")
 
     broken: Any = Broken()
     feed = CompletionFeed(broken, 0)
-    with feed.sending(ranks=2):
-        with pytest.warns(GuerdonWarning, match=r"can't pass completions on.*connection reset"):
-            feed.send([4], [[1]], count=4)
-        feed.send([5], [[1]], count=4)  # warnings are errors in tests
+    feed.begin()
+    with pytest.warns(GuerdonWarning, match=r"can't pass completions on.*connection reset"):
+        feed.send([4], [[1]], count=4)
+    feed.send([5], [[1]], count=4)  # warnings are errors in tests

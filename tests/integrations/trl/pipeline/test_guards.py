@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import torch  # noqa: E402
 from trl.trainer import grpo_trainer  # noqa: E402
 
 from guerdon import DataError, Dispatcher, GuerdonError, reward  # noqa: E402
-from guerdon.integrations.trl import Pipeline  # noqa: E402
+from guerdon.integrations.trl import GRPOTrainer, Pipeline  # noqa: E402
 from guerdon.integrations.trl.pipeline.batch_rewards import BatchRewards  # noqa: E402
 from guerdon.integrations.trl.pipeline.options import PRESETS  # noqa: E402
 from guerdon.integrations.trl.pipeline.trl_families import GRPO  # noqa: E402
@@ -116,3 +117,11 @@ def test_another_number_of_generated_values_is_named_with_the_version() -> None:
         Trainer()._generate([])
     Trainer.pipeline = PRESETS["off"]
     assert len(Trainer()._generate([])) == 9
+
+
+def test_a_trainer_generates_without_its_init_as_trls_own_tests_do() -> None:
+    trainer: Any = object.__new__(GRPOTrainer)
+    trainer.accelerator, trainer.model = SimpleNamespace(device="cpu"), SimpleNamespace(training=True)
+    trainer.use_vllm, trainer.rollout_func = False, lambda prompts, trainer: {}
+    with pytest.raises(ValueError, match="rollout_func must return keys"):
+        trainer._generate(["a prompt"])

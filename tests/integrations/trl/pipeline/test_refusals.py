@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, reward
+from guerdon import Dispatcher, GuerdonWarning, RegistrationError, reward
 from guerdon.integrations.trl import Pipeline
 from guerdon.integrations.trl.pipeline.checking import check_pipeline
 from guerdon.integrations.trl.pipeline.options import PRESETS
@@ -35,8 +34,6 @@ def trainer(**changed: Any) -> Any:
             auto_find_batch_size=False,
             sync_ref_model=False,
             save_strategy="no",
-            world_size=1,
-            ddp_timeout=1800,
             save_steps=500,
         ),
         accelerator=SimpleNamespace(dataloader_config=SimpleNamespace(dispatch_batches=None)),
@@ -104,7 +101,7 @@ def test_values_are_checked(values: dict[str, Any]) -> None:
     ],
 )
 def test_the_reason_is_given(part: str, changed: dict[str, Any], reason: str) -> None:
-    wanted = {"overlap": "overlap", "mini_batch": "mini_batch", "lookahead": "one_step"}[part]
+    wanted = "one_step" if part == "lookahead" else part
     with pytest.raises(
         RegistrationError, match=f"{part} can't work with this trainer: .*{reason}.*Without {part}: pipeline='off'"
     ):
@@ -164,7 +161,6 @@ def test_a_size_of_evaluation_that_differs_is_refused_before_training() -> None:
     [
         ("mini_batch", {"args__gradient_accumulation_steps": 2}, "scored fastest"),
         ("mini_batch", {"args__gradient_accumulation_steps": 6}, "scored fastest"),
-        ("off", {"args__world_size": 2, "args__ddp_timeout": 20}, r"'one' may run 240 s.*ddp_timeout=20"),
         ("mini_batch", {"loss_type": "bnpo"}, "bnpo.*gradient differs"),
         ("mini_batch", {"top_entropy_quantile": 0.8}, "quantile of a micro-step.*gradient differs"),
         ("mini_batch", {"_entropy_bonus_enabled": True}, "entropy bonus.*gradient differs"),
@@ -176,37 +172,6 @@ def test_a_size_of_evaluation_that_differs_is_refused_before_training() -> None:
 def test_surprising_settings_are_warned_of(preset: str, changed: dict[str, Any], warning: str) -> None:
     with pytest.warns(GuerdonWarning, match=warning):
         check_pipeline(PRESETS[preset], trainer(**changed), [DISPATCHER])
-
-
-@pytest.mark.parametrize(
-    ("options", "seconds"),
-    [
-        ({}, "240 s for a batch (its timeout of 30 s, 16 calls, 2 at a time)"),
-        ({"retries": 2}, "720 s for a batch (its timeout of 30 s, 3 attempts, 16 calls, 2 at a time)"),
-        ({"lane": "thread", "timeout": 50}, "100 s for a batch (its timeout of 50 s, 16 calls, 8 at a time)"),
-        (
-            {"lane": "thread", "limit": Limit(concurrency=16), "retries": 4},
-            "150 s for a batch (its timeout of 30 s, 5 att",
-        ),
-        ({"total_timeout": 90}, None),
-        ({"timeout": 5}, None),
-    ],
-    ids=str,
-)
-def test_the_time_that_ranks_wait_counts_attempts_and_calls_one_after_another(
-    options: dict[str, Any], seconds: str | None
-) -> None:
-    two_ranks = trainer(args__world_size=2, args__ddp_timeout=95)
-    plain: Any = one
-    dispatcher = Dispatcher([reward(plain.__wrapped__, **options)], workers=2)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        check_pipeline(PRESETS["off"], two_ranks, [dispatcher])
-        check_pipeline(PRESETS["off"], two_ranks, [dispatcher.replace(batch_timeout=80)])
-        check_pipeline(PRESETS["off"], trainer(args__ddp_timeout=1), [dispatcher])
-    messages = [str(warning.message) for warning in caught]
-    assert len(messages) == (seconds is not None)
-    assert seconds is None or f"'one' may run {seconds}" in messages[0]
 
 
 @pytest.mark.filterwarnings("default")

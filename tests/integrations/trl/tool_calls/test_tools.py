@@ -129,6 +129,18 @@ def test_a_time_out_in_this_process(lane: str) -> None:
         asyncio.run(tool(1.0)) if lane == "asyncio" else tool(1.0)
 
 
+def test_tools_that_all_hang_run_once_and_time_out() -> None:
+    """Timeouts in a row open the circuit breaker of an endpoint, which tries calls again."""
+
+    async def all_of_them(doze: Callable[..., Any]) -> list[Any]:
+        return await asyncio.gather(*(doze(60.0) for _ in range(10)), return_exceptions=True)
+
+    with tools([tool_functions.doze], timeout=0.5) as ours:
+        outcomes = asyncio.run(all_of_them(ours[0]))
+        assert {str(one) for one in outcomes} == {"doze took longer than 0.5 s"}
+        assert (ours.stats()["doze"].calls, ours.stats()["doze"].timeouts) == (10, 10)
+
+
 def test_a_process_that_dies_is_reported() -> None:
     with tools([tool_functions.die], workers=1) as (die,):
         with pytest.raises(ToolError, match="die crashed its process") as caught:

@@ -23,9 +23,8 @@ from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 
 from guerdon._batch.trainer.column import RewardColumn
 from guerdon.errors import GuerdonError
-from guerdon.integrations.trl.async_grpo.concurrent_calls import ConcurrentRollouts
-from guerdon.integrations.trl.async_grpo.environment_rewards import EnvironmentReward, RolloutEnvironments
-from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, GroupScores, ScoresColumn, current_scores
+from guerdon.integrations.trl.async_grpo.environment_rollouts import EnvironmentRollouts
+from guerdon.integrations.trl.async_grpo.group_scores import GroupScorer, ScoresColumn, current_scores
 from guerdon.integrations.trl.reward_funcs import dispatcher_of
 
 _HEARTBEAT_S: Final = 1.0
@@ -57,30 +56,17 @@ def _unpickled(packed: bytes) -> LoopOptions:
     return LoopOptions(*pickle.loads(packed))
 
 
-class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
+class RolloutLoop(EnvironmentRollouts, _AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
     """TRL's rollout loop with rewards through dispatchers."""
-
-    _env_reward_types: list[type]  # TRL's: classes of environments that it asks for rewards
 
     def __init__(self, *, guerdon: LoopOptions, **named: Any) -> None:
         self._options = guerdon
-        scores_columns = [ScoresColumn(column.__name__, index) for index, column in enumerate(guerdon.columns)]
-        super().__init__(**{**named, "reward_funcs": scores_columns})
+        names = [column.__name__ for column in guerdon.columns]
+        super().__init__(**{**named, "reward_funcs": [ScoresColumn(name, index) for index, name in enumerate(names)]})
         self._scorer = GroupScorer(guerdon.columns)
-        self._environments = RolloutEnvironments(
-            self._env_reward_types,
-            self.environment_factories is not None and bool(_named(guerdon.columns) & _ENVIRONMENT),
-            self._count,
-        )
-        if self.environment_factories is not None:
-            self._environments.track(self.environment_factories, self._environment_pool)
-            # Asked and summed here: to TRL they are reward functions.
-            self._env_reward_types = []
-            kinds = self._environments.kinds
-            self.reward_funcs = [
-                *scores_columns,
-                *(ScoresColumn(k.__name__, len(scores_columns) + i) for i, k in enumerate(kinds)),
-            ]
+        self.keeps_environments = bool(_named(guerdon.columns) & _ENVIRONMENT)
+        names += [kind.__name__ for kind in self.environment_kinds]
+        self.reward_funcs = [ScoresColumn(name, index) for index, name in enumerate(names)]
         self._scoring = 0  # groups in scoring
 
     def run(self) -> None:
@@ -89,7 +75,6 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         finally:
             for dispatcher in self._scorer.dispatchers:
                 dispatcher.close()
-            self.close_tools_and_environments()
             if _orphaned():  # at exit the queues would wait for a reader of their contents
                 for each in (self.rollout_buffer, self._metrics_queue, self._exception_info_queue):
                     each.cancel_join_thread()
@@ -104,6 +89,8 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
                     task.result()
         finally:
             await _end(asyncio.all_tasks() - {asyncio.current_task()})
+            # Before TRL waits for its threads, which wait for calls of sync tools.
+            self.close_tools_and_environments()
 
     async def _score_loop(self, stop_event: asyncio.Event) -> None:
         one = super()._score_loop
@@ -112,7 +99,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
     async def _score_group(self, group: Any) -> list[Any]:
         if self.model_version - group.model_version > self._options.max_staleness:
             self._counters["guerdon/stale_groups_total"] += 1
-            self._free(group)
+            self.free_environments(group.completions)
             return []
         self._scoring += 1
         try:
@@ -120,9 +107,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         finally:
             self._scoring -= 1
         self._push_metrics({**scored.metrics, "guerdon/groups_scoring": float(self._scoring + 1)})
-        for column in self._environment_columns(self._free(group), scored):
-            scored.raw.append(column)
-            scored.weighted.append(column)
+        self.add_environment_rewards(group.completions, scored)
         # Rewards of a user's own loop count if no function failed.
         group.rollout_rewards = [
             None if failed else reward for reward, failed in zip(group.rollout_rewards, scored.failed, strict=True)
@@ -143,34 +128,11 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         """Returns the columns of a group for reward functions, by name."""
         own = {"prompts": group.prompts, "completions": group.completions, "completion_ids": group.completions_ids}
         given = {**own, **group.reward_kwargs}
-        if self._environments.wanted:
+        if self.keeps_environments and self.environment_factories is not None:
             if self._multi_environment:
                 given.pop("environment", None)  # the loop's key; the class tells it too
-            given["environments"] = self._environments.of(group.completions)
+            given["environments"] = self.environments_of(group.completions)
         return given
-
-    def _free(self, group: Any) -> list[EnvironmentReward | None]:
-        """The rewards by a group's environments, which may be used again."""
-        return [] if self.environment_factories is None else self._environments.take_rewards(group.completions)
-
-    def _environment_columns(
-        self, rewards: list[EnvironmentReward | None], scored: GroupScores
-    ) -> list[list[float | None]]:
-        """A column for each class of environments; a sample whose own reward failed has none."""
-        for index, reward in enumerate(rewards):
-            if reward is not None and reward.value is None:
-                scored.fail(index)
-        return [
-            [
-                None if r is None or r.kind is not kind or out else r.value
-                for r, out in zip(rewards, scored.failed, strict=True)
-            ]
-            for kind in self._environments.kinds
-        ]
-
-    def _generate_one(self, *args: Any, **named: Any) -> Any:
-        generating = super()._generate_one(*args, **named)
-        return generating if self.environment_factories is None else self._environments.rollout(generating)
 
     async def _watch(self, stop_event: asyncio.Event) -> None:
         """Sends the heartbeat until the event is set.
@@ -184,9 +146,6 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
                 raise GuerdonError("the trainer that this rollout process worked for is gone.")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop_event.wait(), _HEARTBEAT_S)
-
-    def _count(self, name: str) -> None:
-        self._counters[name] += 1
 
 
 def make_loop(own: type, **named: Any) -> RolloutLoop:

@@ -44,23 +44,21 @@ def health_check(worker: Any) -> Callable[[float], None]:
     return check_health
 
 
-def start_and_read(worker: Any, record: Callable[[Any], None]) -> Callable[[], None]:
+def start_and_read(worker: Any) -> Callable[[], None]:
     """TRL's `start` of `worker`, after which only the rollout process can write to the buffer.
 
     If this process could write too, a reader of half a message of a killed process would wait for
-    the other half forever. Each sample that is read is passed to `record`.
+    the other half forever.
     """
     start, buffer = worker.start, worker.rollout_buffer
     get = buffer.get
 
     def read(block: bool = True, timeout: float | None = None) -> Any:
         try:
-            sample = get(block, timeout)
+            return get(block, timeout)
         except (EOFError, OSError):  # the process is gone; the health check says why
             time.sleep(min(_POLL_S, timeout or _POLL_S))
             raise queue.Empty from None
-        record(sample)
-        return sample
 
     def begin() -> None:
         start()

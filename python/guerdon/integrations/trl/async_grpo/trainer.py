@@ -19,11 +19,14 @@ from guerdon._batch.trainer.column import RewardColumn
 from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_reward_model
 from guerdon.errors import GuerdonError, RegistrationError
-from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop, make_loop
 from guerdon.integrations.trl.async_grpo.rollout_process import health_check, start_and_read, stop_and_drain
-from guerdon.integrations.trl.patching import patched
-from guerdon.integrations.trl.reward_funcs import dispatcher_of, dispatchers_of, resolve_reward_funcs
+from guerdon.integrations.trl.reward_funcs import (
+    check_group_sizes,
+    dispatcher_of,
+    dispatchers_of,
+    resolve_reward_funcs,
+)
 
 
 class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not typed
@@ -44,7 +47,6 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
     """
 
     _lora_name: str  # TRL's: what adapters are called, less their version
-    _trained_groups: set[int]  # TRL's
 
     def __init__(
         self,
@@ -64,11 +66,9 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         functions, _, self._own_dispatcher = resolve_reward_funcs(reward_funcs)
         columns = _checked(functions)
         super().__init__(model, [], args, *rest, **named)
-        self._progress = CheckpointProgress(self.args.max_staleness)
         self._began = False
-        _check_groups(
-            columns, self.args.num_generations
-        )  # on every rank: if one raised alone, the others would wait for it
+        # On every rank: if one raised alone, the others would wait for it.
+        check_group_sizes(dispatchers_of(columns), {"num_generations": self.args.num_generations})
         # A server that served another run still holds its adapters, and would answer with them: the
         # name gets a part that is this run's, the same on every rank.
         if self._lora_sync:
@@ -90,10 +90,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         )
         worker.check_health = health_check(worker)
         worker.stop = stop_and_drain(worker)
-        worker.start = start_and_read(worker, self._record)
-
-    def _record(self, sample: Any) -> None:
-        self._progress.record(sample.group_id, sample.model_version, self.model_version)
+        worker.start = start_and_read(worker)
 
     def _inner_training_loop(self, *args: Any, **named: Any) -> Any:
         # TRL starts its rollout process at the first `train`; a second would wait for it forever.
@@ -104,11 +101,6 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
             )
         self._began = True
         return super()._inner_training_loop(*args, **named)
-
-    def _save_checkpoint(self, *args: Any, **named: Any) -> None:
-        trained = self._trained_groups | self._progress.dropped(self.model_version)
-        with patched(self, {"_trained_groups": trained}):
-            super()._save_checkpoint(*args, **named)
 
 
 def _with_workers_own(reward_funcs: Any, worker: Any) -> Any:
@@ -161,13 +153,3 @@ def _checked(functions: list[Any]) -> tuple[RewardColumn, ...]:
             )
         names.add(column.__name__)
     return tuple(functions)
-
-
-def _check_groups(columns: tuple[RewardColumn, ...], generations: int) -> None:
-    for dispatcher in dispatchers_of(columns):
-        own = dispatcher.options["num_generations"]
-        if own is not None and own != generations:
-            raise RegistrationError(
-                f"the dispatcher has num_generations={own}, the trainer's config {generations}: leave it out of the "
-                "dispatcher."
-            )

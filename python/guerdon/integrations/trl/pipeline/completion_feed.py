@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -25,8 +26,7 @@ from guerdon._system.warning import warn
 OnComplete = Callable[[list[int], list[list[int]]], None]
 
 _CONNECT: Final = timedelta(seconds=60)
-_GENERATION: Final = timedelta(days=7)  # a wait for the next completion ends with rank 0
-_LAST_S: Final = 5.0  # for the message that follows the last completion
+_POLL_S: Final = 0.02  # between looks for the next completion
 _WITHOUT: Final = (
     "overlap: rank 0 can't pass completions on to other ranks ({}), whose scoring begins when all are generated"
 )
@@ -41,24 +41,16 @@ class CompletionFeed:
     """
 
     def __init__(self, store: TCPStore, rank: int) -> None:
-        store.set_timeout(_GENERATION)
         self._store = store
         self._rank = rank
         self._generation = 0  # counts alike on all ranks
-        self._sent: dict[int, int] = {}  # by rank, messages of this generation
+        self._sent: Counter[int] = Counter()  # by rank, messages of this generation
         self._broken = False
-        self._reader: threading.Thread | None = None
 
-    @contextmanager
-    def sending(self, ranks: int) -> Iterator[None]:
-        """One generation, on rank 0."""
+    def begin(self) -> None:
+        """Begins to send the completions of one generation, on rank 0."""
         self._generation += 1
-        self._sent = dict.fromkeys(range(1, ranks), 0)
-        try:
-            yield
-        finally:
-            for rank in self._sent:
-                self._put(rank, None)
+        self._sent.clear()
 
     def send(self, rows: Sequence[int], ids: Sequence[list[int]], count: int) -> None:
         """Passes on the rows of other ranks.
@@ -72,58 +64,44 @@ class CompletionFeed:
             places, texts = of_rank.setdefault(row // count, ([], []))
             places.append(row % count)
             texts.append(tokens)
-        for rank in of_rank.keys() & self._sent.keys():
-            self._put(rank, of_rank[rank])
+        of_rank.pop(self._rank, None)
+        for rank, message in of_rank.items():
+            if not self._broken:
+                self._put(f"{self._generation}/{rank}/{self._sent[rank]}", message)
+                self._sent[rank] += 1
 
     @contextmanager
     def receiving(self, on_complete: OnComplete) -> Iterator[None]:
         """One generation, on another rank. A thread calls `on_complete` with rows of this rank and
-        their token ids, until the generation ends."""
+        their token ids, until the generation has ended and all are read."""
         self._generation += 1
-        if self._reader is not None and self._reader.is_alive():
-            self._break("its last message did not come")
-            yield
-            return
-        lock, over = threading.Lock(), threading.Event()
-
-        def while_it_lasts(rows: list[int], ids: list[list[int]]) -> None:
-            with lock:
-                if not over.is_set():
-                    on_complete(rows, ids)
-
-        self._reader = threading.Thread(
-            target=self._read, args=(self._generation, while_it_lasts), name="guerdon-feed", daemon=True
-        )
-        self._reader.start()
+        over = threading.Event()
+        reader = threading.Thread(target=self._read, args=(over, on_complete), name="guerdon-feed", daemon=True)
+        reader.start()
         try:
             yield
-            self._reader.join(_LAST_S)
         finally:
-            with lock:
-                over.set()
+            over.set()
+            reader.join()
 
-    def _put(self, rank: int, message: Any) -> None:
-        number, self._sent[rank] = self._sent[rank], self._sent[rank] + 1
-        if self._broken:
-            return
+    def _put(self, key: str, message: object) -> None:
         try:
-            self._store.set(f"{self._generation}/{rank}/{number}", json.dumps(message))
+            self._store.set(key, json.dumps(message))
         except RuntimeError as error:
-            self._break(error)
-
-    def _break(self, why: object) -> None:
-        if not self._broken:
             self._broken = True
-            warn(f"{_WITHOUT.format(why)}. (Said once.)")
+            warn(f"{_WITHOUT.format(error)}. (Said once.)")
 
-    def _read(self, generation: int, on_complete: OnComplete) -> None:
+    def _read(self, over: threading.Event, on_complete: OnComplete) -> None:
         with suppress(RuntimeError):  # rank 0 is gone, or says why
             for number in itertools.count():
-                key = f"{generation}/{self._rank}/{number}"
+                key = f"{self._generation}/{self._rank}/{number}"
+                ended = False
+                while not self._store.check([key]):
+                    if ended:
+                        return
+                    ended = over.wait(_POLL_S)
                 message = json.loads(self._store.get(key))
                 self._store.delete_key(key)
-                if message is None:
-                    return
                 on_complete(*message)
 
 

@@ -65,9 +65,10 @@ class EarlyScoring:
                     yield
                 return
             client.on_complete = self._completed_anywhere
+            if feed is not None:
+                feed.begin()
             try:
-                with nullcontext() if feed is None else feed.sending(trainer.accelerator.num_processes):
-                    yield
+                yield
             finally:
                 client.on_complete = None
             return

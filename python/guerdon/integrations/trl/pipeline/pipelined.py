@@ -39,7 +39,7 @@ from guerdon.integrations.trl.pipeline.trainer_logs import (
     recording,
 )
 from guerdon.integrations.trl.pipeline.trl_families import changed, override_problems
-from guerdon.integrations.trl.reward_funcs import dispatchers_of, resolve_reward_funcs, set_weights
+from guerdon.integrations.trl.reward_funcs import dispatchers_of, resolve_reward_funcs
 from guerdon.integrations.trl.trainer_context import TRLTrainerContext
 
 
@@ -69,7 +69,8 @@ class PipelinedTrainer(BatchRewards):
             # Those that a class brings itself.
             self.reward_funcs[:], _, self._own_dispatcher = resolve_reward_funcs(self.reward_funcs)
         if self.args.reward_weights is None and weights is not None:
-            set_weights(self.reward_weights, weights)
+            for index, weight in enumerate(weights):  # those behind are environments'
+                self.reward_weights[index] = weight
         self.dispatchers: tuple[Dispatcher, ...] = dispatchers_of(self.reward_funcs)
         if any(dispatcher.closed for dispatcher in self.dispatchers):
             raise RegistrationError(

@@ -6,8 +6,7 @@ on while it runs; the messages name the version of TRL. Nothing is patched in tr
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,21 +51,21 @@ RLOO: Final = Family(
     penalizes=True,
 )
 
-# Methods that are overridden or called, with their parameters as far as they matter.
-_METHODS: Final[Mapping[str, Sequence[str]]] = {
-    "_prepare_inputs": ["generation_batch"],
-    "_generate_and_score_completions": ["inputs"],
-    "_generate": ["prompts"],
-    "_generate_single_turn": ["prompt_ids"],
-    "_calculate_rewards": ["inputs", "prompts", "completions", "completion_ids_list"],
-    "_get_per_token_logps_and_entropies": ["model", "input_ids", "attention_mask", "logits_to_keep"],
-    "_log_completion_extra": ["column", "values"],
-    "_log_metric": ["name", "value"],
-    "_inner_training_loop": [],
-    "_run_epoch": [],
-    "get_batch_samples": ["epoch_iterator", "num_batches", "device"],
-    "training_step": [],
-}
+# Methods that are overridden or called.
+_METHODS: Final = (
+    "_prepare_inputs",
+    "_generate_and_score_completions",
+    "_generate",
+    "_generate_single_turn",
+    "_calculate_rewards",
+    "_get_per_token_logps_and_entropies",
+    "_log_completion_extra",
+    "_log_metric",
+    "_inner_training_loop",
+    "_run_epoch",
+    "get_batch_samples",
+    "training_step",
+)
 
 
 def family_of(kind: type) -> Family:
@@ -81,24 +80,13 @@ def family_of(kind: type) -> Family:
             f"pipelined({kind.__name__}): it derives from neither trl.GRPOTrainer nor trl.RLOOTrainer, whose generated "
             f"batches pipelines know. {INSTEAD}"
         )
-    for name, parameters in _METHODS.items():
-        method = getattr(kind, name, None)
-        found = None if method is None else list(inspect.signature(method).parameters)[1 : len(parameters) + 1]
-        if found != parameters and not _takes_anything(method):
-            given = "has no such method" if found is None else f"takes {', '.join(found) or 'nothing'}"
-            raise RegistrationError(
-                f"pipelined({kind.__name__}): a pipeline calls {name}({', '.join(parameters)}), and the class {given} "
-                f"(trl {trl.__version__}). {INSTEAD}"
-            )
+    missing = [name for name in _METHODS if getattr(kind, name, None) is None]
+    if missing:
+        raise RegistrationError(
+            f"pipelined({kind.__name__}): a pipeline calls {missing[0]}, and the class has no such method "
+            f"(trl {trl.__version__}). {INSTEAD}"
+        )
     return family
-
-
-def _takes_anything(method: Any) -> bool:
-    """Returns whether an override passes on all arguments."""
-    if method is None:
-        return False
-    kinds = {one.kind for one in inspect.signature(method).parameters.values()}
-    return inspect.Parameter.VAR_POSITIONAL in kinds
 
 
 def override_problems(kind: type, mixin: type) -> dict[str, str]:

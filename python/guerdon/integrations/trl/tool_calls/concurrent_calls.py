@@ -2,8 +2,7 @@
 
 Tool calls of a turn start together for all samples, and so do the resets of a batch. A batch gets
 no environment of another whose rewards are missing: a reward function sees what its completions
-left, however late it runs. The mixin overrides methods and attributes of its instance only;
-tests/integrations/trl/pipeline/test_trl_internals.py fails if TRL moves a part that it relies on.
+left, however late it runs. The mixin overrides methods and attributes of its instance only.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import Any
 from guerdon.integrations.trl.init_arguments import replace_argument
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.tool_calls.environment_reward_columns import use_reward_columns
-from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of, usable
+from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import counter_of
-from guerdon.integrations.trl.tool_calls.tools import start_tools
 from guerdon.integrations.trl.tool_calls.turns import ToolTurns
 
 __all__ = ["ConcurrentToolCalls", "tool_metrics"]
@@ -32,7 +30,6 @@ class ConcurrentToolCalls:
     reward_funcs: Any
     tools: Any
     model: Any
-    async_loop: Any
     _environment_pool: Any
     _sync_tool_dicts: Any
     _async_tool_dicts: Any
@@ -49,7 +46,6 @@ class ConcurrentToolCalls:
         super().__init__(*args, **kwargs)
         if any(factory is not None for factory in factories):
             self._environment_rewards = use_reward_columns(self)
-        start_tools(self.tools)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         score: Callable[[Any], Any] = super()._generate_and_score_completions  # type: ignore[misc]
@@ -89,24 +85,19 @@ class ConcurrentToolCalls:
             free[name] = [one for one in instances if id(one) not in used]
         return free
 
-    def _generate(self, prompts: Any) -> Any:
-        generated = super()._generate(prompts)  # type: ignore[misc]
-        if self.environments:
-            self.environments = [usable(environment) for environment in self.environments]
-        return generated
-
     def _tool_call_loop(self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, *rest: Any) -> Any:
-        kept = self._sync_tool_dicts, self._async_tool_dicts
-        turns = ToolTurns(completions, *kept, lambda: self.async_loop)
+        sync, late = self._sync_tool_dicts, self._async_tool_dicts
+        turns = ToolTurns(completions, [{**second, **first} for first, second in zip(sync, late, strict=True)])
         counters = {id(counter): counter for tool in self.tools if (counter := counter_of(tool)) is not None}
         before = _counts(counters.values())
-        self._sync_tool_dicts, self._async_tool_dicts = turns.stand_ins(), [{} for _ in completions]
+        # A trainer looks for a name among the sync tools first.
+        waiting = [{**tools, **ours} for tools, ours in zip(sync, turns.stand_ins(), strict=True)]
         try:
-            looped: Any = super()._tool_call_loop(  # type: ignore[misc]
-                prompts, prompt_ids, completion_ids, completions, *rest
-            )
+            with patched(self, {"_sync_tool_dicts": waiting}):
+                looped: Any = super()._tool_call_loop(  # type: ignore[misc]
+                    prompts, prompt_ids, completion_ids, completions, *rest
+                )
         finally:
-            self._sync_tool_dicts, self._async_tool_dicts = kept
             turns.end()
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name, value in tool_metrics(before, _counts(counters.values())).items():

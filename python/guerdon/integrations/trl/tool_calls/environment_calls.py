@@ -199,13 +199,12 @@ class EnvironmentCall(LocalCall):
         until = time.monotonic() + _END_S
         while stuck := [one for one in self._threads.running(self.environment) if one.stuck]:
             if time.monotonic() > until or not all(one._async for one in stuck):
-                return ToolError(stuck[0].describe_stuck(), Status.TIMEOUT)
+                return ToolError(
+                    f"the environment is stuck in {stuck[0].name}, which timed out and can't be stopped: its state is unknown",
+                    Status.TIMEOUT,
+                )
             await asyncio.sleep(_POLL_S)
         return None
-
-    def describe_stuck(self) -> str:
-        """Why the environment can't be used."""
-        return f"the environment is stuck in {self.name}, which timed out and can't be stopped: its state is unknown"
 
 
 def _run_jobs(queue: SimpleQueue[_Job | None]) -> None:

@@ -11,14 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
+from guerdon.errors import RegistrationError
 from guerdon.functions import reward
-from guerdon.integrations.trl.tool_calls.environments import (
-    REWARD,
-    StuckEnvironment,
-    owner_of,
-    owner_of_class,
-    user_class_of,
-)
+from guerdon.integrations.trl.tool_calls.environments import REWARD, owner_of, owner_of_class, user_class_of
 from guerdon.limits import Limit
 
 __all__ = ["use_reward_columns"]
@@ -40,31 +35,25 @@ def use_reward_columns(trainer: Any) -> Dispatcher | None:
             classes[index] = kind
     if not classes:
         return None
-    _drop_repeated(trainer, classes)
-    dispatcher = environment_reward_dispatcher(list(classes.values()))
+    dispatcher = _reward_dispatcher(list(classes.values()))
     for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
         trainer.reward_funcs[index] = column
     return dispatcher
 
 
-def _drop_repeated(trainer: Any, classes: dict[int, type]) -> None:
-    """Leaves one column for each of the user's classes, the first, as the trainer itself does: a
-    class whose factories have different timeouts came as several."""
-    first: dict[type, int] = {}
-    repeated = [index for index, kind in classes.items() if first.setdefault(user_class_of(kind), index) != index]
-    for index in reversed(repeated):
-        for name in ("reward_funcs", "reward_func_names", "reward_processing_classes"):
-            del getattr(trainer, name)[index]
-    kept = [index for index in range(len(trainer.reward_weights)) if index not in repeated]
-    trainer.reward_weights = trainer.reward_weights[kept]
-    places = {index: place for place, index in enumerate(kept)}
-    remaining = {places[index]: kind for index, kind in classes.items() if index in places}
-    classes.clear()
-    classes.update(remaining)
+def _reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
+    """A dispatcher with the ``get_reward`` of each of these classes of environments.
 
-
-def environment_reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
-    """A dispatcher with the ``get_reward`` of each of these classes of environments."""
+    Raises:
+        RegistrationError: Two classes have one name.
+    """
+    names = [kind.__name__ for kind in kinds]
+    for name in names:
+        if names.count(name) > 1:
+            raise RegistrationError(
+                f"two calls of environments() made environments of the class {name}, which would have two reward columns of that "
+                "name: give them to one call, environments({...}), or derive a class for each."
+            )
     functions = []
     for kind in kinds:
         owner = owner_of_class(kind)
@@ -82,8 +71,7 @@ class _GetReward:
         self._kind = kind
 
     async def __call__(self, environment: Any) -> Any:
-        stuck = isinstance(environment, StuckEnvironment)
-        if user_class_of(environment.guerdon_kind if stuck else type(environment)) is not self._kind:
+        if user_class_of(type(environment)) is not self._kind:
             return None
         owner = owner_of(environment)
         return environment.get_reward() if owner is None else await owner.reward(environment)

@@ -15,19 +15,18 @@ import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol, overload
+from typing import Any, Final, Protocol, overload
 
 from guerdon._engine import dispatcher_options
 from guerdon._functions.callables import is_async, name_of
 from guerdon._lanes.lane_threads import LaneThread
-from guerdon.errors import RegistrationError, ToolError
+from guerdon.errors import RegistrationError
 from guerdon.integrations.trl.tool_calls.environment_calls import EnvironmentCall, EnvironmentThreads
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, Executor, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 from guerdon.limits import Limit
-from guerdon.results.status import Status
 
-__all__ = ["Environments", "StuckEnvironment", "environments", "owner_of", "usable", "user_class_of"]
+__all__ = ["Environments", "environments", "owner_of", "user_class_of"]
 
 Factory = Callable[[], object]
 
@@ -247,11 +246,6 @@ class Environments:
             raise error
         return value
 
-    def stuck_in(self, environment: object) -> EnvironmentCall | None:
-        """A call that still has this environment although nobody waits for it; None if it is not
-        stuck."""
-        return next((one for one in self._threads.running(environment) if one.stuck), None)
-
     def busy(self, environment: object) -> bool:
         """Returns whether a call of this environment runs now."""
         return bool(self._threads.running(environment))
@@ -285,6 +279,11 @@ class Environments:
                 return self.reset_source.reset(environment, kwargs)
             return self.start(environment, name, function, args, kwargs)
 
+        def waited_for(environment: object) -> bool:
+            if name == RESET and self.reset_source is not None:
+                return False  # a trainer asks, on whatever thread, for a reset that may run already
+            return self._waited_for(environment)
+
         asynchronous = name != RESET and is_async(function)
         return make_proxy(
             function,
@@ -294,7 +293,7 @@ class Environments:
             self.counter,
             asynchronous=asynchronous,
             method=True,
-            waited_for=self._waited_for,
+            waited_for=waited_for,
         )
 
     def _waited_for(self, environment: object) -> bool:
@@ -303,46 +302,10 @@ class Environments:
         thread = threading.current_thread()
         if thread is threading.main_thread() or isinstance(thread, (LaneThread, threading._DummyThread)):
             return False
-        return self.busy(environment)
+        return any(not call.stuck for call in self._threads.running(environment))
 
     def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, _EnvironmentOptions, _DerivedClasses]]:
         return _environments, (self._factory, self._options, self._classes)
-
-
-class StuckEnvironment:
-    """Replaces an environment that is stuck: every attribute raises the reason.
-
-    Attributes:
-        guerdon_kind: The class of what it stands for.
-    """
-
-    __slots__ = ("_guerdon_reason", "guerdon_kind")
-    _guerdon_reason: str
-    guerdon_kind: type
-
-    def __init__(self, environment: object, call: EnvironmentCall) -> None:
-        object.__setattr__(self, "_guerdon_reason", call.describe_stuck())
-        object.__setattr__(self, "guerdon_kind", type(environment))
-
-    def __getattr__(self, name: str) -> NoReturn:
-        # Protocols that Python or a library tries
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        raise ToolError(self._guerdon_reason, Status.TIMEOUT)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise ToolError(self._guerdon_reason, Status.TIMEOUT)
-
-    def __repr__(self) -> str:
-        return f"<{self._guerdon_reason}>"
-
-
-def usable(environment: Any) -> Any:
-    """Returns the environment for a reward function: the environment, or a `StuckEnvironment` in
-    its place."""
-    owner = owner_of(environment)
-    stuck = None if owner is None else owner.stuck_in(environment)
-    return environment if stuck is None else StuckEnvironment(environment, stuck)
 
 
 def _environments(

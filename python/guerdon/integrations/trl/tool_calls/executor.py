@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from guerdon._batch.pending import PendingBatch
 from guerdon.dispatcher import Dispatcher
@@ -36,8 +36,6 @@ MAX_CONCURRENT = {"thread": 128, "asyncio": 1024}
 # call is, what to do.
 _LEFT_BEHIND = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
 
-_NO_FUNCTION: Final = -1  # the number of a call that only starts a worker
-
 _in_tool_call: ContextVar[bool] = ContextVar("guerdon_tool_call", default=False)
 
 
@@ -56,6 +54,8 @@ class LocalCall:
         begun: Whether the user's code started; written by the thread or task that runs it.
         over: Whether it returned; written last, by the same.
         given_up: Whether nobody waits for it any more.
+        attempted: Whether the engine has called it.
+        timed_out: Whether the engine has called it again, which it does after a timeout alone.
     """
 
     function: Callable[..., Any]
@@ -67,6 +67,8 @@ class LocalCall:
     begun: bool = False
     over: bool = False
     given_up: bool = False
+    attempted: bool = False
+    timed_out: bool = False
 
     def __call__(self) -> float:
         with self._run():
@@ -131,6 +133,12 @@ class _ThreadTarget:
 
 
 async def _run_async(call: LocalCall) -> float:
+    if call.attempted and not call.keep:
+        # Where many time out in a row, the engine takes them for those of one endpoint and tries
+        # each again. A tool runs once.
+        call.timed_out = True
+        return 1.0
+    call.attempted = True
     return await call.awaited()
 
 
@@ -141,8 +149,6 @@ class WorkerFunctions:
         self._functions = tuple(functions)
 
     def __call__(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        if number == _NO_FUNCTION:
-            return {"score": 1.0}
         try:
             value = _result(self._functions[number], args, kwargs)
         except Exception as error:
@@ -217,11 +223,6 @@ class PendingCall:
         if self.call is not None:
             self.call.given_up = True
 
-    @property
-    def done(self) -> bool:
-        """Returns whether the call is over for its waiter; the user's code may still run."""
-        return self._pending.done
-
     def _take_outcome(self) -> Any:
         with self._lock:
             if self._outcome is None:
@@ -238,10 +239,13 @@ class PendingCall:
         error: Exception | None = None
         if self.call is not None:
             self.call.given_up = True
+            if self.call.timed_out:
+                status = Status.TIMEOUT
         if status == Status.ERROR and self.call is not None and self.call.error is not None:
             value, error = self.call.take_result()
         elif status != Status.OK:
-            error = ToolError(self._describe(status, result.failures()[0].reason), status)
+            reason = "" if status == Status.TIMEOUT else result.failures()[0].reason
+            error = ToolError(self._describe(status, reason), status)
         elif self.call is not None:
             value, error = self.call.take_result()
         else:
@@ -293,14 +297,6 @@ class Executor:
         self._dispatcher = Dispatcher([spec], workers=workers if lane == "process" else 1, max_failure_rate=1.0)
         self._dispatcher._builder.allow_equal()  # the numbers are not rewards
         self._lane = lane
-
-    def start(self) -> None:
-        """Starts what the first call would wait for, and returns at once; for an executor that is
-        surely used."""
-        if self._lane == "process" and self._dispatcher._engine.started is None:
-            self._dispatcher.submit(completions=[""], number=[_NO_FUNCTION], args=[()], kwargs=[{}])
-        else:
-            self._dispatcher._engine.get()
 
     def launch(
         self, name: str, number: int, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]

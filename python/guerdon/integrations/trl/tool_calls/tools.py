@@ -110,11 +110,6 @@ class Tools(list[Callable[..., Any]]):
             self._executors[used] = self._executor(used)
         super().__init__(tool.method for tool in made)
 
-    def _start(self) -> None:
-        """Starts the workers, threads and loops before the first call."""
-        for executor in self._executors.values():
-            executor.start()
-
     def stats(self) -> dict[str, CallCount]:
         """By tool: calls, how many failed, how many timed out, and the seconds they ran."""
         return self.counter.counts()
@@ -161,13 +156,6 @@ class Tools(list[Callable[..., Any]]):
         functions = [self._functions[number] for number in self._shipped] if lane == "process" else []
         workers = self._workers or max(_MIN_WORKERS, default_workers())
         return Executor("tools", lane, self._timeout, self.counter, functions, workers)
-
-
-def start_tools(proxies: Iterable[object]) -> None:
-    """Starts the engines of these proxies of tools, so that no first call waits for it."""
-    bound = [getattr(proxy, "__self__", None) for proxy in proxies]
-    for owner in {id(tool.owner): tool.owner for tool in bound if isinstance(tool, Tool)}.values():
-        owner._start()
 
 
 class Tool:
