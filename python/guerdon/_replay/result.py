@@ -94,7 +94,7 @@ def result_of(run: ReplayRun) -> ReplayResult:
         functions=functions,
         total=run.diff.total.to_dict(),
         moved=run.diff.moved(),
-        tolerance=run.plan.tolerance,
+        tolerance=run.tolerance,
         differences=run.diff.differences,
         failures=run.breaches(),
         notes=run.notes(),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guerdon._insight.journal.schema import KEYS, arrow_schema, import_arrow, text_column
-from guerdon._replay.chunks import ABSENT
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def rows_of(
     texts: Mapping[str, tuple[list[str | None], str]],
     facts: str,
 ) -> Any:
-    """A table with a row for each cell that was scored, sample by sample.
+    """A table with a row for each cell, sample by sample.
 
     Args:
         texts: The text columns, one text a sample, and their kinds.
@@ -39,12 +38,11 @@ def rows_of(
     """
     arrow = import_arrow()
     names = list(outcomes)
-    scored = np.stack([outcomes[name].status != ABSENT for name in names], axis=1)
-    samples, functions = np.nonzero(scored)
+    samples, functions = np.divmod(np.arange(len(chunk) * len(names)), len(names))
     first = chunk.table.select(list(KEYS)).take(chunk.first_rows[samples])
 
     def of(attribute: str) -> Any:
-        return np.stack([getattr(outcomes[name], attribute) for name in names], axis=1)[samples, functions]
+        return np.stack([getattr(outcomes[name], attribute) for name in names], axis=1).ravel()
 
     reward, status = of("reward"), of("status")
     cells = list(zip(samples.tolist(), functions.tolist(), strict=True))

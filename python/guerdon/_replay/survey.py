@@ -37,12 +37,10 @@ class Survey:
         versions: Of each function that scored, in the order of their first rows, how many rows by
             version.
         batches: Rows of each batch.
-        num_generations: The group size, where the user names it.
     """
 
     parts: list[Part]
     selection: Selection
-    num_generations: int | None
     kinds: list[dict[str, str]] = field(default_factory=list)
     versions: dict[str, Counter[str]] = field(default_factory=dict)
     batches: Counter[BatchKey] = field(default_factory=Counter)
@@ -72,14 +70,14 @@ class Survey:
         return [part for part in self.parts if part.limit]
 
 
-def survey(journal: JournalParts, selection: Selection, num_generations: int | None = None) -> Survey:
+def survey(journal: JournalParts, selection: Selection) -> Survey:
     """Read which rows a journal has.
 
     Raises:
         DataError: There is no part, no row counts, or a row is of no known sample.
     """
     journal.check_some()
-    found = Survey(journal.parts, selection, num_generations)
+    found = Survey(journal.parts, selection)
     runs: set[str] = set()
     steps: list[int] = []
     types = {name: plain_type(name) for name in _COLUMNS}

@@ -47,10 +47,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("journal", metavar="JOURNAL", help="a journal's folder, or one of its parts")
     add_rewards(parser)
-    parser.add_argument(
-        "--function", metavar="NAME", action="append", help="score with this function only, the others stay; repeatable"
-    )
-    parser.add_argument("--failed-only", action="store_true", help="only cells that failed")
     parser.add_argument("--run", metavar="NAME", action="append", dest="runs", help="only this run; repeatable")
     parser.add_argument(
         "--step",
@@ -72,13 +68,6 @@ def add_to(commands: Any) -> None:
         help="show the N samples of each function that moved most; default 5",
     )
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if some sample moved")
-    parser.add_argument(
-        "-n",
-        "--num-generations",
-        metavar="N",
-        type=positive,
-        help="samples of a group, where the journal leaves it open",
-    )
     add_workers(parser)
     add_failure_rate(parser)
     parser.add_argument(
@@ -94,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         GuerdonError: Nothing was scored.
     """
-    from guerdon._replay import ReplayPlan, ReplayRun, result_of
+    from guerdon._insight.journal.selection import Selection
+    from guerdon._replay import ReplayRun, result_of
     from guerdon.cli.progress_bar import ProgressBar
     from guerdon.profile.load_rewards import load
 
@@ -102,20 +92,16 @@ def run(options: argparse.Namespace) -> int:
     dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
-        plan = ReplayPlan(
-            options.function,
-            options.failed_only,
-            options.runs,
-            options.step[0],
-            options.step[1],
-            options.output,
-            options.tolerance,
-            options.moved,
-            options.num_generations,
-            options.workers,
-            options.chunk,
+        replayed = ReplayRun(
+            options.journal,
+            dispatcher,
+            Selection(None if options.runs is None else frozenset(options.runs), *options.step),
+            out=options.output,
+            tolerance=options.tolerance,
+            moved=options.moved,
+            workers=options.workers,
+            chunk=options.chunk,
         )
-        replayed = ReplayRun(options.journal, dispatcher, plan)
         stack.callback(replayed.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
         progress = ProgressBar(drawn, replayed.survey.samples)
