@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
@@ -14,7 +15,6 @@ from guerdon._serve.cancellation import run_while_wanted
 from guerdon._serve.counters import Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ClientGoneError, RequestError
-from guerdon._serve.failures import RequestFailureLog
 from guerdon._serve.json_body import bytes_of_values, read_json
 from guerdon._serve.offload import Offload, is_big
 from guerdon._serve.permits import Bytes, Permits
@@ -25,6 +25,8 @@ from guerdon._serve.settings import ServerSettings
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
+
+_LOGGER: Final = logging.getLogger("guerdon.serve")
 
 
 @dataclass(eq=False)
@@ -38,7 +40,6 @@ class ProtocolEndpoint:
         permits: Permits, shared by all protocols.
         drain: Says when no more are taken.
         counters: Counts what is answered.
-        failures: Logs what this server fails on.
         offload: Does the work of big requests.
     """
 
@@ -48,7 +49,6 @@ class ProtocolEndpoint:
     permits: Permits
     drain: Drain
     counters: Counters
-    failures: RequestFailureLog
     offload: Offload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,7 +79,8 @@ class ProtocolEndpoint:
         except RequestError as error:
             refusal = error
         except Exception as error:
-            self.failures.report(self.protocol.path, error)
+            # The path of a protocol holds no token.
+            _LOGGER.error("guerdon: a request to %s failed", self.protocol.path, exc_info=error)
             refusal = RequestError(500, "this server failed on the request: its log says why.")
         return error_response(refusal) if is_read else refusal
 
