@@ -54,7 +54,7 @@ def page(found: Profile, rewards: str, data: str) -> str:
 
 
 def _overview(found: Profile) -> str:
-    names = ("p50", "p90", "p99", "waits", "lock", "memory")
+    names = ("p50", "p90", "p99", "waits", "memory")
     head = ("function", "findings", *names, "lane", "timeout")
     rows = []
     for number, function in enumerate(found.functions.values()):

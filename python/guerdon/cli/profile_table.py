@@ -21,7 +21,7 @@ __all__ = ["show"]
 
 _NARROW: Final = 72
 _COLOURS: Final = {"error": "bold red", "warning": "yellow", "info": "blue"}
-_FACTS: Final = ("p50", "p99", "waits", "lock", "memory")
+_FACTS: Final = ("p50", "p99", "waits", "memory")
 
 
 def show(found: Profile, file: TextIO | None = None, *, verbose: bool = False) -> None:

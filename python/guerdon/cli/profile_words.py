@@ -60,7 +60,6 @@ def facts(function: FunctionProfile) -> dict[str, str]:
         shown["p50"], shown["p90"], shown["p99"] = (seconds(each) for each in (times.p50, times.p90, times.p99))
     if found is not None and found.cpu_s is not None:
         shown["waits"] = share(found.waiting_share)
-        shown["lock"] = share(found.lock_share)
         shown["memory"] = f"+{bytes_text(max(0, found.worker_bytes - found.empty_bytes))}"
     return shown
 

@@ -16,7 +16,7 @@ from guerdon.profile.times import Times, times_of
 
 __all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "plain"]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the JSON: a larger number where a field changes its meaning or goes."""
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
@@ -76,7 +76,6 @@ class FunctionProfile:
             "unmeasured": found.unmeasured if found else 0,
             "cpu": found.cpu_s if found else None,
             "waiting": found.waiting_share if found else None,
-            "lock": found.lock_share if found else None,
             "memory": self._memory(),
             "judge": self.judge,
             "checks": self.checks,
