@@ -20,8 +20,8 @@ from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.html import render
-from guerdon._insight.report.safe_text import shortened, visible
 from guerdon._insight.report.summary import summarise
+from guerdon._system.safe_text import readable, shortened
 from guerdon.cli import main
 from tests.journal_files import (
     HOSTILE_TEXTS,
@@ -160,21 +160,21 @@ def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
     assert texts
     assert all({"prompt", "completion", "answer"} <= set(each) for each in texts)
     shown = {html.unescape(each["completion"]) for each in texts}
-    assert shown <= {shortened(visible(text), 4000) for text in HOSTILE_TEXTS}
+    assert shown <= {shortened(readable(text), 4000) for text in HOSTILE_TEXTS}
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("a\tb\nc\r\nd", "a\tb\nc\nd"),
-        ("\x00\x1b[31m\x7f", "␀␛[31m␡"),
-        ("\u202eabc\u2066\u200f", "⟨U+202E⟩abc⟨U+2066⟩⟨U+200F⟩"),
-        ("\ud800 \U000e0041", "⟨U+D800⟩ ⟨U+E0041⟩"),
+        ("\x00\x1b[31m\x7f", "\\x00\\x1b[31m\\x7f"),
+        ("\u202eabc\u2066\u200f", "\\u202eabc\\u2066\\u200f"),
+        ("\ud800 \U000e0041", "\\ud800 \\U000e0041"),
         ("한국어 🧑\u200d🚀 é", "한국어 🧑\u200d🚀 é"),
     ],
 )
 def test_invisible_characters_are_written_out(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert readable(text) == shown
 
 
 @pytest.mark.parametrize("command", ["report", "replay"])

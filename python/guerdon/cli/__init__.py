@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from guerdon._system.safe_text import printable
 from guerdon.cli.standard_streams import make_usable
-from guerdon.cli.terminal_text import printable
 from guerdon.cli.termination import ended_by_signals
 from guerdon.errors import GuerdonError
 from guerdon.profile.exit_codes import BROKEN_PIPE, DISK_FULL, INTERRUPTED, USAGE

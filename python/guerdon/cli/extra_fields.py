@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon.cli.terminal_text import one_line
+from guerdon._system.safe_text import one_line
 from guerdon.profile.function_profile import plain
 from guerdon.results.status import Status
 

@@ -83,7 +83,7 @@ def add_to(commands: Any) -> None:
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--html", metavar="FILE", help="write a page too")
     output.add_argument("-v", "--verbose", action="store_true", help="show all findings, and why what is advised")
-    output.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    output.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run, parser=parser)
 
 

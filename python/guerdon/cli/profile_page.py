@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from guerdon._insight.report.safe_text import visible
+from guerdon._system.safe_text import readable
 from guerdon.cli import profile_words as words
 from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
@@ -109,4 +109,4 @@ def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(visible(text))
+    return escape(readable(text))

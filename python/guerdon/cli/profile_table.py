@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from guerdon._system.safe_text import printable
 from guerdon.cli import profile_words as words
-from guerdon.cli.terminal_text import printable
 from guerdon.profile.function_profile import FunctionProfile, Profile
 
 __all__ = ["show"]

@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from guerdon._system.safe_text import one_line, printable
 from guerdon.cli.arguments import add_failure_rate, add_rewards, add_workers, at_least_zero, count, positive, steps
-from guerdon.cli.terminal_text import one_line, printable
 from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--chunk", metavar="N", type=positive, default=512, help="samples of a call into the engine; default 512"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from guerdon._insight.journal.selection import Selection
     from guerdon._replay import ReplayRun, result_of
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.progress import Progress
     from guerdon.profile.load_rewards import load
 
     _check_journal(options.journal, options.rewards)
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         )
         stack.callback(replayed.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
-        progress = ProgressBar(drawn, replayed.survey.samples)
+        progress = Progress(drawn, replayed.survey.samples)
         try:
             replayed.run(progress.add)
         except KeyboardInterrupt:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._system.extras import pip_install
+from guerdon._system.safe_text import printable
 from guerdon.cli.arguments import steps
 from guerdon.cli.output_file import check_output_file, write_page
-from guerdon.cli.terminal_text import printable
 from guerdon.errors import DataError
 from guerdon.profile.exit_codes import SUCCESS, UsageError
 
@@ -72,7 +72,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -119,9 +119,9 @@ def _read(options: argparse.Namespace, folder: str) -> tuple[Summary, dict[str, 
     from guerdon._insight.journal.selection import Selection
     from guerdon._insight.report.aggregates import aggregates
     from guerdon._insight.report.summary import summarise
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.progress import Progress
 
-    progress = ProgressBar(sys.stderr if sys.stderr.isatty() and not options.quiet else None)
+    progress = Progress(sys.stderr if sys.stderr.isatty() and not options.quiet else None)
     try:
         journal = find_parts(folder)
         first, last = options.steps or (None, None)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from guerdon._insight.diagnostics.report import Report
     from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import FieldMapping
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, ResultWriter
     from guerdon.dispatcher import Dispatcher
     from guerdon.profile.input_rows import InputFile, InputRow
@@ -87,7 +87,7 @@ def add_to(commands: Any) -> None:
         type=positive,
         help=f"samples in memory at once; default {CHUNK}, or all if a function scores whole batches",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     from guerdon._insight.diagnostics.report import Report
     from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import map_fields
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, open_results, refuse_overwriting
     from guerdon.profile.input_rows import open_input
     from guerdon.profile.load_rewards import file_of, load
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
         if log is not None:
             stack.callback(log.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
-        progress, report = ProgressBar(drawn, mapping.rows), Report(dispatcher.names)
+        progress, report = Progress(drawn, mapping.rows), Report(dispatcher.names)
         zeros = ZeroReasons(dispatcher.names)
         scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report, zeros)
         scoring.run(source, _chunk(dispatcher, options.chunk, size, mapping))
@@ -149,7 +149,7 @@ class ScoreRun:
     size: int
     output: ResultWriter
     log: FailureLog | None
-    progress: ProgressBar
+    progress: Progress
     report: Report
     zeros: ZeroReasons
     written: int = 0

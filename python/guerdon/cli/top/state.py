@@ -12,7 +12,7 @@ import re
 from typing import Any, Final
 
 from guerdon._insight.dump import with_source
-from guerdon.cli.terminal_text import printable
+from guerdon._system.safe_text import printable
 
 __all__ = ["State", "failed", "parsed", "read"]
 
