@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,7 +68,6 @@ def profile(
     time_limit: float = TIME_LIMIT_S,
     judge_samples: int = JUDGE_SAMPLES,
     max_cost: float | None = None,
-    only: str | Collection[str] | None = None,
     announce: Callable[[JudgePlan], object] = lambda plan: None,
     progress: Callable[[Work], object] = lambda plan: None,
 ) -> Profile:
@@ -89,7 +88,6 @@ def profile(
         time_limit: Seconds that all of it may take.
         judge_samples: Rows that each judge is asked about.
         max_cost: What all requests of judges with a ``price=`` may cost.
-        only: Name of the one function to profile, or names of several.
         announce: Called before a judge is asked, with what that takes.
         progress: Called before each piece of work.
 
@@ -119,8 +117,7 @@ def profile(
             f"most {MOST_COMPLETIONS:,} completions in all and {MOST_GENERATIONS:,} of a prompt."
         )
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
-    wanted = {only} if isinstance(only, str) else None if only is None else set(only)
-    units = [unit for unit in units_of(dispatcher._specs) if wanted is None or wanted & {each.name for each in unit}]
+    units = units_of(dispatcher._specs)
     refuse_missing_packages(spec for unit in units for spec in unit)
     end = time.monotonic() + time_limit
     start = time.monotonic()
