@@ -117,15 +117,6 @@ def test_extra_fields_in_parquet_are_json(guerdon: Command, tmp_path: Path) -> N
     assert extra[1]["judged"] == {"length": 2, "reason": "it says 5", "odd": None}
 
 
-def test_the_summary_says_why_samples_score_0(guerdon: Command, tmp_path: Path) -> None:
-    data = write_rows(
-        tmp_path / "data.jsonl", [{"completion": text} for text in ("4", "5", "52", "6", "7", "8", "9", "raise")]
-    )
-    ended = guerdon("score", write_rewards(tmp_path, RECORDING), data)
-    assert "judged: 6 of 7 scored 0: it says 5 (2), it says 6 (1), it says 7 (1), others (2)" in ended.err
-    assert "plain: " not in ended.err, "it gives no reasons"
-
-
 def test_a_slow_run_has_a_speed(guerdon: Command, tmp_path: Path) -> None:
     code = "import time, guerdon\n@guerdon.reward(lane='thread')\ndef naps(completion):\n    time.sleep(1.2)\n    return 1.0\n"
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "a"}])

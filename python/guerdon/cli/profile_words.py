@@ -146,9 +146,8 @@ def judge_lines(function: FunctionProfile) -> list[str]:
             f"swapped: of {position['pairs']} pairs {position['first']} go to the first in both orders, "
             f"{position['second']} to the second"
         )
-    for name, what in (("length_bias", "longer"), ("verbosity_bias", "wordier")):
-        if name in judge and judge[name]["rows"]:
-            lines.append(f"{what}: {_shift(judge[name])}")
+    if "length_bias" in judge and judge["length_bias"]["rows"]:
+        lines.append(f"longer: {_shift(judge['length_bias'])}")
     return lines
 
 

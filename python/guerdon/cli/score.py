@@ -26,7 +26,6 @@ from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 if TYPE_CHECKING:
     from guerdon._batch.pending import PendingBatch
     from guerdon._insight.diagnostics.report import Report
-    from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import FieldMapping
     from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, ResultWriter
@@ -98,7 +97,6 @@ def run(options: argparse.Namespace) -> int:
         GuerdonError: Nothing was scored: the command line, rewards or data can't be used.
     """
     from guerdon._insight.diagnostics.report import Report
-    from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import map_fields
     from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, open_results, refuse_overwriting
@@ -127,8 +125,7 @@ def run(options: argparse.Namespace) -> int:
             stack.callback(log.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
         progress, report = Progress(drawn, mapping.rows), Report(dispatcher.names)
-        zeros = ZeroReasons(dispatcher.names)
-        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report, zeros)
+        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report)
         scoring.run(source, _chunk(dispatcher, options.chunk, size, mapping))
     if not options.quiet:
         print(scoring.summary(), file=sys.stderr)
@@ -151,7 +148,6 @@ class ScoreRun:
     log: FailureLog | None
     progress: Progress
     report: Report
-    zeros: ZeroReasons
     written: int = 0
     elapsed_s: float = 0.0
 
@@ -183,7 +179,7 @@ class ScoreRun:
         samples = self.report.samples
         rate = f", {rate_text(samples / self.elapsed_s)} samples/s" if self.elapsed_s > 0 else ""
         report = self.report
-        parts = [report.table(), report.usage(), self.zeros.text(), report.failures(), *self.breaches()]
+        parts = [report.table(), report.usage(), report.failures(), *self.breaches()]
         parts.append(f"{samples} samples in {self.elapsed_s:.3g} s{rate}")
         return "\n\n".join(part for part in parts if part)
 
@@ -217,7 +213,6 @@ class ScoreRun:
         if self.log is not None:
             self.log.write(result.failures(), self.written)
         self.report.add(result)
-        self.zeros.add(result)
         self.written += len(rows)
 
     def _write_finished(self, in_flight: deque[tuple[PendingBatch, list[InputRow]]]) -> None:

@@ -24,7 +24,7 @@ from guerdon.profile.data_faults import data_faults, refuse_missing_packages
 from guerdon.profile.finding import Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
-from guerdon.profile.judge_plan import JUDGE_SAMPLES, JudgePlan, is_judge, plan_judge, units_of
+from guerdon.profile.judge_plan import JUDGE_SAMPLES, SAMPLE_CALLS, JudgePlan, is_judge, plan_judge, units_of
 from guerdon.profile.measurement import Budget, Measurement, empty_worker_bytes, measure, time_requests
 from guerdon.profile.measurement_findings import joined, measurement_findings
 from guerdon.profile.prediction import predicted_step
@@ -294,7 +294,7 @@ class _Profiling:
             mine.findings.append(Finding("cost", "warning", f"Not checked: one row would cost more than {cap:.2g}."))
             return
         left = max(1.0, deadline - time.monotonic())
-        for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / 5).items():
+        for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / SAMPLE_CALLS).items():
             mine = self.found.functions[name]
             mine.findings += facts.findings
             mine.seconds = facts.seconds
