@@ -12,8 +12,8 @@ import pytest
 
 from guerdon import Dispatcher, Server, judge, pairwise, panel, parse
 from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.http import endpoints
 from guerdon.cli.profile_words import judge_lines
-from guerdon.profile import judge_batches
 from guerdon.profile.function_profile import FunctionProfile
 from guerdon.profile.judge_checks import JudgeFacts, _changed, check_judge, longer
 from guerdon.profile.judge_plan import plan_judge, units_of
@@ -177,7 +177,7 @@ def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
 
 
 def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_batches, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(endpoints, "_STARTS_S", 0.5)
     address = f"http://127.0.0.1:{free_port()}/v1"
     for asked in (
         judge(base_url=address, model="m", prompt="{completion}"),

@@ -9,7 +9,6 @@ in which it sees one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,10 +16,12 @@ import numpy as np
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.compound import CompoundPlan
+from guerdon._lanes.http.endpoints import refusal_of
+from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt, one_line
-from guerdon.profile.judge_batches import JudgeBatches, NoAnswerError
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
+from guerdon.profile.listed import Listed
 from guerdon.profile.sample_rows import SampleRows
 
 __all__ = ["JudgeFacts", "check_judge", "longer"]
@@ -80,22 +81,51 @@ def check_judge(
     plain = [_plain(spec) for spec in unit]
     cap = max_cost if priced else None
     first: Any = None
-    with ExitStack() as stack:
-        try:
-            chosen = rows.take(range(min(wanted, len(rows))))
-            if leader.compound is None:
-                # The first time with few requests at once, to learn what more of them cost.
-                with JudgeBatches([_few_at_once(spec) for spec in plain], cap, batch_timeout) as slowly:
-                    first = slowly.score(replace(chosen, num_generations=1))
-                spent = first.usage.get(leader.name, {}).get("cost", 0.0)
-                cap = None if cap is None else max(1e-9, cap - (spent if spent == spent else 0.0))
-            batches = stack.enter_context(JudgeBatches(plain, cap, batch_timeout))
-            if pairwise:
-                return {leader.name: _compared(leader.name, rows, wanted, batches.score)}
-            return _rated([spec.name for spec in unit], chosen, batches.score, first)
-        except NoAnswerError as error:
-            message = f"No request got an answer, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
-            return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
+    try:
+        _refuse_unreachable(leader)
+        chosen = rows.take(range(min(wanted, len(rows))))
+        if leader.compound is None:
+            # The first time with few requests at once, to learn what more of them cost.
+            with _dispatcher([_few_at_once(spec) for spec in plain], cap) as slowly:
+                first = slowly.score(**replace(chosen, num_generations=1).batch(), batch_timeout=batch_timeout)
+                _answered_at_all(first)
+            spent = first.usage.get(leader.name, {}).get("cost", 0.0)
+            cap = None if cap is None else max(1e-9, cap - (spent if spent == spent else 0.0))
+        with _dispatcher(plain, cap) as dispatcher:
+
+            def score(rows: SampleRows) -> Any:
+                return dispatcher.score(**rows.batch(), batch_timeout=batch_timeout)
+
+            if not pairwise:
+                return _rated([spec.name for spec in unit], chosen, score, first)
+            return {leader.name: _compared(leader.name, rows, wanted, score)}
+    except NoAnswerError as error:
+        message = f"No request got an answer, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
+        return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
+
+
+class NoAnswerError(Exception):
+    """The judge scored nothing; the message is the first error."""
+
+
+def _refuse_unreachable(spec: FunctionSpec) -> None:
+    """Gives a judge up whose calls would wait for minutes for a server that is not there."""
+    for _, fleet in spec.fleets.values():
+        refusal = refusal_of([url for url, _ in fleet.endpoints])
+        if refusal is not None:
+            raise NoAnswerError(refusal)
+
+
+def _dispatcher(unit: Sequence[FunctionSpec], max_cost: float | None) -> Dispatcher:
+    return Dispatcher([Listed(spec) for spec in unit], max_failure_rate=1.0, max_cost=max_cost)
+
+
+def _answered_at_all(result: Any) -> Any:
+    """The result of the first requests, if they have any score."""
+    failures = result.failures()
+    if failures and np.isnan(result.rewards).all():
+        raise NoAnswerError(failures[0].reason)
+    return result
 
 
 def _plain(spec: FunctionSpec) -> FunctionSpec:
@@ -124,8 +154,9 @@ def _few_at_once(spec: FunctionSpec) -> FunctionSpec:
 
 def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) -> dict[str, JudgeFacts]:
     rows = replace(rows, num_generations=1)
-    results = [score(rows) for _ in range(_REPEATS if first is None else _REPEATS - 1)]
-    full, results = results, results if first is None else [first, *results]
+    full = [_answered_at_all(score(rows))] if first is None else []
+    full += [score(rows) for _ in range(_REPEATS - 1)]
+    results = full if first is None else [first, *full]
     padded = score(rows.with_completions([_changed(each, longer) for each in rows.completions]))
     found = {}
     for column, name in enumerate(names):
@@ -239,7 +270,8 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
         doubled = rows.take([place for place in places for _ in range(2)])
         return score(replace(doubled, completions=[each for pair in chosen for each in pair], num_generations=2))
 
-    first, swapped, again = ask(both), ask([(b, a) for a, b in both]), ask(both)
+    first = _answered_at_all(ask(both))
+    swapped, again = ask([(b, a) for a, b in both]), ask(both)
     results = [first, swapped, again]
     wins, wins_swapped, wins_again = (result.rewards[:, 0, 0].astype(float) for result in results)
     padded = [(a, _changed(a, longer)) for a, _ in both]
