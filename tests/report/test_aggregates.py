@@ -269,7 +269,6 @@ def test_runs_are_chosen(tmp_path: Path) -> None:
     assert figures(tmp_path)["runs"] == {"other": 3, "run-1": 640}
     found = figures(tmp_path, selection=Selection(runs=["other"]))
     assert found["rows"] == 3
-    assert found["left_out_runs"] == {"run-1": 640}
     assert list(found["functions"]) == ["correct"]
 
 

@@ -139,14 +139,6 @@ def test_a_page_can_go_to_stdout(journal: Path, capsysbinary: pytest.CaptureFixt
     assert capsysbinary.readouterr().out.startswith(b"<!DOCTYPE html>")
 
 
-def test_opens_the_page_if_asked(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    assert main(["report", str(journal), "-o", str(tmp_path / "x.html"), "--open", "-q"]) == 0
-    assert opened == [(tmp_path / "x.html").as_uri()]
-    assert main(["report", str(journal), "--json", "--open"]) == 2
-
-
 def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
     without = make_page(journal, tmp_path / "without.html").read_text(encoding="utf-8")
     assert "onerror='window" not in without
@@ -314,28 +306,11 @@ def test_steps_are_chosen_at_the_command(
     found = figures_of(journal, capsys, f"--step={steps}")
     assert (found["axis"]["first"][0], found["axis"]["last"][-1]) == (first, last)
     assert found["rows"] == 80 * (last - first + 1)
-    assert found["selection"]["steps"] is not None
+    assert found["steps"] is not None
     whole = figures_of(journal, capsys)
-    assert whole["selection"] == {"functions": None, "steps": None}
+    assert whole["steps"] is None
     mean = whole["functions"]["correct"]["over_time"]["mean"][first : last + 1]
     assert found["functions"]["correct"]["over_time"]["mean"] == mean
-
-
-def test_functions_are_chosen_at_the_command(journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = ["--function", "correct", "--function", "format"]
-    found = figures_of(journal, capsys, *chosen, "--step", "4:")
-    assert list(found["functions"]) == ["correct", "format"]
-    assert found["rows"] == 4 * 2 * 16
-    whole = figures_of(journal, capsys, "--step", "4:")
-    assert found["functions"]["format"] == whole["functions"]["format"]
-    # An error leaves a sample without a total.
-    expected = found["functions"]["correct"]["mean"] + 0.5 * found["functions"]["format"]["mean"]
-    assert found["total"]["mean"] == pytest.approx(expected, abs=0.05)
-    page = tmp_path / "page.html"
-    assert main(["report", str(journal), *chosen, "--step", "4:", "-q", "-o", str(page)]) == 0
-    text = page.read_text(encoding="utf-8")
-    assert "Only rows of steps from 4 count." in text
-    assert "Only these functions count: correct, format. The total reward is the sum of these alone." in text
 
 
 def test_row_groups_of_other_steps_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,9 +336,8 @@ def test_row_groups_of_other_steps_are_passed_over(tmp_path: Path, monkeypatch: 
     ("options", "printed"),
     [
         (["--run", "mine"], "has no run 'mine'. Its runs: 'run-1'"),
-        (["--function", "mine"], "has no function 'mine'. Its functions: 'correct', 'format'"),
-        (["--step", "90:"], "is of the chosen steps from 90, functions and runs. The journal's steps: 0 to 7."),
-        (["--step", "90"], "is of the chosen step 90, functions and runs."),
+        (["--step", "90:"], "is of the chosen steps from 90 and runs. The journal's steps: 0 to 7."),
+        (["--step", "90"], "is of the chosen step 90 and runs."),
         (["--step", "5:2"], "expected A:B, A:, :B or one step"),
         (["--step", "x"], "expected A:B, A:, :B or one step"),
     ],

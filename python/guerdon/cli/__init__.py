@@ -35,7 +35,7 @@ _EXAMPLES: Final = {
         "guerdon profile rewards.py data.jsonl",
         "guerdon profile rewards.py:correct data.jsonl --html profile.html",
     ),
-    "report": ("guerdon report rewards/ --open", "guerdon report monday/ tuesday/ -o both.html"),
+    "report": ("guerdon report rewards/", "guerdon report monday/ tuesday/ -o both.html"),
     "replay": (
         "guerdon replay rewards/ mended.py:correct",
         "guerdon replay rewards/ mended.py --step 100: -o rescored/",

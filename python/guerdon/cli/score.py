@@ -63,7 +63,7 @@ def add_to(commands: Any) -> None:
     )
     add_rewards(parser)
     add_data(parser)
-    parser.add_argument("-o", "--output", metavar="OUT", help=".jsonl, .jsonl.gz or .parquet; default: JSONL to stdout")
+    parser.add_argument("-o", "--output", metavar="OUT", help=".jsonl or .jsonl.gz; default: JSONL to stdout")
     parser.add_argument("--keep", action="store_true", help='write the input row too, as "row"')
     parser.add_argument(
         "--extra",
@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         mapping = map_fields(source, dispatcher._specs, _field_options(options))
         size = _group_size(dispatcher, options.num_generations, mapping, source)
         refuse_overwriting(options.output, options.failures, source.name, file_of(options.rewards))
-        output = open_results(options.output, dispatcher.names, source, keep=options.keep, extra=options.extra)
+        output = open_results(options.output, dispatcher.names, keep=options.keep, extra=options.extra)
         stack.callback(output.close)
         log = FailureLog(options.failures) if options.failures else None
         if log is not None:

@@ -32,6 +32,7 @@ _LONGEST_TRACEBACK: Final = 2000
 def aggregates(summary: Summary) -> dict[str, Any]:
     """All figures, without findings."""
     known, tally, axis = summary.survey, summary.tally, summary.survey.axis
+    chosen = known.selection
     return {
         "schema": SCHEMA,
         "journal": readable(summary.journal.folder),
@@ -40,8 +41,7 @@ def aggregates(summary: Summary) -> dict[str, Any]:
         "rows": int(tally.status.sum()),
         "rows_without_step": known.without_step,
         "runs": {readable(name): count for name, count in known.runs.items()},
-        "left_out_runs": {readable(name): count for name, count in known.left_out_runs.items()},
-        "selection": _selection(summary),
+        "steps": chosen.steps_text() if chosen.of_steps else None,
         "left_out_functions": [shortened(readable(name), 200) for name in known.left_out_functions],
         "ranks": {str(rank): count for rank, count in sorted(tally.ranks.items())},
         "first": None if tally.first is None else tally.first.isoformat(),
@@ -60,12 +60,6 @@ def aggregates(summary: Summary) -> dict[str, Any]:
         "restarts": [{**each, "run": readable(each["run"])} for each in summary.restarts.to_list()],
         "notes": [readable(note) for note in summary.journal.notes],
     }
-
-
-def _selection(summary: Summary) -> dict[str, Any]:
-    chosen = summary.survey.selection
-    functions = None if chosen.functions is None else [shortened(readable(name), 200) for name in chosen.functions]
-    return {"functions": functions, "steps": chosen.steps_text() if chosen.of_steps else None}
 
 
 def function_name(summary: Summary, place: int) -> str:
