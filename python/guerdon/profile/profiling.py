@@ -18,10 +18,9 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import Calibration, check_template
-from guerdon.profile.check import Check
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.data_faults import data_faults, refuse_missing_packages
-from guerdon.profile.finding import Finding
+from guerdon.profile.finding import Check, Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
 from guerdon.profile.judge_plan import JUDGE_SAMPLES, SAMPLE_CALLS, JudgePlan, is_judge, plan_judge, units_of
