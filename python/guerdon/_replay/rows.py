@@ -28,13 +28,13 @@ def rows_of(
     versions: Mapping[str, str],
     weights: Mapping[str, float],
     texts: Mapping[str, tuple[list[str | None], str]],
-    facts: str,
+    incomplete: str,
 ) -> Any:
     """A table with a row for each cell, sample by sample.
 
     Args:
         texts: The text columns, one text a sample, and their kinds.
-        facts: What the metadata say of the dispatcher.
+        incomplete: The dispatcher's option, for the metadata.
     """
     arrow = import_arrow()
     names = list(outcomes)
@@ -70,7 +70,7 @@ def rows_of(
     }
     for name, (values, _) in texts.items():
         columns[text_column(name)] = [values[sample] for sample in samples.tolist()]
-    schema = arrow_schema({name: kind for name, (_, kind) in texts.items()}, facts)
+    schema = arrow_schema({name: kind for name, (_, kind) in texts.items()}, incomplete)
     arrays = []
     for field in schema:
         given = columns.get(field.name)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon._insight.journal.dispatcher_facts import facts_text
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.journal.versions import source_version
@@ -107,7 +106,6 @@ class ReplayRun:
         )
         self.output = None if out is None else Output(out, journal)
         self.diff = Diff(self.weights, dispatcher.options["incomplete"], tolerance, moved)
-        self._facts = facts_text(dispatcher.options["incomplete"])
         self.counts = {spec.name: FunctionCounts() for spec in self.scorer.specs}
         self.used: dict[str, dict[str, float]] = {}
         self.groups = self.incomplete_groups = self.repeated_rows = self.samples = 0
@@ -224,6 +222,9 @@ class ReplayRun:
             add_usage(self.used.setdefault(name, {}), used)
         if self.output is not None and outcomes:
             texts = {name: chunk.texts(name) for name in self.survey.available() if chunk.has(name)}
-            self.output.write(chunk.writer, rows_of(chunk, outcomes, self.versions, self.weights, texts, self._facts))
+            self.output.write(
+                chunk.writer,
+                rows_of(chunk, outcomes, self.versions, self.weights, texts, self.dispatcher.options["incomplete"]),
+            )
         self.diff.add(chunk, outcomes)
         return len(chunk)

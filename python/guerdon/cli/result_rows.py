@@ -15,10 +15,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from guerdon.cli.extra_fields import extra_of, extra_text
 from guerdon.profile.exit_codes import UsageError
+from guerdon.profile.function_profile import plain
 from guerdon.profile.input_rows import InputRow
 from guerdon.results.status import Status
 
@@ -104,7 +104,7 @@ class ResultWriter:
     def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
         """Write the samples `chosen` of a chunk whose first row is row `first` of the data."""
         values, states = _shortest_decimals(result, "null"), result.status.reshape(len(result), -1).tolist()
-        extras = extra_of(result) if self._extra else []
+        extras = _extra_of(result) if self._extra else []
         lines = []
         for sample in chosen:
             rewards = ", ".join(map(str.__add__, self._names, values[sample]))
@@ -114,7 +114,7 @@ class ResultWriter:
             line = f'{{"index": {first + sample}, "rewards": {{{rewards}}}, "status": {{{status}}}'
             lines.append(line.encode())
             if self._extra:
-                lines.append(b', "extra": ' + extra_text(extras[sample]).encode())
+                lines.append(b', "extra": ' + _encoded(plain(extras[sample])))
             if self._keep:
                 lines.append(b', "row": ' + _line_of(rows[sample]))
             lines.append(b"}\n")
@@ -151,6 +151,24 @@ class FailureLog:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def _extra_of(result: RewardBatch) -> list[dict[str, dict[str, Any]]]:
+    """One dict a sample: by function, its records of that sample, by field; of dict results, of
+    ``log_extra``, of code rewards and judges."""
+    samples = len(result)
+    found: list[dict[str, dict[str, Any]]] = [{} for _ in range(samples)]
+    for name, recorded in zip(result.functions, result._recorded, strict=True):
+        for column, values in recorded.extra:
+            field = column.removeprefix(f"{name}/")
+            if len(values) == 1:  # of a whole batch
+                values = values * samples
+            if len(values) != samples:
+                continue  # no values of samples
+            for sample, value in enumerate(values):
+                if value is not None:
+                    found[sample].setdefault(name, {})[field] = value
+    return found
 
 
 def _line_of(row: InputRow) -> bytes:
