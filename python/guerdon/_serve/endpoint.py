@@ -19,7 +19,7 @@ from guerdon._serve.json_body import bytes_of_values, read_json
 from guerdon._serve.offload import Offload, is_big
 from guerdon._serve.permits import Bytes, Permits
 from guerdon._serve.protocols.protocol import ClientProtocol
-from guerdon._serve.responses import answer_early, error_response, json_response, send_whole
+from guerdon._serve.responses import answer_early, error_response, json_response
 from guerdon._serve.samples import Outcome, Request, score
 from guerdon._serve.settings import ServerSettings
 
@@ -57,9 +57,8 @@ class ProtocolEndpoint:
             with Bytes(self.permits) as held:
                 response = await self._response(scope, receive, held)
                 if isinstance(response, Response):
-                    held.keep(len(response.body))
                     count(path, str(response.status_code))
-                    await send_whole(response, scope, receive, send)
+                    await response(scope, receive, send)
                     return
         except ClientGoneError:
             count(path, "gone")

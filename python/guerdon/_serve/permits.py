@@ -69,7 +69,7 @@ class Permits:
 
 
 class Bytes:
-    """Permits for the bytes of one request, its body or its answer, given back on leaving."""
+    """Permits for the bytes of one request, given back on leaving."""
 
     def __init__(self, owner: Permits) -> None:
         self._owner = owner
@@ -83,12 +83,6 @@ class Bytes:
         """
         self._owner._take_bytes(count)
         self._count += count
-
-    def keep(self, count: int) -> None:
-        """Holds `count` permits instead of the present number; they are there already, so none are
-        refused."""
-        self._owner.bytes += count - self._count
-        self._count = count
 
     def __enter__(self) -> Self:
         return self
