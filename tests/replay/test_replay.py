@@ -14,7 +14,7 @@ import guerdon
 from guerdon import DataError, Dispatcher, pairwise, panel, reward, rubric
 from tests.http.server import chat_completion, question, serving
 from tests.journal_files import row, table, training, write_journal, write_open_part, write_part
-from tests.replay.functions import SIZE, all_shapes, batches, length, moody, spread, whole_batch
+from tests.replay.functions import SIZE, Centred, all_shapes, batches, length, moody, spread, whole_batch
 from tests.replay.recorded import record, rows_of, write_rows
 
 
@@ -268,14 +268,16 @@ def test_recorded_values_are_in_the_new_rows(tmp_path: Path) -> None:
 
 
 def test_what_waits_for_a_function_of_groups_is_called_on_whole_groups_alone(tmp_path: Path) -> None:
-    gated = reward(lambda text: 3.0, name="gated", lane="thread", run_if={"spread": "> 0.5"}, otherwise=0.0)
-    rows = rows_of([spread, gated, length], batches(1), size=SIZE)
-    found = guerdon.replay(write_rows(tmp_path / "j", rows), [spread, gated, length])
+    centred = reward(Centred(), name="centred", lane="thread")
+    gated = reward(lambda text: 3.0, name="gated", lane="thread", run_if={"centred": "> 0"}, otherwise=0.0)
+    functions = [centred, gated, length]
+    rows = rows_of(functions, batches(1), size=SIZE)
+    found = guerdon.replay(write_rows(tmp_path / "j", rows), functions)
     assert found.differences == 0
     assert found.functions["gated"]["status"].keys() == {"ok", "skipped"}
     partial = write_rows(tmp_path / "partial", [each for each in rows if each["sample"] != 5])
-    found = guerdon.replay(partial, [spread, gated, length])
-    assert [found.functions[name]["left_out"] for name in ("spread", "gated", "length")] == [3, 3, 0]
+    found = guerdon.replay(partial, functions)
+    assert [found.functions[name]["left_out"] for name in ("centred", "gated", "length")] == [3, 3, 0]
     assert found.differences == 0
 
 

@@ -48,11 +48,11 @@ class Agreement:
         old_status: NDArray[np.uint8],
         new_status: NDArray[np.uint8],
     ) -> NDArray[np.bool_]:
-        """Counts cells; those that the journal lacks are left out.
+        """Counts cells; those that only one side has are left out.
 
         Returns: Which of them moved.
         """
-        there = old_status != ABSENT
+        there = (old_status != ABSENT) & (new_status != ABSENT)
         was, fails = failed(old_status), failed(new_status)
         known = np.stack([~np.isnan(old), ~np.isnan(new)])
         both = known.all(axis=0)
