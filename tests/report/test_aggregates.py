@@ -308,6 +308,11 @@ def test_a_table_that_someone_made_of_a_journal_is_read(tmp_path: Path) -> None:
     assert figures(path)["rows"] == len(frame)
 
 
+def test_a_weight_of_0_of_a_function_without_rewards_is_no_fault(tmp_path: Path) -> None:
+    rows = [row(function="none", weight=0.0, status="abstained", value=None, reward=None), row()]
+    assert figures(write_journal(tmp_path, rows))["total"]["rewards"] == 1
+
+
 def test_totals_are_those_of_the_dispatchers_option(tmp_path: Path) -> None:
     """A sample on which a function fails has no total, or by "sum" that of the others."""
     rows = [row(sample=sample, function=name) for sample in range(4) for name in ("correct", "judge")]

@@ -41,8 +41,9 @@ class GroupSpread:
 
     def __init__(self, known: JournalSurvey) -> None:
         functions, buckets = len(known.functions), len(known.axis) + 1
-        self.least = np.array([each.least for each in known.functions])
-        self.most = np.array([each.most for each in known.functions])
+        # Of a function without a reward they are infinite, which a weight of 0 makes no number.
+        self.least = np.array([each.least if each.count else 0.0 for each in known.functions])
+        self.most = np.array([each.most if each.count else 0.0 for each in known.functions])
         self.groups = np.zeros((functions + 1, buckets), np.int64)
         self.same = np.zeros((functions + 1, buckets), np.int64)
         self.best = np.zeros((functions + 1, buckets), np.int64)
