@@ -16,7 +16,7 @@ from guerdon._serve.counters import Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ClientGoneError, RequestError
 from guerdon._serve.json_body import bytes_of_values, read_json
-from guerdon._serve.offload import Offload, is_big
+from guerdon._serve.offload import is_big, run
 from guerdon._serve.permits import Bytes, Permits
 from guerdon._serve.protocols.protocol import ClientProtocol
 from guerdon._serve.responses import answer_early, error_response, json_response
@@ -40,7 +40,6 @@ class ProtocolEndpoint:
         permits: Permits, shared by all protocols.
         drain: Says when no more are taken.
         counters: Counts what is answered.
-        offload: Does the work of big requests.
     """
 
     protocol: ClientProtocol
@@ -49,7 +48,6 @@ class ProtocolEndpoint:
     permits: Permits
     drain: Drain
     counters: Counters
-    offload: Offload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, count = self.protocol.path, self.counters.count
@@ -95,7 +93,7 @@ class ProtocolEndpoint:
         return await read_body(receive, scope["headers"], held, self.drain, most=self.settings.max_body_bytes)
 
     async def _answer(self, scope: Scope, receive: Receive, body: bytearray, held: Bytes) -> Response:
-        size, run = len(body), self.offload.run
+        size = len(body)
         held.take(await run(size, bytes_of_values, body))
         fields, request = await run(size, self._read, body, QueryParams(scope["query_string"]))
         del body
@@ -113,7 +111,7 @@ class ProtocolEndpoint:
                 "num_generations in the body or in the address.",
             )
         with self.permits.take_samples(len(request)):
-            work = score(self.dispatcher, request, self.offload if is_big(size) else None)
+            work = score(self.dispatcher, request, big=is_big(size))
             outcomes = await run_while_wanted(work, receive, self.drain)
         return await run(size, self._write, fields, request, outcomes)
 

@@ -15,6 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BIG: Final = 256 << 10  # bytes: some milliseconds of JSON
+_THREAD: Final = ThreadPoolExecutor(1, "guerdon-big-requests")  # starts with the first big request
 
 
 def is_big(size: int) -> bool:
@@ -22,26 +23,21 @@ def is_big(size: int) -> bool:
     return size > _BIG
 
 
-class Offload:
-    """The thread of one server; it starts with the first big request."""
+async def run(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of `work` for a request of `size` bytes."""
+    if not is_big(size):
+        return work(*args, **kwargs)
+    return await asyncio.wrap_future(_THREAD.submit(work, *args, **kwargs))
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "guerdon-big-requests")
 
-    async def run(self, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of `work` for a request of `size` bytes."""
-        if not is_big(size):
-            return work(*args, **kwargs)
-        return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
-
-    async def run_owned(self, make: Callable[[], T], drop: Callable[[T], object]) -> T:
-        """Runs `make` on the thread; it goes to `drop` if the caller is cancelled."""
-        future = self._thread.submit(make)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(lambda made: _drop(made, drop))
-            raise
+async def run_owned(make: Callable[[], T], drop: Callable[[T], object]) -> T:
+    """Runs `make` on the thread; its result goes to `drop` if the caller is cancelled."""
+    future = _THREAD.submit(make)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        future.add_done_callback(lambda made: _drop(made, drop))
+        raise
 
 
 def _drop(made: Future[T], drop: Callable[[T], object]) -> None:

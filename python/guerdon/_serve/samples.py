@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guerdon._batch.columns import BATCH_OPTIONS, RECORDERS
 from guerdon._batch.pending import PendingBatch
 from guerdon._serve.errors import RequestError
-from guerdon._serve.offload import Offload
+from guerdon._serve.offload import run_owned
 from guerdon.errors import ClosedError, DataError, GuerdonError, RewardFailureError
 from guerdon.results.status import Status
 
@@ -71,8 +71,8 @@ class Outcome:
     reason: str | None = None
 
 
-async def score(dispatcher: Dispatcher, request: Request, offload: Offload | None = None) -> list[Outcome]:
-    """The outcome of each sample; a big request is submitted by `offload`, as a separate batch.
+async def score(dispatcher: Dispatcher, request: Request, *, big: bool = False) -> list[Outcome]:
+    """The outcome of each sample; a big request is submitted on a thread, as a separate batch.
 
     Raises:
         RequestError: The samples can't be scored (400), or the server ends or is short of
@@ -81,9 +81,9 @@ async def score(dispatcher: Dispatcher, request: Request, offload: Offload | Non
     if request.function is not None and request.function not in dispatcher.names:
         raise RequestError(400, f"there is no function {request.function!r:.80}: it has {', '.join(dispatcher.names)}.")
     try:
-        if request.alone and offload is None:
+        if request.alone and not big:
             return await _score_one(dispatcher, request)
-        return await _score_all(dispatcher, request, offload)
+        return await _score_all(dispatcher, request, big=big)
     except DataError as error:
         raise RequestError(400, str(error)) from None
     except ClosedError:
@@ -112,16 +112,16 @@ async def _score_one(dispatcher: Dispatcher, request: Request) -> list[Outcome]:
     return [_outcome(request.function, cells, found.total)]
 
 
-async def _score_all(dispatcher: Dispatcher, request: Request, offload: Offload | None) -> list[Outcome]:
+async def _score_all(dispatcher: Dispatcher, request: Request, *, big: bool) -> list[Outcome]:
     try:
         columns: dict[str, Any] = dict(request.columns)
         samples: dict[str, Any] = {"completions": request.completions, "prompts": request.prompts, **columns}
-        if offload is None:
-            batch = await dispatcher.ascore(num_generations=request.num_generations, **samples)
-        else:
+        if big:
             batch = await _score_offloaded(
-                offload, partial(dispatcher.submit, num_generations=request.num_generations, **samples)
+                partial(dispatcher.submit, num_generations=request.num_generations, **samples)
             )
+        else:
+            batch = await dispatcher.ascore(num_generations=request.num_generations, **samples)
     except RewardFailureError as error:
         if error.result is None:
             raise
@@ -144,8 +144,8 @@ async def _score_all(dispatcher: Dispatcher, request: Request, offload: Offload 
     return outcomes
 
 
-async def _score_offloaded(offload: Offload, submit: Callable[[], PendingBatch]) -> RewardBatch:
-    pending = await offload.run_owned(submit, PendingBatch.cancel)
+async def _score_offloaded(submit: Callable[[], PendingBatch]) -> RewardBatch:
+    pending = await run_owned(submit, PendingBatch.cancel)
     try:
         return await pending.aresult()
     except asyncio.CancelledError:

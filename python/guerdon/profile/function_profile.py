@@ -110,13 +110,12 @@ class StepPrediction:
     """Seconds of a step.
 
     Attributes:
-        low: If no slow call comes last; `high`: if one does.
+        high: If a slow call comes last.
         alone: Seconds of each function if it were alone.
         beyond: What the measured times are extrapolated over, a sentence's part each.
     """
 
     seconds: float
-    low: float
     high: float
     workers: int
     prompts: int
@@ -145,7 +144,7 @@ class Step:
         return {
             "prompts": now.prompts,
             "generations": now.generations,
-            "now": {"workers": now.workers, "seconds": now.seconds, "low": now.low, "high": now.high},
+            "now": {"workers": now.workers, "seconds": now.seconds, "high": now.high},
             "advised": {"workers": advised.workers, "seconds": advised.seconds, "reason": self.workers_reason},
             "alone": now.alone,
             "beyond": list(now.beyond),

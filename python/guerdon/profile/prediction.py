@@ -99,7 +99,7 @@ def predict(
     # The last calls of a lane may run alone.
     tail = max((load.slow * (1 - 1 / load.slots) for load in loads), default=0.0)
     beyond = [text for function, load in zip(timed, loads, strict=True) for text in _beyond(function, load)]
-    return StepPrediction(seconds, seconds, seconds + tail, workers, prompts, generations, alone, tuple(beyond))
+    return StepPrediction(seconds, seconds + tail, workers, prompts, generations, alone, tuple(beyond))
 
 
 def _load(function: FunctionTimes, prompts: int, generations: int, workers: int, cores: int) -> _Load:
