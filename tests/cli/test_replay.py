@@ -91,7 +91,7 @@ def test_json_has_the_shape_that_the_docs_give(guerdon: Command, journal: Path, 
     ]
     assert found["rows"] == 32
     function = found["functions"]["short"]
-    assert list(function) == ["scored", "left_out", "status", "reasons", "versions", "usage", "diff"]
+    assert list(function) == ["scored", "left_out", "status", "reasons", "usage", "diff"]
     assert list(function["diff"]) == list(found["total"])
     assert list(function["diff"]) == [
         "compared",

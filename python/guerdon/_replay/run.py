@@ -172,12 +172,6 @@ class ReplayRun:
             notes.append(
                 f"not in the journal, so without comparison, and only in the total of now: {', '.join(map(repr, new))}."
             )
-        for name in self.counts:
-            known, now = self.survey.versions.get(name, Counter()), self.versions.get(name)
-            if now and len(known) > 1:
-                notes.append(
-                    f"{name!r} is in the journal in {len(known)} versions: the comparison is with all of them."
-                )
         return notes
 
     def _chunks(self) -> Any:

@@ -237,16 +237,15 @@ class ScoreRun:
 
 def _refuse_unreachable(dispatcher: Dispatcher) -> None:
     """Ends a run whose calls would wait for five minutes for a server that is not there."""
-    from guerdon._lanes.http.endpoints import refusal_of
+    from guerdon._lanes.http.endpoints import unreachable
 
     for spec in dispatcher._specs:
-        for _, fleet in spec.fleets.values():
-            refusal = refusal_of([url for url, _ in fleet.endpoints])
-            if refusal is not None:
-                raise UsageError(
-                    f"reward function {spec.name!r}: {refusal}. Start the server, or score the other functions with "
-                    "--batch-timeout."
-                )
+        refusal = unreachable(spec)
+        if refusal is not None:
+            raise UsageError(
+                f"reward function {spec.name!r}: {refusal}. Start the server, or score the other functions with "
+                "--batch-timeout."
+            )
 
 
 def _chunks(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:

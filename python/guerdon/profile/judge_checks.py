@@ -16,7 +16,7 @@ import numpy as np
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.compound import CompoundPlan
-from guerdon._lanes.http.endpoints import refusal_of
+from guerdon._lanes.http.endpoints import unreachable
 from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt, one_line
@@ -82,7 +82,8 @@ def check_judge(
     cap = max_cost if priced else None
     first: Any = None
     try:
-        _refuse_unreachable(leader)
+        if (refusal := unreachable(leader)) is not None:
+            raise NoAnswerError(refusal)
         chosen = rows.take(range(min(wanted, len(rows))))
         if leader.compound is None:
             # The first time with few requests at once, to learn what more of them cost.
@@ -106,14 +107,6 @@ def check_judge(
 
 class NoAnswerError(Exception):
     """The judge scored nothing; the message is the first error."""
-
-
-def _refuse_unreachable(spec: FunctionSpec) -> None:
-    """Gives a judge up whose calls would wait for minutes for a server that is not there."""
-    for _, fleet in spec.fleets.values():
-        refusal = refusal_of([url for url, _ in fleet.endpoints])
-        if refusal is not None:
-            raise NoAnswerError(refusal)
 
 
 def _dispatcher(unit: Sequence[FunctionSpec], max_cost: float | None) -> Dispatcher:
