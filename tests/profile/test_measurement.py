@@ -14,10 +14,10 @@ from guerdon import Limit, StatefulReward, group_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon.profile import measurement
 from guerdon.profile.advice import advise
+from guerdon.profile.function_profile import times_of
 from guerdon.profile.measurement import Budget, Measurement, measure
 from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.sample_rows import SampleRows, rows_of
-from guerdon.profile.times import times_of
 from tests.clock import one_of_three
 
 ROWS = SampleRows(completions=["x" * (row % 7) for row in range(24)])

@@ -21,8 +21,7 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt, one_line
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
-from guerdon.profile.listed import Listed
-from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.sample_rows import Listed, SampleRows
 
 __all__ = ["JudgeFacts", "check_judge", "longer"]
 

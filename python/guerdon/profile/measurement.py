@@ -29,9 +29,8 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._system import worker_environment
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
-from guerdon.profile.listed import Listed
 from guerdon.profile.measured import AT_ONCE, AsyncMeasured, AtOnce, Measured, nothing
-from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.sample_rows import Listed, SampleRows
 from guerdon.results.status import Status
 
 __all__ = ["Budget", "Measurement", "RowFailure", "empty_worker_bytes", "exception_of", "measure", "time_requests"]
