@@ -267,7 +267,7 @@ def test_recorded_values_are_in_the_new_rows(tmp_path: Path) -> None:
     assert json.loads(row["extra"]) == {"parsed": "0"}
 
 
-def test_what_waits_for_a_function_of_groups_is_called_on_whole_groups_alone(tmp_path: Path) -> None:
+def test_a_gate_behind_finish_group_is_called_on_whole_groups_alone(tmp_path: Path) -> None:
     centred = reward(Centred(), name="centred", lane="thread")
     gated = reward(lambda text: 3.0, name="gated", lane="thread", run_if={"centred": "> 0"}, otherwise=0.0)
     functions = [centred, gated, length]

@@ -1,8 +1,8 @@
 """Reads a request's body, within bounds that are kept while it comes.
 
-- A body that is too long is refused before it is read, or as soon as it is known to be; one that
-  is too much beside those of other requests, when it is.
-- One that has not come by the end of the server's drain is refused.
+- A body that is too long is refused before it is read, or as soon as its length is known. A body
+  for which other requests leave no room is refused when the room ends.
+- A body that is not complete by the end of the server's drain is refused.
 """
 
 from __future__ import annotations

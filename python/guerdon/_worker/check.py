@@ -21,8 +21,8 @@ from .zygote import Zygote
 
 
 def main() -> None:
-    """Runs the entry ``setup`` of ``_zygote.py`` in a separate process, which leaves nothing behind;
-    SIGTERM ends it, and so does the end of the process whose pid is the second argument."""
+    """Runs the entry ``setup`` of ``_zygote.py`` in a process that leaves nothing behind. SIGTERM
+    ends it, and so does the end of the process whose pid is the second argument."""
     signal.signal(signal.SIGTERM, lambda *_: _end())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be ignored where the command runs
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from guerdon._system.safe_text import readable
-from guerdon.cli.profile_words import Block, blocks, summary
+from guerdon.cli.profile_words import ProfilePart, blocks, summary
 from guerdon.profile.function_profile import Profile
 
 __all__ = ["page"]
@@ -41,7 +41,7 @@ def page(found: Profile, rewards: str, data: str) -> str:
     )
 
 
-def _parts(shown: Iterator[Block]) -> Iterator[str]:
+def _parts(shown: Iterator[ProfilePart]) -> Iterator[str]:
     """Each block as HTML; the headings are those of the functions, which the table links to."""
     headings = 0
     for block in shown:

@@ -1,6 +1,6 @@
 """DATA of ``guerdon profile``: rows with the functions' columns, with or without completions.
 
-For a long file, whole groups are taken from all of it, as many as wished.
+A long file gives as many rows as wished, in whole groups from all of it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from guerdon._system.safe_text import readable
-from guerdon.cli.profile_words import Block, blocks, summary
+from guerdon.cli.profile_words import ProfilePart, blocks, summary
 from guerdon.profile.function_profile import Profile
 
 __all__ = ["show"]
@@ -45,7 +45,7 @@ def show(found: Profile, file: TextIO | None = None, *, verbose: bool = False) -
     console.print(Text(summary(found) + hint, _COLOURS["clean"] if found.clean else "bold"))
 
 
-def _drawn(block: Block, *, narrow: bool) -> Iterator[RenderableType]:
+def _drawn(block: ProfilePart, *, narrow: bool) -> Iterator[RenderableType]:
     if block.kind == "table":
         yield from _listed(block.rows) if narrow else [_table(block.rows)]
     elif block.kind == "item":

@@ -12,13 +12,13 @@ from guerdon._system.units import bytes_text
 from guerdon.profile.function_profile import FunctionProfile, Profile, Step
 from guerdon.profile.judge_statistics import CHANCE
 
-__all__ = ["Block", "blocks", "judge_lines", "summary"]
+__all__ = ["ProfilePart", "blocks", "judge_lines", "summary"]
 
 _HEAD: Final = ("function", "findings", "p50", "p99", "waits", "memory", "lane")
 
 
 @dataclass(frozen=True)
-class Block:
+class ProfilePart:
     """A part of a profile.
 
     Attributes:
@@ -35,48 +35,48 @@ class Block:
     rows: Sequence[Sequence[str]] = ()
 
 
-def blocks(found: Profile, *, verbose: bool) -> Iterator[Block]:
+def blocks(found: Profile, *, verbose: bool) -> Iterator[ProfilePart]:
     """The parts of a profile.
 
     Args:
         verbose: With all findings, and the reasons of what is advised.
     """
-    yield Block("line", _headline(found), "clean" if found.clean else "error")
+    yield ProfilePart("line", _headline(found), "clean" if found.clean else "error")
     yield from (_item(str(each)) for each in found.root_causes())
-    yield Block("table", rows=[_HEAD, *map(_row, found.functions.values())])
+    yield ProfilePart("table", rows=[_HEAD, *map(_row, found.functions.values())])
     lines = {name: _paste(function) for name, function in found.functions.items()}
     if any(lines.values()):
-        yield Block("line", "To paste:")
-        yield from (Block("code", f"{line}  # {name}") for name, line in lines.items() if line is not None)
+        yield ProfilePart("line", "To paste:")
+        yield from (ProfilePart("code", f"{line}  # {name}") for name, line in lines.items() if line is not None)
     for function in found.functions.values() if verbose else ():
         yield from _function(function)
     if found.step is not None:
-        yield from (Block("line", line) for line in _step_lines(found.step))
-    yield from (Block("line", line, "warning") for line in _cut_short(found))
+        yield from (ProfilePart("line", line) for line in _step_lines(found.step))
+    yield from (ProfilePart("line", line, "warning") for line in _cut_short(found))
 
 
-def _item(text: str, details: Sequence[str] = ()) -> Block:
+def _item(text: str, details: Sequence[str] = ()) -> ProfilePart:
     """An item of a text that begins with its severity."""
     mark, _, rest = text.partition(" ")
-    return Block("item", rest, mark, details)
+    return ProfilePart("item", rest, mark, details)
 
 
-def _function(function: FunctionProfile) -> Iterator[Block]:
+def _function(function: FunctionProfile) -> Iterator[ProfilePart]:
     """Its findings, with rows that show them, and what to choose."""
-    yield Block("heading", function.name)
+    yield ProfilePart("heading", function.name)
     for finding in function.sorted_findings():
         head = f"{finding.severity} [{finding.check}] {finding.message}"
         yield _item(head, [str(example) for example in finding.examples])
-    yield from (Block("line", line) for line in judge_lines(function))
+    yield from (ProfilePart("line", line) for line in judge_lines(function))
     if function.checks:
-        yield Block("line", f"checked: {', '.join(function.checks)}")
+        yield ProfilePart("line", f"checked: {', '.join(function.checks)}")
     advice = function.advice
     if advice is not None:
-        yield Block("line", f"lane {advice.lane}: {advice.lane_reason}")
+        yield ProfilePart("line", f"lane {advice.lane}: {advice.lane_reason}")
         if advice.timeout is not None:
-            yield Block("line", f"timeout {advice.timeout:g} s: {advice.timeout_reason}")
+            yield ProfilePart("line", f"timeout {advice.timeout:g} s: {advice.timeout_reason}")
         if advice.decorator is not None:
-            yield Block("code", advice.decorator)
+            yield ProfilePart("code", advice.decorator)
 
 
 def _row(function: FunctionProfile) -> list[str]:

@@ -57,7 +57,7 @@ class Progress:
 
 
 def draw(stream: TextIO, text: str) -> None:
-    """Draws the line anew: the end of a text that is too long for the terminal of `stream`."""
+    """Draws over the last line; of a text too long for the terminal the end is shown."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

@@ -39,7 +39,7 @@ class Times:
 
 
 def times_of(seconds: Sequence[float]) -> Times | None:
-    """Of all rows; None without any."""
+    """The percentiles of all rows; None without any."""
     if not seconds:
         return None
     p50, p90, p99 = (float(each) for each in np.quantile(seconds, (0.5, 0.9, 0.99)))

@@ -1,5 +1,5 @@
-"""What is profiled: functions as entries of a dispatcher's list, and rows: columns of equal length,
-groups contiguous."""
+"""Functions as entries of a dispatcher's list, and the rows that they are profiled on: columns of
+equal length, groups contiguous."""
 
 from __future__ import annotations
 

@@ -187,13 +187,13 @@ def kinds_of(schema: Any) -> dict[str, str]:
 
 
 def dispatcher_text(incomplete: str) -> str:
-    """Returns the facts that the metadata of a part have of its dispatcher, whose rows lack them."""
+    """Returns the facts on the dispatcher for the metadata of a part."""
     return json.dumps({"incomplete": incomplete})
 
 
 def is_summed(schema: Any) -> bool:
-    """Returns whether a sample on which a function failed had the sum of the others as its total; a
-    table that someone made of a journal may not say so."""
+    """Returns whether a sample on which a function failed had the sum of the others as its total.
+    A table that someone made of a journal may not say so."""
     return json_object((schema.metadata or {}).get(DISPATCHER_KEY)).get("incomplete") == "sum"
 
 

@@ -41,7 +41,7 @@ class GroupSpread:
 
     def __init__(self, known: JournalSurvey) -> None:
         functions, buckets = len(known.functions), len(known.axis) + 1
-        # Of a function without a reward they are infinite, which a weight of 0 makes no number.
+        # A function without a reward has infinite ends, and a weight of 0 would make NaN of these.
         self.least = np.array([each.least if each.count else 0.0 for each in known.functions])
         self.most = np.array([each.most if each.count else 0.0 for each in known.functions])
         self.groups = np.zeros((functions + 1, buckets), np.int64)

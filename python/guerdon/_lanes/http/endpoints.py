@@ -87,8 +87,8 @@ class Endpoints(Sequence[Endpoint]):
 
 
 def unreachable(spec: FunctionSpec) -> str | None:
-    """Returns the error of the connections to a function's servers, or to those of one of its
-    members, if all refuse them for seconds: its calls would wait for minutes."""
+    """Returns the error of the connections to a function's servers if all refuse them for seconds,
+    so that calls would wait for minutes; of a panel, if a member's servers do."""
     refusals = (_refusal_of([url for url, _ in fleet.endpoints]) for _, fleet in spec.fleets.values())
     return next(filter(None, refusals), None)
 

@@ -28,7 +28,7 @@ from guerdon.profile.exit_codes import INTERRUPTED
 __all__ = ["show"]
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# A sequence that nothing is bound to is one key too, so that its letters are none.
+# An unknown sequence is one key too: its letters mean nothing.
 _KEY: Final = re.compile(rb"\x1b\[[0-9;?]*[@-~]|\x1bO.|.", re.S)
 _DOWN: Final = (b"j", b"\x1b[B", b"\x1bOB")
 _UP: Final = (b"k", b"\x1b[A", b"\x1bOA")
@@ -130,6 +130,6 @@ class _Screen:
 
     def _select(self, step: int) -> None:
         keys = [call["key"] for call in visible_calls(self._board.seen(self._interval))]
-        # From no call the arrows lead to the first and to the last.
+        # The arrows lead from no call to the first and to the last.
         before = keys.index(self._view.selected) if self._view.selected in keys else -1 if step > 0 else len(keys)
         self._view.selected = keys[max(0, min(before + step, len(keys) - 1))] if keys else None

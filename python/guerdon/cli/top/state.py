@@ -73,8 +73,8 @@ def parsed(answer: bytes) -> Any:
 def read(known: object, pid: int) -> State:
     """The state in a parsed answer; `pid` is its process's, should it not say so itself.
 
-    Beside what `_SHAPE` has: ``path`` is that of the script, ``program`` its name (or that of the
-    package that ``python -m`` ran); for ``counted_s`` it has counted outcomes.
+    It adds to `_SHAPE` the ``path`` of the script; ``program`` becomes the script's name, or the
+    package's after ``python -m``. Outcomes were counted for ``counted_s``.
 
     Raises:
         ValueError: This is no state.
@@ -100,15 +100,15 @@ def failed(function: State) -> int:
 
 
 def _complete(call: State, pid: int) -> None:
-    """Adds to a call its process, its samples in words, the lines of its stack and where it stands:
-    in the innermost frame that is not in a library, if there is one."""
+    """Adds the process, the samples in words, the lines of the stack, and the place: the innermost
+    frame outside of libraries, if there is any."""
     first, count = int(call["sample"]), max(1, int(call["samples"]))
     call |= {"pid": pid, "sample": str(first) if count == 1 else f"{first}-{first + count - 1}"}
     call["stack"] = with_source(call["stack"]).splitlines()
     frames = [line.strip() for line in call["stack"] if line.startswith("  File ")]
     own = [line for line in frames if not _LIBRARY.search(line)]
     call["at"] = (own or frames or [call["place"]])[-1].removeprefix("File ").replace('"', "")
-    # What stays the same as long as the call runs.
+    # The key stays the same as long as the call runs.
     call["key"] = (pid, call["function"], call["batch"], call["sample"])
 
 

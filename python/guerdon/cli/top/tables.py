@@ -101,7 +101,7 @@ def endpoints_table(endpoints: Sequence[State], width: int) -> Table:
 
 
 def calls_table(calls: Sequence[State], several: bool, width: int, selected: int | None) -> Table:
-    """One line a call, and where it stands: of a long place the end, which has line and function."""
+    """One line a call, and where it stands; a long place is cut to its line and function."""
     room = max(12, width * 3 // 5)
     at = Column("AT", lambda one: one["at"] if len(one["at"]) <= room else "…" + one["at"][1 - room :], 2, left=True)
     styles = ["reverse" if row == selected else "" for row in range(len(calls))]
@@ -145,8 +145,8 @@ def _table(
 
 
 def merged(seen: Sequence[Seen], kind: str, *names: str) -> list[State]:
-    """The rows of this kind of all dispatchers that go on; those of one program that agree in
-    `names`, which its ranks have, as one."""
+    """The rows of this kind of all dispatchers that go on. The ranks of a program have rows that
+    agree in `names`: these become one row."""
     found: dict[tuple[str, ...], State] = {}
     for state, program in _programs(seen):
         for one in state[kind]:
@@ -157,7 +157,7 @@ def merged(seen: Sequence[Seen], kind: str, *names: str) -> list[State]:
 
 
 def _joined(name: str, one: Any, other: Any) -> Any:
-    """Of two ranks the sum of counts, the longest of times, the worst breaker."""
+    """The sum of the counts of two ranks, the longest of times, the worst breaker."""
     if name == "p50_s":
         return max((time for time in (one, other) if time is not None), default=None)
     if isinstance(one, dict):
