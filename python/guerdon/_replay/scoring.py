@@ -133,11 +133,16 @@ def _sources(spec: FunctionSpec) -> set[str]:
 
 
 def _outcomes(result: RewardBatch, submitted: float) -> dict[str, Outcomes]:
-    count = len(result.functions)
-    arrays = (result.rewards, result.status, result.attempts, result.queue_s, result.run_s)
-    columns = [each.reshape(-1, count) for each in arrays]
     found = {
-        name: Outcomes(*(each[:, place] for each in columns), submitted) for place, name in enumerate(result.functions)
+        name: Outcomes(
+            reward=result.rewards[..., place].ravel(),
+            status=result.status[..., place].ravel(),
+            attempts=result.attempts[..., place].ravel(),
+            queue_s=result.queue_s[..., place].ravel(),
+            run_s=result.run_s[..., place].ravel(),
+            submitted=submitted,
+        )
+        for place, name in enumerate(result.functions)
     }
     for failure in result.failures():
         found[failure.function].reasons[failure.sample] = failure.reason, failure.traceback

@@ -84,11 +84,13 @@ def read(known: object, pid: int) -> State:
     state: State = _shaped(_SHAPE, known)
     state["pid"] = state["pid"] or pid
     now, since = state["now"], state["counted_since"]
-    state["counted_s"] = counted = None if now is None else max(0.0, now - (now if since is None else since))
-    for function in state["functions"] if counted is not None else ():
-        function["rate"] *= _RATE_S / min(_RATE_S, max(1.0, counted))
-    *_, folder, name = ("", *state["program"].split("/"))
-    state |= {"path": state["program"], "program": folder if name == "__main__.py" and folder else name}
+    counted = None if now is None else max(0.0, now - (now if since is None else since))
+    for function in state["functions"]:
+        function["rate"] *= 1.0 if counted is None else _RATE_S / min(_RATE_S, max(1.0, counted))
+    path: str = state["program"]
+    *_, folder, name = ("", *path.split("/"))
+    program = folder if name == "__main__.py" and folder else name
+    state |= {"counted_s": counted, "path": path, "program": program}
     for call in state["in_flight"]:
         _complete(call, state["pid"])
     return state

@@ -54,8 +54,8 @@ def _count(value: float) -> str:
     return str(int(value))
 
 
-def _ok(one: State) -> float:
-    return sum(one["counts"].get(status, 0) for status in ("ok", "abstained"))
+def _ok(one: State) -> int:
+    return sum(int(one["counts"].get(status, 0)) for status in ("ok", "abstained"))
 
 
 _FUNCTIONS: Final = (
