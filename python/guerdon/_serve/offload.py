@@ -1,6 +1,6 @@
 """Keeps long computing off the event loop, so that others are answered meanwhile.
 
-- Work for a big request runs on a thread, one request's part at a time.
+- Work for a big request runs on a thread of the loop's executor, which ends with the loop.
 - Results that a cancelled caller no longer takes go to `drop`.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _BIG: Final = 256 << 10  # bytes: some milliseconds of JSON
-_THREAD: Final = ThreadPoolExecutor(1, "guerdon-big-requests")  # starts with the first big request
 
 
 def is_big(size: int) -> bool:
@@ -25,21 +23,19 @@ def is_big(size: int) -> bool:
 
 async def run(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The result of `work` for a request of `size` bytes."""
-    if not is_big(size):
-        return work(*args, **kwargs)
-    return await asyncio.wrap_future(_THREAD.submit(work, *args, **kwargs))
+    return await asyncio.to_thread(work, *args, **kwargs) if is_big(size) else work(*args, **kwargs)
 
 
 async def run_owned(make: Callable[[], T], drop: Callable[[T], object]) -> T:
-    """Runs `make` on the thread; its result goes to `drop` if the caller is cancelled."""
-    future = _THREAD.submit(make)
+    """Runs `make` on a thread; its result goes to `drop` if the caller is cancelled."""
+    making = asyncio.ensure_future(asyncio.to_thread(make))
     try:
-        return await asyncio.wrap_future(future)
+        return await asyncio.shield(making)
     except asyncio.CancelledError:
-        future.add_done_callback(lambda made: _drop(made, drop))
+        making.add_done_callback(lambda made: _drop(made, drop))
         raise
 
 
-def _drop(made: Future[T], drop: Callable[[T], object]) -> None:
+def _drop(made: asyncio.Future[T], drop: Callable[[T], object]) -> None:
     if not made.cancelled() and made.exception() is None:
         drop(made.result())
