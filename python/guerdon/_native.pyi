@@ -24,23 +24,6 @@ def available_parallelism() -> int: ...
 def read_score(parse: Parse, text: str, *, cut: bool = False, reasoning: str | None = None) -> float | None: ...
 
 @final
-class LockSampler:
-    """Looks at random times whether the interpreter's lock is free, from a separate thread."""
-
-    def __new__(cls) -> LockSampler: ...
-    def run(self, interval: float) -> None:
-        """Looks until `stop`, `interval` seconds apart on average."""
-
-    def enter(self) -> None:
-        """The function begins: what is seen from here on counts."""
-
-    def leave(self) -> tuple[int, int, float]:
-        """The function has ended: looks since `enter`, those that found the lock held, and the
-        seconds that these waited."""
-
-    def stop(self) -> None: ...
-
-@final
 class Fence:
     """The fences that keep a child with a program under test from everything else."""
 

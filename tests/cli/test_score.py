@@ -108,24 +108,6 @@ def test_extra_fields_are_written_on_request(guerdon: Command, tmp_path: Path) -
     assert "extra" not in guerdon("score", rewards, data).rows[0]
 
 
-def test_extra_fields_in_parquet_are_json(guerdon: Command, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    data = write_rows(tmp_path / "data.jsonl", [{"completion": text} for text in ("4", "52")])
-    out = tmp_path / "out.parquet"
-    assert guerdon("score", write_rewards(tmp_path, RECORDING), data, "--extra", "--chunk", 1, "-o", out).code == 0
-    extra = [json.loads(text) for text in parquet.read_table(out)["extra"].to_pylist()]
-    assert extra[1]["judged"] == {"length": 2, "reason": "it says 5", "odd": None}
-
-
-def test_the_summary_says_why_samples_score_0(guerdon: Command, tmp_path: Path) -> None:
-    data = write_rows(
-        tmp_path / "data.jsonl", [{"completion": text} for text in ("4", "5", "52", "6", "7", "8", "9", "raise")]
-    )
-    ended = guerdon("score", write_rewards(tmp_path, RECORDING), data)
-    assert "judged: 6 of 7 scored 0: it says 5 (2), it says 6 (1), it says 7 (1), others (2)" in ended.err
-    assert "plain: " not in ended.err, "it gives no reasons"
-
-
 def test_a_slow_run_has_a_speed(guerdon: Command, tmp_path: Path) -> None:
     code = "import time, guerdon\n@guerdon.reward(lane='thread')\ndef naps(completion):\n    time.sleep(1.2)\n    return 1.0\n"
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "a"}])
@@ -287,7 +269,7 @@ def test_names_of_other_formats_are_refused(
 ) -> None:
     ended = guerdon("score", rewards, data, "-o", tmp_path / name)
     assert ended.code == 2
-    assert "results are written as JSONL or Parquet" in ended.err
+    assert "results are written as JSONL." in ended.err
     assert not (tmp_path / name).exists()
 
 
@@ -324,21 +306,15 @@ def test_csv_that_is_damaged_is_refused(
     assert message in ended.err
 
 
-def test_parquet_in_and_out(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
+def test_parquet(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow
 
     rows = [json.loads(line) for line in data.read_text().splitlines()]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "data.parquet")
-    out = tmp_path / "out.parquet"
-    assert guerdon("score", rewards, tmp_path / "data.parquet", "-o", out, "--keep", "--chunk", 3).code == 0
-    written = parquet.read_table(out).to_pylist()
-    assert [row["row"] for row in written] == rows
-    assert [row["rewards"]["correct"] for row in written] == [1.0, 1.0, 0.0, 1.0]
-    assert [row["status"] for row in written] == [{"correct": "ok", "length": "ok"}] * 4
-    assert guerdon("score", rewards, data, "-o", out, "--keep", "--chunk", 3).code == 0
-    assert [json.loads(row["row"]) for row in parquet.read_table(out).to_pylist()] == rows
-    assert guerdon("score", rewards, tmp_path / "data.parquet").rows == guerdon("score", rewards, data).rows
+    scored = guerdon("score", rewards, tmp_path / "data.parquet", "--keep", "--chunk", 3).rows
+    assert [row.pop("row") for row in scored] == rows
+    assert scored == guerdon("score", rewards, data).rows
 
 
 # A file's line ends at the first of these only, Python's text may end one at each.

@@ -51,16 +51,6 @@ def test_a_skipped_cell_in_rows_and_the_table(guerdon: Command, gated: Path, tmp
     assert (judge[1], partial[1]) == ("0.25", "0.75"), "what was skipped has a part in the mean where it has a number"
 
 
-def test_a_skipped_cell_in_parquet(guerdon: Command, gated: Path, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    out = tmp_path / "scores.parquet"
-    assert guerdon("score", gated, rows(tmp_path, "4", "5"), "-o", out).code == 0
-    first, second = parquet.read_table(out).to_pylist()
-    assert (first["rewards"]["judge"], first["status"]["judge"]) == (None, "skipped")
-    assert (first["rewards"]["partial"], first["status"]["partial"]) == (1.0, "skipped")
-    assert (second["rewards"]["judge"], second["status"]["judge"]) == (0.25, "ok")
-
-
 def test_skipped_samples_do_not_hide_a_function_that_always_fails(
     guerdon: Command, gated: Path, tmp_path: Path
 ) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from guerdon._system.safe_text import one_line, printable
 from guerdon.cli import main
 from guerdon.cli.arguments import steps
-from guerdon.cli.terminal_text import one_line, printable
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from guerdon import Dispatcher, Journal
-from guerdon._insight.journal.dispatcher_facts import DispatcherFacts, facts_text
-from guerdon._insight.journal.schema import COLUMNS, arrow_schema, plain_type, problem_of
+from guerdon._insight.journal.schema import COLUMNS, arrow_schema, is_summed, plain_type, problem_of
 from tests.journal_files import row, table
 from tests.simple import length
 
@@ -21,11 +20,10 @@ def test_the_columns_are_those_that_readers_know(tmp_path: Path) -> None:
     """The list in Rust and the one in Python: names, order, types, what may be null, metadata."""
     with Dispatcher([length], journal=Journal(tmp_path, texts=True, columns=["answer"])) as dispatcher:
         dispatcher.score(prompts=["p"], completions=["abc"], answer=["x"])
-        facts = facts_text("drop")
     (path,) = tmp_path.glob("*.parquet")
     schema = pq.read_schema(path)
     kinds = {"prompt": "text", "completion": "text", "answer": "text"}
-    expected = arrow_schema(kinds, facts)
+    expected = arrow_schema(kinds, "drop")
     assert schema.equals(expected), f"{schema}\n\n{expected}"
     assert schema.names == [*COLUMNS, "prompt", "completion", "column_answer"]
     metadata = {key: value for key, value in schema.metadata.items() if key.startswith(b"guerdon.")}
@@ -41,13 +39,13 @@ def test_the_metadata_say_what_becomes_of_failures(tmp_path: Path) -> None:
     with Dispatcher([length], journal=tmp_path, incomplete="sum") as dispatcher:
         dispatcher.score(prompts=["p"], completions=["abc"])
     (path,) = tmp_path.glob("*.parquet")
-    assert DispatcherFacts.of(pq.read_schema(path)).incomplete == "sum"
+    assert is_summed(pq.read_schema(path))
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[1]", "3", '{"judges": [1], "incomplete": 3}'])
 def test_odd_facts_are_those_of_an_earlier_version(text: str | None) -> None:
     metadata = {} if text is None else {"guerdon.dispatcher": text}
-    assert DispatcherFacts.of(pa.schema([], metadata=metadata)) == DispatcherFacts()
+    assert not is_summed(pa.schema([], metadata=metadata))
 
 
 @pytest.mark.parametrize("name", COLUMNS)

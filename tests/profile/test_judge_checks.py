@@ -12,10 +12,10 @@ import pytest
 
 from guerdon import Dispatcher, Server, judge, pairwise, panel, parse
 from guerdon._functions.spec import FunctionSpec
+from guerdon._lanes.http import endpoints
 from guerdon.cli.profile_words import judge_lines
-from guerdon.profile import judge_batches
 from guerdon.profile.function_profile import FunctionProfile
-from guerdon.profile.judge_checks import JudgeFacts, _changed, check_judge, longer, wordier
+from guerdon.profile.judge_checks import JudgeFacts, _changed, check_judge, longer
 from guerdon.profile.judge_plan import plan_judge, units_of
 from guerdon.profile.judge_statistics import shift_of, sign_test
 from guerdon.profile.sample_rows import SampleRows
@@ -56,7 +56,7 @@ def checks(facts: JudgeFacts) -> list[tuple[str, str]]:
 def test_a_judge_without_bias_is_clean() -> None:
     facts, requests = rated(quality)
     assert facts.findings == []
-    assert requests == 5 * 20
+    assert requests == 4 * 20
     assert facts.facts["flips"] == {"rows": 20, "share": 0.0, "spread_share_of_range": 0.0}
 
 
@@ -88,9 +88,7 @@ def test_conversations_are_padded_in_their_text(of: Callable[[str], Any]) -> Non
         rows = SampleRows(completions=[of(text) for text in ROWS.completions])
         found = check_judge([asked.spec], rows, 20, None, 60.0)["judge"]
     assert found.findings == []
-    assert {form(text) for text in ROWS.completions for form in (longer, wordier)} <= {
-        text.removeprefix("Rate: ") for text in seen
-    }
+    assert set(map(longer, ROWS.completions)) <= {text.removeprefix("Rate: ") for text in seen}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_a_judge_that_likes_long_answers() -> None:
 
 def test_a_judge_that_likes_repetition() -> None:
     facts, _ = rated(lambda text: quality(text) + 4 * ("In other words" in text))
-    assert checks(facts) == [("verbosity-bias", "warning")]
+    assert checks(facts) == [("length-bias", "warning")]
 
 
 def test_a_judge_that_likes_short_answers_is_worth_knowing() -> None:
@@ -155,11 +153,11 @@ def test_check_without_answers_is_not_clean() -> None:
     with serving(rate) as server:
         asked = judge(base_url=server.url, model="m", prompt="Rate: {completion}", retries=3)
         facts = check_judge([asked.spec], ROWS, 20, None, 60.0)["judge"]
-        assert len(server.bodies) == 5 * 20, "not more than announced"
+        assert len(server.bodies) == 4 * 20, "not more than announced"
     (finding,) = facts.findings
     assert (finding.check, finding.severity) == ("unchecked", "warning")
     assert "length-bias had an answer for 0 of 20 rows only" in finding.message
-    assert facts.checks == ["flips", "verbosity-bias"]
+    assert facts.checks == ["flips"]
 
 
 def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
@@ -179,7 +177,7 @@ def test_judge_is_timed_at_two_levels_of_concurrency() -> None:
 
 
 def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_batches, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(endpoints, "_STARTS_S", 0.5)
     address = f"http://127.0.0.1:{free_port()}/v1"
     for asked in (
         judge(base_url=address, model="m", prompt="{completion}"),
@@ -216,7 +214,7 @@ def compared(prefers: Callable[[str, str], float]) -> JudgeFacts:
     with serving(answer) as server:
         asked = pairwise(base_url=server.url, model="m", prompt="{completion_a}\n@@\n{completion_b}")
         facts = check_judge([asked.spec], ROWS, 15, None, 60.0)["pairwise"]
-        assert len(server.bodies) == 7 * 15
+        assert len(server.bodies) == 5 * 15
     return facts
 
 
@@ -250,14 +248,14 @@ def test_the_plan_is_kept_below_the_cap() -> None:
     whole = plan_judge(spec, ROWS, 20, None)
     dearer = plan_judge(spec_of(3.0), ROWS, 20, None)
     assert dearer.cost is not None
-    assert (whole.rows, whole.requests, whole.lowered) == (20, 100, False)
+    assert (whole.rows, whole.requests, whole.lowered) == (20, 80, False)
     assert whole.cost is not None
-    assert dearer.cost - whole.cost == pytest.approx(100 * 100 * 2.0 / 1e6), "a hundred answers of a hundred tokens"
+    assert dearer.cost - whole.cost == pytest.approx(80 * 100 * 2.0 / 1e6), "eighty answers of a hundred tokens"
     half = plan_judge(spec, ROWS, 20, whole.cost / 2)
-    assert (half.rows, half.requests, half.lowered) == (10, 50, True)
+    assert (half.rows, half.requests, half.lowered) == (10, 40, True)
     assert "fewer rows" in str(half)
     votes = judge(base_url="http://localhost:1", model="m", prompt="{completion}", votes=3, temperature=1.0)
-    assert plan_judge(votes.spec, ROWS, 20, 1.0).requests == 300
+    assert plan_judge(votes.spec, ROWS, 20, 1.0).requests == 240
     assert "cost unknown" in str(plan_judge(votes.spec, ROWS, 20, None))
 
 

@@ -1,9 +1,8 @@
-"""The measured costs of a function: waiting, the interpreter's lock, memory, lanes, groups."""
+"""The measured costs of a function: waiting, memory, lanes, groups."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import tempfile
 import time
@@ -15,10 +14,10 @@ from guerdon import Limit, StatefulReward, group_reward, reward
 from guerdon._functions.build import spec_of
 from guerdon.profile import measurement
 from guerdon.profile.advice import advise
+from guerdon.profile.function_profile import times_of
 from guerdon.profile.measurement import Budget, Measurement, measure
 from guerdon.profile.measurement_findings import measurement_findings
 from guerdon.profile.sample_rows import SampleRows, rows_of
-from guerdon.profile.times import times_of
 from tests.clock import one_of_three
 
 ROWS = SampleRows(completions=["x" * (row % 7) for row in range(24)])
@@ -33,12 +32,6 @@ def spins(completion: str) -> float:
 
 def sleeps(completion: str) -> float:
     time.sleep(0.01)
-    return 1.0
-
-
-def hashes(completion: str) -> float:
-    for _ in range(20):
-        hashlib.sha256(b"x" * 1_000_000).digest()  # without the interpreter's lock
     return 1.0
 
 
@@ -95,28 +88,25 @@ def test_a_coroutine_whose_calls_wait_for_each_other_does_not_block_its_loop() -
 
 
 @pytest.mark.parametrize(
-    ("function", "computes", "locked", "lane"),
+    ("function", "computes", "lane"),
     [
-        (spins, True, True, "process"),
-        (sleeps, False, False, "thread"),
-        (hashes, True, False, "process"),
-        (awaits, False, False, "asyncio"),
-        (blocks, True, True, "process"),
+        (spins, True, "process"),
+        (sleeps, False, "thread"),
+        (awaits, False, "asyncio"),
+        (blocks, True, "process"),
     ],
 )
-def test_calls_end_as_their_function_does(function: object, computes: bool, locked: bool, lane: str) -> None:
+def test_calls_end_as_their_function_does(function: object, computes: bool, lane: str) -> None:
     # Where others have the cores, what computes waits.
-    one_of_three(lambda: _check_call(function, computes, locked, lane))
+    one_of_three(lambda: _check_call(function, computes, lane))
 
 
-def _check_call(function: object, computes: bool, locked: bool, lane: str) -> None:
+def _check_call(function: object, computes: bool, lane: str) -> None:
     spec = reward(function).spec  # type: ignore[call-overload]
     found = measure(spec, ROWS, Budget())
     assert len(found.seconds) == len(ROWS)
     assert found.cpu_s is not None
     assert (found.cpu_s > 0.5) is computes
-    assert found.lock_share is not None
-    assert (found.lock_share > 0.5) is locked
     assert found.worker_bytes > 1_000_000
     times = times_of(found.seconds)
     assert times is not None
@@ -186,7 +176,7 @@ def test_after_some_hangs_the_rest_is_left_out() -> None:
 
 def test_the_line_to_paste_keeps_other_options() -> None:
     slow = reward(sleeps, retries=3, limit=Limit(concurrency=4), memory_limit="1GB", timeout=9)
-    found = Measurement("sample", seconds=[0.5] * 9, cpu_s=0.01, lock_share=0.0)
+    found = Measurement("sample", seconds=[0.5] * 9, cpu_s=0.01)
     advice = advise(spec_of(slow), found, 0.5)
     assert advice.decorator is not None
     assert advice.decorator.startswith('@reward(lane="thread", timeout=5, retries=3, limit=Limit(concurrency=4')
@@ -196,7 +186,7 @@ def test_the_line_to_paste_keeps_other_options() -> None:
 
 @pytest.mark.parametrize(("own", "slowest", "advised"), [(0.5, 0.00004, 0.5), (0.5, 0.3, 1.0), (30, 0.00004, 1.0)])
 def test_a_shorter_timeout_with_room_stays(own: float, slowest: float, advised: float) -> None:
-    found = Measurement("sample", seconds=[slowest / 2] * 8 + [slowest], cpu_s=0.9, lock_share=0.9)
+    found = Measurement("sample", seconds=[slowest / 2] * 8 + [slowest], cpu_s=0.9)
     advice = advise(spec_of(reward(sleeps, timeout=own)), found, slowest / 10)
     assert advice.timeout == advised
     assert advice.decorator is not None

@@ -10,8 +10,8 @@ import pytest
 
 from guerdon import DataError, reward
 from guerdon.profile import audit, measurement, profile
-from guerdon.profile.check import Check
 from guerdon.profile.checks import CHECKS
+from guerdon.profile.finding import Check
 
 INSPECTED = {"clock", "threads", "arguments"}
 NUMBERS = [*range(40, 48)]

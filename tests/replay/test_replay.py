@@ -14,7 +14,7 @@ import guerdon
 from guerdon import DataError, Dispatcher, pairwise, panel, reward, rubric
 from tests.http.server import chat_completion, question, serving
 from tests.journal_files import row, table, training, write_journal, write_open_part, write_part
-from tests.replay.functions import SIZE, all_shapes, batches, length, moody, spread, whole_batch
+from tests.replay.functions import SIZE, Centred, all_shapes, batches, length, moody, spread, whole_batch
 from tests.replay.recorded import record, rows_of, write_rows
 
 
@@ -134,53 +134,15 @@ def test_a_default_and_all_columns_are_noted(tmp_path: Path) -> None:
     assert found.functions["relaxed"]["diff"] is None
 
 
-def test_only_what_failed_is_scored_again(tmp_path: Path) -> None:
-    journal = record(tmp_path / "j", [length, moody], batches(), size=SIZE)
-    failed = sum(batch["completions"][s].startswith("xxx") for batch in batches() for s in range(12))
-    called: list[str] = []
-
-    @reward(lane="thread", name="moody")
-    def mended(completion: str) -> float:
-        called.append(completion)
-        return 5.0
-
-    found = guerdon.replay(journal, [length, mended], failed_only=True)
-    assert len(called) == found.functions["moody"]["scored"] == failed > 0
-    assert all(completion.startswith("xxx") for completion in called)
-    diff = found.functions["moody"]["diff"]
-    assert diff["failures_to_answers"] == diff["compared"] == failed
-    assert found.functions["length"]["scored"] == 0
-    assert found.total["compared"] == 36  # what did not fail has what it had
-    assert found.total["failures_to_answers"] == failed
-    entry = found.moved[0]
-    assert entry["journal"]["status"] == "error"
-    assert entry["journal"]["reason"].startswith("ValueError: no xxx")
-    assert entry["now"] == {"reward": 5.0, "status": "ok", "reason": None}
-    assert entry["completion"].startswith("xxx")
-
-
-def test_a_function_of_groups_is_called_on_each_group_with_a_failure(tmp_path: Path) -> None:
-    rows = rows_of([spread], batches(1), size=SIZE)
-    for each in rows:
-        if each["group"] == 1:
-            each.update(status="timeout", value=None, reward=None, reason="600 s")
-    journal = write_rows(tmp_path / "j", rows)
-    found = guerdon.replay(journal, [spread], failed_only=True)
-    assert found.functions["spread"]["scored"] == SIZE
-    assert found.functions["spread"]["diff"]["failures_to_answers"] == SIZE
-
-
 def test_functions_that_are_not_named_keep_their_rewards(tmp_path: Path) -> None:
     journal = record(tmp_path / "j", [length, moody], batches(), size=SIZE, weights=[1.0, 2.0])
     shorter = reward(lambda text: float(len(text)) - 1, name="length", lane="thread")
-    found = guerdon.replay(journal, [shorter, moody], functions=["length"])
+    found = guerdon.replay(journal, [shorter])
     assert list(found.functions) == ["length"]
     assert any("not replayed" in note and "'moody'" in note for note in found.notes)
     assert found.functions["length"]["diff"]["mean"]["now"] == found.functions["length"]["diff"]["mean"]["journal"] - 1
     # All totals fall by 1, so no advantage changes.
     assert found.total["advantages"]["changed"] == 0
-    with pytest.raises(DataError, match=r"no reward function 'long'\. There are: length, moody"):
-        guerdon.replay(journal, [length, moody], functions=["long"])
 
 
 def test_weights_given_now_go_before_those_of_the_journal(tmp_path: Path) -> None:
@@ -217,13 +179,6 @@ def test_a_row_that_is_there_twice_counts_once_and_is_noted(tmp_path: Path) -> N
     found = guerdon.replay(journal, [length])
     assert found.differences == 0
     assert any("1 rows of the journal repeat a cell" in note for note in found.notes)
-
-
-def test_the_group_size_may_be_given_where_one_group_leaves_it_open(tmp_path: Path) -> None:
-    rows = [row(sample=sample, function="length", value=1.0, completion="a", prompt="p") for sample in range(3)]
-    journal = write_rows(tmp_path / "j", rows)
-    assert guerdon.replay(journal, [length]).incomplete["groups"] == 0
-    assert guerdon.replay(journal, [length], num_generations=4).incomplete["groups"] == 1
 
 
 def test_a_part_that_is_still_written_is_read_to_its_last_whole_message(tmp_path: Path) -> None:
@@ -272,12 +227,10 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         {"tolerance": "x"},
         {"moved": -1},
         {"steps": (2, 1)},
-        {"functions": "length"},
-        {"failed_only": True},
+        {"runs": "run-1"},
     ):
-        functions = [reward(lambda text: 1.0, name="other", lane="thread")] if "failed_only" in wrong else [length]
         with pytest.raises(DataError):
-            guerdon.replay(journal, functions, **wrong)  # type: ignore[arg-type]
+            guerdon.replay(journal, [length], **wrong)  # type: ignore[arg-type]
     with pytest.raises(guerdon.RegistrationError, match="guerdon replay"):
         guerdon.replay(journal, "rewards.py")
     with pytest.raises(guerdon.RegistrationError):
@@ -314,13 +267,18 @@ def test_recorded_values_are_in_the_new_rows(tmp_path: Path) -> None:
     assert json.loads(row["extra"]) == {"parsed": "0"}
 
 
-def test_a_dispatcher_that_waits_for_another_function_scores_that_one_too(tmp_path: Path) -> None:
-    gated = reward(lambda text: 3.0, name="gated", lane="thread", run_if={"length": "> 5"}, otherwise=0.0)
-    journal = record(tmp_path / "j", [length, gated], batches(2), size=SIZE)
-    found = guerdon.replay(journal, [length, gated], functions=["gated"])
-    assert list(found.functions) == ["gated"]
+def test_a_gate_behind_finish_group_is_called_on_whole_groups_alone(tmp_path: Path) -> None:
+    centred = reward(Centred(), name="centred", lane="thread")
+    gated = reward(lambda text: 3.0, name="gated", lane="thread", run_if={"centred": "> 0"}, otherwise=0.0)
+    functions = [centred, gated, length]
+    rows = rows_of(functions, batches(1), size=SIZE)
+    found = guerdon.replay(write_rows(tmp_path / "j", rows), functions)
     assert found.differences == 0
     assert found.functions["gated"]["status"].keys() == {"ok", "skipped"}
+    partial = write_rows(tmp_path / "partial", [each for each in rows if each["sample"] != 5])
+    found = guerdon.replay(partial, functions)
+    assert [found.functions[name]["left_out"] for name in ("centred", "gated", "length")] == [3, 3, 0]
+    assert found.differences == 0
 
 
 def test_judges_of_all_kinds_give_the_same_again(tmp_path: Path) -> None:
@@ -344,19 +302,7 @@ def test_judges_of_all_kinds_give_the_same_again(tmp_path: Path) -> None:
         assert {each["function"] for each in answers if str(each["answer"]).startswith("Score: ")} == {"one"}
         assert (found.differences, found.functions["both"]["status"]) == (0, {"ok": 12})
         assert found.functions["one"]["usage"]["requests"] == 12
-        assert guerdon.replay(journal, functions, functions=["better"]).differences == 0
-
-
-def test_a_column_of_a_rubric_is_scored_with_the_others_of_it(tmp_path: Path) -> None:
-    from tests.http.test_rubric import answer
-
-    with serving(answer) as server:
-        made = rubric({"correct": "Right.", "clear": "Clear."}, base_url=server.url, model="m", retries=0)
-        journal = record(tmp_path / "j", [made], [{"completions": ["a", "b"], "prompts": ["p", "p"]}], size=2)
-        found = guerdon.replay(journal, [made], functions=["rubric/clear"])
-    assert list(found.functions) == ["rubric/clear"]
-    assert found.functions["rubric/clear"]["diff"]["compared"] == 2
-    assert found.differences == 0
+        assert guerdon.replay(journal, [better]).differences == 0
 
 
 def test_the_diff_of_a_training_run_is_that_of_its_rows(tmp_path: Path) -> None:
@@ -370,3 +316,14 @@ def test_the_diff_of_a_training_run_is_that_of_its_rows(tmp_path: Path) -> None:
     assert diff["failures_to_answers"] == len(old) - len(numbers) > 0
     assert diff["moved"] == len(old)
     assert diff["mean"] == {"journal": pytest.approx(np.mean(numbers)), "now": 0.5}
+
+
+def test_a_rubric_is_scored_with_all_its_columns(tmp_path: Path) -> None:
+    from tests.http.test_rubric import answer
+
+    with serving(answer) as server:
+        made = rubric({"correct": "Right.", "clear": "Clear."}, base_url=server.url, model="m", retries=0)
+        journal = record(tmp_path / "j", [made], [{"completions": ["a", "b"], "prompts": ["p", "p"]}], size=2)
+        found = guerdon.replay(journal, [made])
+    assert found.functions["rubric/clear"]["diff"]["compared"] == 2
+    assert found.differences == 0

@@ -269,7 +269,6 @@ def test_runs_are_chosen(tmp_path: Path) -> None:
     assert figures(tmp_path)["runs"] == {"other": 3, "run-1": 640}
     found = figures(tmp_path, selection=Selection(runs=["other"]))
     assert found["rows"] == 3
-    assert found["left_out_runs"] == {"run-1": 640}
     assert list(found["functions"]) == ["correct"]
 
 
@@ -307,6 +306,11 @@ def test_a_table_that_someone_made_of_a_journal_is_read(tmp_path: Path) -> None:
     frame = pd.DataFrame(training(steps=2))
     frame.drop(columns=["traceback", "extra", "version", "weight"]).to_parquet(path)
     assert figures(path)["rows"] == len(frame)
+
+
+def test_a_weight_of_0_of_a_function_without_rewards_is_no_fault(tmp_path: Path) -> None:
+    rows = [row(function="none", weight=0.0, status="abstained", value=None, reward=None), row()]
+    assert figures(write_journal(tmp_path, rows))["total"]["rewards"] == 1
 
 
 def test_totals_are_those_of_the_dispatchers_option(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.report.aggregates import aggregates
 from guerdon._insight.report.html import render
-from guerdon._insight.report.safe_text import shortened, visible
 from guerdon._insight.report.summary import summarise
+from guerdon._system.safe_text import readable, shortened
 from guerdon.cli import main
 from tests.journal_files import (
     HOSTILE_TEXTS,
@@ -139,14 +139,6 @@ def test_a_page_can_go_to_stdout(journal: Path, capsysbinary: pytest.CaptureFixt
     assert capsysbinary.readouterr().out.startswith(b"<!DOCTYPE html>")
 
 
-def test_opens_the_page_if_asked(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    assert main(["report", str(journal), "-o", str(tmp_path / "x.html"), "--open", "-q"]) == 0
-    assert opened == [(tmp_path / "x.html").as_uri()]
-    assert main(["report", str(journal), "--json", "--open"]) == 2
-
-
 def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
     without = make_page(journal, tmp_path / "without.html").read_text(encoding="utf-8")
     assert "onerror='window" not in without
@@ -160,21 +152,21 @@ def test_texts_are_there_only_if_asked(journal: Path, tmp_path: Path) -> None:
     assert texts
     assert all({"prompt", "completion", "answer"} <= set(each) for each in texts)
     shown = {html.unescape(each["completion"]) for each in texts}
-    assert shown <= {shortened(visible(text), 4000) for text in HOSTILE_TEXTS}
+    assert shown <= {shortened(readable(text), 4000) for text in HOSTILE_TEXTS}
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("a\tb\nc\r\nd", "a\tb\nc\nd"),
-        ("\x00\x1b[31m\x7f", "␀␛[31m␡"),
-        ("\u202eabc\u2066\u200f", "⟨U+202E⟩abc⟨U+2066⟩⟨U+200F⟩"),
-        ("\ud800 \U000e0041", "⟨U+D800⟩ ⟨U+E0041⟩"),
+        ("\x00\x1b[31m\x7f", "\\x00\\x1b[31m\\x7f"),
+        ("\u202eabc\u2066\u200f", "\\u202eabc\\u2066\\u200f"),
+        ("\ud800 \U000e0041", "\\ud800 \\U000e0041"),
         ("한국어 🧑\u200d🚀 é", "한국어 🧑\u200d🚀 é"),
     ],
 )
 def test_invisible_characters_are_written_out(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert readable(text) == shown
 
 
 @pytest.mark.parametrize("command", ["report", "replay"])
@@ -314,28 +306,11 @@ def test_steps_are_chosen_at_the_command(
     found = figures_of(journal, capsys, f"--step={steps}")
     assert (found["axis"]["first"][0], found["axis"]["last"][-1]) == (first, last)
     assert found["rows"] == 80 * (last - first + 1)
-    assert found["selection"]["steps"] is not None
+    assert found["steps"] is not None
     whole = figures_of(journal, capsys)
-    assert whole["selection"] == {"functions": None, "steps": None}
+    assert whole["steps"] is None
     mean = whole["functions"]["correct"]["over_time"]["mean"][first : last + 1]
     assert found["functions"]["correct"]["over_time"]["mean"] == mean
-
-
-def test_functions_are_chosen_at_the_command(journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = ["--function", "correct", "--function", "format"]
-    found = figures_of(journal, capsys, *chosen, "--step", "4:")
-    assert list(found["functions"]) == ["correct", "format"]
-    assert found["rows"] == 4 * 2 * 16
-    whole = figures_of(journal, capsys, "--step", "4:")
-    assert found["functions"]["format"] == whole["functions"]["format"]
-    # An error leaves a sample without a total.
-    expected = found["functions"]["correct"]["mean"] + 0.5 * found["functions"]["format"]["mean"]
-    assert found["total"]["mean"] == pytest.approx(expected, abs=0.05)
-    page = tmp_path / "page.html"
-    assert main(["report", str(journal), *chosen, "--step", "4:", "-q", "-o", str(page)]) == 0
-    text = page.read_text(encoding="utf-8")
-    assert "Only rows of steps from 4 count." in text
-    assert "Only these functions count: correct, format. The total reward is the sum of these alone." in text
 
 
 def test_row_groups_of_other_steps_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,9 +336,8 @@ def test_row_groups_of_other_steps_are_passed_over(tmp_path: Path, monkeypatch: 
     ("options", "printed"),
     [
         (["--run", "mine"], "has no run 'mine'. Its runs: 'run-1'"),
-        (["--function", "mine"], "has no function 'mine'. Its functions: 'correct', 'format'"),
-        (["--step", "90:"], "is of the chosen steps from 90, functions and runs. The journal's steps: 0 to 7."),
-        (["--step", "90"], "is of the chosen step 90, functions and runs."),
+        (["--step", "90:"], "is of the chosen steps from 90 and runs. The journal's steps: 0 to 7."),
+        (["--step", "90"], "is of the chosen step 90 and runs."),
         (["--step", "5:2"], "expected A:B, A:, :B or one step"),
         (["--step", "x"], "expected A:B, A:, :B or one step"),
     ],

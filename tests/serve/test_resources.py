@@ -21,7 +21,7 @@ from guerdon._serve.counters import Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.errors import RequestError
 from guerdon._serve.json_body import MOST_VALUES, bytes_of_values
-from guerdon._serve.offload import Offload
+from guerdon._serve.offload import run_owned
 from guerdon._serve.permits import Permits
 from guerdon._serve.settings import ServerSettings
 from tests.serve.serving import Served, serving, until
@@ -172,7 +172,6 @@ def test_big_lists_are_scored_in_order(served: Served) -> None:
 
 def test_results_are_dropped_after_their_caller_is_cancelled() -> None:
     async def cancel() -> str:
-        offload = Offload()
         begun, go_on = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
         dropped: asyncio.Queue[str] = asyncio.Queue()
@@ -183,7 +182,7 @@ def test_results_are_dropped_after_their_caller_is_cancelled() -> None:
             return "made"
 
         caller = asyncio.ensure_future(
-            offload.run_owned(make, lambda made: loop.call_soon_threadsafe(dropped.put_nowait, made))
+            run_owned(make, lambda made: loop.call_soon_threadsafe(dropped.put_nowait, made))
         )
         await begun.wait()
         caller.cancel()

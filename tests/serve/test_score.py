@@ -50,37 +50,6 @@ def test_conversations_are_completions(served: Served) -> None:
     assert served.post("/score?function=correct", sent).json["reward"] == 1.0
 
 
-def test_a_conversation_that_is_taken_for_a_text_is_explained(tmp_path: Path) -> None:
-    code = "from guerdon import reward\n@reward\ndef strips(completion):\n    return float(completion.strip() == 'a')\n"
-    talk = [{"role": "assistant", "content": "a"}]
-    with serving(tmp_path, functions="", text=code) as one:
-        alone = one.post("/score", {"completion": talk}).json["reason"]
-        listed = one.post("/score", {"completions": [talk, "a"]}).json
-    for reason in (alone, listed["reasons"][0]):
-        assert "'list' object has no attribute 'strip'" in reason
-        assert reason.endswith("(completion is a list of messages here; take the parameter text for a string)")
-    assert listed["rewards"] == [None, 1.0]
-
-
-def test_a_trainers_function_takes_completions_by_its_keywords(tmp_path: Path) -> None:
-    code = "def strips(prompts, **kwargs):\n    return [float(one.strip() == 'a') for one in kwargs['completions']]\n"
-    with serving(tmp_path, functions=":strips", text=code) as one:
-        sent = {"prompt": "p", "completion": [{"role": "assistant", "content": "a"}]}
-        reason = one.post("/score", sent).json["reason"]
-    assert reason.endswith("(completion is a list of messages here; take the parameter text for a string)")
-
-
-def test_a_list_that_is_no_completion_is_not_explained_by_it(tmp_path: Path) -> None:
-    code = "from guerdon import reward\n@reward\ndef strips(text, tags):\n    return float(tags.strip() == text)\n"
-    talk = [{"role": "assistant", "content": "a"}]
-    with serving(tmp_path, functions="", text=code) as one:
-        alone = one.post("/score", {"completion": talk, "tags": ["a"]}).json["reason"]
-        listed = one.post("/score", {"completions": [talk], "tags": [["a"]]}).json["reasons"][0]
-    for reason in (alone, listed):
-        assert "'list' object has no attribute 'strip'" in reason
-        assert "list of messages" not in reason
-
-
 @pytest.mark.parametrize(
     ("body", "says"),
     [

@@ -159,19 +159,6 @@ def test_a_body_of_60_mb_is_read(served: Served) -> None:
     assert served.metric("guerdon_serve_body_bytes") == 0
 
 
-@pytest.mark.fault("a client never reads its answer", sees="it counts as bytes in memory until the drain ends")
-def test_an_answer_that_is_not_read_does_not_delay_the_end(tmp_path: Path) -> None:
-    output = [{"type": "message", "role": "assistant", "content": "hi"}]
-    row = {"responses_create_params": {"input": "q"}, "response": {"output": output}, "x": "a" * (16 * MEGABYTE)}
-    with serving(tmp_path, "--drain-timeout", 1, functions=":length") as one, socket.socket() as deaf:
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.connect(("127.0.0.1", one.port))
-        deaf.sendall(request(json.dumps(row).encode(), path="/verify"))
-        until(lambda: one.metric('guerdon_serve_requests_total{path="/verify",status="200"}') == 1)
-        assert one.metric("guerdon_serve_body_bytes") > 16 * MEGABYTE
-        assert one.end()[0] == 0
-
-
 def test_a_big_answer_is_whole(served: Served) -> None:
     output = [{"type": "message", "role": "assistant", "content": "hi"}]
     row = {"responses_create_params": {"input": "q"}, "response": {"output": output}, "x": "a" * MEGABYTE}
@@ -261,7 +248,7 @@ def test_more_samples_than_may_be_in_flight_get_429(tmp_path: Path) -> None:
             until(lambda: one.metric("guerdon_serve_samples_in_flight") == 8)
             answer = one.post("/score", {"completion": "a"})
             assert answer.status == 429
-            assert 1 <= int(answer.headers["retry-after"]) <= 30
+            assert answer.headers["retry-after"] == "1"
         until(lambda: one.metric("guerdon_serve_samples_in_flight") == 0)
         assert one.post("/score", {"completion": "a", "label": "a"}).status == 200
 
@@ -291,49 +278,3 @@ def test_unread_bodies_are_bounded_together() -> None:
             second.take(1)
         assert refused.value.status == 429
     assert permits.bytes == 0
-
-
-@pytest.mark.fault(
-    "single samples keep coming while a request of many was refused",
-    sees="room is kept for it until it comes again, for half of the time at most",
-)
-def test_a_refused_request_of_many_has_room_kept_for_it() -> None:
-    from guerdon._serve.errors import RequestError
-    from guerdon._serve.permits import Permits
-
-    now = 0.0
-    permits = Permits(10, 1, clock=lambda: now)
-    for _ in range(3):
-        permits.take_samples(1)
-    with pytest.raises(RequestError):
-        permits.take_samples(8)
-    with pytest.raises(RequestError):
-        permits.take_samples(1)  # 8 of 10 are kept
-    permits.samples -= 1
-    with permits.take_samples(8):
-        assert permits.samples == 10
-    permits.take_samples(1)
-    with pytest.raises(RequestError):
-        permits.take_samples(9)
-    now = 2.5  # nobody came for it
-    permits.take_samples(1)
-    with pytest.raises(RequestError):
-        permits.take_samples(9)
-    permits.take_samples(1)  # and it is not kept again at once
-
-
-def test_retry_after_follows_the_pace() -> None:
-    from guerdon._serve.errors import RequestError
-    from guerdon._serve.permits import Permits
-
-    now = 0.0
-    permits = Permits(100, 1, clock=lambda: now)
-    with permits.take_samples(100):
-        with pytest.raises(RequestError) as refused:
-            permits.take_samples(50)
-        assert refused.value.retry_after == 1, "nothing is known yet"
-    now = 10.0
-    permits.take_samples(100)  # ten a second so far
-    assert permits.retry_after(50) == pytest.approx(5.0)
-    assert permits.retry_after(5000) == 30
-    assert permits.retry_after(1) == 1

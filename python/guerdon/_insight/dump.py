@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from guerdon._native import Engine
     from guerdon._native import InFlight as _Snapshot
 
-__all__ = ["Dump", "InFlight"]
+__all__ = ["Dump", "InFlight", "with_source"]
 
 Phase = Literal["call", "arguments", "setup", "loading"]
 _DOES: dict[str, str] = {
@@ -214,6 +214,11 @@ def _call(
 def _place(node: str) -> str:
     """Returns the name of a node beside other places; an engine that ranks share has its name."""
     return node if node.startswith("the engine ") else f"node {node}"
+
+
+def with_source(stack: str) -> str:
+    """A stack that comes without source lines, with those that exist here."""
+    return _text(_from_text(stack))
 
 
 def _from_text(stack: str | None) -> list[StackFrame]:

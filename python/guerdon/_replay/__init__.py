@@ -13,27 +13,25 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from guerdon._engine.dispatcher_options import whole
+from guerdon._insight.journal.selection import Selection
 from guerdon._replay.result import ReplayResult, result_of
-from guerdon._replay.run import ReplayPlan, ReplayRun
+from guerdon._replay.run import ReplayRun
 from guerdon._system.units import integer, number
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, RegistrationError
 
-__all__ = ["ReplayPlan", "ReplayResult", "ReplayRun", "replay", "result_of"]
+__all__ = ["ReplayResult", "ReplayRun", "replay", "result_of"]
 
 
 def replay(
     journal: str | Path,
     rewards: Dispatcher | Iterable[object],
     *,
-    functions: Collection[str] | None = None,
-    failed_only: bool = False,
     runs: Collection[str] | None = None,
     steps: tuple[int | None, int | None] | None = None,
     out: str | Path | None = None,
     tolerance: float = 0.0,
     moved: int = 20,
-    num_generations: int | None = None,
     workers: int | None = None,
     chunk: int = 512,
 ) -> ReplayResult:
@@ -47,18 +45,13 @@ def replay(
         journal: The folder, or one of its parts. It is only read, but for streams of killed runs in
             it, which become Parquet files.
         rewards: Reward functions, or a `Dispatcher` with them, whose journal, trace and servers
-            are not used.
-        functions: Names of those that score; all by default. The others keep the rewards that the
-            journal has.
-        failed_only: Only cells that failed; a function that sees groups or batches is called on
-            each that has one.
+            are not used. Others of the journal keep the rewards that it has.
         runs: Only rows of these runs.
         steps: Only rows of the steps from the first to the second, both included; None for no
             bound.
         out: A new folder for the new rows: a journal of its own, under the same keys.
         tolerance: Numbers no farther apart agree.
         moved: How many moved samples of each function to keep.
-        num_generations: Samples of a group, where the journal leaves it open.
         workers: Processes of the process lane; the dispatcher's by default.
         chunk: Samples of a call into the engine; the last few chunks are lost when the process is
             killed.
@@ -81,8 +74,8 @@ def replay(
         ...     guerdon.replay(folder, [length]).functions["length"]["diff"]["moved"]
         0
     """
-    if isinstance(functions, str) or isinstance(runs, str):
-        raise DataError("functions= and runs= take lists of names.")
+    if isinstance(runs, str):
+        raise DataError("runs= takes a list of names.")
     if not 0 <= number(tolerance) < float("inf"):
         raise DataError(f"tolerance={tolerance!r}: expected a number of at least 0.")
     shown = integer(moved)
@@ -91,22 +84,18 @@ def replay(
     first, last = (None, None) if steps is None else steps
     if first is not None and last is not None and first > last:
         raise DataError(f"steps={steps!r}: the first step is behind the last.")
-    plan = ReplayPlan(
-        functions,
-        failed_only,
-        runs,
-        first,
-        last,
-        out,
-        float(tolerance),
-        shown,
-        whole("num_generations", num_generations),
-        whole("workers", workers),
-        whole("chunk", chunk) or 1,
-    )
     if isinstance(rewards, (str, bytes)):
         raise RegistrationError("rewards= takes functions or a Dispatcher; a file is for the command, guerdon replay.")
     dispatcher = rewards if isinstance(rewards, Dispatcher) else Dispatcher(rewards)
-    run = ReplayRun(journal, dispatcher, plan)
+    run = ReplayRun(
+        journal,
+        dispatcher,
+        Selection(None if runs is None else frozenset(runs), first, last),
+        out=out,
+        tolerance=float(tolerance),
+        moved=shown,
+        workers=whole("workers", workers),
+        chunk=whole("chunk", chunk) or 1,
+    )
     run.run()
     return result_of(run)

@@ -131,7 +131,7 @@ class Chunk:
     def is_summed(self) -> NDArray[np.bool_]:
         """Samples whose total was that of the other functions where one had failed."""
         parts = self._survey.parts
-        summed = [place for place in self._parts if parts[place].facts.incomplete == "sum"]
+        summed = [place for place in self._parts if parts[place].is_summed]
         return np.isin(self._part_of_row[self.first_rows], summed)
 
     def has(self, name: str) -> bool:
@@ -247,7 +247,7 @@ class _Ready:
         samples = np.concatenate([_numbers(each, "sample") for each in slices]).astype(np.int64)
         groups = np.concatenate([_numbers(each, "group") for each in slices]).astype(np.int64)
         # The last sample of a group gives the size, any other less.
-        of = (key[1], key[2], self._survey.num_generations or int((samples // (groups + 1)).max()) + 1)
+        of = (key[1], key[2], int((samples // (groups + 1)).max()) + 1)
         if self._slices and (self._batches or of != self._of):
             yield from self.flush()
         self._of = of

@@ -98,18 +98,16 @@ class Diff:
         """Count a chunk.
 
         Args:
-            now: Of each function that was replayed; `ABSENT` where it was not called.
+            now: Of each function that was called on it.
         """
         old_cells = chunk.cells
         for name, side in now.items():
             comparison = self.functions.setdefault(name, Comparison.new(self.tolerance))
             old = old_cells.get(name) or Cells.empty(len(chunk))
             apart = comparison.agreement.add(old.reward, side.reward, old.status, side.status)
-            # A sample that was not called again keeps its score.
-            merged = np.where(side.status == ABSENT, old.reward, side.reward)
             if chunk.whole:
                 whole = np.repeat(old.there.reshape(-1, chunk.size).all(axis=1), chunk.size)
-                comparison.add_groups(old.reward[whole], merged[whole], chunk.size)
+                comparison.add_groups(old.reward[whole], side.reward[whole], chunk.size)
             if self._most and apart.any():
                 self._keep(name, chunk, old, side, np.flatnonzero(apart))
         if chunk.whole:
@@ -143,9 +141,7 @@ class Diff:
             weights[1, :, place] = self._weights.get(name, known)
             side = now.get(name)
             if side is not None:
-                called = side.status != ABSENT
-                rewards[1, called, place] = side.reward[called]
-                status[1, called, place] = side.status[called]
+                rewards[1, :, place], status[1, :, place] = side.reward, side.status
         then = [unscorable(rewards[0], status[0], incomplete) for incomplete in ("sum", "drop")]
         without = np.where(chunk.is_summed, *then), unscorable(rewards[1], status[1], self._incomplete)
         totals = [total(rewards[k], without[k], weights[k]) for k in range(2)]

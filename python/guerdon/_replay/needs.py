@@ -129,7 +129,7 @@ def _message(lacking: dict[str, list[str]], available: Iterable[str]) -> str:
     there = [f"the {name}" if name in ("prompt", "completion") else f"the column {name!r}" for name in available]
     lines.append(f"It has: {', '.join(there) or 'no texts and no columns'}.")
     lines.append(
-        "A later run keeps them with Journal(folder, texts=True, columns=[…]). To replay the other functions alone, name "
-        "them: --function NAME, functions=[…]."
+        "A later run keeps them with Journal(folder, texts=True, columns=[…]). To replay the other functions alone, give "
+        "them alone: REWARDS:a,b."
     )
     return "\n".join(lines)

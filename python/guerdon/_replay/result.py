@@ -26,7 +26,7 @@ class ReplayResult:
         groups: Their groups.
         incomplete: ``{"groups": how many lack samples, "examples": the first few}``.
         functions: By name: ``"scored"``, ``"left_out"`` (cells), ``"status"`` (cells by status),
-            ``"reasons"`` (the commonest of failures), ``"versions"``, ``"usage"`` (of judges), and
+            ``"reasons"`` (the commonest of failures), ``"usage"`` (of judges), and
             ``"diff"``, None for a function that the journal has no row of.
         total: The same diff of the weighted totals of whole groups.
         moved: The samples that moved most: numbers first, the farthest first; function by function.
@@ -75,13 +75,11 @@ def result_of(run: ReplayRun) -> ReplayResult:
     functions = {}
     for name, counts in run.counts.items():
         comparison = run.diff.functions.get(name)
-        known = dict(run.survey.versions.get(name) or ())
         functions[name] = {
             "scored": counts.scored,
             "left_out": counts.left_out,
             "status": {status.label: int(counts.status[status]) for status in Status if counts.status[status]},
             "reasons": dict(counts.reasons.most_common(_MOST_REASONS)),
-            "versions": {"journal": known, "now": run.versions.get(name) or None},
             "usage": run.used.get(name),
             "diff": comparison.to_dict() if comparison is not None and name in run.survey.functions else None,
         }
@@ -94,7 +92,7 @@ def result_of(run: ReplayRun) -> ReplayResult:
         functions=functions,
         total=run.diff.total.to_dict(),
         moved=run.diff.moved(),
-        tolerance=run.plan.tolerance,
+        tolerance=run.tolerance,
         differences=run.diff.differences,
         failures=run.breaches(),
         notes=run.notes(),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guerdon._insight.journal.schema import KEYS, arrow_schema, import_arrow, text_column
-from guerdon._replay.chunks import ABSENT
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
@@ -29,22 +28,21 @@ def rows_of(
     versions: Mapping[str, str],
     weights: Mapping[str, float],
     texts: Mapping[str, tuple[list[str | None], str]],
-    facts: str,
+    incomplete: str,
 ) -> Any:
-    """A table with a row for each cell that was scored, sample by sample.
+    """A table with a row for each cell, sample by sample.
 
     Args:
         texts: The text columns, one text a sample, and their kinds.
-        facts: What the metadata say of the dispatcher.
+        incomplete: The dispatcher's option, for the metadata.
     """
     arrow = import_arrow()
     names = list(outcomes)
-    scored = np.stack([outcomes[name].status != ABSENT for name in names], axis=1)
-    samples, functions = np.nonzero(scored)
+    samples, functions = np.divmod(np.arange(len(chunk) * len(names)), len(names))
     first = chunk.table.select(list(KEYS)).take(chunk.first_rows[samples])
 
     def of(attribute: str) -> Any:
-        return np.stack([getattr(outcomes[name], attribute) for name in names], axis=1)[samples, functions]
+        return np.stack([getattr(outcomes[name], attribute) for name in names], axis=1).ravel()
 
     reward, status = of("reward"), of("status")
     cells = list(zip(samples.tolist(), functions.tolist(), strict=True))
@@ -72,7 +70,7 @@ def rows_of(
     }
     for name, (values, _) in texts.items():
         columns[text_column(name)] = [values[sample] for sample in samples.tolist()]
-    schema = arrow_schema({name: kind for name, (_, kind) in texts.items()}, facts)
+    schema = arrow_schema({name: kind for name, (_, kind) in texts.items()}, incomplete)
     arrays = []
     for field in schema:
         given = columns.get(field.name)

@@ -8,18 +8,17 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from guerdon._insight.journal.dispatcher_facts import facts_text
 from guerdon._insight.journal.parts import find_parts
 from guerdon._insight.journal.selection import Selection
 from guerdon._insight.journal.versions import source_version
-from guerdon._replay.chunks import ABSENT, Chunk, chunks, failed
+from guerdon._replay.chunks import Chunk, chunks
 from guerdon._replay.diff import Diff
 from guerdon._replay.needs import needs
 from guerdon._replay.output import Output
@@ -27,7 +26,6 @@ from guerdon._replay.rows import rows_of
 from guerdon._replay.scoring import Outcomes, Scorer, Submitted
 from guerdon._replay.survey import survey
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import DataError
 from guerdon.results.status import Status
 from guerdon.results.usage import add_usage
 
@@ -35,33 +33,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["FunctionCounts", "ReplayPlan", "ReplayRun"]
+__all__ = ["FunctionCounts", "ReplayRun"]
 
 _IN_FLIGHT: Final = 4096
 """Samples that are being scored at once, about."""
 _MOST_REASONS: Final = 1000
 _EXAMPLES: Final = 5
-
-
-_InFlight = deque[tuple[Submitted, Mapping[str, "NDArray[np.bool_]"]]]
-"""Chunks that are being scored, each with the cells that were wanted."""
-
-
-@dataclass(frozen=True)
-class ReplayPlan:
-    """Request for a replay; see `guerdon.replay`."""
-
-    functions: Collection[str] | None = None
-    failed_only: bool = False
-    runs: Collection[str] | None = None
-    first_step: int | None = None
-    last_step: int | None = None
-    out: str | Path | None = None
-    tolerance: float = 0.0
-    moved: int = 20
-    num_generations: int | None = None
-    workers: int | None = None
-    chunk: int = 512
 
 
 @dataclass
@@ -87,49 +64,52 @@ class FunctionCounts:
         return int(sum(self.status[status] for status in Status if status.failed))
 
     def add(self, outcomes: Outcomes) -> None:
-        called = outcomes.status[outcomes.status != ABSENT]
-        self.status += np.bincount(called, minlength=len(Status))
+        self.status += np.bincount(outcomes.status, minlength=len(Status))
         for reason, _ in outcomes.reasons.values():
             if reason in self.reasons or len(self.reasons) < _MOST_REASONS:
                 self.reasons[reason] += 1
 
 
 class ReplayRun:
-    """A replay that was planned and checked.
+    """A replay that was planned and checked; the arguments are those of `guerdon.replay`.
 
     Args:
-        journal: Folder, or one part.
         dispatcher: With the functions; never used to score, so that it writes nothing.
 
     Raises:
-        DataError: The journal, OUT or the plan can't be used.
+        DataError: The journal, OUT or a choice can't be used.
         RegistrationError: The functions can't.
     """
 
-    def __init__(self, journal: str | Path, dispatcher: Dispatcher, plan: ReplayPlan) -> None:
-        self.journal, self.plan, self.dispatcher = journal, plan, dispatcher
-        self.scorer = Scorer(dispatcher, plan.functions, plan.workers)
-        selection = Selection(None if plan.runs is None else frozenset(plan.runs), plan.first_step, plan.last_step)
+    def __init__(
+        self,
+        journal: str | Path,
+        dispatcher: Dispatcher,
+        selection: Selection,
+        *,
+        out: str | Path | None = None,
+        tolerance: float = 0.0,
+        moved: int = 20,
+        workers: int | None = None,
+        chunk: int = 512,
+    ) -> None:
+        self.journal, self.dispatcher = journal, dispatcher
+        self.tolerance, self._moved, self._chunk = tolerance, moved, chunk
+        self.scorer = Scorer(dispatcher, workers)
         self.parts = find_parts(journal)
-        self.survey = survey(self.parts, selection, plan.num_generations)
-        if plan.failed_only and not set(self.scorer.names) & set(self.survey.functions):
-            raise DataError(
-                f"failed_only: none of these functions is in the journal, whose functions are {', '.join(self.survey.functions)}."
-            )
+        self.survey = survey(self.parts, selection)
         self.needs = needs(self.scorer.specs, self.survey)
         self.versions = {spec.name: source_version(spec) for spec in self.scorer.specs}
         given = dispatcher.options["weights"]
         self.weights: dict[str, float] = (
             {} if given is None else dict(zip(dispatcher.names, dispatcher._builder.weights, strict=True))
         )
-        self.output = None if plan.out is None else Output(plan.out, journal)
-        self.diff = Diff(self.weights, dispatcher.options["incomplete"], plan.tolerance, plan.moved)
-        self._facts = facts_text(dispatcher.options["incomplete"])
-        self.counts = {name: FunctionCounts() for name in self.scorer.names}
+        self.output = None if out is None else Output(out, journal)
+        self.diff = Diff(self.weights, dispatcher.options["incomplete"], tolerance, moved)
+        self.counts = {spec.name: FunctionCounts() for spec in self.scorer.specs}
         self.used: dict[str, dict[str, float]] = {}
         self.groups = self.incomplete_groups = self.repeated_rows = self.samples = 0
         self.incomplete: list[dict[str, Any]] = []
-        self.complete = False
 
     def run(self, progress: Callable[[int], None] = lambda samples: None) -> None:
         """Score, write and compare.
@@ -137,20 +117,18 @@ class ReplayRun:
         Args:
             progress: Called with the number of samples that were done since the last time.
         """
-        in_flight: _InFlight = deque()
+        in_flight: deque[Submitted] = deque()
         waiting = 0
         try:
             for chunk in self._chunks():
-                wanted = self._wanted(chunk)
                 while in_flight and waiting + len(chunk) > _IN_FLIGHT:
                     finished = self._finish(in_flight)
                     waiting -= finished
                     progress(finished)
-                in_flight.append((self.scorer.submit(chunk, wanted, self.needs), wanted))
+                in_flight.append(self.scorer.submit(chunk, self.needs))
                 waiting += len(chunk)
             while in_flight:
                 progress(self._finish(in_flight))
-            self.complete = True
         finally:
             self.close()
 
@@ -165,17 +143,17 @@ class ReplayRun:
         """A message for each function that failed more often than allowed."""
         allowed: float = self.dispatcher.options["max_failure_rate"]
         messages = []
-        for spec in self.dispatcher._specs:
-            if (counts := self.counts.get(spec.name)) is not None:
-                called = counts.scored - int(counts.status[Status.SKIPPED])
-                messages.append(spec.policy.breach(spec.name, counts.failed, called, allowed))
+        for spec in self.scorer.specs:
+            counts = self.counts[spec.name]
+            called = counts.scored - int(counts.status[Status.SKIPPED])
+            messages.append(spec.policy.breach(spec.name, counts.failed, called, allowed))
         return [message for message in messages if message]
 
     def notes(self) -> list[str]:
         """Returns notes for readers of the results, a sentence each."""
         notes = [*(f"{note}." for note in self.parts.notes), *self.needs.notes]
         if self.incomplete_groups:
-            names = [name for name in self.scorer.names if self.counts[name].left_out]
+            names = [name for name, counts in self.counts.items() if counts.left_out]
             skipped = (
                 f"; {', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not called on them"
                 if names
@@ -194,24 +172,18 @@ class ReplayRun:
             notes.append(
                 f"not in the journal, so without comparison, and only in the total of now: {', '.join(map(repr, new))}."
             )
-        for name in self.counts:
-            known, now = self.survey.versions.get(name, Counter()), self.versions.get(name)
-            if now and len(known) > 1:
-                notes.append(
-                    f"{name!r} is in the journal in {len(known)} versions: the comparison is with all of them."
-                )
         return notes
 
     def _chunks(self) -> Any:
         texts = list(self.needs.texts)
         if self.output is not None:
             texts += [name for name in self.survey.available() if name not in texts]
-        elif self.plan.moved:
+        elif self._moved:
             texts += [
                 name for name in ("prompt", "completion") if name in self.survey.available() and name not in texts
             ]
         whole = self.scorer.takes_batches
-        for chunk in chunks(self.survey, texts, self.plan.chunk, batches=whole):
+        for chunk in chunks(self.survey, texts, self._chunk, batches=whole):
             self._count(chunk)
             yield chunk
 
@@ -222,8 +194,7 @@ class ReplayRun:
         if chunk.whole:
             self.groups += len(chunk) // chunk.size
             return
-        left_out = [name for name in self.scorer.names if self.scorer.takes_groups(name)]
-        for name in left_out:
+        for name in self.scorer.grouped:
             self.counts[name].left_out += len(chunk)
         keys = list(zip(chunk.batch.tolist(), chunk.group.tolist(), strict=True))
         found = Counter(keys)
@@ -234,36 +205,20 @@ class ReplayRun:
             if len(self.incomplete) < _EXAMPLES:
                 self.incomplete.append({"run": run, "rank": rank, "batch": batch, "group": group, "samples": samples})
 
-    def _wanted(self, chunk: Chunk) -> dict[str, NDArray[np.bool_]]:
-        """Returns for each function the samples that it must score."""
-        wanted = {}
-        for name in self.scorer.names:
-            if not chunk.whole and self.scorer.takes_groups(name):
-                continue
-            if self.plan.failed_only:
-                cells = chunk.cells.get(name)
-                mask = np.zeros(len(chunk), bool) if cells is None else failed(cells.status)
-                if self.scorer.takes_groups(name):
-                    mask = self.scorer.called(chunk, name, mask)
-            else:
-                mask = np.ones(len(chunk), bool)
-            if mask.any():
-                wanted[name] = mask
-        return wanted
-
-    def _finish(self, in_flight: _InFlight) -> int:
+    def _finish(self, in_flight: deque[Submitted]) -> int:
         """Wait for the oldest chunk, write and compare it; returns its samples."""
-        submitted, wanted = in_flight.popleft()
-        outcomes, results = submitted.result()
+        submitted = in_flight.popleft()
+        outcomes, result = submitted.result()
         chunk = submitted.chunk
         for name, found in outcomes.items():
-            found.keep(wanted[name])  # of a whole group that was called, only what had failed
             self.counts[name].add(found)
-        for result in results:
-            for name, used in result.usage.items():
-                add_usage(self.used.setdefault(name, {}), used)
-        if self.output is not None and any((each.status != ABSENT).any() for each in outcomes.values()):
+        for name, used in result.usage.items() if result is not None else ():
+            add_usage(self.used.setdefault(name, {}), used)
+        if self.output is not None and outcomes:
             texts = {name: chunk.texts(name) for name in self.survey.available() if chunk.has(name)}
-            self.output.write(chunk.writer, rows_of(chunk, outcomes, self.versions, self.weights, texts, self._facts))
+            self.output.write(
+                chunk.writer,
+                rows_of(chunk, outcomes, self.versions, self.weights, texts, self.dispatcher.options["incomplete"]),
+            )
         self.diff.add(chunk, outcomes)
         return len(chunk)

@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 
 from guerdon._insight.journal.parts import JournalParts, Part
-from guerdon._insight.journal.schema import KEYS, import_arrow, plain_type
+from guerdon._insight.journal.schema import KEYS, plain_type
 from guerdon._insight.journal.selection import Selection
 from guerdon.errors import DataError
 
 __all__ = ["BatchKey", "Survey", "spans", "survey"]
 
 _ROWS: Final = 1 << 16
-_COLUMNS: Final = (*KEYS, "version")
+_COLUMNS: Final = tuple(KEYS)
 
 BatchKey = tuple[str, str, int, int]
 """Writer, run, rank and number of a batch."""
@@ -34,22 +34,19 @@ class Survey:
     Attributes:
         kinds: Of each part, the text columns that hold anything in it: ``"text"`` or ``"json"`` by
             the user's name.
-        versions: Of each function that scored, in the order of their first rows, how many rows by
-            version.
+        cells: Rows of each function that scored, in the order of their first rows.
         batches: Rows of each batch.
-        num_generations: The group size, where the user names it.
     """
 
     parts: list[Part]
     selection: Selection
-    num_generations: int | None
     kinds: list[dict[str, str]] = field(default_factory=list)
-    versions: dict[str, Counter[str]] = field(default_factory=dict)
+    cells: Counter[str] = field(default_factory=Counter)
     batches: Counter[BatchKey] = field(default_factory=Counter)
 
     @property
     def functions(self) -> list[str]:
-        return list(self.versions)
+        return list(self.cells)
 
     @property
     def rows(self) -> int:
@@ -58,7 +55,7 @@ class Survey:
     @property
     def samples(self) -> int:
         """How many, if some function has scored all of them."""
-        return max(version.total() for version in self.versions.values())
+        return max(self.cells.values())
 
     def available(self) -> dict[str, list[Part]]:
         """Returns by the name of each text column the parts that have it."""
@@ -72,14 +69,14 @@ class Survey:
         return [part for part in self.parts if part.limit]
 
 
-def survey(journal: JournalParts, selection: Selection, num_generations: int | None = None) -> Survey:
+def survey(journal: JournalParts, selection: Selection) -> Survey:
     """Read which rows a journal has.
 
     Raises:
         DataError: There is no part, no row counts, or a row is of no known sample.
     """
     journal.check_some()
-    found = Survey(journal.parts, selection, num_generations)
+    found = Survey(journal.parts, selection)
     runs: set[str] = set()
     steps: list[int] = []
     types = {name: plain_type(name) for name in _COLUMNS}
@@ -130,11 +127,10 @@ def _ends(known: list[int], steps: Any) -> list[int]:
 
 
 def _count(found: Survey, writer: str, batch: Any) -> None:
-    """Counts the rows by batch, and by function and version."""
+    """Counts the rows by batch and by function."""
     if not batch.num_rows:
         return
     for run, rank, number, start, end in spans(batch):
         found.batches[writer, run, rank, number] += end - start
-    table = import_arrow().Table.from_batches([batch.select(["function", "version"])])
-    for row in table.group_by(["function", "version"], use_threads=False).aggregate([([], "count_all")]).to_pylist():
-        found.versions.setdefault(row["function"], Counter())[row["version"] or ""] += row["count_all"]
+    for entry in batch.column("function").value_counts():
+        found.cells[entry["values"].as_py()] += entry["counts"].as_py()

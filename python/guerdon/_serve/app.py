@@ -18,8 +18,6 @@ from guerdon._serve.auth import TokenAuth
 from guerdon._serve.counters import OTHER, Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.endpoint import ProtocolEndpoint
-from guerdon._serve.failures import RequestFailureLog
-from guerdon._serve.offload import Offload
 from guerdon._serve.permits import Permits
 from guerdon._serve.protocols.nemo_gym import NEMO_GYM
 from guerdon._serve.protocols.openrlhf import OPENRLHF
@@ -38,7 +36,6 @@ def make_app(
     dispatcher: Dispatcher, settings: ServerSettings, drain: Drain, permits: Permits, counters: Counters
 ) -> ASGIApp:
     """The application in front of a dispatcher."""
-    failures, offload = RequestFailureLog(), Offload()
     routes = [
         Route("/health", health.health()),
         Route("/ready", health.ready(dispatcher, drain)),
@@ -47,7 +44,7 @@ def make_app(
         Route("/seed_session", _nothing, methods=["POST"]),
     ]
     for protocol in PROTOCOLS:
-        endpoint = ProtocolEndpoint(protocol, dispatcher, settings, permits, drain, counters, failures, offload)
+        endpoint = ProtocolEndpoint(protocol, dispatcher, settings, permits, drain, counters)
         routes.append(Route(protocol.path, endpoint, methods=["POST"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused(counters)})
     app.router.redirect_slashes = False

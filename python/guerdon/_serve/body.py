@@ -1,25 +1,20 @@
 """Reads a request's body, within bounds that are kept while it comes.
 
-- A body that is too long, or that would be too much beside those of other requests, is refused
-  before it is read, or as soon as it is known to be.
-- One that has not come by the end of the server's drain is refused.
+- A body that is too long is refused before it is read, or as soon as its length is known. A body
+  for which other requests leave no room is refused when the room ends.
+- A body that is not complete by the end of the server's drain is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
 
 from starlette.types import Receive
 
 from guerdon._serve.drain import Drain, stopping
 from guerdon._serve.errors import ClientGoneError, RequestError
 from guerdon._serve.permits import Bytes
-
-# Most bytes reserved for a body by its declared length alone: a client that sends nothing holds no
-# more.
-_TAKEN_AT_ONCE: Final = 1 << 20
 
 
 async def read_body(
@@ -36,13 +31,10 @@ async def read_body(
         RequestError: It is too long, or too much at present; or the server ends first.
         ClientGoneError: The connection was closed before its end.
     """
-    length = _content_length(headers)
-    if length > most:
+    if _content_length(headers) > most:
         raise _too_long(most)
-    taken = min(length, _TAKEN_AT_ONCE)
-    permits.take(taken)
     body = bytearray()
-    reading = asyncio.ensure_future(_read_into(body, receive, permits, taken, most))
+    reading = asyncio.ensure_future(_read_into(body, receive, permits, most))
     drain.add(reading)
     try:
         await asyncio.wait((reading,))
@@ -56,17 +48,16 @@ async def read_body(
             await asyncio.wait((reading,))
 
 
-async def _read_into(body: bytearray, receive: Receive, permits: Bytes, taken: int, most: int) -> None:
+async def _read_into(body: bytearray, receive: Receive, permits: Bytes, most: int) -> None:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
-        body += message.get("body", b"")
+        piece = message.get("body", b"")
+        permits.take(len(piece))
+        body += piece
         if len(body) > most:
             raise _too_long(most)
-        if len(body) > taken:
-            permits.take(len(body) - taken)
-            taken = len(body)
         if not message.get("more_body", False):
             return
 

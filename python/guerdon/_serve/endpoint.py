@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
@@ -14,17 +15,18 @@ from guerdon._serve.cancellation import run_while_wanted
 from guerdon._serve.counters import Counters
 from guerdon._serve.drain import Drain
 from guerdon._serve.errors import ClientGoneError, RequestError
-from guerdon._serve.failures import RequestFailureLog
 from guerdon._serve.json_body import bytes_of_values, read_json
-from guerdon._serve.offload import Offload, is_big
+from guerdon._serve.offload import is_big, run
 from guerdon._serve.permits import Bytes, Permits
 from guerdon._serve.protocols.protocol import ClientProtocol
-from guerdon._serve.responses import answer_early, error_response, json_response, send_whole
+from guerdon._serve.responses import answer_early, error_response, json_response
 from guerdon._serve.samples import Outcome, Request, score
 from guerdon._serve.settings import ServerSettings
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
+
+_LOGGER: Final = logging.getLogger("guerdon.serve")
 
 
 @dataclass(eq=False)
@@ -38,8 +40,6 @@ class ProtocolEndpoint:
         permits: Permits, shared by all protocols.
         drain: Says when no more are taken.
         counters: Counts what is answered.
-        failures: Logs what this server fails on.
-        offload: Does the work of big requests.
     """
 
     protocol: ClientProtocol
@@ -48,8 +48,6 @@ class ProtocolEndpoint:
     permits: Permits
     drain: Drain
     counters: Counters
-    failures: RequestFailureLog
-    offload: Offload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, count = self.protocol.path, self.counters.count
@@ -57,9 +55,8 @@ class ProtocolEndpoint:
             with Bytes(self.permits) as held:
                 response = await self._response(scope, receive, held)
                 if isinstance(response, Response):
-                    held.keep(len(response.body))
                     count(path, str(response.status_code))
-                    await send_whole(response, scope, receive, send)
+                    await response(scope, receive, send)
                     return
         except ClientGoneError:
             count(path, "gone")
@@ -79,7 +76,8 @@ class ProtocolEndpoint:
         except RequestError as error:
             refusal = error
         except Exception as error:
-            self.failures.report(self.protocol.path, error)
+            # The path of a protocol holds no token.
+            _LOGGER.error("guerdon: a request to %s failed", self.protocol.path, exc_info=error)
             refusal = RequestError(500, "this server failed on the request: its log says why.")
         return error_response(refusal) if is_read else refusal
 
@@ -95,7 +93,7 @@ class ProtocolEndpoint:
         return await read_body(receive, scope["headers"], held, self.drain, most=self.settings.max_body_bytes)
 
     async def _answer(self, scope: Scope, receive: Receive, body: bytearray, held: Bytes) -> Response:
-        size, run = len(body), self.offload.run
+        size = len(body)
         held.take(await run(size, bytes_of_values, body))
         fields, request = await run(size, self._read, body, QueryParams(scope["query_string"]))
         del body
@@ -113,7 +111,7 @@ class ProtocolEndpoint:
                 "num_generations in the body or in the address.",
             )
         with self.permits.take_samples(len(request)):
-            work = score(self.dispatcher, request, self.offload if is_big(size) else None)
+            work = score(self.dispatcher, request, big=is_big(size))
             outcomes = await run_while_wanted(work, receive, self.drain)
         return await run(size, self._write, fields, request, outcomes)
 

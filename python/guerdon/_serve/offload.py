@@ -1,6 +1,6 @@
 """Keeps long computing off the event loop, so that others are answered meanwhile.
 
-- Work for a big request runs on a thread, one request's part at a time.
+- Work for a big request runs on a thread of the loop's executor, which ends with the loop.
 - Results that a cancelled caller no longer takes go to `drop`.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -22,28 +21,21 @@ def is_big(size: int) -> bool:
     return size > _BIG
 
 
-class Offload:
-    """The thread of one server; it starts with the first big request."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "guerdon-big-requests")
-
-    async def run(self, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of `work` for a request of `size` bytes."""
-        if not is_big(size):
-            return work(*args, **kwargs)
-        return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
-
-    async def run_owned(self, make: Callable[[], T], drop: Callable[[T], object]) -> T:
-        """Runs `make` on the thread; it goes to `drop` if the caller is cancelled."""
-        future = self._thread.submit(make)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(lambda made: _drop(made, drop))
-            raise
+async def run(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of `work` for a request of `size` bytes."""
+    return await asyncio.to_thread(work, *args, **kwargs) if is_big(size) else work(*args, **kwargs)
 
 
-def _drop(made: Future[T], drop: Callable[[T], object]) -> None:
+async def run_owned(make: Callable[[], T], drop: Callable[[T], object]) -> T:
+    """Runs `make` on a thread; its result goes to `drop` if the caller is cancelled."""
+    making = asyncio.ensure_future(asyncio.to_thread(make))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        making.add_done_callback(lambda made: _drop(made, drop))
+        raise
+
+
+def _drop(made: asyncio.Future[T], drop: Callable[[T], object]) -> None:
     if not made.cancelled() and made.exception() is None:
         drop(made.result())

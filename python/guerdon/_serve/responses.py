@@ -15,8 +15,6 @@ from guerdon._serve.errors import RequestError
 # A client that is told no while it sends is read for a while: otherwise the operating system may
 # drop the answer together with the unread bytes.
 _LINGER: Final = (2.0, 64 << 20)  # seconds, bytes
-# What the operating system takes at once, as a rule.
-_IN_FLIGHT_BYTES: Final = 64 << 10
 # Most bodies are there already: reading them keeps the connection.
 _AT_ONCE: Final = (0.05, 1 << 20)
 
@@ -35,16 +33,6 @@ def error_response(error: RequestError) -> Response:
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
-
-
-async def send_whole(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Sends an answer; then all but some KB of it are with the client, or that is gone."""
-    if len(response.body) <= _IN_FLIGHT_BYTES:
-        await response(scope, receive, send)
-        return
-    await _send(response, send, close=False, more=True)
-    # Waits for the rest:
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def answer_early(error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guerdon._batch.columns import BATCH_OPTIONS, RECORDERS
 from guerdon._batch.pending import PendingBatch
 from guerdon._serve.errors import RequestError
-from guerdon._serve.offload import Offload
+from guerdon._serve.offload import run_owned
 from guerdon.errors import ClosedError, DataError, GuerdonError, RewardFailureError
 from guerdon.results.status import Status
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 RESERVED = frozenset(("environment", "environments", "trainer_state", *BATCH_OPTIONS, *RECORDERS))
 """Names that can't be columns of a request: they are objects of the trainer's process."""
 
-# Errors of a text's methods, and of slices of it, on a list.
-_TOOK_FOR_TEXT: Final = re.compile(r"(AttributeError|TypeError)\b.*\blist\b")
 _SHORT_OF: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 
 
@@ -74,8 +71,8 @@ class Outcome:
     reason: str | None = None
 
 
-async def score(dispatcher: Dispatcher, request: Request, offload: Offload | None = None) -> list[Outcome]:
-    """The outcome of each sample; a big request is submitted by `offload`, as a separate batch.
+async def score(dispatcher: Dispatcher, request: Request, *, big: bool = False) -> list[Outcome]:
+    """The outcome of each sample; a big request is submitted on a thread, as a separate batch.
 
     Raises:
         RequestError: The samples can't be scored (400), or the server ends or is short of
@@ -84,9 +81,9 @@ async def score(dispatcher: Dispatcher, request: Request, offload: Offload | Non
     if request.function is not None and request.function not in dispatcher.names:
         raise RequestError(400, f"there is no function {request.function!r:.80}: it has {', '.join(dispatcher.names)}.")
     try:
-        if request.alone and offload is None:
+        if request.alone and not big:
             return await _score_one(dispatcher, request)
-        return await _score_all(dispatcher, request, offload)
+        return await _score_all(dispatcher, request, big=big)
     except DataError as error:
         raise RequestError(400, str(error)) from None
     except ClosedError:
@@ -109,26 +106,22 @@ async def _score_one(dispatcher: Dispatcher, request: Request) -> list[Outcome]:
     arguments["completion"] = request.completions[0]
     found = await dispatcher._sample_scorer.result(dispatcher, arguments)
     cells = {
-        name: Outcome(
-            _number(found.rewards[name]),
-            found.status[name],
-            _hinted(found.reasons.get(name), request.completions[0], name, dispatcher),
-        )
+        name: Outcome(_number(found.rewards[name]), found.status[name], found.reasons.get(name))
         for name in dispatcher.names
     }
     return [_outcome(request.function, cells, found.total)]
 
 
-async def _score_all(dispatcher: Dispatcher, request: Request, offload: Offload | None) -> list[Outcome]:
+async def _score_all(dispatcher: Dispatcher, request: Request, *, big: bool) -> list[Outcome]:
     try:
         columns: dict[str, Any] = dict(request.columns)
         samples: dict[str, Any] = {"completions": request.completions, "prompts": request.prompts, **columns}
-        if offload is None:
-            batch = await dispatcher.ascore(num_generations=request.num_generations, **samples)
-        else:
+        if big:
             batch = await _score_offloaded(
-                offload, partial(dispatcher.submit, num_generations=request.num_generations, **samples)
+                partial(dispatcher.submit, num_generations=request.num_generations, **samples)
             )
+        else:
+            batch = await dispatcher.ascore(num_generations=request.num_generations, **samples)
     except RewardFailureError as error:
         if error.result is None:
             raise
@@ -144,19 +137,15 @@ async def _score_all(dispatcher: Dispatcher, request: Request, offload: Offload 
     outcomes = []
     for sample, (rewards, states, total) in enumerate(rows):
         cells = {
-            name: Outcome(
-                _number(value),
-                Status(state),
-                _hinted(reasons.get((name, sample)), request.completions[sample], name, dispatcher),
-            )
+            name: Outcome(_number(value), Status(state), reasons.get((name, sample)))
             for name, value, state in zip(names, rewards, states, strict=True)
         }
         outcomes.append(_outcome(request.function, cells, total))
     return outcomes
 
 
-async def _score_offloaded(offload: Offload, submit: Callable[[], PendingBatch]) -> RewardBatch:
-    pending = await offload.run_owned(submit, PendingBatch.cancel)
+async def _score_offloaded(submit: Callable[[], PendingBatch]) -> RewardBatch:
+    pending = await run_owned(submit, PendingBatch.cancel)
     try:
         return await pending.aresult()
     except asyncio.CancelledError:
@@ -174,20 +163,6 @@ def _outcome(function: str | None, cells: Mapping[str, Outcome], total: float) -
             return Outcome(None, cell.status, f"{name}: {cell.reason}" if len(cells) > 1 else cell.reason)
     skipped = all(cell.status == Status.SKIPPED for cell in cells.values())
     return Outcome(None, Status.SKIPPED if skipped else Status.ABSTAINED)
-
-
-def _hinted(reason: str | None, completion: object, name: str, dispatcher: Dispatcher) -> str | None:
-    """The reason, and what to do about it where a function took a conversation for a text."""
-    if reason is None or not isinstance(completion, list) or not _TOOK_FOR_TEXT.match(reason):
-        return reason
-    if not _takes_completion(dispatcher, name):  # the list is a column of the user's
-        return reason
-    return f"{reason} (completion is a list of messages here; take the parameter text for a string)"
-
-
-def _takes_completion(dispatcher: Dispatcher, name: str) -> bool:
-    wants = next(spec.wants for spec in dispatcher._specs if spec.name == name)
-    return wants.everything or not {"completion", "completions"}.isdisjoint(wants.named)
 
 
 def _number(value: float) -> float | None:

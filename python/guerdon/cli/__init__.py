@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from guerdon._system.safe_text import printable
 from guerdon.cli.standard_streams import make_usable
-from guerdon.cli.terminal_text import printable
 from guerdon.cli.termination import ended_by_signals
 from guerdon.errors import GuerdonError
 from guerdon.profile.exit_codes import BROKEN_PIPE, DISK_FULL, INTERRUPTED, USAGE
@@ -35,10 +35,10 @@ _EXAMPLES: Final = {
         "guerdon profile rewards.py data.jsonl",
         "guerdon profile rewards.py:correct data.jsonl --html profile.html",
     ),
-    "report": ("guerdon report rewards/ --open", "guerdon report monday/ tuesday/ -o both.html"),
+    "report": ("guerdon report rewards/", "guerdon report monday/ tuesday/ -o both.html"),
     "replay": (
         "guerdon replay rewards/ mended.py:correct",
-        "guerdon replay rewards/ mended.py --failed-only -o rescored/",
+        "guerdon replay rewards/ mended.py --step 100: -o rescored/",
     ),
     "top": ("guerdon top", "guerdon top --once"),
     "trace": ("guerdon trace run.pftrace", "guerdon trace run.perfetto --json"),
@@ -46,11 +46,7 @@ _EXAMPLES: Final = {
         "guerdon serve rewards.py --port 8000",
         "guerdon serve rewards.py:correct --host 0.0.0.0 --token-file token",
     ),
-    "info": ("guerdon info", "guerdon info rewards.py"),
-    "completion": (
-        "source <(guerdon completion bash)",
-        "guerdon completion fish >~/.config/fish/completions/guerdon.fish",
-    ),
+    "info": ("guerdon info", "guerdon info --json"),
 }
 
 
@@ -105,7 +101,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace | int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from guerdon.cli import completion, info, init, profile, replay, report, score, serve, top, trace
+    from guerdon.cli import info, init, profile, replay, report, score, serve, top, trace
 
     parser = argparse.ArgumentParser(
         prog="guerdon",
@@ -114,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print the version and exit")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (init, score, profile, report, replay, top, trace, serve, info, completion):
+    for module in (init, score, profile, report, replay, top, trace, serve, info):
         module.add_to(commands)
     for name, command in commands.choices.items():
         command.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-from guerdon.cli.terminal_text import printable
+from guerdon._system.safe_text import printable
 
 __all__ = ["captured_stderr"]
 

@@ -27,6 +27,8 @@ _ARGUMENTS: Final = frozenset({"prompts", "completions", "num_generations"})
 """Argument names of `Dispatcher.submit`, which no column can have."""
 _RESERVED: Final = frozenset({"prompt", "completion", "environment", "environments", "trainer_state", *RECORDERS})
 """Names with another meaning for every function; fields of these names are not columns."""
+_MADE: Final = frozenset({TEXT, f"{TEXT}s", "completion_ids", *_ARGUMENTS})
+"""Names of what is made of completions."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,25 @@ class FieldMapping:
 
     Attributes:
         rows: The number of rows.
+        completion: None if there are none.
         prompt: The field of the prompts; None if there are none.
     """
 
     rows: int
-    completion: str
+    completion: str | None
     prompt: str | None
     columns: dict[str, str]
 
+    def row(self, row: InputRow) -> dict[str, Any]:
+        """What is there of a row, by column."""
+        named = {**self.columns, "prompt": self.prompt, "completion": self.completion}
+        found = {column: ABSENT if name is None else find(row.fields, name) for column, name in named.items()}
+        return {column: value for column, value in found.items() if value is not ABSENT}
+
     def batch(self, rows: Sequence[InputRow]) -> dict[str, Any]:
-        """Keyword arguments of `Dispatcher.submit` for these rows."""
-        arguments: dict[str, Any] = {"completions": [find(row.fields, self.completion) for row in rows]}
+        """Keyword arguments of `Dispatcher.submit` for these rows, which have completions."""
+        completion = self.completion or ""
+        arguments: dict[str, Any] = {"completions": [find(row.fields, completion) for row in rows]}
         if self.prompt is not None:
             arguments["prompts"] = [find(row.fields, self.prompt) for row in rows]
         for column, name in self.columns.items():
@@ -80,15 +90,29 @@ def find(fields: dict[str, Any], name: str) -> Any:
     return value
 
 
-def map_fields(source: InputFile, specs: Sequence[FunctionSpec], fields: FieldOptions) -> FieldMapping:
+def map_fields(
+    source: InputFile, specs: Sequence[FunctionSpec], fields: FieldOptions, *, rollouts: bool = True
+) -> FieldMapping:
     """Read and check all rows, and decide which field each column is.
+
+    Args:
+        rollouts: Each row must have a completion. Else all have one or none has, and columns that
+            no function takes are kept: right answers may be in them.
 
     Raises:
         UsageError: A row or a field can't be used; the message names both.
     """
-    layouts = _survey(source, fields)
+    layouts = _survey(source, fields, rollouts=rollouts)
     if not layouts.rows:
         raise UsageError(f"{source.name} has no rows.")
+    recorded = layouts.completions > 0
+    if recorded and layouts.completions < layouts.rows:
+        raise UsageError(
+            f"{layouts.completions} of {layouts.rows} rows of {source.name} have the field {fields.completion!r}, the others "
+            "have not: give all rows a completion, or none. --completion-field FIELD names it."
+        )
+    if not recorded and fields.completion != "completion":
+        raise UsageError(f"no row of {source.name} has the field {fields.completion!r} (--completion-field).")
     wants = [(spec.name, each) for spec in specs for each in (spec.wants, spec.finish) if each is not None]
     columns = {name: name for name in layouts.names if name not in fields.taken | _RESERVED}
     columns.update(fields.columns)
@@ -100,9 +124,11 @@ def map_fields(source: InputFile, specs: Sequence[FunctionSpec], fields: FieldOp
     wanted = _wanted(wants, columns, layouts)
     for column, name in fields.columns.items():
         _require_all(layouts, name, f"--map {column}={name}", f"--map {column}=FIELD")
-        if column not in wanted:
+        if column not in wanted and rollouts:
             raise UsageError(f"--map {column}={name}: no reward function takes a column {column!r}.")
-    return FieldMapping(layouts.rows, fields.completion, prompt if prompts else None, wanted)
+    if not rollouts:
+        wanted = {name: field for name, field in columns.items() if name not in _MADE} | wanted
+    return FieldMapping(layouts.rows, fields.completion if recorded else None, prompt if prompts else None, wanted)
 
 
 class _RowLayouts:
@@ -110,6 +136,7 @@ class _RowLayouts:
 
     def __init__(self, source: InputFile) -> None:
         self.rows = 0
+        self.completions = 0
         self.source = source
         self._first: dict[tuple[str, ...], int] = {}
 
@@ -126,17 +153,19 @@ class _RowLayouts:
         return min((place for layout, place in self._first.items() if name not in layout), default=None)
 
 
-def _survey(source: InputFile, fields: FieldOptions) -> _RowLayouts:
+def _survey(source: InputFile, fields: FieldOptions, *, rollouts: bool) -> _RowLayouts:
     layouts = _RowLayouts(source)
     paths = [name for name in fields.taken if "." in name]
     for row in source.rows(strict=True):
         completion = find(row.fields, fields.completion)
-        if completion is ABSENT:
+        there = completion is not ABSENT and (rollouts or completion is not None)
+        layouts.completions += there
+        if completion is ABSENT and rollouts:
             raise UsageError(
                 f"{source.where(row.place)} has no field {fields.completion!r}. It has: {listed(row.fields)}. "
                 "Name the field of the completion: --completion-field FIELD."
             )
-        if not _is_completion(completion):
+        if there and not _is_completion(completion):
             raise UsageError(
                 f"{source.where(row.place)}: {fields.completion!r} is {_shown(completion)}; expected a string or a list "
                 "of messages."

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,6 @@ from guerdon.cli.arguments import add_data, add_rewards, add_workers, positive, 
 from guerdon.profile.exit_codes import FINDINGS, INTERRUPTED, SUCCESS, UsageError
 
 if TYPE_CHECKING:
-    from guerdon.dispatcher import Dispatcher
     from guerdon.profile.function_profile import Profile
 
 __all__ = ["add_to", "run"]
@@ -51,7 +49,6 @@ def add_to(commands: Any) -> None:
     )
     add_rewards(parser)
     add_data(parser)
-    parser.add_argument("--function", metavar="NAME", action="append", help="profile this function only; repeatable")
     parser.add_argument("--rows", metavar="N", type=positive, default=200, help="rows to use; default 200")
     parser.add_argument(
         "--reference", metavar="TEMPLATE", help="a completion that must score, with columns: '\\boxed{{answer}}'"
@@ -83,7 +80,7 @@ def add_to(commands: Any) -> None:
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--html", metavar="FILE", help="write a page too")
     output.add_argument("-v", "--verbose", action="store_true", help="show all findings, and why what is advised")
-    output.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+    output.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -116,13 +113,11 @@ def run(options: argparse.Namespace) -> int:
         )
     with ExitStack() as stack:
         dispatcher = stack.enter_context(load_rewards.load(options.rewards))
-        _known(dispatcher, options.function or ())
         probes = None if options.probes is None else load_probes(options.probes)
         source = open_input(options.data)
         stack.callback(source.close)
         fields = FieldOptions(options.completion_field, options.prompt_field, dict(options.map))
-        specs = [spec for spec in dispatcher._specs if options.function is None or spec.name in options.function]
-        rows = read_rows(source, specs, fields, options.rows, options.num_generations)
+        rows = read_rows(source, dispatcher._specs, fields, options.rows, options.num_generations)
         drawn = sys.stderr.isatty() and not options.quiet
         progress = ProfileProgress(stack.enter_context(captured_stderr()), shown=drawn)
         stack.enter_context(progress.warnings())
@@ -140,7 +135,6 @@ def run(options: argparse.Namespace) -> int:
                 time_limit=options.time_limit,
                 judge_samples=options.judge_samples,
                 max_cost=options.max_cost,
-                only=options.function,
                 announce=progress.announce,
                 progress=progress.show,
             )
@@ -176,9 +170,3 @@ def _table() -> Any:
     except ImportError:
         raise UsageError(f"the table needs rich: {pip_install('cli')}. Or use --json.") from None
     return show
-
-
-def _known(dispatcher: Dispatcher, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in dispatcher.names:
-            raise UsageError(f"--function {name}: the rewards are {', '.join(dispatcher.names)}.")

@@ -5,14 +5,13 @@ Texts of users are escaped, and invisible characters are shown by a sign, as in 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from guerdon._insight.report.safe_text import visible
-from guerdon.cli import profile_words as words
-from guerdon.profile.finding import Finding
-from guerdon.profile.function_profile import FunctionProfile, Profile
-from guerdon.profile.root_causes import RootCause
+from guerdon._system.safe_text import readable
+from guerdon.cli.profile_words import ProfilePart, blocks, summary
+from guerdon.profile.function_profile import Profile
 
 __all__ = ["page"]
 
@@ -24,7 +23,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-bot
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0; }
-ul { padding-left: 1.2rem; } li { margin: .5rem 0; overflow-wrap: anywhere; } .muted { opacity: .75; }
+.item { margin: .5rem 0; overflow-wrap: anywhere; }
 .error { color: var(--error); } .warning { color: var(--warning); } .info { color: var(--info); } .clean { color: var(--good); }
 """
 
@@ -32,18 +31,7 @@ ul { padding-left: 1.2rem; } li { margin: .5rem 0; overflow-wrap: anywhere; } .m
 def page(found: Profile, rewards: str, data: str) -> str:
     """The page of a profile of `rewards` on `data`, names as the command got them."""
     title = f"Profile of {rewards} on {data}"
-    parts = [
-        f"<h1>{_text(title)}</h1>",
-        f"<p>{_text(words.summary(found))}</p>",
-        *(f'<p class="warning">{_text(line)}</p>' for line in words.cut_short(found)),
-        f"<h2>{_text(words.headline(found))}</h2>",
-        f"<ul>{''.join(_cause(each) for each in found.root_causes())}</ul>",
-        _overview(found),
-    ]
-    if found.step is not None:
-        parts.append("<h2>A step</h2>")
-        parts += [f"<p>{_text(line)}</p>" for line in words.step_lines(found.step)]
-    parts += [_function(number, function) for number, function in enumerate(found.functions.values())]
+    parts = [f"<h1>{_text(title)}</h1>", *_parts(blocks(found, verbose=True)), f"<p>{_text(summary(found))}</p>"]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -53,60 +41,38 @@ def page(found: Profile, rewards: str, data: str) -> str:
     )
 
 
-def _overview(found: Profile) -> str:
-    names = ("p50", "p90", "p99", "waits", "lock", "memory")
-    head = ("function", "findings", *names, "lane", "timeout")
-    rows = []
-    for number, function in enumerate(found.functions.values()):
-        facts, advice = words.facts(function), function.advice
-        counts = words.counts(function)
+def _parts(shown: Iterator[ProfilePart]) -> Iterator[str]:
+    """Each block as HTML; the headings are those of the functions, which the table links to."""
+    headings = 0
+    for block in shown:
+        text = _text(block.text)
+        if block.kind == "table":
+            yield _table(block.rows)
+        elif block.kind == "heading":
+            yield f'<h2 id="f{headings}">{text}</h2>'
+            headings += 1
+        elif block.kind == "code":
+            yield f"<pre>{text}</pre>"
+        elif block.kind == "item":
+            details = "".join(f"<pre>{_text(detail)}</pre>" for detail in block.details)
+            yield f'<div class="item"><b class="{block.mark}">{block.mark}</b> {text}{details}</div>'
+        else:
+            yield f'<p class="{block.mark}">{text}</p>'
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    titles = "".join(f"<th>{_text(name)}</th>" for name in rows[0])
+    body = []
+    for number, (name, counts, *others) in enumerate(rows[1:]):
         kind = next((each for each in ("error", "warning") if each in counts), "clean")
         cells = [
-            f'<a href="#f{number}">{_text(function.name)}</a>',
+            f'<a href="#f{number}">{_text(name)}</a>',
             f'<span class="{kind}">{counts}</span>',
+            *map(_text, others),
         ]
-        cells += [_text(facts.get(name, "-")) for name in names]
-        cells.append(_text(advice.lane if advice else function.spec.lane))
-        cells.append(f"{advice.timeout:g} s" if advice and advice.timeout is not None else "-")
-        rows.append(cells)
-    return _table(head, rows)
-
-
-def _function(number: int, function: FunctionProfile) -> str:
-    parts = [f'<h2 id="f{number}">{_text(function.name)}</h2>']
-    findings = function.sorted_findings()
-    if findings:
-        parts.append(f"<ul>{''.join(_finding(finding) for finding in findings)}</ul>")
-    advice = function.advice
-    if advice is not None:
-        parts.append(f"<p>Lane <b>{_text(advice.lane)}</b>: {_text(advice.lane_reason)}.</p>")
-        if advice.timeout is not None:
-            parts.append(f"<p>Timeout <b>{advice.timeout:g} s</b>: {_text(advice.timeout_reason)}.</p>")
-        if advice.decorator is not None:
-            parts.append(f"<pre>{_text(advice.decorator)}</pre>")
-    parts += [f"<p>{_text(line)}</p>" for line in words.judge_lines(function)]
-    if function.checks:
-        parts.append(f'<p class="muted">Checked: {_text(", ".join(function.checks))}.</p>')
-    return "\n".join(parts)
-
-
-def _cause(each: RootCause) -> str:
-    kind, _, rest = str(each).partition(" ")
-    return f'<li><b class="{each.severity}">{kind}</b> {_text(rest)}</li>'
-
-
-def _finding(finding: Finding) -> str:
-    examples = "".join(f"<pre>{_text(str(example))}</pre>" for example in finding.examples)
-    head = f'<b class="{finding.severity}">{finding.severity}</b> <code>{_text(finding.check)}</code>'
-    return f"<li>{head} {_text(finding.message)}{examples}</li>"
-
-
-def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:
-    """A table; the cells are HTML already."""
-    titles = "".join(f"<th>{_text(name)}</th>" for name in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+        body.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
 
 
 def _text(text: str) -> str:
-    return escape(visible(text))
+    return escape(readable(text))

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from guerdon.cli.progress_bar import bar, fitting
-from guerdon.cli.terminal_text import printable
+from guerdon._system.safe_text import printable
+from guerdon.cli.progress import draw
 from guerdon.errors import GuerdonWarning, QuietRewardWarning
 
 if TYPE_CHECKING:
@@ -29,16 +29,11 @@ class ProfileProgress:
         self._stream = stream
         self._shown = shown
         self._warned = 0
-        self._plain = not (stream.encoding or "").lower().startswith("utf")
 
     def show(self, plan: Work) -> None:
         """Shows the next piece of work."""
         if self._shown:
-            share = plan.done / max(1, plan.total)
-            what = printable(f"{plan.function}: {plan.what}")
-            line = f"{bar(share, plain=self._plain)} {plan.done}/{plan.total}  {what}"
-            self._stream.write(f"\r{fitting(line, self._stream)}\x1b[K")
-            self._stream.flush()
+            draw(self._stream, f"{plan.done}/{plan.total}  {plan.function}: {plan.what}")
 
     def announce(self, plan: JudgePlan) -> None:
         """Announces the requests to a judge; also on a pipe."""
@@ -69,5 +64,4 @@ class ProfileProgress:
     def clear(self) -> None:
         """Remove the line."""
         if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            draw(self._stream, "")

@@ -1,30 +1,22 @@
 """DATA of ``guerdon profile``: rows with the functions' columns, with or without completions.
 
-- Completions are used where every row has one; if none has, references replace them.
-- For a long file, whole groups are taken from all of it, as many as wished.
+A long file gives as many rows as wished, in whole groups from all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import groupby, islice
 from typing import Any, Final
 
-from guerdon._batch.columns import RECORDERS
 from guerdon._functions.spec import FunctionSpec
-from guerdon.cli.field_mapping import ABSENT, FieldOptions, find, listed, suggestion
+from guerdon.cli.field_mapping import FieldOptions, find, map_fields
 from guerdon.profile.exit_codes import UsageError
 from guerdon.profile.input_rows import InputFile
 
 __all__ = ["read_rows"]
 
 _LOOKED_AT: Final = 512
-_MADE: Final = frozenset(
-    {
-        *("prompt", "prompts", "completion", "completions", "completion_ids", "text", "texts"),
-        *("environment", "environments", "trainer_state", *RECORDERS),
-    }
-)
 
 
 def read_rows(
@@ -39,29 +31,13 @@ def read_rows(
     Raises:
         UsageError: There are no rows, or they lack a column that a function asks for.
     """
-    count, prompts = 0, []
+    mapping = map_fields(source, specs, fields, rollouts=False)
+    if generations is not None and mapping.rows % generations:
+        raise UsageError(f"{source.name} has {mapping.rows} rows, not a multiple of {generations} (--num-generations).")
     prompt = fields.prompt or "prompt"
-    for row in source.rows(strict=True):
-        count += 1
-        if count <= _LOOKED_AT:
-            prompts.append(str(find(row.fields, prompt)))
-    if not count:
-        raise UsageError(f"{source.name} has no rows.")
-    size = generations or _group(prompts)
-    if generations is not None and count % generations:
-        raise UsageError(f"{source.name} has {count} rows, not a multiple of {generations} (--num-generations).")
-    chosen = _chosen(count, size, most)
-    rows = [_row(found.fields, fields) for place, found in enumerate(source.rows()) if place in chosen]
-    with_completion = sum("completion" in row for row in rows)
-    if 0 < with_completion < len(rows):
-        raise UsageError(
-            f"{with_completion} of {len(rows)} rows of {source.name} have the field {fields.completion!r}, the others have not: "
-            "give all rows a completion, or none. --completion-field FIELD names it."
-        )
-    if fields.completion != "completion" and not with_completion:
-        raise UsageError(f"no row of {source.name} has the field {fields.completion!r} (--completion-field).")
-    _check(source, rows, specs, fields)
-    return rows
+    size = generations or _group([str(find(row.fields, prompt)) for row in islice(source.rows(), _LOOKED_AT)])
+    chosen = _chosen(mapping.rows, size, most)
+    return [mapping.row(found) for place, found in enumerate(source.rows()) if place in chosen]
 
 
 def _group(prompts: Sequence[str]) -> int:
@@ -78,48 +54,3 @@ def _chosen(count: int, size: int, most: int) -> set[int]:
         return set(range(count))
     starts = (size * (place * groups // wished) for place in range(wished))
     return {start + offset for start in starts for offset in range(size)}
-
-
-def _row(found: dict[str, Any], fields: FieldOptions) -> dict[str, Any]:
-    taken = {*fields.taken, *fields.columns}
-    row = {name: value for name, value in found.items() if name not in taken and name not in _MADE}
-    for column, name in (
-        *fields.columns.items(),
-        ("prompt", fields.prompt or "prompt"),
-        ("completion", fields.completion),
-    ):
-        value = find(found, name)
-        if value is not ABSENT and not (column == "completion" and value is None):
-            row[column] = value
-    return row
-
-
-def _check(
-    source: InputFile, rows: Sequence[dict[str, Any]], specs: Sequence[FunctionSpec], fields: FieldOptions
-) -> None:
-    """Refuse rows that lack what a function asks for."""
-    have = {name: None for row in rows for name in row}
-    for column, name in fields.columns.items():
-        if column not in have:
-            raise UsageError(f"--map {column}={name}: no row of {source.name} has the field {name!r}.")
-    for function, column in _required(specs):
-        lacking = sum(column not in row for row in rows)
-        if lacking and column not in have:
-            raise UsageError(
-                f"reward function {function!r} wants the column {column!r}, but no row of {source.name} has such a field. The rows "
-                f"have: {listed(have)}.{suggestion(column, have)} Name the field: --map {column}=FIELD."
-            )
-        if lacking:
-            raise UsageError(
-                f"{lacking} of {len(rows)} rows of {source.name} have no field {column!r}, which {function!r} wants. Add it, with "
-                "null where there is no value."
-            )
-    if any({"prompt", "prompts"} & set(spec.wants.required) for spec in specs) and "prompt" not in have:
-        raise UsageError(f"no row of {source.name} has a prompt. Name its field: --prompt-field FIELD.")
-
-
-def _required(specs: Sequence[FunctionSpec]) -> Iterator[tuple[str, str]]:
-    for spec in specs:
-        for name in spec.wants.required:
-            if name not in _MADE:
-                yield spec.name, name

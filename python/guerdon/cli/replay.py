@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from guerdon._system.safe_text import one_line, printable
 from guerdon.cli.arguments import add_failure_rate, add_rewards, add_workers, at_least_zero, count, positive, steps
-from guerdon.cli.terminal_text import one_line, printable
 from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("journal", metavar="JOURNAL", help="a journal's folder, or one of its parts")
     add_rewards(parser)
-    parser.add_argument(
-        "--function", metavar="NAME", action="append", help="score with this function only, the others stay; repeatable"
-    )
-    parser.add_argument("--failed-only", action="store_true", help="only cells that failed")
     parser.add_argument("--run", metavar="NAME", action="append", dest="runs", help="only this run; repeatable")
     parser.add_argument(
         "--step",
@@ -72,19 +68,12 @@ def add_to(commands: Any) -> None:
         help="show the N samples of each function that moved most; default 5",
     )
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if some sample moved")
-    parser.add_argument(
-        "-n",
-        "--num-generations",
-        metavar="N",
-        type=positive,
-        help="samples of a group, where the journal leaves it open",
-    )
     add_workers(parser)
     add_failure_rate(parser)
     parser.add_argument(
         "--chunk", metavar="N", type=positive, default=512, help="samples of a call into the engine; default 512"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -94,31 +83,28 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         GuerdonError: Nothing was scored.
     """
-    from guerdon._replay import ReplayPlan, ReplayRun, result_of
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon._insight.journal.selection import Selection
+    from guerdon._replay import ReplayRun, result_of
+    from guerdon.cli.progress import Progress
     from guerdon.profile.load_rewards import load
 
     _check_journal(options.journal, options.rewards)
     dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
-        plan = ReplayPlan(
-            options.function,
-            options.failed_only,
-            options.runs,
-            options.step[0],
-            options.step[1],
-            options.output,
-            options.tolerance,
-            options.moved,
-            options.num_generations,
-            options.workers,
-            options.chunk,
+        replayed = ReplayRun(
+            options.journal,
+            dispatcher,
+            Selection(None if options.runs is None else frozenset(options.runs), *options.step),
+            out=options.output,
+            tolerance=options.tolerance,
+            moved=options.moved,
+            workers=options.workers,
+            chunk=options.chunk,
         )
-        replayed = ReplayRun(options.journal, dispatcher, plan)
         stack.callback(replayed.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
-        progress = ProgressBar(drawn, replayed.survey.samples)
+        progress = Progress(drawn, replayed.survey.samples)
         try:
             replayed.run(progress.add)
         except KeyboardInterrupt:

@@ -11,13 +11,12 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._system.extras import pip_install
+from guerdon._system.safe_text import printable
 from guerdon.cli.arguments import steps
 from guerdon.cli.output_file import check_output_file, write_page
-from guerdon.cli.terminal_text import printable
 from guerdon.errors import DataError
 from guerdon.profile.exit_codes import SUCCESS, UsageError
 
@@ -58,21 +57,13 @@ def add_to(commands: Any) -> None:
         "--run", metavar="RUN", dest="runs", action="append", help="only this run; repeatable; default: all"
     )
     parser.add_argument(
-        "--function",
-        metavar="NAME",
-        dest="functions",
-        action="append",
-        help="only this reward function; repeatable; the total reward is then that of the chosen ones",
-    )
-    parser.add_argument(
         "--step", metavar="A:B", dest="steps", type=steps, help="only steps A to B, both included; A:, :B or one step"
     )
     parser.add_argument(
         "--texts", action="store_true", help="show prompts, completions, answers and chosen columns of some samples"
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -91,8 +82,6 @@ def run(options: argparse.Namespace) -> int:
     from guerdon._insight.report.html import render, render_pair
 
     output = options.output or (None if options.json else "report.html")
-    if options.open and output is None:
-        raise UsageError("--open needs a page to open: give -o OUT with --json.")
     if len(options.journals) > 2:
         raise UsageError(f"two journals are put side by side, not {len(options.journals)}.")
     if output not in (None, "-"):
@@ -106,10 +95,6 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(shown[0] if len(both) == 1 else shown, indent=2))
     if not options.quiet:
         _summarise(both, found[0], output)
-    if options.open and output is not None:
-        import webbrowser
-
-        webbrowser.open(Path(output).resolve().as_uri())
     return SUCCESS
 
 
@@ -119,13 +104,13 @@ def _read(options: argparse.Namespace, folder: str) -> tuple[Summary, dict[str, 
     from guerdon._insight.journal.selection import Selection
     from guerdon._insight.report.aggregates import aggregates
     from guerdon._insight.report.summary import summarise
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.progress import Progress
 
-    progress = ProgressBar(sys.stderr if sys.stderr.isatty() and not options.quiet else None)
+    progress = Progress(sys.stderr if sys.stderr.isatty() and not options.quiet else None)
     try:
         journal = find_parts(folder)
         first, last = options.steps or (None, None)
-        selection = Selection(options.runs, first, last, options.functions)
+        selection = Selection(options.runs, first, last)
         summary = summarise(journal, selection=selection, texts=options.texts, progress=progress.set)
     except DataError as error:
         raise UsageError(str(error)) from None

@@ -1,8 +1,8 @@
-"""The result rows: JSONL, gzipped JSONL or Parquet, by the name of the file; stdout is JSONL.
+"""The result rows: JSONL, gzipped by the name of the file.
 
 - A row is ``{"index", "rewards": {name: value or null}, "status": {name: "ok"}}``; ``--keep`` adds
-  ``"row"``, the input line, byte for byte if input and output are both JSONL; ``--extra`` adds
-  ``"extra"``, the records by function, as a JSON text in Parquet.
+  ``"row"``, the input line, byte for byte if that is JSONL; ``--extra`` adds ``"extra"``, the
+  records by function.
 - A reward is written with the fewest digits that give the same float32; NaN is null.
 - Each chunk is flushed, and `close` completes the file whatever happened before.
 """
@@ -15,11 +15,11 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from guerdon.cli.extra_fields import extra_of, extra_text
 from guerdon.profile.exit_codes import UsageError
-from guerdon.profile.input_rows import InputFile, InputRow, ParquetInput, import_parquet
+from guerdon.profile.function_profile import plain
+from guerdon.profile.input_rows import InputRow
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:
@@ -31,17 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["FailureLog", "ResultWriter", "open_results", "refuse_overwriting"]
 
 _JSON_LINES = (".jsonl", ".json")
-_PARQUET = (".parquet", ".pq")
 _LABELS = [status.label for status in Status]
-
-
-class ResultWriter(Protocol):
-    """Writes the results of one chunk after another."""
-
-    def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
-        """Write the samples `chosen` of a chunk whose first row is row `first` of the data."""
-
-    def close(self) -> None: ...
 
 
 def refuse_overwriting(out: str | None, failures: str | None, data: str, rewards: str | None) -> None:
@@ -67,47 +57,41 @@ def _same_file(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def open_results(
-    out: str | None, functions: Sequence[str], source: InputFile, *, keep: bool, extra: bool = False
-) -> ResultWriter:
+def open_results(out: str | None, functions: Sequence[str], *, keep: bool, extra: bool = False) -> ResultWriter:
     """The output named `out`; None and ``-`` are stdout.
 
     Raises:
         UsageError: It can't be written.
     """
     if out is None or out == "-":
-        return JsonLinesWriter(sys.stdout.buffer, functions, keep=keep, extra=extra)
+        return ResultWriter(sys.stdout.buffer, functions, keep=keep, extra=extra)
     path = Path(out)
-    kind = path.suffix.lower()
     _check_kind(path)
     try:
         # The writer closes it.
-        stream = cast("IO[bytes]", gzip.open(path, "wb")) if kind == ".gz" else path.open("wb")  # noqa: SIM115
+        stream = cast("IO[bytes]", gzip.open(path, "wb")) if path.suffix.lower() == ".gz" else path.open("wb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"-o {out!r} can't be written: {error.strerror}.") from None
-    if kind in _PARQUET:
-        return ParquetWriter(stream, functions, source, keep=keep, extra=extra)
-    return JsonLinesWriter(stream, functions, keep=keep, extra=extra)
+    return ResultWriter(stream, functions, keep=keep, extra=extra)
 
 
 def _check_kind(path: Path) -> None:
     """Refuse a name that promises another format than its file would have."""
     suffix = path.suffix.lower()
     packed = Path(path.stem).suffix.lower() if suffix == ".gz" else None
-    if suffix in (*_JSON_LINES, *_PARQUET) or packed in ("", *_JSON_LINES):
+    if suffix in _JSON_LINES or packed in ("", *_JSON_LINES):
         return
     if path.is_absolute() and path.parts[1] in ("dev", "proc"):  # /dev/stdout may be any file
         return
     if path.exists() and not path.is_file():  # a device or a pipe has any name
         return
     raise UsageError(
-        f"-o {str(path)!r}: results are written as JSONL or Parquet. Give a name that ends in .jsonl, .json, .jsonl.gz, "
-        ".parquet or .pq."
+        f"-o {str(path)!r}: results are written as JSONL. Give a name that ends in .jsonl, .json or .jsonl.gz."
     )
 
 
-class JsonLinesWriter:
-    """JSONL."""
+class ResultWriter:
+    """Writes the results of one chunk after another."""
 
     def __init__(self, stream: IO[bytes], functions: Sequence[str], *, keep: bool, extra: bool = False) -> None:
         self._stream = stream
@@ -118,8 +102,9 @@ class JsonLinesWriter:
         self._labels = [f'"{label}"' for label in _LABELS]
 
     def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
+        """Write the samples `chosen` of a chunk whose first row is row `first` of the data."""
         values, states = _shortest_decimals(result, "null"), result.status.reshape(len(result), -1).tolist()
-        extras = extra_of(result) if self._extra else []
+        extras = _extra_of(result) if self._extra else []
         lines = []
         for sample in chosen:
             rewards = ", ".join(map(str.__add__, self._names, values[sample]))
@@ -129,7 +114,7 @@ class JsonLinesWriter:
             line = f'{{"index": {first + sample}, "rewards": {{{rewards}}}, "status": {{{status}}}'
             lines.append(line.encode())
             if self._extra:
-                lines.append(b', "extra": ' + extra_text(extras[sample]).encode())
+                lines.append(b', "extra": ' + _encoded(plain(extras[sample])))
             if self._keep:
                 lines.append(b', "row": ' + _line_of(rows[sample]))
             lines.append(b"}\n")
@@ -139,56 +124,6 @@ class JsonLinesWriter:
     def close(self) -> None:
         if self._stream is not sys.stdout.buffer:
             self._stream.close()
-
-
-class ParquetWriter:
-    """Parquet: ``rewards`` and ``status`` are structs; ``row`` is one, or the JSONL line."""
-
-    def __init__(
-        self, stream: IO[bytes], functions: Sequence[str], source: InputFile, *, keep: bool, extra: bool = False
-    ) -> None:
-        parquet = import_parquet()
-        import pyarrow
-
-        self._arrow: Any = pyarrow
-        self._functions = functions
-        self._keep = keep
-        self._extra = extra
-        self._struct = isinstance(source, ParquetInput)
-        columns = [
-            ("index", pyarrow.int64()),
-            ("rewards", pyarrow.struct([(name, pyarrow.float32()) for name in functions])),
-            ("status", pyarrow.struct([(name, pyarrow.string()) for name in functions])),
-        ]
-        if extra:  # what functions record has no schema
-            columns.append(("extra", pyarrow.string()))
-        if keep:
-            row = pyarrow.struct(list(source.schema)) if isinstance(source, ParquetInput) else pyarrow.string()
-            columns.append(("row", row))
-        self._schema = pyarrow.schema(columns)
-        self._stream = stream
-        self._writer: Any = parquet.ParquetWriter(stream, self._schema)
-
-    def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
-        rewards = result.rewards.reshape(len(result), -1).tolist()
-        states = result.status.reshape(len(result), -1).tolist()
-        table: dict[str, list[Any]] = {
-            "index": [first + sample for sample in chosen],
-            "rewards": [dict(zip(self._functions, map(_nullable, rewards[sample]), strict=True)) for sample in chosen],
-            "status": [
-                dict(zip(self._functions, map(_LABELS.__getitem__, states[sample]), strict=True)) for sample in chosen
-            ],
-        }
-        if self._extra:
-            extras = extra_of(result)
-            table["extra"] = [extra_text(extras[sample]) for sample in chosen]
-        if self._keep:
-            table["row"] = [rows[i].fields if self._struct else _line_of(rows[i]).decode() for i in chosen]
-        self._writer.write_table(self._arrow.table(table, schema=self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
-        self._stream.close()
 
 
 class FailureLog:
@@ -218,6 +153,24 @@ class FailureLog:
         self._stream.close()
 
 
+def _extra_of(result: RewardBatch) -> list[dict[str, dict[str, Any]]]:
+    """One dict a sample: by function, its records of that sample, by field; of dict results, of
+    ``log_extra``, of code rewards and judges."""
+    samples = len(result)
+    found: list[dict[str, dict[str, Any]]] = [{} for _ in range(samples)]
+    for name, recorded in zip(result.functions, result._recorded, strict=True):
+        for column, values in recorded.extra:
+            field = column.removeprefix(f"{name}/")
+            if len(values) == 1:  # of a whole batch
+                values = values * samples
+            if len(values) != samples:
+                continue  # no values of samples
+            for sample, value in enumerate(values):
+                if value is not None:
+                    found[sample].setdefault(name, {})[field] = value
+    return found
+
+
 def _line_of(row: InputRow) -> bytes:
     """The input row as JSON; its own line if it has one."""
     return _encoded(row.fields) if row.line is None else row.line.encode()
@@ -234,7 +187,3 @@ def _shortest_decimals(result: RewardBatch, missing: str) -> list[list[str]]:
     """Each sample's rewards as text."""
     flat: NDArray[np.float32] = result.rewards.reshape(len(result), -1)
     return [[str(value) if value == value else missing for value in sample] for sample in flat]
-
-
-def _nullable(value: float) -> float | None:
-    return value if value == value else None

@@ -26,9 +26,8 @@ from guerdon.profile.exit_codes import SUCCESS, TOO_MANY_FAILURES, UsageError
 if TYPE_CHECKING:
     from guerdon._batch.pending import PendingBatch
     from guerdon._insight.diagnostics.report import Report
-    from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import FieldMapping
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, ResultWriter
     from guerdon.dispatcher import Dispatcher
     from guerdon.profile.input_rows import InputFile, InputRow
@@ -64,7 +63,7 @@ def add_to(commands: Any) -> None:
     )
     add_rewards(parser)
     add_data(parser)
-    parser.add_argument("-o", "--output", metavar="OUT", help=".jsonl, .jsonl.gz or .parquet; default: JSONL to stdout")
+    parser.add_argument("-o", "--output", metavar="OUT", help=".jsonl or .jsonl.gz; default: JSONL to stdout")
     parser.add_argument("--keep", action="store_true", help='write the input row too, as "row"')
     parser.add_argument(
         "--extra",
@@ -87,7 +86,7 @@ def add_to(commands: Any) -> None:
         type=positive,
         help=f"samples in memory at once; default {CHUNK}, or all if a function scores whole batches",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -98,9 +97,8 @@ def run(options: argparse.Namespace) -> int:
         GuerdonError: Nothing was scored: the command line, rewards or data can't be used.
     """
     from guerdon._insight.diagnostics.report import Report
-    from guerdon.cli.extra_fields import ZeroReasons
     from guerdon.cli.field_mapping import map_fields
-    from guerdon.cli.progress_bar import ProgressBar
+    from guerdon.cli.progress import Progress
     from guerdon.cli.result_rows import FailureLog, open_results, refuse_overwriting
     from guerdon.profile.input_rows import open_input
     from guerdon.profile.load_rewards import file_of, load
@@ -120,15 +118,14 @@ def run(options: argparse.Namespace) -> int:
         mapping = map_fields(source, dispatcher._specs, _field_options(options))
         size = _group_size(dispatcher, options.num_generations, mapping, source)
         refuse_overwriting(options.output, options.failures, source.name, file_of(options.rewards))
-        output = open_results(options.output, dispatcher.names, source, keep=options.keep, extra=options.extra)
+        output = open_results(options.output, dispatcher.names, keep=options.keep, extra=options.extra)
         stack.callback(output.close)
         log = FailureLog(options.failures) if options.failures else None
         if log is not None:
             stack.callback(log.close)
         drawn = sys.stderr if sys.stderr.isatty() and not options.quiet else None
-        progress, report = ProgressBar(drawn, mapping.rows), Report(dispatcher.names)
-        zeros = ZeroReasons(dispatcher.names)
-        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report, zeros)
+        progress, report = Progress(drawn, mapping.rows), Report(dispatcher.names)
+        scoring = ScoreRun(dispatcher, mapping, size, output, log, progress, report)
         scoring.run(source, _chunk(dispatcher, options.chunk, size, mapping))
     if not options.quiet:
         print(scoring.summary(), file=sys.stderr)
@@ -149,9 +146,8 @@ class ScoreRun:
     size: int
     output: ResultWriter
     log: FailureLog | None
-    progress: ProgressBar
+    progress: Progress
     report: Report
-    zeros: ZeroReasons
     written: int = 0
     elapsed_s: float = 0.0
 
@@ -183,7 +179,7 @@ class ScoreRun:
         samples = self.report.samples
         rate = f", {rate_text(samples / self.elapsed_s)} samples/s" if self.elapsed_s > 0 else ""
         report = self.report
-        parts = [report.table(), report.usage(), self.zeros.text(), report.failures(), *self.breaches()]
+        parts = [report.table(), report.usage(), report.failures(), *self.breaches()]
         parts.append(f"{samples} samples in {self.elapsed_s:.3g} s{rate}")
         return "\n\n".join(part for part in parts if part)
 
@@ -217,7 +213,6 @@ class ScoreRun:
         if self.log is not None:
             self.log.write(result.failures(), self.written)
         self.report.add(result)
-        self.zeros.add(result)
         self.written += len(rows)
 
     def _write_finished(self, in_flight: deque[tuple[PendingBatch, list[InputRow]]]) -> None:
@@ -242,16 +237,15 @@ class ScoreRun:
 
 def _refuse_unreachable(dispatcher: Dispatcher) -> None:
     """Ends a run whose calls would wait for five minutes for a server that is not there."""
-    from guerdon._lanes.http.endpoints import refusal_of
+    from guerdon._lanes.http.endpoints import unreachable
 
     for spec in dispatcher._specs:
-        for _, fleet in spec.fleets.values():
-            refusal = refusal_of([url for url, _ in fleet.endpoints])
-            if refusal is not None:
-                raise UsageError(
-                    f"reward function {spec.name!r}: {refusal}. Start the server, or score the other functions with "
-                    "--batch-timeout."
-                )
+        refusal = unreachable(spec)
+        if refusal is not None:
+            raise UsageError(
+                f"reward function {spec.name!r}: {refusal}. Start the server, or score the other functions with "
+                "--batch-timeout."
+            )
 
 
 def _chunks(rows: Iterator[InputRow], size: int) -> Iterator[list[InputRow]]:

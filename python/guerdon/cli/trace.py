@@ -9,7 +9,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon.cli.terminal_text import printable
+from guerdon._system.safe_text import printable
 from guerdon.profile.exit_codes import SUCCESS, UsageError
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 from guerdon._system.lazy_imports import names as _names
 
 if TYPE_CHECKING:
-    from guerdon.profile.auditing import audit
-    from guerdon.profile.check import Check
-    from guerdon.profile.finding import Example, Finding, Severity
+    from guerdon.profile.checks import audit
+    from guerdon.profile.finding import Check, Example, Finding, Severity
     from guerdon.profile.function_profile import Profile
     from guerdon.profile.profiling import profile
     from guerdon.profile.subject import Case, Row, Score, Subject
@@ -38,10 +37,9 @@ __all__ = [
 
 _HOMES: Final = {
     **dict.fromkeys(("Case", "Row", "Score", "Subject"), "subject"),
-    **dict.fromkeys(("Example", "Finding", "Severity"), "finding"),
-    "Check": "check",
+    **dict.fromkeys(("Check", "Example", "Finding", "Severity"), "finding"),
     "Profile": "function_profile",
-    "audit": "auditing",
+    "audit": "checks",
     "profile": "profiling",
 }
 

@@ -77,7 +77,7 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
     cpu = found.cpu_s
     if cpu is None:
         return spec.lane, "nothing could be measured, so its lane stays"
-    share, held = f"{min(cpu, 1):.0%}", "" if found.lock_share is None else f"{found.lock_share:.0%}"
+    share = f"{min(cpu, 1):.0%}"
     slow = not found.seconds or sorted(found.seconds)[len(found.seconds) // 2] >= _SHORT_S
     if spec.is_async:
         if cpu >= _COMPUTES and slow:
@@ -92,11 +92,10 @@ def _lane(spec: FunctionSpec, found: Measurement) -> tuple[str, str]:
         )
     if not slow:
         return "process", "it is short, and in a worker a hang can be ended"
-    if found.lock_share is not None and found.lock_share < _WAITS:
-        why = f"it computes for {share} of its time, with the interpreter's lock for {held} only: a thread would do too, but"
-        return "process", f"{why} can't be killed"
-    lock = f", with the interpreter's lock for {held}: a thread would stop the trainer" if held else ""
-    return "process", f"it computes for {share} of its time{lock}"
+    return (
+        "process",
+        f"it computes for {share} of its time: a thread would take the interpreter's lock from the trainer",
+    )
 
 
 def _timeout(spec: FunctionSpec, found: Measurement, p99: float | None) -> tuple[float | None, str]:

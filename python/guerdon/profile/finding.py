@@ -1,4 +1,4 @@
-"""Result of a check: `Finding`, with the rows that show it.
+"""A check, and its result: `Finding`, with the rows that show it.
 
 A finding can be read without its check: the message says what happens and what to do, each example
 names a row, an excerpt of the completion and the values.
@@ -6,12 +6,15 @@ names a row, an excerpt of the completion and the values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-__all__ = ["SEVERITIES", "Example", "Finding", "Severity", "counted", "excerpt", "first_line", "one_line"]
+if TYPE_CHECKING:
+    from guerdon.profile.subject import Subject
+
+__all__ = ["SEVERITIES", "Check", "Example", "Finding", "Severity", "counted", "excerpt", "first_line", "one_line"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -84,6 +87,19 @@ class Finding:
         """As JSON has it: check, severity, message, examples."""
         examples = [example.to_dict() for example in self.examples]
         return {"check": self.check, "severity": self.severity, "message": self.message, "examples": examples}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes:
+        id: What findings call it.
+        run: Finds: nothing where all is well.
+    """
+
+    id: str
+    run: Callable[[Subject], Iterable[Finding]]
 
 
 def counted(findings: Iterable[Finding]) -> list[Finding]:

@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import numpy as np
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon.profile.advice import Advice
 from guerdon.profile.finding import Finding
 from guerdon.profile.measurement import Measurement
 from guerdon.profile.root_causes import RootCause, root_causes
-from guerdon.profile.times import Times, times_of
 
-__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "plain"]
+__all__ = ["FORMAT", "FunctionProfile", "Profile", "Step", "StepPrediction", "Times", "plain", "times_of"]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the JSON: a larger number where a field changes its meaning or goes."""
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Times:
+    """Run times in seconds."""
+
+    rows: int
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"rows": self.rows, "p50_s": self.p50, "p90_s": self.p90, "p99_s": self.p99, "max_s": self.max}
+
+
+def times_of(seconds: Sequence[float]) -> Times | None:
+    """The percentiles of all rows; None without any."""
+    if not seconds:
+        return None
+    p50, p90, p99 = (float(each) for each in np.quantile(seconds, (0.5, 0.9, 0.99)))
+    return Times(len(seconds), p50, p90, p99, max(seconds))
 
 
 @dataclass
@@ -76,7 +100,6 @@ class FunctionProfile:
             "unmeasured": found.unmeasured if found else 0,
             "cpu": found.cpu_s if found else None,
             "waiting": found.waiting_share if found else None,
-            "lock": found.lock_share if found else None,
             "memory": self._memory(),
             "judge": self.judge,
             "checks": self.checks,
@@ -111,13 +134,12 @@ class StepPrediction:
     """Seconds of a step.
 
     Attributes:
-        low: If no slow call comes last; `high`: if one does.
+        high: If a slow call comes last.
         alone: Seconds of each function if it were alone.
         beyond: What the measured times are extrapolated over, a sentence's part each.
     """
 
     seconds: float
-    low: float
     high: float
     workers: int
     prompts: int
@@ -146,7 +168,7 @@ class Step:
         return {
             "prompts": now.prompts,
             "generations": now.generations,
-            "now": {"workers": now.workers, "seconds": now.seconds, "low": now.low, "high": now.high},
+            "now": {"workers": now.workers, "seconds": now.seconds, "high": now.high},
             "advised": {"workers": advised.workers, "seconds": advised.seconds, "reason": self.workers_reason},
             "alone": now.alone,
             "beyond": list(now.beyond),

@@ -34,7 +34,6 @@ __all__ = [
     "InputRow",
     "JsonLinesInput",
     "ParquetInput",
-    "import_parquet",
     "json_type",
     "open_input",
 ]
@@ -184,7 +183,7 @@ class ParquetInput(InputFile):
     unit = "row"
 
     def __init__(self, path: Path) -> None:
-        arrow = import_parquet()
+        arrow = _import_parquet()
         try:
             super().__init__(str(path), arrow.ParquetFile(path))
         except (OSError, ValueError) as error:
@@ -200,13 +199,8 @@ class ParquetInput(InputFile):
         except (OSError, ValueError) as error:  # pyarrow's own errors are both
             raise UsageError(f"{self.where(place)} or a later one can't be read: {_sentence(error)}") from None
 
-    @property
-    def schema(self) -> Any:
-        """The pyarrow schema."""
-        return self._opened.schema_arrow
 
-
-def import_parquet() -> Any:
+def _import_parquet() -> Any:
     """``pyarrow.parquet``.
 
     Raises:

@@ -9,7 +9,6 @@ in which it sees one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,13 +16,14 @@ import numpy as np
 
 from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.http.compound import CompoundPlan
+from guerdon._lanes.http.endpoints import unreachable
+from guerdon.dispatcher import Dispatcher
 from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt, one_line
-from guerdon.profile.judge_batches import JudgeBatches, NoAnswerError
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
-from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.sample_rows import Listed, SampleRows
 
-__all__ = ["JudgeFacts", "check_judge", "longer", "wordier"]
+__all__ = ["JudgeFacts", "check_judge", "longer"]
 
 _REPEATS: Final = 3
 _FEW_AT_ONCE: Final = 2
@@ -56,13 +56,8 @@ class JudgeFacts:
 
 
 def longer(text: str) -> str:
-    """The same answer after words that say nothing."""
-    return f"{_PREAMBLE}\n\n{text}"
-
-
-def wordier(text: str) -> str:
-    """The same answer said three times."""
-    return f"{text}\n\nIn other words, and to say the same once more: {text}\n\nIn sum: {text}"
+    """The same answer after words that say nothing, and said three times."""
+    return f"{_PREAMBLE}\n\n{text}\n\nIn other words, and to say the same once more: {text}\n\nIn sum: {text}"
 
 
 def check_judge(
@@ -85,22 +80,44 @@ def check_judge(
     plain = [_plain(spec) for spec in unit]
     cap = max_cost if priced else None
     first: Any = None
-    with ExitStack() as stack:
-        try:
-            chosen = rows.take(range(min(wanted, len(rows))))
-            if leader.compound is None:
-                # The first time with few requests at once, to learn what more of them cost.
-                with JudgeBatches([_few_at_once(spec) for spec in plain], cap, batch_timeout) as slowly:
-                    first = slowly.score(replace(chosen, num_generations=1))
-                spent = first.usage.get(leader.name, {}).get("cost", 0.0)
-                cap = None if cap is None else max(1e-9, cap - (spent if spent == spent else 0.0))
-            batches = stack.enter_context(JudgeBatches(plain, cap, batch_timeout))
-            if pairwise:
-                return {leader.name: _compared(leader.name, rows, wanted, batches.score)}
-            return _rated([spec.name for spec in unit], chosen, batches.score, first)
-        except NoAnswerError as error:
-            message = f"No request got an answer, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
-            return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
+    try:
+        if (refusal := unreachable(leader)) is not None:
+            raise NoAnswerError(refusal)
+        chosen = rows.take(range(min(wanted, len(rows))))
+        if leader.compound is None:
+            # The first time with few requests at once, to learn what more of them cost.
+            with _dispatcher([_few_at_once(spec) for spec in plain], cap) as slowly:
+                first = slowly.score(**replace(chosen, num_generations=1).batch(), batch_timeout=batch_timeout)
+                _answered_at_all(first)
+            spent = first.usage.get(leader.name, {}).get("cost", 0.0)
+            cap = None if cap is None else max(1e-9, cap - (spent if spent == spent else 0.0))
+        with _dispatcher(plain, cap) as dispatcher:
+
+            def score(rows: SampleRows) -> Any:
+                return dispatcher.score(**rows.batch(), batch_timeout=batch_timeout)
+
+            if not pairwise:
+                return _rated([spec.name for spec in unit], chosen, score, first)
+            return {leader.name: _compared(leader.name, rows, wanted, score)}
+    except NoAnswerError as error:
+        message = f"No request got an answer, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
+        return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
+
+
+class NoAnswerError(Exception):
+    """The judge scored nothing; the message is the first error."""
+
+
+def _dispatcher(unit: Sequence[FunctionSpec], max_cost: float | None) -> Dispatcher:
+    return Dispatcher([Listed(spec) for spec in unit], max_failure_rate=1.0, max_cost=max_cost)
+
+
+def _answered_at_all(result: Any) -> Any:
+    """The result of the first requests, if they have any score."""
+    failures = result.failures()
+    if failures and np.isnan(result.rewards).all():
+        raise NoAnswerError(failures[0].reason)
+    return result
 
 
 def _plain(spec: FunctionSpec) -> FunctionSpec:
@@ -129,16 +146,14 @@ def _few_at_once(spec: FunctionSpec) -> FunctionSpec:
 
 def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) -> dict[str, JudgeFacts]:
     rows = replace(rows, num_generations=1)
-    results = [score(rows) for _ in range(_REPEATS if first is None else _REPEATS - 1)]
-    full, results = results, results if first is None else [first, *results]
-    others = {
-        "length-bias": score(rows.with_completions([_changed(each, longer) for each in rows.completions])),
-        "verbosity-bias": score(rows.with_completions([_changed(each, wordier) for each in rows.completions])),
-    }
+    full = [_answered_at_all(score(rows))] if first is None else []
+    full += [score(rows) for _ in range(_REPEATS - 1)]
+    results = full if first is None else [first, *full]
+    padded = score(rows.with_completions([_changed(each, longer) for each in rows.completions]))
     found = {}
     for column, name in enumerate(names):
         facts = found[name] = JudgeFacts()
-        _used(facts, [*results, *others.values()], results, name, _REPEATS * len(rows))
+        _used(facts, [*results, padded], results, name, _REPEATS * len(rows))
         _failed(facts, results, name, rows)
         scores = np.stack([result.rewards[..., column].ravel() for result in results])
         facts.seconds = _seconds(full, column)
@@ -148,11 +163,10 @@ def _rated(names: Sequence[str], rows: SampleRows, score: Scored, first: Any) ->
         _flips(facts, scores, rows)
         counts = (~np.isnan(scores)).sum(axis=0)
         own = np.where(counts > 0, np.nansum(scores, axis=0) / np.maximum(counts, 1), np.nan)
-        for check, result in others.items():
-            changed = result.rewards[..., column].ravel().tolist()
-            shift = shift_of(own.tolist(), changed)
-            _answered(facts, check, shift.rows, len(rows), result, name)
-            _biased(facts, check, shift, rows, own.tolist(), changed, range(len(rows)))
+        changed = padded.rewards[..., column].ravel().tolist()
+        shift = shift_of(own.tolist(), changed)
+        _answered(facts, "length-bias", shift.rows, len(rows), padded, name)
+        _biased(facts, shift, rows, own.tolist(), changed, range(len(rows)))
     return found
 
 
@@ -202,15 +216,8 @@ def _flips(facts: JudgeFacts, scores: Any, rows: SampleRows) -> None:
         )
 
 
-_FORMS: Final = {
-    "length-bias": "empty words before the same answer",
-    "verbosity-bias": "the same answer said three times",
-}
-
-
 def _biased(
     facts: JudgeFacts,
-    check: str,
     shift: Shift,
     rows: SampleRows,
     own: Sequence[float],
@@ -218,7 +225,7 @@ def _biased(
     places: Sequence[int],
 ) -> None:
     """Notes the shift from one form of the answers to another, with a finding where it is clear."""
-    facts.facts[check.replace("-", "_")] = shift.to_dict()
+    facts.facts["length_bias"] = shift.to_dict()
     if not shift.clear:
         return
     more = shift.mean > 0
@@ -235,9 +242,9 @@ def _biased(
     )
     facts.findings.append(
         Finding(
-            check,
+            "length-bias",
             "warning" if more else "info",
-            f"It gives {'more' if more else 'less'} for {_FORMS[check]}: {shift.mean:+.3g} on average ({shift.share:+.0%} of the "
+            f"It gives {'more' if more else 'less'} for the same answer padded and repeated: {shift.mean:+.3g} on average ({shift.share:+.0%} of the "
             f"range), {shift.up} of {shift.rows} rows up and {shift.down} down. {advice}",
             examples,
         )
@@ -255,15 +262,14 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
         doubled = rows.take([place for place in places for _ in range(2)])
         return score(replace(doubled, completions=[each for pair in chosen for each in pair], num_generations=2))
 
-    first, swapped, again = ask(both), ask([(b, a) for a, b in both]), ask(both)
+    first = _answered_at_all(ask(both))
+    swapped, again = ask([(b, a) for a, b in both]), ask(both)
     results = [first, swapped, again]
     wins, wins_swapped, wins_again = (result.rewards[:, 0, 0].astype(float) for result in results)
-    changed = {}
-    for check, form in (("length-bias", longer), ("verbosity-bias", wordier)):
-        padded = [(a, _changed(a, form)) for a, _ in both]
-        straight, other = ask(padded), ask([(b, a) for a, b in padded])
-        results += [straight, other]
-        changed[check] = (1.0 - straight.rewards[:, 0, 0] + other.rewards[:, 0, 0]) / 2.0
+    padded = [(a, _changed(a, longer)) for a, _ in both]
+    straight, other = ask(padded), ask([(b, a) for a, b in padded])
+    results += [straight, other]
+    shares = (1.0 - straight.rewards[:, 0, 0] + other.rewards[:, 0, 0]) / 2.0
     _used(facts, results, results[:3], name, 3 * len(pairs))
     _failed(facts, [first], name, rows.take([place for place in places for _ in range(2)]))
     facts.seconds = [float(each) for result in results[:3] for each in result.run_s.ravel() if each > 0]
@@ -301,11 +307,10 @@ def _compared(name: str, rows: SampleRows, wanted: int, score: Scored) -> JudgeF
                 f"The same comparison, twice, ends differently on {flips:.0%} of {int(same.sum())} pairs. Set temperature=0.",
             )
         )
-    for check, shares in changed.items():
-        shift = shift_of([0.5] * len(pairs), shares.tolist())
-        shift = replace(shift, share=shift.mean)  # of a win
-        _answered(facts, check, shift.rows, len(pairs), results[-1], name)
-        _biased(facts, check, shift, rows, [0.5] * len(pairs), shares.tolist(), places)
+    shift = shift_of([0.5] * len(pairs), shares.tolist())
+    shift = replace(shift, share=shift.mean)  # of a win
+    _answered(facts, "length-bias", shift.rows, len(pairs), other, name)
+    _biased(facts, shift, rows, [0.5] * len(pairs), shares.tolist(), places)
     return facts
 
 

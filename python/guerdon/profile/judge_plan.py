@@ -1,7 +1,7 @@
 """Requests of a judge's checks, their number, and their highest cost: known before the first.
 
-- Sample judges are asked three times about each row as it is, once about a longer and once about a
-  wordier form; comparisons seven times about each pair.
+- Sample judges are asked three times about each row as it is and once about a longer form;
+  comparisons five times about each pair.
 - A cap on the cost lowers the number of rows; while it runs, the engine enforces the cap.
 """
 
@@ -18,8 +18,8 @@ from guerdon.profile.sample_rows import SampleRows
 __all__ = ["JUDGE_SAMPLES", "PAIR_CALLS", "SAMPLE_CALLS", "JudgePlan", "is_judge", "plan_judge", "units_of"]
 
 JUDGE_SAMPLES: Final = 20
-SAMPLE_CALLS: Final = 5
-PAIR_CALLS: Final = 7
+SAMPLE_CALLS: Final = 4
+PAIR_CALLS: Final = 5
 _TOKEN: Final = 4
 _ANSWER_TOKENS: Final = 256
 

@@ -2,7 +2,6 @@
 
 - It returns and raises what the function does; what it notes goes to a file, a line of JSON a call.
 - A call that never returns leaves no line: the engine's outcome tells of it.
-- A second thread looks whether the function holds the interpreter's lock (`LockSampler`).
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["AT_ONCE", "LOOK_INTERVAL_S", "AsyncMeasured", "AtOnce", "Measured", "nothing"]
-
-LOOK_INTERVAL_S = 0.0005
-"""Seconds between two looks at the interpreter's lock, on average."""
+__all__ = ["AT_ONCE", "AsyncMeasured", "AtOnce", "Measured", "nothing"]
 
 AT_ONCE = 4
 """Calls that `AtOnce` runs side by side."""
@@ -35,9 +31,6 @@ class Measured:
         self._item = item
         self._path = path
         self._target: Any = None
-        self._sampler: Any = None
-        self._pid = 0
-        self._clock = 0
 
     def __call__(self, *values: Any, **keywords: Any) -> Any:
         with self._noted():
@@ -56,7 +49,7 @@ class Measured:
         return self._loaded().close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_target": None, "_sampler": None, "_pid": 0}
+        return {**self.__dict__, "_target": None}
 
     def _loaded(self) -> Any:
         if self._target is None:
@@ -69,18 +62,15 @@ class Measured:
 
     @contextlib.contextmanager
     def _noted(self) -> Iterator[None]:
-        self._watch()
         pid = os.getpid()
         before, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        queued, looking = _queued_s(), self._looking_s()
-        self._sampler.enter()
+        queued = _queued_s()
         start = time.perf_counter()
         try:
             yield
         finally:
             wall = time.perf_counter() - start
-            queued, looking = _queued_s() - queued, self._looking_s() - looking
-            looks, held, waited = self._sampler.leave()
+            queued = _queued_s() - queued
             after = resource.getrusage(resource.RUSAGE_SELF)
             own, others = _seconds(before, after), _seconds(children, resource.getrusage(resource.RUSAGE_CHILDREN))
             note = {
@@ -88,10 +78,7 @@ class Measured:
                 "forked": os.getpid() != pid,
                 "wall_s": wall,
                 "queued_s": min(wall, queued),
-                "cpu_s": max(0.0, own - looking) + others,
-                "looks": looks,
-                "held": held,
-                "waited_s": waited,
+                "cpu_s": own + others,
                 "after_bytes": _resident_bytes(),
                 "peak_bytes": after.ru_maxrss << 10,
                 "children": _children(),
@@ -101,20 +88,6 @@ class Measured:
                 os.write(file, json.dumps(note).encode() + b"\n")
             finally:
                 os.close(file)
-
-    def _watch(self) -> None:
-        """Starts the thread that looks, once a process."""
-        if self._pid != os.getpid():
-            from guerdon._native import LockSampler
-
-            self._pid, self._sampler = os.getpid(), LockSampler()
-            thread = threading.Thread(target=self._sampler.run, args=(LOOK_INTERVAL_S,), daemon=True)
-            thread.start()
-            self._clock = time.pthread_getcpuclockid(thread.ident or 0)
-
-    def _looking_s(self) -> float:
-        """CPU seconds of the thread that looks, in this process."""
-        return time.clock_gettime(self._clock) if self._pid == os.getpid() else 0.0
 
 
 class AsyncMeasured(Measured):

@@ -29,9 +29,8 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._system import worker_environment
 from guerdon._system.cpu_count import usable_cores
 from guerdon.dispatcher import Dispatcher
-from guerdon.profile.listed import Listed
 from guerdon.profile.measured import AT_ONCE, AsyncMeasured, AtOnce, Measured, nothing
-from guerdon.profile.sample_rows import SampleRows
+from guerdon.profile.sample_rows import Listed, SampleRows
 from guerdon.results.status import Status
 
 __all__ = ["Budget", "Measurement", "RowFailure", "empty_worker_bytes", "exception_of", "measure", "time_requests"]
@@ -114,9 +113,6 @@ class Measurement:
         failures: Rows on which the function failed.
         cpu_s: CPU seconds a second of run time, processes that it started included; None if
             nothing was measured.
-        lock_share: Share of the run time in which it held the interpreter's lock; None if the calls
-            were too short to tell.
-        looks: On how many looks at the lock this rests.
         worker_bytes, empty_bytes: Resident memory of a worker after the calls, and of an empty one.
         peak_bytes: The most that a worker had.
         added_bytes: What the last tenth of the calls had more than the first.
@@ -134,8 +130,6 @@ class Measurement:
     unmeasured: int = 0
     failures: list[RowFailure] = field(default_factory=list)
     cpu_s: float | None = None
-    lock_share: float | None = None
-    looks: int = 0
     worker_bytes: int = 0
     empty_bytes: int = 0
     peak_bytes: int = 0
@@ -329,12 +323,6 @@ def _read_notes(found: Measurement, path: str) -> None:
     # If cores are short it also waits for one: not its doing.
     alone = wall - sum(note["queued_s"] for note in notes)
     found.cpu_s = cpu / max(alone, 1e-9)
-    found.looks = sum(note["looks"] for note in notes)
-    if found.looks >= 20 and wall > 0:
-        # While a look waited, the lock was held; of the other time, looks at random are a sample.
-        waited = min(wall, sum(note["waited_s"] for note in notes))
-        held = sum(note["held"] for note in notes) / found.looks
-        found.lock_share = (waited + (wall - waited) * held) / wall
     found.worker_bytes = max(note["after_bytes"] for note in notes)
     found.peak_bytes = max(note["peak_bytes"] for note in notes)
     found.processes_left = max(note["children"] for note in notes)

@@ -42,7 +42,6 @@ class FunctionTimes:
         failed: Run times of calls that failed, in the share that they have beside those: a hang has
             its timeout and what comes after that. They are taken to wait, not to compute.
         cpu: CPU seconds a second of run time.
-        lock: Share of the run time with the interpreter's lock; None: whenever it computes.
         concurrency: Calls in flight at once; None: the lane's default.
         rows: Samples of a measured call, for a batch function.
         levels: Of a judge: requests in flight at once, and their median time.
@@ -54,7 +53,6 @@ class FunctionTimes:
     seconds: Sequence[float]
     failed: Sequence[float] = ()
     cpu: float = 0.0
-    lock: float | None = None
     concurrency: int | None = None
     rows: int = 1
     levels: Sequence[tuple[int, float]] = ()
@@ -101,7 +99,7 @@ def predict(
     # The last calls of a lane may run alone.
     tail = max((load.slow * (1 - 1 / load.slots) for load in loads), default=0.0)
     beyond = [text for function, load in zip(timed, loads, strict=True) for text in _beyond(function, load)]
-    return StepPrediction(seconds, seconds, seconds + tail, workers, prompts, generations, alone, tuple(beyond))
+    return StepPrediction(seconds, seconds + tail, workers, prompts, generations, alone, tuple(beyond))
 
 
 def _load(function: FunctionTimes, prompts: int, generations: int, workers: int, cores: int) -> _Load:
@@ -148,12 +146,9 @@ def _computes(function: FunctionTimes) -> float:
 
 
 def _locks(function: FunctionTimes) -> float:
-    """The share of its calls in which nothing else of the trainer's process computes."""
-    if function.lane not in ("thread", "asyncio"):
-        return 0.0
-    computes = _computes(function)
-    # On one event loop nothing else runs meanwhile, whoever has the lock.
-    return computes if function.lock is None or function.lane == "asyncio" else min(computes, function.lock)
+    """The share of its calls in which nothing else of the trainer's process computes: what computes
+    on a thread is taken to hold the interpreter's lock."""
+    return _computes(function) if function.lane in ("thread", "asyncio") else 0.0
 
 
 def _beyond(function: FunctionTimes, load: _Load) -> list[str]:
@@ -228,7 +223,6 @@ def times_for(function: FunctionProfile) -> FunctionTimes:
         function.seconds,
         _failed(function, None),
         cpu=0.0 if found is None or found.cpu_s is None else found.cpu_s,
-        lock=None if found is None else found.lock_share,
         concurrency=1 if one_at_a_time else spec.concurrency,
         rows=1 if found is None else found.rows_of_call,
         levels=[(int(at_once), seconds) for at_once, seconds in (function.judge or {}).get("levels", ())],

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,13 +18,12 @@ from guerdon.dispatcher import Dispatcher
 from guerdon.errors import DataError, GuerdonError
 from guerdon.profile.advice import advise
 from guerdon.profile.calibration import Calibration, check_template
-from guerdon.profile.check import Check
 from guerdon.profile.checks import CHECKS
 from guerdon.profile.data_faults import data_faults, refuse_missing_packages
-from guerdon.profile.finding import Finding
+from guerdon.profile.finding import Check, Finding
 from guerdon.profile.function_profile import FunctionProfile, Profile
 from guerdon.profile.judge_checks import check_judge
-from guerdon.profile.judge_plan import JUDGE_SAMPLES, JudgePlan, is_judge, plan_judge, units_of
+from guerdon.profile.judge_plan import JUDGE_SAMPLES, SAMPLE_CALLS, JudgePlan, is_judge, plan_judge, units_of
 from guerdon.profile.measurement import Budget, Measurement, empty_worker_bytes, measure, time_requests
 from guerdon.profile.measurement_findings import joined, measurement_findings
 from guerdon.profile.prediction import predicted_step
@@ -68,7 +67,6 @@ def profile(
     time_limit: float = TIME_LIMIT_S,
     judge_samples: int = JUDGE_SAMPLES,
     max_cost: float | None = None,
-    only: str | Collection[str] | None = None,
     announce: Callable[[JudgePlan], object] = lambda plan: None,
     progress: Callable[[Work], object] = lambda plan: None,
 ) -> Profile:
@@ -89,7 +87,6 @@ def profile(
         time_limit: Seconds that all of it may take.
         judge_samples: Rows that each judge is asked about.
         max_cost: What all requests of judges with a ``price=`` may cost.
-        only: Name of the one function to profile, or names of several.
         announce: Called before a judge is asked, with what that takes.
         progress: Called before each piece of work.
 
@@ -119,8 +116,7 @@ def profile(
             f"most {MOST_COMPLETIONS:,} completions in all and {MOST_GENERATIONS:,} of a prompt."
         )
     dispatcher = functions if isinstance(functions, Dispatcher) else Dispatcher(functions)
-    wanted = {only} if isinstance(only, str) else None if only is None else set(only)
-    units = [unit for unit in units_of(dispatcher._specs) if wanted is None or wanted & {each.name for each in unit}]
+    units = units_of(dispatcher._specs)
     refuse_missing_packages(spec for unit in units for spec in unit)
     end = time.monotonic() + time_limit
     start = time.monotonic()
@@ -297,7 +293,7 @@ class _Profiling:
             mine.findings.append(Finding("cost", "warning", f"Not checked: one row would cost more than {cap:.2g}."))
             return
         left = max(1.0, deadline - time.monotonic())
-        for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / 5).items():
+        for name, facts in check_judge(unit, rows, plan.rows, cap or None, left / SAMPLE_CALLS).items():
             mine = self.found.functions[name]
             mine.findings += facts.findings
             mine.seconds = facts.seconds

@@ -1,4 +1,5 @@
-"""The rows that functions are profiled on: columns of equal length, groups contiguous."""
+"""Functions as entries of a dispatcher's list, and the rows that they are profiled on: columns of
+equal length, groups contiguous."""
 
 from __future__ import annotations
 
@@ -7,9 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from guerdon._functions.spec import FunctionSpec
 from guerdon.errors import DataError
 
-__all__ = ["SampleRows", "checked_rows", "rows_of"]
+__all__ = ["Listed", "SampleRows", "checked_rows", "rows_of"]
+
+
+class Listed:
+    """A decorated function that `Dispatcher` takes, which is nothing but a spec."""
+
+    __guerdon_decorated__ = True
+
+    def __init__(self, spec: FunctionSpec) -> None:
+        self.spec = spec
+        self.__name__ = spec.name
 
 
 @dataclass(frozen=True)

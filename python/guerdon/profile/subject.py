@@ -26,8 +26,7 @@ from guerdon._system.units import LONGEST
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, SerializationError
 from guerdon.functions import RewardFunction
-from guerdon.profile.listed import Listed
-from guerdon.profile.sample_rows import checked_rows
+from guerdon.profile.sample_rows import Listed, checked_rows
 from guerdon.results.status import Status
 
 if TYPE_CHECKING:

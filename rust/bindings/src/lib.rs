@@ -22,7 +22,6 @@ mod lanes;
 mod limit;
 mod local_lanes;
 mod location;
-mod lock_sampler;
 mod log;
 mod math;
 mod monitor;
@@ -84,8 +83,6 @@ mod _native {
     use crate::lanes::thread_frame::PyThreadFrame;
     #[pymodule_export]
     use crate::lanes::thread_slot::ThreadSlot;
-    #[pymodule_export]
-    use crate::lock_sampler::LockSampler;
     #[pymodule_export]
     use crate::math::math_decision;
     #[pymodule_export]

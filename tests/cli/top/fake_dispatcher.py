@@ -12,9 +12,17 @@ import threading
 from pathlib import Path
 from typing import Any
 
-STACK = (
-    '  File "/home/user/rewards.py", line 41, in correct\n    return float(verify(parse(answer), parse(text)))\n'
-    '  File "/home/user/rewards.py", line 17, in verify\n    return sympy.simplify(left - right) == 0\n'
+
+def correct(text: str, answer: str) -> float:
+    return float(verify(float(text), float(answer)))
+
+
+def verify(left: float, right: float) -> bool:
+    return abs(left - right) < 1e-9
+
+
+STACK = "".join(
+    f'  File "{__file__}", line {each.__code__.co_firstlineno + 1}, in {each.__name__}\n' for each in (correct, verify)
 )
 
 

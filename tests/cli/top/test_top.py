@@ -56,7 +56,7 @@ def test_once_prints_all_of_it(fake: Fake, capsys: pytest.CaptureFixture[str]) -
         "2 workers (1 busy)",
     ):
         assert shown in out
-    assert "return sympy.simplify(left - right) == 0" in out
+    assert "return abs(left - right) < 1e-9" in out
 
 
 def test_json_is_what_the_dispatchers_answered(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,11 +137,11 @@ def test_the_screen_shows_functions_calls_and_the_selected_stack(fake: Fake, ter
     shown.wait_for_order("helpful[9]", "correct[4-11]")
     shown.wait(lambda: "q quit" in shown.lines[-1])
     shown.type("j")
-    shown.wait("return sympy.simplify(left - right) == 0")
+    shown.wait("return abs(left - right) < 1e-9")
     shown.type("\x1b[B")  # the arrow: the next call, which has no stack
     shown.wait("no stack: it waits for an answer")
     shown.type("k\r")
-    shown.wait(lambda: "FUNCTION" not in shown.text and "rewards.py" in shown.text)
+    shown.wait(lambda: "FUNCTION" not in shown.text and "fake_dispatcher.py" in shown.text)
     shown.type("\r")
     shown.wait("FUNCTION")
     shown.type("q")
@@ -159,7 +159,7 @@ def test_it_fits_into_any_terminal(fake: Fake, terminal: Start, columns: int, ro
     if (columns, rows) == (40, 20):
         shown.wait("RUN")
         shown.wait("71.5s")
-        shown.wait("sympy.simplify")
+        shown.wait("abs(left - right)")
     if (columns, rows) == (200, 60):
         for column in ("LANE", "RATE/S", "QUEUED", "BREAKER", "PROCESS"):
             shown.wait(column)
@@ -221,7 +221,13 @@ def test_hostile_text_is_shown_and_obeyed_by_nobody(fake: Fake, terminal: Start)
     assert shown.screen.title == ""
 
 
-def test_several_ranks_have_a_sum(fake: Fake, terminal: Start, other_process: subprocess.Popen[str]) -> None:
+@pytest.mark.fault(
+    "a process that `guerdon top` shows is killed",
+    sees="it is marked as ended; the terminal is left as it was",
+)
+def test_several_ranks_have_a_sum_of_those_that_live(
+    fake: Fake, terminal: Start, other_process: subprocess.Popen[str]
+) -> None:
     fake(4711)
     shown = terminal(columns=120)
     shown.wait("2 dispatchers")
@@ -232,6 +238,7 @@ def test_several_ranks_have_a_sum(fake: Fake, terminal: Start, other_process: su
     shown.wait("process 4711")
     shown.type("q")
     assert shown.end() == 0
+    assert shown.is_as_before()
 
 
 @pytest.mark.fault(
@@ -244,7 +251,7 @@ def test_a_stopped_process_is_stale_and_asked_once(terminal: Start, other_proces
     other_process.send_signal(signal.SIGSTOP)
     shown.wait("no answer for")
     shown.type("j")
-    shown.wait("return sympy.simplify(left - right) == 0")  # keys work meanwhile
+    shown.wait("return abs(left - right) < 1e-9")  # keys work meanwhile
     other_process.send_signal(signal.SIGCONT)
     shown.wait(lambda: "no answer for" not in shown.text)
     shown.type("q")
@@ -270,54 +277,22 @@ def test_signals_leave_a_clean_terminal(fake: Fake, terminal: Start, number: sig
     assert b"Traceback" not in shown.raw
 
 
-def test_ctrl_c_is_typed(fake: Fake, terminal: Start) -> None:
+def test_ctrl_z_does_nothing(fake: Fake, terminal: Start) -> None:
     fake(4711)
     shown = terminal()
     shown.wait("helpful")
-    shown.type("\x03")
-    assert shown.end() == 130
-    assert shown.is_as_before()
-
-
-def test_ctrl_z_gives_the_terminal_back_and_takes_it_again(fake: Fake, terminal: Start) -> None:
-    fake(4711)
-    shown = terminal()
-    shown.wait("helpful")
-    shown.signal(signal.SIGTSTP)
-    _, status = os.waitpid(shown.program.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    shown.read(0.3)
-    assert shown.is_as_before()
-    shown.signal(signal.SIGCONT)
-    shown.wait(lambda: not shown.is_as_before() and "helpful" in shown.text)
-    shown.type("q")
-    assert shown.end() == 0
-    assert shown.is_as_before()
-
-
-@pytest.mark.fault(
-    "a process that `guerdon top` shows is killed",
-    sees="it is marked as ended; the terminal is left as it was",
-)
-def test_the_kill_of_what_it_shows_harms_nothing(terminal: Start, other_process: subprocess.Popen[str]) -> None:
-    shown = terminal()
-    shown.wait("helpful")
-    other_process.kill()
-    other_process.wait()
-    shown.wait("ended")
-    shown.type("q")
-    assert shown.end() == 0
-    assert shown.is_as_before()
+    shown.type("\x1a")
+    shown.type("j")
+    shown.wait("return abs(left - right) < 1e-9")
 
 
 def test_many_looks_leave_no_descriptor(fake: Fake) -> None:
     from guerdon.cli.top.board import Board
-    from guerdon.cli.top.sockets import SocketFinder
 
     dispatcher = fake(4711)
     before = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(50):
-        board = Board(SocketFinder())
+        board = Board()
         board.look_once(5)
         assert len(board.seen()) == 1
     assert dispatcher.asked == 50

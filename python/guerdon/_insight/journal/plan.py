@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from guerdon._functions.spec import FunctionSpec
-from guerdon._insight.journal.dispatcher_facts import facts_text
 from guerdon._insight.journal.json_texts import encode
+from guerdon._insight.journal.schema import dispatcher_text
 from guerdon._insight.journal.versions import source_version
 from guerdon._system.launcher import rank
 
@@ -57,7 +57,7 @@ class JournalPlan:
             rank=rank(),
             functions=[(spec.name, source_version(spec), weight) for spec, weight in pairs],
             texts=[*texts, *(f"column_{name}" for name in journal.columns)],
-            dispatcher=facts_text(self.incomplete),
+            dispatcher=dispatcher_text(self.incomplete),
             rotate=journal.rotate,
             encode=encode,
         )

@@ -23,7 +23,9 @@ __all__ = [
     "SCHEMA_KEY",
     "arrow_schema",
     "arrow_type",
+    "dispatcher_text",
     "import_arrow",
+    "is_summed",
     "is_text",
     "json_object",
     "kinds_of",
@@ -127,17 +129,17 @@ def plain_type(column: str) -> Any:
     return arrow.large_string() if column in _LONG or column not in COLUMNS else arrow_type(column)
 
 
-def arrow_schema(kinds: Mapping[str, str], dispatcher: str) -> Any:
+def arrow_schema(kinds: Mapping[str, str], incomplete: str) -> Any:
     """The schema of a part.
 
     Args:
         kinds: Of its text columns ``"text"`` or ``"json"``, by name.
-        dispatcher: What `dispatcher_facts` makes.
+        incomplete: The dispatcher's option.
     """
     arrow = import_arrow()
     fields = [arrow.field(name, arrow_type(name), name in _NULLABLE) for name in COLUMNS]
     fields += [arrow.field(text_column(name), arrow.string()) for name in kinds]
-    metadata = {SCHEMA_KEY: SCHEMA, KINDS_KEY: json.dumps(dict(kinds)), DISPATCHER_KEY: dispatcher}
+    metadata = {SCHEMA_KEY: SCHEMA, KINDS_KEY: json.dumps(dict(kinds)), DISPATCHER_KEY: dispatcher_text(incomplete)}
     return arrow.schema(fields, metadata=metadata)
 
 
@@ -182,6 +184,17 @@ def kinds_of(schema: Any) -> dict[str, str]:
     given = json_object((schema.metadata or {}).get(KINDS_KEY))
     names = [name.removeprefix(_PREFIX) for name in schema.names if is_text(name)]
     return {name: "json" if given.get(name) == "json" else "text" for name in names}
+
+
+def dispatcher_text(incomplete: str) -> str:
+    """Returns the facts on the dispatcher for the metadata of a part."""
+    return json.dumps({"incomplete": incomplete})
+
+
+def is_summed(schema: Any) -> bool:
+    """Returns whether a sample on which a function failed had the sum of the others as its total.
+    A table that someone made of a journal may not say so."""
+    return json_object((schema.metadata or {}).get(DISPATCHER_KEY)).get("incomplete") == "sum"
 
 
 def json_object(text: bytes | None) -> dict[str, Any]:

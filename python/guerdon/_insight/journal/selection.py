@@ -1,4 +1,4 @@
-"""Rows of a journal that count: those of some runs, functions and steps."""
+"""Rows of a journal that count: those of some runs and steps."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ class Selection:
         first_step: The first step; None for the journal's first, rows without a step included if
             `last_step` is None too.
         last_step: The last one, itself included; None for the journal's last.
-        functions: Their names; None for all.
     """
 
     runs: Collection[str] | None = None
     first_step: int | None = None
     last_step: int | None = None
-    functions: Collection[str] | None = None
 
     @property
     def of_steps(self) -> bool:
@@ -43,8 +41,6 @@ class Selection:
         masks = []
         if self.runs is not None:
             masks.append(_among(batch.column("run"), self.runs))
-        if self.functions is not None:
-            masks.append(_among(batch.column("function"), self.functions))
         if self.of_steps:
             steps = batch.column("step")
             masks.append(steps.is_valid().to_numpy(zero_copy_only=False))

@@ -14,10 +14,10 @@ import numpy as np
 
 from guerdon._insight.report.moments import correlations
 from guerdon._insight.report.rows import STATUSES
-from guerdon._insight.report.safe_text import shortened, visible
 from guerdon._insight.report.slowest import RowLocation
 from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.tally import TimeBins
+from guerdon._system.safe_text import readable, shortened
 from guerdon.results.crash_text import without_worker_frames
 
 __all__ = ["aggregates", "function_name", "number", "place_fields", "ratio"]
@@ -32,17 +32,17 @@ _LONGEST_TRACEBACK: Final = 2000
 def aggregates(summary: Summary) -> dict[str, Any]:
     """All figures, without findings."""
     known, tally, axis = summary.survey, summary.tally, summary.survey.axis
+    chosen = known.selection
     return {
         "schema": SCHEMA,
-        "journal": visible(summary.journal.folder),
+        "journal": readable(summary.journal.folder),
         "parts": len(summary.journal.parts),
         "open_parts": sum(part.is_open for part in summary.journal.parts),
         "rows": int(tally.status.sum()),
         "rows_without_step": known.without_step,
-        "runs": {visible(name): count for name, count in known.runs.items()},
-        "left_out_runs": {visible(name): count for name, count in known.left_out_runs.items()},
-        "selection": _selection(summary),
-        "left_out_functions": [shortened(visible(name), 200) for name in known.left_out_functions],
+        "runs": {readable(name): count for name, count in known.runs.items()},
+        "steps": chosen.steps_text() if chosen.of_steps else None,
+        "left_out_functions": [shortened(readable(name), 200) for name in known.left_out_functions],
         "ranks": {str(rank): count for rank, count in sorted(tally.ranks.items())},
         "first": None if tally.first is None else tally.first.isoformat(),
         "last": None if tally.last is None else tally.last.isoformat(),
@@ -57,20 +57,14 @@ def aggregates(summary: Summary) -> dict[str, Any]:
         },
         "failures": _failures(summary),
         "slowest": [place_fields(summary, place) for place in summary.slowest.places()],
-        "restarts": [{**each, "run": visible(each["run"])} for each in summary.restarts.to_list()],
-        "notes": [visible(note) for note in summary.journal.notes],
+        "restarts": [{**each, "run": readable(each["run"])} for each in summary.restarts.to_list()],
+        "notes": [readable(note) for note in summary.journal.notes],
     }
-
-
-def _selection(summary: Summary) -> dict[str, Any]:
-    chosen = summary.survey.selection
-    functions = None if chosen.functions is None else [shortened(visible(name), 200) for name in chosen.functions]
-    return {"functions": functions, "steps": chosen.steps_text() if chosen.of_steps else None}
 
 
 def function_name(summary: Summary, place: int) -> str:
     """The name to show; the names of two functions are never the same."""
-    name = visible(summary.names[place])
+    name = readable(summary.names[place])
     short = shortened(name, 200)
     return short if short == name else f"{short} [{place}]"
 
@@ -168,7 +162,7 @@ def _versions(summary: Summary, place: int) -> list[dict[str, Any]]:
     axis = summary.survey.axis
     seen = summary.tally.versions.get(place, {})
     return [
-        {"version": visible(name)[:40], "first": int(axis.first[first]), "last": int(axis.last[last])}
+        {"version": readable(name)[:40], "first": int(axis.first[first]), "last": int(axis.last[last])}
         for name, (first, last) in sorted(seen.items(), key=lambda each: each[1])
     ]
 
@@ -184,7 +178,7 @@ def _failures(summary: Summary) -> list[dict[str, Any]]:
         {
             "function": function_name(summary, each.function),
             "status": each.status,
-            "reason": shortened(visible(each.reason), _LONGEST_REASON),
+            "reason": shortened(readable(each.reason), _LONGEST_REASON),
             "count": each.count,
             "first": _step(axis.first, min(each.buckets)),
             "last": _step(axis.last, max(at for at in each.buckets)),
@@ -192,7 +186,7 @@ def _failures(summary: Summary) -> list[dict[str, Any]]:
             "examples": [
                 {
                     **place_fields(summary, place),
-                    "reason": shortened(visible(reason), _LONGEST_REASON),
+                    "reason": shortened(readable(reason), _LONGEST_REASON),
                     "traceback": _shown_traceback(traceback),
                 }
                 for place, reason, traceback in each.examples
@@ -205,7 +199,7 @@ def _failures(summary: Summary) -> list[dict[str, Any]]:
 def _shown_traceback(text: str | None) -> str | None:
     """For people: without the frames of the worker that crashed, and of a length that fits."""
     text = without_worker_frames(text)
-    return text and shortened(visible(text), _LONGEST_TRACEBACK)
+    return text and shortened(readable(text), _LONGEST_TRACEBACK)
 
 
 def _step(steps: Any, bucket: int) -> int | None:

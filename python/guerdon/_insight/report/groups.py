@@ -41,8 +41,9 @@ class GroupSpread:
 
     def __init__(self, known: JournalSurvey) -> None:
         functions, buckets = len(known.functions), len(known.axis) + 1
-        self.least = np.array([each.least for each in known.functions])
-        self.most = np.array([each.most for each in known.functions])
+        # A function without a reward has infinite ends, and a weight of 0 would make NaN of these.
+        self.least = np.array([each.least if each.count else 0.0 for each in known.functions])
+        self.most = np.array([each.most if each.count else 0.0 for each in known.functions])
         self.groups = np.zeros((functions + 1, buckets), np.int64)
         self.same = np.zeros((functions + 1, buckets), np.int64)
         self.best = np.zeros((functions + 1, buckets), np.int64)
@@ -151,7 +152,7 @@ class GroupSpread:
 
 def _unscorable(rows: Rows) -> Integers:
     """Returns whether a row leaves its sample without a total."""
-    if rows.facts.incomplete == "sum":
+    if rows.is_summed:
         return np.zeros(len(rows), np.int64)
     return np.asarray(FAILED[rows.status] & ~np.isfinite(rows.reward)).astype(np.int64)
 

@@ -174,22 +174,9 @@ def _about(figures: dict[str, Any]) -> str:
     if len(figures["runs"]) > 1:
         runs = "; ".join(f"{name} ({count:,} rows)" for name, count in list(figures["runs"].items())[:20])
         sentences.append(f"{len(figures['runs'])} runs are shown together: {runs}. `--run NAME` shows one.")
-    sentences += _chosen(figures["selection"])
-    if figures["left_out_runs"]:
-        left_out = ", ".join(list(figures["left_out_runs"])[:20])
-        sentences.append(f"Left out are the runs {left_out}.")
+    if figures["steps"] is not None:
+        sentences.append(f"Only rows of {figures['steps']} count.")
     if figures["left_out_functions"]:
         sentences.append(f"Left out are {len(figures['left_out_functions'])} functions with few rows.")
     sentences += [f"{note}." for note in figures["notes"]]
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-
-
-def _chosen(selection: dict[str, Any]) -> list[str]:
-    """Returns the parts that the reader left out."""
-    sentences = []
-    if selection["steps"] is not None:
-        sentences.append(f"Only rows of {selection['steps']} count.")
-    if selection["functions"] is not None:
-        named = ", ".join(selection["functions"][:20])
-        sentences.append(f"Only these functions count: {named}. The total reward is the sum of these alone.")
-    return sentences

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from guerdon._insight.journal.dispatcher_facts import DispatcherFacts
 from guerdon.results.status import Status
 
 __all__ = ["FAILED", "NAMES", "NO_STEP", "STATUSES", "Rows", "codes", "floats", "integers", "process_of", "writer_of"]
@@ -37,7 +36,7 @@ class Rows:
     Attributes:
         batch: The record batch, for the columns that few rows need.
         part: The number of the part; `row` the place of each row in it.
-        facts: What the part says of its dispatcher.
+        is_summed: A sample on which a function failed has the sum of the others as its total.
         function: Number of the function; -1 where it is not reported.
         step: Step, or batch where the journal has no steps; `NO_STEP` where it has none.
         bucket: Where on the axis; the last bucket is for rows without a step.
@@ -46,7 +45,7 @@ class Rows:
 
     batch: Any
     part: int
-    facts: DispatcherFacts
+    is_summed: bool
     row: Integers
     function: Integers
     writer: Integers

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from guerdon._insight.report.aggregates import place_fields
-from guerdon._insight.report.safe_text import visible
 from guerdon._insight.report.slowest import RowLocation
 from guerdon._insight.report.summary import Summary
 from guerdon._insight.report.texts import read_texts
+from guerdon._system.safe_text import readable
 
 __all__ = ["samples"]
 
@@ -35,7 +35,7 @@ def samples(summary: Summary) -> list[dict[str, Any]]:
         {
             **place_fields(summary, place),
             "why": why,
-            "texts": {visible(name): visible(text) for name, text in texts.get(key, {}).items()},
+            "texts": {readable(name): readable(text) for name, text in texts.get(key, {}).items()},
         }
         for key, (why, place) in sorted(rows, key=lambda each: (each[1][1].function, each[1][0]))
     ]

@@ -21,7 +21,7 @@ from guerdon._insight.report.charts import (
     line_chart,
     mark_of,
 )
-from guerdon._insight.report.safe_text import shortened
+from guerdon._system.safe_text import shortened
 
 __all__ = [
     "failure_chart",

@@ -127,7 +127,7 @@ def _rows(journal: JournalParts, known: JournalSurvey) -> Iterator[Rows]:
             yield Rows(
                 batch=batch,
                 part=place,
-                facts=part.facts,
+                is_summed=part.is_summed,
                 row=row,
                 function=function,
                 writer=writer_of(writers[part.writer], run, rank, len(known.runs)),

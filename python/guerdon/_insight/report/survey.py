@@ -98,7 +98,6 @@ class JournalSurvey:
     selection: Selection
     rows: int
     runs: dict[str, int]
-    left_out_runs: dict[str, int]
     functions: list[FunctionSurvey]
     left_out_functions: list[str]
     axis: Axis
@@ -168,7 +167,6 @@ def survey(journal: JournalParts, selection: Selection) -> JournalSurvey:
         selection=selection,
         rows=total,
         runs={name: count for name, count in seen.runs.items() if chosen is None or name in chosen},
-        left_out_runs={name: count for name, count in seen.runs.items() if chosen is not None and name not in chosen},
         functions=shown,
         left_out_functions=[name for name in functions if name not in kept],
         axis=steps.axis("step", most) if len(steps.seen) else batches.numbered().axis("batch", most),
@@ -187,14 +185,12 @@ class _Contents:
 
     def __init__(self) -> None:
         self.runs: dict[str, int] = {}
-        self.functions: dict[str, None] = {}
         self.steps: tuple[int, int] | None = None
 
     def add(self, batch: Any) -> None:
         for entry in batch.column("run").value_counts():
             name = entry["values"].as_py() or ""
             self.runs[name] = self.runs.get(name, 0) + entry["counts"].as_py()
-        self.functions.update(dict.fromkeys(name for name in batch.column("function").unique().to_pylist() if name))
         known = integers(batch, "step", NO_STEP)
         known = known[known != NO_STEP]
         if len(known):
@@ -217,11 +213,10 @@ def _add_functions(functions: dict[str, FunctionSurvey], batch: Any) -> None:
 
 
 def _check(journal: JournalParts, seen: _Contents, selection: Selection, total: int) -> None:
-    for what, chosen, known in (("run", selection.runs, seen.runs), ("function", selection.functions, seen.functions)):
-        for name in chosen or () if known else ():
-            if name not in known:
-                some = ", ".join(repr(each) for each in list(known)[:10])
-                raise DataError(f"the journal {journal.folder!r} has no {what} {name!r}. Its {what}s: {some}.")
+    for name in selection.runs or () if seen.runs else ():
+        if name not in seen.runs:
+            some = ", ".join(repr(each) for each in list(seen.runs)[:10])
+            raise DataError(f"the journal {journal.folder!r} has no run {name!r}. Its runs: {some}.")
     if total:
         return
     if not seen.runs:
@@ -235,5 +230,5 @@ def _check(journal: JournalParts, seen: _Contents, selection: Selection, total: 
             'trainer_state={"global_step": step} does.'
         )
     there = "" if seen.steps is None else f" The journal's steps: {seen.steps[0]} to {seen.steps[1]}."
-    chosen = f"{selection.steps_text()}, " if selection.of_steps else ""
-    raise DataError(f"no row of the journal {journal.folder!r} is of the chosen {chosen}functions and runs.{there}")
+    chosen = f"{selection.steps_text()} and " if selection.of_steps else ""
+    raise DataError(f"no row of the journal {journal.folder!r} is of the chosen {chosen}runs.{there}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from guerdon._functions.lane_plan import EndpointList
     from guerdon._functions.spec import FunctionSpec
 
-__all__ = ["Endpoints", "refusal_of"]
+__all__ = ["Endpoints", "unreachable"]
 
 # A server that was started beside this program has so long to listen.
 _STARTS_S: Final = 3.0
@@ -86,7 +86,14 @@ class Endpoints(Sequence[Endpoint]):
         return f"<{len(self)} endpoints of {self._function!r}>"
 
 
-def refusal_of(urls: Sequence[str]) -> str | None:
+def unreachable(spec: FunctionSpec) -> str | None:
+    """Returns the error of the connections to a function's servers if all refuse them for seconds,
+    so that calls would wait for minutes; of a panel, if a member's servers do."""
+    refusals = (_refusal_of([url for url, _ in fleet.endpoints]) for _, fleet in spec.fleets.values())
+    return next(filter(None, refusals), None)
+
+
+def _refusal_of(urls: Sequence[str]) -> str | None:
     """Returns the error of the connections to these servers, if all refuse them for seconds."""
     end = time.monotonic() + _STARTS_S
     while True:

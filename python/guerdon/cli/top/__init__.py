@@ -58,9 +58,8 @@ def run(options: argparse.Namespace) -> int:
         if not 0 < getattr(options, name) <= 3600:
             raise UsageError(f"--{name} {getattr(options, name):g}: expected seconds, above 0 and at most 3600.")
     from guerdon.cli.top.board import Board
-    from guerdon.cli.top.sockets import SocketFinder
 
-    board = Board(SocketFinder(options.pid))
+    board = Board(options.pid)
     if options.json:
         return _once(board, options.timeout, as_json=True)
     if importlib.util.find_spec("rich") is None:
@@ -80,7 +79,9 @@ def _once(board: Board, timeout: float, *, as_json: bool) -> int:
         return SUCCESS if answers else NOTHING_FOUND
     seen = board.seen()
     if not seen:
-        print(f"guerdon: {board.finder.nothing_found()}", file=sys.stderr)
+        from guerdon.cli.top.sockets import nothing_found
+
+        print(f"guerdon: {nothing_found(board.pid)}", file=sys.stderr)
         return NOTHING_FOUND
     from guerdon.cli.top.frame import print_once
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from guerdon.cli.top.sockets import AnswerError, SocketFinder, ask
-from guerdon.cli.top.state import DispatcherState, parsed, read
+from guerdon.cli.top.sockets import AnswerError, ask, find_sockets
+from guerdon.cli.top.state import State, parsed, read
 
 __all__ = ["Board", "Seen"]
 
@@ -30,52 +30,48 @@ class Seen:
     """A dispatcher as it was last seen: `condition` is "", "ended", or for how long it has not
     answered."""
 
-    process: DispatcherState
+    state: State
     condition: str
 
 
+@dataclass
 class _Entry:
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.process: DispatcherState | None = None
-        self.answer: Any = None
-        self.at = 0.0
-        self.ended_at: float | None = None
-        self.request: asyncio.Task[None] | None = None
+    pid: int
+    state: State | None = None
+    answer: Any = None
+    at: float = 0.0
+    ended_at: float | None = None
+    request: asyncio.Task[None] | None = None
 
-
-def _just_began(entry: _Entry) -> bool:
-    """Returns whether a dispatcher has only begun to count outcomes."""
-    state = entry.process
-    return state is not None and state.counted_s is not None and state.counted_s < _COUNTED_S
+    @property
+    def just_began(self) -> bool:
+        """Returns whether it has only begun to count outcomes."""
+        counted = None if self.state is None else self.state["counted_s"]
+        return counted is not None and counted < _COUNTED_S
 
 
 class Board:
-    """Knows what all dispatchers of a `SocketFinder` answered last."""
+    """Knows what all dispatchers, or those of one process, answered last."""
 
-    def __init__(self, finder: SocketFinder) -> None:
-        self.finder = finder
+    def __init__(self, pid: int | None = None) -> None:
+        self.pid = pid
         self._entries: dict[Path, _Entry] = {}
 
     def seen(self, interval: float = 1.0) -> list[Seen]:
         """All that answered, by rank and process."""
         now = time.monotonic()
         found = []
-        for path in sorted(self._entries):
-            entry = self._entries[path]
-            if entry.process is None:
-                continue
-            age = now - entry.at
-            condition = "ended" if entry.ended_at is not None else ""
-            if not condition and age > _STALE_S + interval:
-                condition = f"no answer for {age:.0f} s"
-            found.append(Seen(entry.process, condition))
-        return sorted(found, key=lambda one: (one.process.rank or 0, one.process.pid))
+        for _, entry in sorted(self._entries.items()):
+            if entry.state is not None:
+                age = now - entry.at
+                silent = f"no answer for {age:.0f} s" if age > _STALE_S + interval else ""
+                found.append(Seen(entry.state, silent if entry.ended_at is None else "ended"))
+        return sorted(found, key=lambda one: (one.state["rank"] or 0, one.state["pid"]))
 
     def look(self) -> None:
         """Ask all that are not asked already; the loop must run."""
         now = time.monotonic()
-        there = self.finder.sockets()
+        there = find_sockets(self.pid)
         for path, pid in there.items():
             entry = self._entries.setdefault(path, _Entry(pid))
             if entry.request is None:
@@ -83,41 +79,45 @@ class Board:
         for path, entry in list(self._entries.items()):
             if path not in there and entry.ended_at is None:
                 entry.ended_at = now
-            if entry.ended_at is not None and (entry.process is None or now - entry.ended_at > _SHOWN_ENDED_S):
-                self._forget(path)
+            if entry.ended_at is not None and (entry.state is None or now - entry.ended_at > _SHOWN_ENDED_S):
+                del self._entries[path]
+                if entry.request is not None:
+                    with contextlib.suppress(RuntimeError):  # the loop has ended
+                        entry.request.cancel()
 
     def look_once(self, timeout: float) -> list[Any]:
         """Ask all once and wait for their answers, up to so many seconds; the answers."""
 
         async def look() -> None:
             await self._answers(timeout)
-            if any(map(_just_began, self._entries.values())):
+            if any(entry.just_began for entry in self._entries.values()):
                 # Outcomes are counted from the first question on.
                 await asyncio.sleep(_COUNTED_S)
                 await self._answers(timeout)
             await self.close()
 
         asyncio.run(look())
-        return [entry.answer for _, entry in sorted(self._entries.items()) if entry.process is not None]
+        return [entry.answer for _, entry in sorted(self._entries.items()) if entry.state is not None]
 
     async def _answers(self, timeout: float) -> None:
         self.look()
-        requests = [entry.request for entry in self._entries.values() if entry.request is not None]
-        if requests:
+        if requests := self._requests():
             await asyncio.wait(requests, timeout=timeout)
+
+    def _requests(self) -> list[asyncio.Task[None]]:
+        return [entry.request for entry in self._entries.values() if entry.request is not None]
 
     async def close(self) -> None:
         """Ask no more."""
-        requests = [entry.request for entry in self._entries.values() if entry.request is not None]
+        requests = self._requests()
         for task in requests:
             task.cancel()
         await asyncio.gather(*requests, return_exceptions=True)
 
     async def _ask(self, path: Path, entry: _Entry) -> None:
         try:
-            answer = await ask(path)
-            entry.process = read(answer, entry.pid)
-            entry.answer = parsed(answer)
+            answer = parsed(await ask(path))
+            entry.state, entry.answer = read(answer, entry.pid), answer
             entry.at, entry.ended_at = time.monotonic(), None
         except (OSError, AnswerError, ValueError, RecursionError):
             # Nobody listens, or something else does: the next look tries again.
@@ -125,9 +125,3 @@ class Board:
                 entry.ended_at = time.monotonic()
         finally:
             entry.request = None
-
-    def _forget(self, path: Path) -> None:
-        entry = self._entries.pop(path, None)
-        if entry is not None and entry.request is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                entry.request.cancel()

@@ -7,7 +7,7 @@ always there.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
@@ -15,21 +15,15 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from guerdon.cli.top.board import Seen
-from guerdon.cli.top.state import CallRow, DispatcherState
-from guerdon.cli.top.tables import (
-    calls_table,
-    endpoints_table,
-    functions_table,
-    merged,
-    merged_endpoints,
-    seconds,
-)
+from guerdon.cli.top.state import State
+from guerdon.cli.top.tables import calls_table, endpoints_table, functions_table, merged, seconds
 
 __all__ = ["View", "frame", "print_once", "visible_calls"]
 
 _LEAST_CALLS: Final = 4
 _LEAST_STACK: Final = 4
 _MOST_CALLS: Final = 20
+_KEYS: Final = "q quit  j/k call  Enter stack"
 
 
 @dataclass
@@ -37,18 +31,17 @@ class View:
     """Choices of the user.
 
     Attributes:
-        selected: `CallRow.key` of the call whose stack is shown.
+        selected: The ``key`` of the call whose stack is shown.
         whole_stack: It has the whole screen.
     """
 
-    selected: tuple[int, str, int, str] | None = None
+    selected: tuple[object, ...] | None = None
     whole_stack: bool = False
 
 
-def visible_calls(seen: Sequence[Seen]) -> list[CallRow]:
+def visible_calls(seen: Sequence[Seen]) -> list[State]:
     """Calls in flight, the oldest first."""
-    going = (call for one in seen if one.condition != "ended" for call in one.process.calls)
-    return sorted(going, key=lambda call: -call.seconds)
+    return sorted((call for state in _live(seen) for call in state["in_flight"]), key=lambda call: -call["seconds"])
 
 
 def frame(seen: Sequence[Seen], view: View, width: int, height: int, nothing: str) -> Group:
@@ -58,28 +51,25 @@ def frame(seen: Sequence[Seen], view: View, width: int, height: int, nothing: st
     if not seen:
         lines.add(Text(nothing), height)
     calls = visible_calls(seen)
-    chosen = next((call for call in calls if call.key == view.selected), None)
+    chosen = next((call for call in calls if call["key"] == view.selected), None)
     if chosen is not None and view.whole_stack:
-        _add_stack(lines, chosen, lines.room)
+        lines.add_stack(chosen)
     elif seen:
         _add_tables(lines, seen, calls, chosen)
-    return Group(*lines.all, *[Text("")] * lines.room, _keys(width))
+    return Group(*lines.all, *[Text("")] * lines.room, _line(_KEYS if width >= len(_KEYS) else "q j/k Enter", "dim"))
 
 
 def print_once(stream: TextIO, seen: Sequence[Seen], width: int) -> None:
     """Print everything once, for people, pipes and scripts."""
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    console.print(_title(seen))
-    for one in _tables(seen, width):
-        console.print(one)
+    console.print(_title(seen), *_tables(seen, width), sep="\n")
     calls = visible_calls(seen)
     if calls:
         console.print(calls_table(calls, len(seen) > 1, width, None))
     for call in calls:
-        if call.stack:
-            console.print(
-                Text(f"\n{_head(call)}"), *map(Text, call.stack), sep="\n", no_wrap=True, overflow="ignore", crop=False
-            )
+        if call["stack"]:
+            shown = map(Text, (f"\n{_head(call)}", *call["stack"]))
+            console.print(*shown, sep="\n", no_wrap=True, overflow="ignore", crop=False)
 
 
 class _Lines:
@@ -103,106 +93,102 @@ class _Lines:
                     text.append(segment.text, segment.style)
             self.all.append(text)
 
+    def add_stack(self, call: State) -> None:
+        """Adds the innermost frames of a call, where not all fit."""
+        if self.room < 2:
+            return
+        self.add(_line(_head(call), "bold"), 1)
+        for line in (call["stack"] or [f"  no stack: {call['no_stack'] or 'none is known'}"])[-self.room :]:
+            self.add(_line(line), 1)
 
-def _tables(seen: Sequence[Seen], width: int) -> list[RenderableType]:
-    tables: list[RenderableType] = []
-    if silent := _silent(seen):
-        tables.append(Text("\n".join(silent), style="red", no_wrap=True, overflow="ellipsis"))
-    if functions := merged(seen):
-        tables.append(functions_table(functions, width))
-    if endpoints := merged_endpoints(seen):
-        tables.append(endpoints_table(endpoints, width))
-    tables.append(_workers(seen))
-    return tables
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _live(seen: Sequence[Seen]) -> list[State]:
+    return [one.state for one in seen if one.condition != "ended"]
+
+
+def _tables(seen: Sequence[Seen], width: int) -> Iterator[RenderableType]:
+    for line in _silent(seen):
+        yield _line(line, "red")
+    if functions := merged(seen, "functions", "name", "lane"):
+        yield functions_table(functions, width)
+    if endpoints := merged(seen, "endpoints", "function", "url"):
+        yield endpoints_table(endpoints, width)
+    yield _workers(seen)
 
 
 def _silent(seen: Sequence[Seen]) -> list[str]:
     """Returns a line for each process that has ended or does not answer; one whose former
     dispatcher ended, and whose next one answers, has none."""
-    live = {one.process.pid for one in seen if one.condition != "ended"}
+    live = {state["pid"] for state in _live(seen)}
     found: dict[int, str] = {}
     for one in seen:
-        process = one.process
-        if one.condition and (one.condition != "ended" or process.pid not in live):
-            rank = "" if process.rank is None else f", rank {process.rank}"
-            found[process.pid] = f"process {process.pid} ({process.program}{rank}): {one.condition}"
+        pid, rank = one.state["pid"], one.state["rank"]
+        if one.condition and (one.condition != "ended" or pid not in live):
+            of = "" if rank is None else f", rank {rank}"
+            found[pid] = f"process {pid} ({one.state['program']}{of}): {one.condition}"
     return list(found.values())
 
 
-def _add_tables(lines: _Lines, seen: Sequence[Seen], calls: Sequence[CallRow], chosen: CallRow | None) -> None:
-    tables = _tables(seen, lines.width)
+def _add_tables(lines: _Lines, seen: Sequence[Seen], calls: Sequence[State], chosen: State | None) -> None:
     below = (1 + min(len(calls), _LEAST_CALLS) if calls else 0) + (_LEAST_STACK if chosen else 0)
-    for one in tables:
+    for one in _tables(seen, lines.width):
         lines.add(one, max(2, lines.room - below))
     if not calls:
         return
-    stack = 0 if chosen is None else max(_LEAST_STACK, min(len(chosen.stack) + 1, lines.room // 2))
+    stack = 0 if chosen is None else max(_LEAST_STACK, min(len(chosen["stack"]) + 1, lines.room // 2))
     shown = max(1, min(_MOST_CALLS, len(calls), lines.room - 1 - stack))
     at = None if chosen is None else calls.index(chosen)
     first = 0 if at is None else max(0, min(at - shown // 2, len(calls) - shown))
     part = calls[first : first + shown]
     lines.add(calls_table(part, len(seen) > 1, lines.width, None if at is None else at - first), shown + 1)
     if chosen is not None:
-        _add_stack(lines, chosen, lines.room)
+        lines.add_stack(chosen)
 
 
-def _add_stack(lines: _Lines, call: CallRow, room: int) -> None:
-    """Its innermost frames, where not all fit."""
-    if room < 2:
-        return
-    lines.add(Text(_head(call), style="bold", no_wrap=True, overflow="ellipsis"), 1)
-    stack = call.stack or (f"  no stack: {call.no_stack or 'none is known'}",)
-    for line in stack[-(room - 1) :]:
-        lines.add(Text(line, no_wrap=True, overflow="ellipsis"), 1)
-
-
-def _head(call: CallRow) -> str:
-    where = f" in {call.where}" if call.where else ""
-    again = f", attempt {call.attempt}" if call.attempt > 1 else ""
-    phase = "" if call.phase == "call" else f" ({call.phase})"
-    return f"{call.function} on sample {call.sample}{again}: {seconds(call.seconds)}{phase}{where} (process {call.pid})"
+def _head(call: State) -> str:
+    where = f" in {call['place']}" if call["place"] else ""
+    again = f", attempt {call['attempt']}" if call["attempt"] > 1 else ""
+    phase = "" if call["phase"] in ("", "call") else f" ({call['phase']})"
+    of = f"{call['function']} on sample {call['sample']}{again}"
+    return f"{of}: {seconds(call['seconds'])}{phase}{where} (process {call['pid']})"
 
 
 def _title(seen: Sequence[Seen]) -> Text:
-    live = [one.process for one in seen if one.condition != "ended"]
+    live = _live(seen)
     what = f"{len(live)} dispatchers"
     if len(live) == 1:
-        what = f"process {live[0].pid}" + (f" ({live[0].program})" if live[0].program else "")
+        what = f"process {live[0]['pid']}" + (f" ({live[0]['program']})" if live[0]["program"] else "")
+    functions = [function for state in live for function in state["functions"]]
+    longest = max((state["counted_s"] for state in live if state["counted_s"] is not None), default=None)
     parts = [
         f"guerdon top  {what}",
-        f"{sum(one.rate for one in live):.1f}/s",
-        f"{sum(one.in_flight for one in live)} running",
-        *_counted(live),
+        f"{sum(one['rate'] for one in functions):.1f}/s",
+        f"{sum(one['in_flight'] for one in functions)} running",
+        *([] if longest is None else [f"counted for {seconds(longest)}"]),
         time.strftime("%H:%M:%S"),
     ]
-    return Text("  ".join(parts), style="bold", no_wrap=True, overflow="ellipsis")
-
-
-def _counted(processes: Sequence[DispatcherState]) -> list[str]:
-    longest = max((one.counted_s for one in processes if one.counted_s is not None), default=None)
-    return [] if longest is None else [f"counted for {seconds(longest)}"]
+    return _line("  ".join(parts), "bold")
 
 
 def _workers(seen: Sequence[Seen]) -> Text:
-    live = [one.process for one in seen if one.condition != "ended"]
-    stats = {name: sum(one.stats.get(name, 0) for one in live) for name in ("worker_restarts", "kills", "open_batches")}
-    workers = [worker for one in live for worker in one.workers]
-    busy = sum(bool(worker.function) for worker in workers)
-    memory = sum(worker.rss_bytes for worker in workers)
+    live = _live(seen)
+    workers = [worker for state in live for worker in state["workers"]]
+    busy = sum(bool(worker["function"]) for worker in workers)
+    memory = sum(worker["rss_bytes"] for worker in workers)
     parts = [_plural(len(workers), "worker") + (f" ({busy} busy)" if busy else "")]
     parts += [f"{memory / 2**20:.0f} MiB"] if memory else []
-    parts += [
-        _plural(stats["worker_restarts"], "restart"),
-        _plural(stats["kills"], "kill"),
-        _plural(stats["open_batches"], "open batch", "open batches"),
-    ]
-    return Text(", ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+    for name, one, many in (
+        ("worker_restarts", "restart", None),
+        ("kills", "kill", None),
+        ("open_batches", "open batch", "open batches"),
+    ):
+        parts.append(_plural(sum(int(state["stats"].get(name, 0)) for state in live), one, many))
+    return _line(", ".join(parts), "dim")
 
 
 def _plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def _keys(width: int) -> Text:
-    keys = "q quit  j/k call  Enter stack"
-    return Text(keys if width >= len(keys) else "q j/k Enter", style="dim", no_wrap=True, overflow="crop", end="")

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import termios
 import time
 import tty
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
 from guerdon.cli.top.board import Board
 from guerdon.cli.top.frame import View, frame, visible_calls
-from guerdon.cli.top.keys import Keys
+from guerdon.cli.top.sockets import nothing_found
 from guerdon.profile.exit_codes import INTERRUPTED
 
-__all__ = ["Screen", "show"]
+__all__ = ["show"]
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# An unknown sequence is one key too: its letters mean nothing.
+_KEY: Final = re.compile(rb"\x1b\[[0-9;?]*[@-~]|\x1bO.|.", re.S)
+_DOWN: Final = (b"j", b"\x1b[B", b"\x1bOB")
+_UP: Final = (b"k", b"\x1b[A", b"\x1bOA")
 
 
 def show(board: Board, interval: float) -> None:
@@ -40,23 +45,21 @@ def show(board: Board, interval: float) -> None:
     before = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal)
-        ended = asyncio.run(Screen(board, interval, before).run(terminal))
+        ended = asyncio.run(_Screen(board, interval).run(terminal))
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
     if ended is not None:
         raise SystemExit(INTERRUPTED if ended == signal.SIGINT else 128 + ended)
 
 
-class Screen:
+class _Screen:
     """One showing."""
 
-    def __init__(self, board: Board, interval: float, before: list[Any]) -> None:
+    def __init__(self, board: Board, interval: float) -> None:
         self._board = board
         self._interval = interval
-        self._before = before
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._view = View()
-        self._keys = Keys()
         self._changed = asyncio.Event()
         self._quit = False
         self._ended: signal.Signals | None = None
@@ -67,10 +70,11 @@ class Screen:
         for number in _ENDS:
             loop.add_signal_handler(number, self._end, number)
         loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
+        # A shell that gets its terminal back in the alternate screen shows nothing.
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         loop.add_reader(terminal, self._read, terminal)
         options = {"screen": True, "auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
         with Live(console=self._console, **options) as live:  # type: ignore[arg-type]
-            loop.add_signal_handler(signal.SIGTSTP, self._stop, live, terminal)
             while not self._quit:
                 self._board.look()
                 # Answers come at once, as a rule: they are in the frame that asked for them.
@@ -89,25 +93,12 @@ class Screen:
             width, height = os.get_terminal_size(sys.stdout.fileno())
             width, height = width or 80, height or 24
             self._console.size = ConsoleDimensions(width, height)
-            seen, nothing = self._board.seen(self._interval), self._board.finder.nothing_found()
+            seen, nothing = self._board.seen(self._interval), nothing_found(self._board.pid)
             live.update(frame(seen, self._view, width, height, nothing), refresh=True)
-            left = until - time.monotonic()
-            if left <= 0:
-                return
             try:
-                await asyncio.wait_for(self._changed.wait(), left)
+                await asyncio.wait_for(self._changed.wait(), max(0.0, until - time.monotonic()))
             except TimeoutError:
                 return
-
-    def _stop(self, live: Live, terminal: int) -> None:
-        """Ctrl-Z: the shell gets its terminal back until the user goes on."""
-        mode = termios.tcgetattr(terminal)
-        live.stop()
-        termios.tcsetattr(terminal, termios.TCSADRAIN, self._before)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
-        live.start(refresh=True)
-        self._changed.set()
 
     def _end(self, number: signal.Signals) -> None:
         self._ended, self._quit = number, True
@@ -122,28 +113,23 @@ class Screen:
             typed = b""
         if not typed:
             self._end(signal.SIGHUP)
-        for key in self._keys.feed(typed):
+        for key in _KEY.findall(typed):
             self._press(key)
         self._changed.set()
 
-    def _press(self, key: str) -> None:
+    def _press(self, key: bytes) -> None:
         view = self._view
-        if key in ("q", "Q"):
+        if key in b"qQ":
             self._quit = True
-        elif key in ("j", "down", "k", "up"):
-            self._select(1 if key in ("j", "down") else -1)
-        elif key == "enter":
+        elif key in (*_DOWN, *_UP):
+            self._select(1 if key in _DOWN else -1)
+        elif key in b"\r\n":
             view.whole_stack = not view.whole_stack and view.selected is not None
-        elif key == "escape":
+        elif key == b"\x1b":
             view.whole_stack, view.selected = False, None
 
     def _select(self, step: int) -> None:
-        calls = visible_calls(self._board.seen(self._interval))
-        keys = [call.key for call in calls]
-        if not keys:
-            self._view.selected = None
-        elif self._view.selected in keys:
-            at = keys.index(self._view.selected) + step
-            self._view.selected = keys[max(0, min(at, len(keys) - 1))]
-        else:
-            self._view.selected = keys[0 if step > 0 else -1]
+        keys = [call["key"] for call in visible_calls(self._board.seen(self._interval))]
+        # The arrows lead from no call to the first and to the last.
+        before = keys.index(self._view.selected) if self._view.selected in keys else -1 if step > 0 else len(keys)
+        self._view.selected = keys[max(0, min(before + step, len(keys) - 1))] if keys else None

@@ -15,7 +15,7 @@ from typing import Final
 
 from guerdon._system.socket_folders import folders
 
-__all__ = ["AnswerError", "SocketFinder", "ask"]
+__all__ = ["AnswerError", "ask", "find_sockets", "nothing_found"]
 
 _NAME: Final = re.compile(r"(\d{1,10})-(\d{1,10})\.sock")
 _REQUEST: Final = b"GET /state HTTP/1.0\r\nHost: guerdon\r\nConnection: close\r\n\r\n"
@@ -26,38 +26,30 @@ class AnswerError(Exception):
     """The answer did not come from a dispatcher."""
 
 
-class SocketFinder:
-    """Finds sockets.
+def find_sockets(pid: int | None) -> dict[Path, int]:
+    """Sockets that are there, by path, with the process id that each names; of one process, or of
+    all."""
+    found = {}
+    for folder in filter(_is_private, folders()):
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        for name in names:
+            match = _NAME.fullmatch(name)
+            if match and pid in (None, int(match[1])):
+                found[folder / name] = int(match[1])
+    return found
 
-    Args:
-        pid: Of the one process to show; None: of all.
-    """
 
-    def __init__(self, pid: int | None = None) -> None:
-        self.pid = pid
-
-    def sockets(self) -> dict[Path, int]:
-        """Sockets that are there, by path, with the process id that each names."""
-        found = {}
-        for folder in filter(_is_private, folders()):
-            try:
-                names = sorted(os.listdir(folder))
-            except OSError:
-                continue
-            for name in names:
-                match = _NAME.fullmatch(name)
-                if match and self.pid in (None, int(match[1])):
-                    found[folder / name] = int(match[1])
-        return found
-
-    def nothing_found(self) -> str:
-        """Returns the message for the case that no process answers."""
-        who = "no running dispatcher" if self.pid is None else f"no running dispatcher in process {self.pid}"
-        places = " or ".join(str(folder) for folder in folders())
-        return (
-            f"{who} found. A trainer has its socket <pid>-<n>.sock in {places} from its first batch to its end; it must "
-            "run on this host, as this user, with the same XDG_RUNTIME_DIR and temporary folder, and without GUERDON_TOP=0."
-        )
+def nothing_found(pid: int | None) -> str:
+    """Returns the message for the case that no process answers."""
+    who = "no running dispatcher" if pid is None else f"no running dispatcher in process {pid}"
+    places = " or ".join(str(folder) for folder in folders())
+    return (
+        f"{who} found. A trainer has its socket <pid>-<n>.sock in {places} from its first batch to its end; it must "
+        "run on this host, as this user, with the same XDG_RUNTIME_DIR and temporary folder, and without GUERDON_TOP=0."
+    )
 
 
 async def ask(path: Path) -> bytes:
@@ -79,9 +71,8 @@ async def ask(path: Path) -> bytes:
     finally:
         writer.close()
     head, _, body = bytes(answer).partition(b"\r\n\r\n")
-    status = head.split(b" ", 2)[1:2]
-    if status != [b"200"]:
-        raise AnswerError("it gave no state" if head else "it hung up")
+    if head.split(b" ", 2)[1:2] != [b"200"]:
+        raise AnswerError("it gave no state")
     return body
 
 

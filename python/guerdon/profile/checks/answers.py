@@ -8,8 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from guerdon.profile.calibration import Calibration, above, spread
-from guerdon.profile.check import Check
-from guerdon.profile.finding import Example, Finding, excerpt, first_line
+from guerdon.profile.finding import Check, Example, Finding, excerpt, first_line
 from guerdon.profile.forms import FORMS
 from guerdon.profile.probe_runs import probe_runs
 from guerdon.profile.subject import Case, Subject

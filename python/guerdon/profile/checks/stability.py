@@ -15,8 +15,7 @@ from guerdon._functions.options import Options
 from guerdon.dispatcher import Dispatcher
 from guerdon.functions import RewardFunction
 from guerdon.profile.calibration import material
-from guerdon.profile.check import Check
-from guerdon.profile.finding import Example, Finding, Severity, excerpt
+from guerdon.profile.finding import Check, Example, Finding, Severity, excerpt
 from guerdon.profile.stand_in import CLOCKS, MODES, THREADS, StandIn, TextStandIn
 from guerdon.profile.subject import SEED, Case, Score, Subject
 from guerdon.results.status import Status

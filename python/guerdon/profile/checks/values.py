@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from guerdon.profile.calibration import Calibration, material
-from guerdon.profile.check import Check
-from guerdon.profile.finding import Example, Finding, excerpt
+from guerdon.profile.finding import Check, Example, Finding, excerpt
 from guerdon.profile.probe_runs import probe_runs
 from guerdon.profile.subject import Case, Score, Subject
 from guerdon.results.status import Status
