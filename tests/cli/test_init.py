@@ -25,17 +25,18 @@ def test_init_writes_files_that_score_and_pass_their_own_test(guerdon: Command, 
     assert ended.code == 0
     assert sorted(os.listdir(tmp_path / "new")) == ["data.jsonl", "rewards.py", "test_rewards.py"]
     assert f"cd {tmp_path / 'new'}" in ended.out
-    scored = guerdon("score", tmp_path / "new" / "rewards.py", tmp_path / "new" / "data.jsonl")
+    scored = guerdon("score", f"{tmp_path / 'new' / 'rewards.py'}:correct,formatted", tmp_path / "new" / "data.jsonl")
     assert scored.rewards("correct") == [1, 1, 1, 1, 1, 0, 1, 0, 0, 0]
     assert scored.rewards("formatted") == [1, 1, 1, 1, 1, 1, 0, 0, 1, 0]
     tests = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_rewards.py"],
         cwd=tmp_path / "new",
+        env={name: value for name, value in os.environ.items() if name != "JUDGE_URL"},
         capture_output=True,
         text=True,
     )
     assert tests.returncode == 0, tests.stdout
-    assert "5 passed" in tests.stdout
+    assert "6 passed" in tests.stdout
 
 
 def test_init_replaces_no_file(guerdon: Command, tmp_path: Path) -> None:

@@ -14,17 +14,18 @@ from guerdon.profile.exit_codes import SUCCESS, UsageError
 
 __all__ = ["add_to", "run"]
 
-_REWARDS: Final = r'''"""Reward functions: a math check and a format check.
+_REWARDS: Final = r'''"""Reward functions: a math check, a format check and a judge.
 
-guerdon score rewards.py data.jsonl     scores the ten completions
-guerdon profile rewards.py data.jsonl   tries to fool the functions
-python -m pytest test_rewards.py        runs their tests
+guerdon score rewards.py:correct,formatted data.jsonl     scores the ten completions
+guerdon profile rewards.py:correct,formatted data.jsonl   tries to fool the functions
+python -m pytest test_rewards.py                          runs their tests
 """
 
+import os
 import re
 from fractions import Fraction
 
-from guerdon import reward
+from guerdon import judge, parse, reward
 
 
 def number(text: str) -> Fraction | str:
@@ -46,26 +47,63 @@ def correct(completion: str, answer: str) -> float:
 @reward(timeout=1)
 def formatted(completion: str) -> float:
     return float(re.fullmatch(r"<think>.+</think>[^<]*\\boxed\{[^{}]+\}[^<]*", completion, re.DOTALL) is not None)
+
+
+# Any server with OpenAI's API, such as `vllm serve`; api_key_env="NAME" takes a key from the environment.
+helpful = judge(
+    base_url=os.environ.get("JUDGE_URL", "http://127.0.0.1:8000/v1"),
+    model=os.environ.get("JUDGE_MODEL", "Qwen/Qwen3-8B"),
+    prompt="Question: {prompt}\nReply: {completion}\nHow clear is the reply? Grade from 0 to 10 in <score></score>.",
+    parse=parse.tag("score", range=(0, 10)),
+    timeout=60,
+    name="helpful",
+)
 '''
 
-_TEST: Final = r'''"""Tests of rewards.py."""
+_TEST: Final = r'''"""Tests of rewards.py. They need no network: a server in this process stands for the judge."""
 
 import json
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from guerdon import Dispatcher
 from guerdon.testing import assert_reference_scores, assert_rejects
 
-from rewards import correct, formatted
+
+class FakeJudge(BaseHTTPRequestHandler):
+    """Gives 10 to a reply that is boxed, and 2 to any other."""
+
+    def do_POST(self):
+        question = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        grade = f"<score>{10 if 'boxed' in question else 2}</score>"
+        message = {"index": 0, "message": {"role": "assistant", "content": grade}, "finish_reason": "stop"}
+        answer = json.dumps({"choices": [message]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), FakeJudge)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+os.environ["JUDGE_URL"] = f"http://127.0.0.1:{server.server_port}/v1"
+
+from rewards import correct, formatted, helpful  # noqa: E402 - after the judge's address
 
 with open(os.path.join(os.path.dirname(__file__), "data.jsonl")) as file:
     ROWS = [json.loads(line) for line in file]
 
 
-def score(function, completion):
+def score(function, completion, **columns):
     with Dispatcher([function]) as dispatcher:
-        return float(dispatcher.score(completions=[completion]).rewards[0, 0, 0])
+        result = dispatcher.score(completions=[completion], **{name: [value] for name, value in columns.items()})
+    return float(result.rewards[0, 0, 0])
 
 
 def test_the_right_answer_scores_and_no_trick_does():
@@ -84,6 +122,11 @@ def test_the_right_answer_scores_and_no_trick_does():
 )
 def test_formatted_wants_a_thought_and_a_box(completion, expected):
     assert score(formatted, completion) == expected
+
+
+def test_the_grade_of_the_judge_is_the_reward():
+    assert score(helpful, r"It is \boxed{42}.", prompts="What is 6 * 7?") == 10.0
+    assert score(helpful, "It is 42.", prompts="What is 6 * 7?") == 2.0
 '''
 
 _QUESTIONS: Final = (
@@ -110,7 +153,7 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "init",
         help="write a rewards file, data and a test to start from",
-        description="Write rewards.py (a math check, a format check), data.jsonl (ten rows) and test_rewards.py.",
+        description="Write rewards.py (a math check, a format check, a judge), data.jsonl (ten rows) and test_rewards.py.",
         epilog="Exit code: 0 success; 2 a file is there already, or can't be written.",
     )
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="made if it isn't there; default: .")
