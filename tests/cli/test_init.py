@@ -1,4 +1,4 @@
-"""`guerdon init` and the examples of `--help`: the start of a new user."""
+"""`guerdon init`, `guerdon completion` and the examples of `--help`: the start of a new user."""
 
 from __future__ import annotations
 
@@ -53,6 +53,34 @@ def test_help_ends_with_two_examples_that_parse(guerdon: Command, name: str) -> 
     *_, title, one, two = guerdon(name, "--help").out.splitlines()
     assert title == "Examples:"
     for example in (one, two):
-        words = shlex.split(example)
+        words = shlex.split(example.replace("source <(", "").replace(")", "").partition(" >")[0])
         assert words[:2] == ["guerdon", name]
         assert _parser().parse_args(words[1:]).run is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["sc"], ["score"]),
+        (["score", "--ma"], ["--map", "--max-failure-rate"]),
+        (["top", "--on"], ["--once"]),
+        (["score", "dat"], []),  # bash's own completion of files is next
+    ],
+)
+def test_bash_completes_commands_and_their_options(guerdon: Command, words: list[str], completed: list[str]) -> None:
+    script = f"{guerdon('completion', 'bash').out}\nCOMP_WORDS=(guerdon {shlex.join(words)})\nCOMP_CWORD={len(words)}\n"
+    ended = subprocess.run(
+        ["bash", "-c", f'{script}_guerdon\necho "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == completed
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+def test_completion_scripts_have_every_command_and_option(guerdon: Command, shell: str) -> None:
+    script = guerdon("completion", shell).out
+    for name, parser in commands().items():
+        assert name in script
+        for option in parser._option_string_actions:
+            long = option.startswith("--")
+            shown = option if shell != "fish" else f"-l {option[2:]}" if long else f"-s {option[1:]}"
+            assert shown in script

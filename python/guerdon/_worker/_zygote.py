@@ -1,5 +1,6 @@
 """Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, control socket as
-stdin. If ``check`` or ``setup`` replaces the pid, it is an entry of `check`.
+stdin. If ``measure`` or ``load`` replaces the pid, it is an entry of `measure`, for ``check`` or
+``setup`` one of `check`.
 
 - The folder of this script never stays on ``sys.path``: user imports must not find our modules.
 - The modules beside this one are loaded as a separate package: no process of the lane imports
@@ -28,8 +29,12 @@ if __name__ == "__main__":
     _load_package(__file__.rpartition("/")[0])
     from importlib import import_module
 
-    if sys.argv[1] == "check":
-        import_module(f"{PACKAGE}.check").main()
+    if sys.argv[1] == "measure":
+        import_module(f"{PACKAGE}.measure").main("load")
+    elif sys.argv[1] == "load":
+        import_module(f"{PACKAGE}.measure").load()
+    elif sys.argv[1] == "check":
+        import_module(f"{PACKAGE}.measure").main("setup")
     elif sys.argv[1] == "setup":
         import_module(f"{PACKAGE}.check").run()
     else:

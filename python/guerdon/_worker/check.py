@@ -1,64 +1,24 @@
 """Checks that the functions can run on this machine, before any call: a process like a worker loads
 them one after another, runs `setup()` and `close()`, and writes a line of JSON for each.
 
-Nothing that an import started outlives it, however the import ended: a process that runs no user
-code watches over the one that does, and ends it when asked to.
+It ends as `measure` does: nothing that user code started outlives it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from typing import Any
 
-from . import forking, linux
 from .invoke.awaiter import Awaiter
 from .invoke.reasons import reason_of, setup_reason_of
 from .loaded_functions import LoadedFunctions, LoadFailure
-from .zygote import Zygote
-
-
-def main() -> None:
-    """Runs the entry ``setup`` of ``_zygote.py`` in a process that leaves nothing behind. SIGTERM
-    ends it, and so does the end of the process whose pid is the second argument."""
-    signal.signal(signal.SIGTERM, lambda *_: _end())
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be ignored where the command runs
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    linux.adopt_orphans()
-    linux.exit_with_parent(int(sys.argv[2]), signal.SIGTERM)
-    pid = os.posix_spawn(sys.executable, [sys.executable, sys.argv[0], "setup"], os.environ)
-    os.waitpid(pid, 0)
-    _end()
-
-
-def _end() -> None:
-    Zygote.end()
-    os._exit(0)
+from .measure import on_functions
 
 
 def run() -> None:
-    """Checks the serialized functions from stdin, writes to stdout, and ends the process; what user
-    code prints goes to stderr."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with os.fdopen(os.dup(0), "rb") as file:
-        serialized = file.read()
-    results = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    # The old one may believe that it can seek: stdout may have been a file, and stderr be a pipe.
-    sys.stdout = os.fdopen(1, "w", closefd=False)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    linux.no_core_dumps()
-    forking.prepare()
-    status = 1
-    try:
-        _check(LoadedFunctions(serialized), results)
-        status = 0
-    finally:
-        forking.end(status)
+    """Checks the serialized functions that come on stdin."""
+    on_functions(_check)
 
 
 def _check(functions: LoadedFunctions, results: Any) -> None:

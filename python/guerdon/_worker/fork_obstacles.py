@@ -41,7 +41,7 @@ class ForkObstacles(NamedTuple):
         return (
             f"warning: the modules of the reward functions left {self} when they were imported, so that workers can't be "
             f"forked from a loaded process. Each loads the functions itself: slower to start, with memory of its own. "
-            f"To avoid it, {advice}."
+            f"To avoid it, {advice}. `guerdon info FILE` shows which function's module it is."
         )
 
 

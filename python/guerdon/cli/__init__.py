@@ -46,7 +46,11 @@ _EXAMPLES: Final = {
         "guerdon serve rewards.py --port 8000",
         "guerdon serve rewards.py:correct --host 0.0.0.0 --token-file token",
     ),
-    "info": ("guerdon info", "guerdon info --json"),
+    "info": ("guerdon info", "guerdon info rewards.py"),
+    "completion": (
+        "source <(guerdon completion bash)",
+        "guerdon completion fish >~/.config/fish/completions/guerdon.fish",
+    ),
 }
 
 
@@ -101,7 +105,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace | int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from guerdon.cli import info, init, profile, replay, report, score, serve, top, trace
+    from guerdon.cli import completion, info, init, profile, replay, report, score, serve, top, trace
 
     parser = argparse.ArgumentParser(
         prog="guerdon",
@@ -110,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print the version and exit")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (init, score, profile, report, replay, top, trace, serve, info):
+    for module in (init, score, profile, report, replay, top, trace, serve, info, completion):
         module.add_to(commands)
     for name, command in commands.choices.items():
         command.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,5 @@
-"""``guerdon info``: the settings in force for a dispatcher made here."""
+"""``guerdon info [REWARDS]``: the settings in force for a dispatcher made here, and what its
+functions cost to load (`reward_costs`)."""
 
 from __future__ import annotations
 
@@ -25,17 +26,32 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser's subcommands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "info",
-        help="show effective settings and versions",
-        description="Show the effective settings and versions.",
-        epilog="Exit code: 0 success; 2 the command line can't be used.",
+        help="show effective settings and versions, and what functions cost a worker",
+        description="Show the effective settings and versions; with REWARDS also where each function runs\n"
+        "and what loading it costs a worker.",
+        epilog="Exit code: 0 success; 2 the command line or the rewards can't be used.",
     )
+    parser.add_argument("rewards", metavar="REWARDS", nargs="?", help="file.py, module, or either with :a,b")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the facts."""
-    print(json.dumps(facts(), indent=2) if options.json else _text(facts()))
+    """Print the facts.
+
+    Raises:
+        UsageError: The rewards can't be loaded.
+    """
+    from guerdon.cli import reward_costs
+
+    costs = reward_costs.reward_costs(options.rewards) if options.rewards is not None else None
+    known = facts()
+    if options.json:
+        print(json.dumps(known if costs is None else {**known, "rewards": costs}, indent=2))
+    elif costs is None:
+        print(_text(known))
+    else:
+        print(_text(known), reward_costs.text(costs), sep="\n\n")
     return SUCCESS
 
 
