@@ -156,6 +156,11 @@ def test_one_hard_group_ends_nothing_and_many_do() -> None:
             assert pending.result() is pending.result()  # asked twice, it counts once
         with pytest.raises(RewardFailureError, match=r"'main' failed on 40 of its last 64.*in this batch on 5 of 8"):
             made.score(**hard)
+        made.score(completions=["c"] * 12, how=[""] * 12)  # a batch without a failure counts too
+        for _ in range(6):
+            made.score(**hard)
+        with pytest.raises(RewardFailureError, match="'main' failed on 35 of its last 68"):
+            made.score(**hard)
 
 
 def test_on_failure_raise_raises_after_the_batch_is_complete() -> None:
