@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, settings
 from tests import reruns, warm_programs
 from tests.compatibility import recorder
 from tests.compatibility.recorder import compatibility  # noqa: F401
+from tests.processes import descriptors
 
 # the machine may be busy with other things
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -106,7 +107,7 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     patch.setenv("XDG_RUNTIME_DIR", runtime)
     # Tests share no limits with what else runs on this machine.
     patch.setenv("GUERDON_LIMITS_DIR", str(tmp_path_factory.mktemp("limits")))
-    threads, descriptors = set(threading.enumerate()), _descriptors()
+    threads, open_before = set(threading.enumerate()), descriptors()
     yield
     warm_programs.stop()
     shutil.rmtree(runtime, ignore_errors=True)
@@ -114,20 +115,20 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         patch.undo()
         return
     deadline = time.monotonic() + PATIENCE_S
-    left = _left(folder, threads, descriptors)
+    left = _left(folder, threads, open_before)
     while left and time.monotonic() < deadline:
         time.sleep(0.1)
         gc.collect()
-        left = _left(folder, threads, descriptors)
+        left = _left(folder, threads, open_before)
     patch.undo()
     assert not left, "the tests left behind: " + "; ".join(left)
 
 
-def _left(folder: Path, threads: set[threading.Thread], descriptors: dict[int, str]) -> list[str]:
+def _left(folder: Path, threads: set[threading.Thread], open_before: dict[int, str]) -> list[str]:
     left = [f"process {line}" for line in _children(os.getpid())]
     left += [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
     left += [f"file {path}" for path in folder.iterdir()]
-    new = Counter(_kind(target) for fd, target in _descriptors().items() if descriptors.get(fd) != target)
+    new = Counter(_kind(target) for fd, target in descriptors().items() if open_before.get(fd) != target)
     left += [f"{count} descriptors of {kind}" for kind, count in new.items() if count > MAY_STAY.get(kind, 0)]
     return left
 
@@ -149,14 +150,4 @@ def _children(pid: int) -> list[str]:
         name, fields = text[: text.rindex(")") + 1], text[text.rindex(")") + 2 :].split()
         if int(fields[1]) == pid:
             found += [f"{name} in state {fields[0]}", *_children(int(path.parent.name))]
-    return found
-
-
-def _descriptors() -> dict[int, str]:
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:  # the listing's own
-            continue
     return found

@@ -30,6 +30,7 @@ from guerdon import (
     reward,
     rubric,
 )
+from tests.clock import eventually
 from tests.http.server import chat_completion, serving
 
 fault = pytest.mark.fault
@@ -330,9 +331,7 @@ def test_a_folder_that_can_not_be_used_is_warned_of(tmp_path: Path, harm: Any, m
         warnings.simplefilter("always")
         for _ in range(2):
             assert dispatcher.score(completions=["a", "bb"]).rewards.ravel().tolist() == [1.0, 2.0]
-        deadline = time.monotonic() + 60
-        while not any(one.category is GuerdonWarning for one in warned) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: any(one.category is GuerdonWarning for one in warned))
     # Python's own may be among them, of what other tests left.
     (one,) = (one for one in warned if one.category is GuerdonWarning)
     assert message in str(one.message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,8 +12,6 @@ from guerdon import (
     DataError,
     Dispatcher,
     RegistrationError,
-    RewardFailureError,
-    SerializationError,
     Status,
     reward,
 )
@@ -75,24 +72,13 @@ def test_lists_that_cannot_work_are_refused(functions: Any, words: str) -> None:
         ({"max_failure_rate": float("nan")}, "max_failure_rate=nan"),
         ({"batch_timeout": 0}, "batch_timeout=0"),
         ({"batch_timeout": float("inf")}, "batch_timeout=inf"),
+        *(({option: 10**400}, f"{option}=1000") for option in ("batch_timeout", "max_failure_rate")),
         ({"incomplete": "half"}, "incomplete='half'"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words):
         Dispatcher([length], **options)
-
-
-def test_unshippable_functions_are_refused_at_registration() -> None:
-    lock = threading.Lock()
-
-    def locked(completion: str) -> float:
-        with lock:
-            return 1.0
-
-    with pytest.raises(SerializationError, match="lock"):
-        Dispatcher([reward(locked)])
-    Dispatcher([reward(locked, lane="thread")])
 
 
 def test_a_dispatcher_or_its_columns_are_no_reward_functions() -> None:
@@ -109,16 +95,6 @@ def test_a_dispatcher_or_its_columns_are_no_reward_functions() -> None:
 def test_numpy_weights_are_weights() -> None:
     assert Dispatcher([length], weights=np.array([0.5])).reward_weights == [0.5]  # type: ignore[arg-type]
     assert Dispatcher([length]).reward_weights == [1.0]
-
-
-def test_numbers_that_no_float_can_hold_are_refused_like_infinity() -> None:
-    huge = 10**400
-    for option in ("timeout", "grace", "total_timeout", "setup_timeout", "on_failure", "max_failure_rate"):
-        with pytest.raises(RegistrationError, match=f"{option}=1000"):
-            reward(lambda text: 0.0, **{option: huge})
-    for option in ("batch_timeout", "max_failure_rate"):
-        with pytest.raises(RegistrationError, match=f"{option}=1000"):
-            Dispatcher([length], **{option: huge})
 
 
 # --- scoring
@@ -161,17 +137,6 @@ def test_reward_models_are_left_to_the_trainer() -> None:
     assert made.reward_weights == [2.0, 1.0]
     with pytest.raises(DataError, match="org/model"):
         made.submit(completions=["a"])
-
-
-def test_too_many_failures_raise_with_the_whole_batch(dispatcher: Dispatcher) -> None:
-    batch: dict[str, Any] = {"prompts": ["p"] * 64, "completions": ["a"] * 64, "num_generations": 2}
-    with dispatcher.replace() as fresh:  # it counts samples from its first one on
-        with pytest.raises(RewardFailureError, match="'answer_is' failed on 33 of 64 samples") as caught:
-            fresh.score(**batch, answer=["bad"] * 33 + ["a"] * 31)
-        result = fresh.score(**batch, answer=["bad"] * 32 + ["a"] * 32)
-    assert caught.value.result is not None
-    assert caught.value.result.rewards.shape == (32, 2, 5)
-    assert int(result.unscorable.sum()) == 32
 
 
 def test_a_column_may_be_called_self() -> None:

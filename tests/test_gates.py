@@ -127,18 +127,6 @@ def test_a_trainer_gets_what_otherwise_says() -> None:
     assert [list(column) for column in columns] == [[1, 0, 1, 0], [0.5, 2, 0.5, 2], [None, 2, None, 2]]
 
 
-def test_groups_single_samples_and_streams_have_gates(dispatcher: Dispatcher) -> None:
-    pending = dispatcher.submit(completions=COMPLETIONS, num_generations=4)
-    assert [group.status[0, 3] for group in pending.groups()] == [Status.SKIPPED]
-    with Dispatcher([on_thread, correct], workers=1) as other:
-        stream = other.stream(num_generations=2)
-        for completion in COMPLETIONS:
-            stream.add(completions=[completion])
-        stream.finish()
-        result = stream.result()
-    assert result.status[:, :, 0].ravel().tolist() == [6, 0, 6, 0]
-
-
 @pytest.mark.fault(
     "a function fails that another waits for (`run_if`)",
     sees="`error` of the first, `skipped` of the other, which is not called; the sample is unscorable",

@@ -18,7 +18,8 @@ import pytest
 
 import guerdon
 from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, StatefulReward, Status, group_reward, reward
-from tests.lanes.lane_helpers import eventually
+from tests.clock import eventually
+from tests.processes import eventfds
 
 LONG = 200.0
 
@@ -229,14 +230,6 @@ def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
 def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> None:
     """Nor the one of ``max_pending``."""
 
-    def wakes() -> int:
-        gc.collect()
-        count = 0
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):  # the listing's own is gone
-                count += "eventfd" in os.readlink(f"/proc/self/fd/{name}")
-        return count
-
     def streamed() -> guerdon.RewardBatch:
         pending = dispatcher.stream(num_generations=2, max_pending=2)
         for _ in range(3):
@@ -245,9 +238,9 @@ def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> No
         return pending.result()
 
     streamed()  # the runtime's own descriptors are there from now on
-    before = wakes()
+    before = eventfds()
     kept = [streamed() for _ in range(3)]
-    eventually(lambda: wakes() <= before)
+    eventually(lambda: eventfds() <= before)
     assert [len(result) for result in kept] == [6, 6, 6]
 
 

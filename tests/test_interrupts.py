@@ -18,7 +18,7 @@ import pytest
 
 import guerdon
 from guerdon import Dispatcher, read_journal, reward
-from tests.clock import one_of_three
+from tests.clock import eventually, one_of_three
 
 OURS = str(Path(guerdon.__file__).parent)
 
@@ -84,10 +84,7 @@ def test_no_batch_is_left_wherever_ctrl_c_hits(how: str) -> None:
             interrupt.begin()
             with pytest.raises(KeyboardInterrupt):
                 calls[how]()
-            deadline = time.monotonic() + 60
-            while made.stats()["open_batches"]:
-                assert time.monotonic() < deadline, f"interrupted at place {place}"
-                time.sleep(0.001)
+            eventually(lambda: not made.stats()["open_batches"], f"interrupted at place {place}")
             if interrupt.waited:
                 break
         assert interrupt.waited

@@ -24,6 +24,7 @@ from guerdon import (
     judge,
     reward,
 )
+from tests.clock import eventually
 from tests.http.server import chat_completion, question, serving
 
 CALLS: list[int] = []
@@ -332,9 +333,7 @@ def test_a_stream_that_nobody_holds_ends(plain: Dispatcher) -> None:
     stream.add(**rows(1.0))
     del stream
     gc.collect()
-    deadline = time.monotonic() + 60
-    while plain.stats()["open_batches"] and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: not plain.stats()["open_batches"])
     assert plain.stats()["open_batches"] == 0
 
 

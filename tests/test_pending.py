@@ -13,7 +13,6 @@ import select
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, PendingBatch, RewardFailureError, Status, reward
-from tests.lanes.lane_helpers import eventually
+from tests.clock import eventually
 
 
 @reward(lane="thread")
@@ -150,18 +149,22 @@ def test_a_pending_batch_says_what_it_is_and_stays_in_its_process(dispatcher: Di
             copied(pending)
 
 
+@pytest.mark.fault(
+    "the trainer forks while a batch is in flight, and the child waits for it",
+    sees="RuntimeError in the child: the batch ends only in the process that submitted it; the trainer gets its result",
+)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_has_nothing_to_wait_for(dispatcher: Dispatcher) -> None:
     pending = dispatcher.stream()
-    pending.add(completions=["c"], seconds=[0.0])
+    pending.add(completions=["c"], seconds=[0.3])
     child = os.fork()
     if child == 0:
         refused = 0
         for use in (pending.result, pending.cancel, pending.finish, lambda: list(pending.groups())):
             try:
                 use()
-            except ClosedError:
-                refused += 1
+            except ClosedError as error:
+                refused += isinstance(error, RuntimeError) and "another process" in str(error)
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
     pending.finish()
@@ -261,20 +264,6 @@ def test_no_descriptor_stays_behind(dispatcher: Dispatcher) -> None:
     eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
-def test_a_complete_batch_holds_no_sample() -> None:
-    class Image:
-        """One of a dataset's larger values."""
-
-    with Dispatcher([reward(lambda text, image: 1.0, name="one", lane="thread")]) as made:
-        image = Image()
-        held = weakref.ref(image)
-        pending = made.submit(completions=["a"], image=[image])
-        result = pending.result()
-        del image
-        gc.collect()
-        assert (held(), result.rewards.item(), pending.done) == (None, 1.0, True)
-
-
 def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
     async def main() -> None:
         started = time.monotonic()
@@ -284,16 +273,6 @@ def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
 
     asyncio.run(main())
     assert dispatcher.score(**batch(0.0)).status.max() == Status.OK
-
-
-def test_a_cancelled_pending_batch_gives_what_there_is() -> None:
-    with Dispatcher([sleepy]) as made:
-        pending = made.submit(**batch(0.0, *[200.0] * 7))
-        next(pending.groups())
-        pending.cancel()
-        result = pending.result(timeout=100)
-        assert result.status.ravel().tolist() == [Status.OK] + [Status.CANCELLED] * 7
-        assert result.failures()[0].status is Status.CANCELLED
 
 
 def test_too_many_failures_raise_behind_the_last_group() -> None:
@@ -340,7 +319,7 @@ def test_a_group_lost_with_an_exception_is_delivered_all_the_same(kind: str, mon
         assert sorted(indexes) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("how", ["result", "groups", "score"])
+@pytest.mark.parametrize("how", ["result", "groups"])
 def test_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> None:
     with Dispatcher([sleepy]) as made:
         made.score(**batch(0.0))
@@ -348,8 +327,6 @@ def test_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> 
 
         def wait() -> None:
             timer.start()
-            if how == "score":
-                made.score(**batch(200.0, 200.0))
             pending_batches.append(made.submit(**batch(200.0, 200.0)))
             _ = pending_batches[0].result() if how == "result" else list(pending_batches[0].groups())
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, http_reward, judge, reward
-from tests.clock import one_of_three
+from tests.clock import eventually, one_of_three
 from tests.http.server import chat_completion, serving
 
 COMPLETIONS = ["a", "b"] * 8
@@ -64,9 +64,7 @@ def _identical_calls_are_made_once(lane: str) -> None:
     with Dispatcher([function]) as dispatcher:
         first = dispatcher.submit(completions=["a"] * 3)
         second = dispatcher.submit(completions=["a"] * 3)
-        deadline = time.monotonic() + 60
-        while not calls and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: bool(calls))
         time.sleep(JOINED_S)
         held.set()
         results = [first.result(), second.result()]
@@ -95,9 +93,7 @@ def _who_waits_for_a_cancelled_call_makes_it() -> None:
     with Dispatcher([reward(slow, name="slow", lane="thread", pure=True)], max_failure_rate=1.0) as dispatcher:
         first = dispatcher.submit(completions=["a"])
         others = [dispatcher.submit(completions=["a"] * 2) for _ in range(2)]
-        deadline = time.monotonic() + 60
-        while not calls and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: bool(calls))
         time.sleep(JOINED_S)
         first.cancel()
         results = [pending.result(timeout=100) for pending in others]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -39,10 +38,6 @@ class RayActorError(RayError):
 
 
 class ActorDiedError(RayActorError):
-    pass
-
-
-class ActorUnavailableError(RayActorError):
     pass
 
 
@@ -275,11 +270,3 @@ def installed_as(monkeypatch: pytest.MonkeyPatch, fake: FakeRay) -> FakeRay:
     monkeypatch.setattr(nodes, "living", fake.living)
     monkeypatch.setattr(connection, "check_installed", lambda: None)
     return fake
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Fails where it does not come."""
-    deadline, waited = time.monotonic() + seconds, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        waited.wait(0.005)

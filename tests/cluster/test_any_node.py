@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import guerdon
@@ -16,8 +15,8 @@ from guerdon import RegistrationError, Status
 from guerdon._lanes.remote.agent import NodeAgent
 from guerdon._lanes.remote.ray.functions_check import check_functions
 from guerdon._lanes.remote.snapshots import nodes_of
+from tests.clock import eventually
 from tests.cluster import any_functions as functions
-from tests.cluster.functions import TEXTS
 from tests.cluster.functions import slow as process_slow
 from tests.cluster.in_memory import Clustered, InMemoryCluster
 from tests.monitor import reading
@@ -38,38 +37,6 @@ def _node(dispatcher: guerdon.Dispatcher, name: str) -> dict[str, Any]:
 
 def _ended(dispatcher: guerdon.Dispatcher) -> int:
     return sum(node.ended for node in dispatcher._engine.get().nodes())
-
-
-def test_an_open_batch_goes_to_nodes_too() -> None:
-    both: list[Any] = [functions.threaded, functions.loop_prefixed, functions.loop_gathered, functions.prefixed]
-    with guerdon.Dispatcher(both, workers=2, max_failure_rate=1) as here:
-        wanted = here.score(prompts=["p"] * len(TEXTS), completions=TEXTS, num_generations=8)
-    with Clustered(both, InMemoryCluster(1), max_failure_rate=1) as dispatcher:
-        stream = dispatcher.stream(num_generations=8)
-        for start in range(0, len(TEXTS), 8):
-            stream.add(prompts=["p"] * 8, completions=TEXTS[start : start + 8])
-        stream.finish()
-        batch = stream.result(timeout=60)
-        np.testing.assert_array_equal(batch.rewards, wanted.rewards)
-        np.testing.assert_array_equal(batch.status, wanted.status)
-        assert _ended(dispatcher) > 0
-
-
-@pytest.mark.fault(
-    "a node is lost whose agent runs thread or asyncio functions (node='any')",
-    sees="what it had runs elsewhere; every cell has one outcome, that of a serial loop",
-)
-@pytest.mark.parametrize("function", [functions.slow, functions.slow_on_loop])
-def test_no_call_is_lost_with_a_node_and_none_is_made_twice_in_the_result(function: Any) -> None:
-    cluster = InMemoryCluster(1, 1, 1)
-    texts = ["x" * (index % 9) for index in range(240)]
-    with Clustered([function], cluster, max_failure_rate=1) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"] * 240, completions=texts, num_generations=8)
-        next(iter(pending.groups()))
-        cluster.kill("a", "cable cut")
-        batch = pending.result(timeout=60)
-        assert (batch.status == Status.OK).all(), batch.failures()[:3]
-        assert batch.rewards.reshape(-1).tolist() == [float(len(text)) for text in texts]
 
 
 @pytest.mark.fault(
@@ -96,21 +63,6 @@ def test_without_a_node_calls_run_here(function: Any, capfd: pytest.CaptureFixtu
     assert err.count("No node is left") == 1, err
 
 
-def test_a_drained_node_gives_back_what_it_has_not_begun(leave: Any) -> None:
-    both: list[Any] = [functions.waits_for_leave, functions.slow]
-    cluster = InMemoryCluster(1, 1)
-    with Clustered(both, cluster) as dispatcher:
-        pending = dispatcher.submit(prompts=["p"] * 64, completions=["ab"] * 64, num_generations=8)
-        engine = dispatcher._engine.get()
-        _until(lambda: sum(node.calls for node in engine.nodes()) >= 16)
-        engine.drain_node("a")
-        cluster.add("c", 1)
-        _until(lambda: sum(node.ended for node in engine.nodes()) >= 64)
-        leave.set()
-        assert (pending.result(timeout=60).status == Status.OK).all()
-        _until(lambda: "a" not in [node.name for node in engine.nodes()])
-
-
 @pytest.mark.fault(
     "a thread function hangs on a node, and an asyncio function there ignores its end",
     sees="timeouts as here; warnings with the node's name, and the count of abandoned threads",
@@ -127,7 +79,7 @@ def test_timeouts_hold_on_nodes_and_abandoned_threads_are_reported_with_the_node
         status = batch.status.reshape(-1, 2)
         assert [Status(one) for one in status[0]] == [Status.TIMEOUT, Status.TIMEOUT]
         assert (status[1:] == Status.OK).all()
-        _until(lambda: _node(dispatcher, "a")["abandoned_threads"] or not _again(dispatcher))
+        eventually(lambda: _node(dispatcher, "a")["abandoned_threads"] or not _again(dispatcher))
         found = reading.series(reading.families(reading.text(dispatcher)))
         assert value(found, "guerdon_node_calls_total", node="a") >= 8
         assert value(found, "guerdon_node_abandoned_threads", node="a") >= 1
@@ -146,7 +98,7 @@ def test_a_dump_shows_the_node_and_where_a_call_stands(leave: Any) -> None:
     both: list[Any] = [functions.waits_for_leave, functions.awaits_leave]
     with Clustered(both, InMemoryCluster(1)) as dispatcher:
         pending = dispatcher.submit(prompts=["p"], completions=["a"], num_generations=1)
-        _until(lambda: len([call for call in dispatcher.dump() if call.stack]) == 2)
+        eventually(lambda: len([call for call in dispatcher.dump() if call.stack]) == 2)
         shown = sorted((call.function, call.worker, call.lane) for call in dispatcher.dump())
         text = str(dispatcher.dump())
         leave.set()
@@ -260,17 +212,10 @@ def test_process_bound_functions_are_refused() -> None:
 
     with pytest.raises(guerdon.SerializationError, match=r"other nodes \(node='any'\).*leave node out"):
         guerdon.Dispatcher([guerdon.reward(holds_a_lock, lane="thread", node="any")])
-    one = guerdon.reward(functions.on_loop.__wrapped__, name="one", loop="shared", node="any")
-    two = guerdon.reward(functions.on_loop.__wrapped__, name="two", loop="shared")
+    one = guerdon.reward(functions.loop_extra.__wrapped__, name="one", loop="shared", node="any")
+    two = guerdon.reward(functions.loop_extra.__wrapped__, name="two", loop="shared")
     with pytest.raises(RegistrationError, match="share the event loop 'shared'"):
         guerdon.Dispatcher([one, two])
-
-
-def _until(holds: Any) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def _errors(capfd: pytest.CaptureFixture[str], until: str) -> str:

@@ -6,18 +6,16 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from guerdon import RegistrationError, StatefulReward, reward
+from guerdon import Dispatcher, RegistrationError, StatefulReward, reward
 from guerdon._functions import functions_check
 from guerdon._lanes.remote.agent import NodeAgent
-from guerdon._lanes.remote.engine_setup import EngineSetup
+from guerdon._lanes.remote.engine_setup import pack
 from guerdon._lanes.remote.ray.functions_check import check_functions
-from tests.cluster.fake_ray import wait_until
-from tests.cluster.in_memory import Clustered, InMemoryCluster
+from tests.clock import eventually
+from tests.processes import gone
 
 
 class WritesEverywhere(StatefulReward):
@@ -61,29 +59,44 @@ class Ends(StatefulReward):
         return 1.0
 
 
-class _Kept(Exception):
-    """What an agent is made of."""
+class Reads(StatefulReward):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def setup(self) -> None:
+        self.text = self.path.read_text()
+
+    def score(self, completion: str) -> float:
+        return float(completion in self.text)
 
 
-class _Keeps(InMemoryCluster):
-    def start(self, engine: Any, setup: EngineSetup) -> None:
-        raise _Kept(setup)
+def check(*functions: StatefulReward, timeout: float = 60.0) -> None:
+    dispatcher = Dispatcher([reward(function, name="judge") for function in functions])
+    functions_sent = dispatcher._engine.worker_setup().functions
+    agent = NodeAgent(pack(dispatcher._specs, {}, None, functions_sent).data, workers=1)
+    try:
+        check_functions(agent, timeout)
+    finally:
+        agent.close()
 
 
-def _agent(function: StatefulReward) -> NodeAgent:
-    with Clustered([reward(function, name="judge")], _Keeps(1)) as dispatcher, pytest.raises(_Kept) as kept:
-        dispatcher.score(completions=["1"])
-    setup: EngineSetup = kept.value.args[0]
-    return NodeAgent(setup.data, workers=1)
+def test_functions_that_can_run_are_let_through(tmp_path: Path) -> None:
+    """Whatever they write among the answers."""
+    (tmp_path / "model").write_text("a b c")
+    check(Reads(tmp_path / "model"))
+    check(WritesEverywhere())
 
 
-def test_output_of_a_function_is_skipped_among_the_answers() -> None:
-    check_functions(_agent(WritesEverywhere()), 60.0)
-
-
-def test_a_function_that_ends_the_process_is_named() -> None:
-    with pytest.raises(RegistrationError, match="'judge' ended the process that loaded it"):
-        check_functions(_agent(Ends()), 60.0)
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (Reads(Path("/models/missing.bin")), r"'judge' setup\(\) failed: FileNotFoundError: .*/models/missing.bin"),
+        (Ends(), "'judge' ended the process that loaded it"),
+    ],
+)
+def test_one_that_can_not_is_refused_with_its_reason(function: StatefulReward, expected: str) -> None:
+    with pytest.raises(RegistrationError, match=expected):
+        check(function)
 
 
 @pytest.mark.fault(
@@ -94,16 +107,9 @@ def test_one_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, monkey
     monkeypatch.setattr(functions_check, "_END_S", 0.5)
     started = time.monotonic()
     with pytest.raises(RegistrationError, match=r"'judge' was not ready within 15 s"):
-        check_functions(_agent(Hangs(tmp_path / "pids")), 15.0)
+        check(Hangs(tmp_path / "pids"), timeout=15.0)
     assert time.monotonic() - started < 60
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 3
     # Killed it is, and in a moment gone.
-    wait_until(lambda: not any(_runs(pid) for pid in pids), 60.0)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    eventually(lambda: gone(pids))

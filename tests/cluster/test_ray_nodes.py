@@ -17,6 +17,7 @@ from guerdon._lanes.remote.ray import cluster, connection, node, nodes, pauses, 
 from guerdon._lanes.remote.ray.cluster import RayCluster
 from guerdon._lanes.remote.ray.node import Node, Shared
 from guerdon._lanes.remote.ray.starting import start_actor
+from tests.clock import eventually
 from tests.cluster.fake_ray import (
     ActorDiedError,
     FakeEngine,
@@ -25,7 +26,6 @@ from tests.cluster.fake_ray import (
     RayTaskError,
     a_node,
     installed_as,
-    wait_until,
 )
 
 
@@ -106,7 +106,7 @@ def test_a_node_that_fails_for_a_while_is_used_again(ray: FakeRay, started: Runn
 
     ray.on_open["a-id"] = open_it
     started.engine.links[0].lost("a broken connection")
-    wait_until(lambda: started.engine.open_link("a"))
+    eventually(lambda: started.engine.open_link("a"))
     assert ray.actors[0].dead is False
     assert len(ray.actors) == 1
 
@@ -124,7 +124,7 @@ def test_one_that_goes_on_failing_is_reported_once(ray: FakeRay, warned: list[st
 
     ray.on_open["a-id"] = open_it
     engine.links[0].lost("a broken connection")
-    wait_until(lambda: warned)
+    eventually(lambda: warned)
     assert "node a has failed to start an agent 3 times" in warned[0]
     assert "the raylet is busy" in warned[0]
     one.end()
@@ -140,7 +140,7 @@ def test_one_whose_functions_can_not_run_any_more_is_not_tried_again(
 
     ray.on_open["a-id"] = open_it
     started.engine.links[0].lost("a broken connection")
-    wait_until(lambda: ray.left() == [])
+    eventually(lambda: ray.left() == [])
     time.sleep(0.1)
     assert len(ray.actors) == 1
 
@@ -154,7 +154,7 @@ def test_a_node_whose_thread_has_ended_is_begun_anew(ray: FakeRay, started: Runn
 
     started.engine.on_add = refuse
     started.engine.links[0].lost("a broken connection")
-    wait_until(lambda: started.engine.open_link("a"))
+    eventually(lambda: started.engine.open_link("a"))
     assert [actor.dead for actor in ray.actors] == [True, False]
 
 
@@ -171,7 +171,7 @@ def test_a_later_node_that_can_not_be_begun_is_tried_again(ray: FakeRay, warned:
 
     ray.on_open["b-id"] = open_it
     ray.listed.append(a_node("b"))
-    wait_until(lambda: started.engine.open_link("b"))
+    eventually(lambda: started.engine.open_link("b"))
     assert len(ray.of("b-id")) >= 2
 
 
@@ -181,7 +181,7 @@ def test_a_later_node_that_is_wrong_is_left_alone(ray: FakeRay, warned: list[str
 
     ray.on_open["b-id"] = open_it
     ray.listed.append(a_node("b"))
-    wait_until(lambda: warned and ray.of("b-id")[0].dead)
+    eventually(lambda: warned and ray.of("b-id")[0].dead)
     time.sleep(0.1)
     assert len(ray.of("b-id")) == 1
     assert len(warned) == 1
@@ -200,7 +200,7 @@ def test_a_node_that_comes_while_all_is_closed_is_not_left(ray: FakeRay, warned:
 
         ray.on_start = come
         come("")
-        wait_until(lambda: len(ray.listed) > 3)
+        eventually(lambda: len(ray.listed) > 3)
         made.close()
         assert ray.left() == []
         assert connection._users == 0
@@ -241,15 +241,15 @@ def test_an_actor_that_takes_the_place_of_a_dead_one_is_not_left(ray: FakeRay, w
     ray.on_open["a-id"] = open_it
     ray.on_start = lambda key: one.end()
     engine.links[0].lost("a broken connection")
-    wait_until(lambda: len(ray.actors) == 2)
+    eventually(lambda: len(ray.actors) == 2)
     one.join(60)
     assert ray.left() == []
 
 
 def test_a_node_that_drains_is_left_when_it_is_empty(ray: FakeRay, warned: list[str], started: Running) -> None:
     ray.listed[:] = [a_node("a", draining=True), a_node("b")]
-    wait_until(lambda: started.engine.drained == ["a"] and started.engine.open_link("b"))
-    wait_until(lambda: [actor.dead for actor in ray.actors] == [True, False])
+    eventually(lambda: started.engine.drained == ["a"] and started.engine.open_link("b"))
+    eventually(lambda: [actor.dead for actor in ray.actors] == [True, False])
     ray.listed.pop(0)
     time.sleep(0.05)
     assert warned == []
@@ -262,7 +262,7 @@ def test_a_look_goes_on_past_a_node_that_drained_and_is_gone(ray: FakeRay, start
     watched._watcher.join(60)
     watched._stopped.clear()
     watched._nodes["a-id"].drain()
-    wait_until(lambda: watched._nodes["a-id"].drained)
+    eventually(lambda: watched._nodes["a-id"].drained)
     ray.listed[:] = [a_node("b")]
     watched._look()
     assert list(watched._nodes) == ["b-id"]
@@ -285,7 +285,7 @@ def test_as_many_nodes_as_asked_for_are_held(ray: FakeRay, warned: list[str]) ->
     try:
         assert {actor.node for actor in ray.left()} == {"a-id", "b-id"}
         ray.listed.pop(0)
-        wait_until(lambda: made.engine.open_link("c"))
+        eventually(lambda: made.engine.open_link("c"))
         assert {actor.node for actor in ray.left()} == {"b-id", "c-id"}
     finally:
         made.close()
@@ -318,11 +318,11 @@ def test_idle_nodes_are_let_go_and_come_back(ray: FakeRay, warned: list[str]) ->
     ray.listed[:] = [a_node("a"), a_node("b"), a_node("c")]
     made = Running(Ray(idle_timeout=0.05, start_timeout=60.0))
     try:
-        wait_until(lambda: len(ray.left()) == 1)
+        eventually(lambda: len(ray.left()) == 1)
         time.sleep(0.1)
         assert len(ray.left()) == 1  # the last one stays
         made.engine.calls = dict.fromkeys("abc", 5)
-        wait_until(lambda: len(ray.left()) == 3)
+        eventually(lambda: len(ray.left()) == 3)
     finally:
         made.close()
 

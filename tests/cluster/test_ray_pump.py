@@ -11,7 +11,8 @@ import pytest
 
 from guerdon._lanes.remote.ray import pump
 from guerdon._lanes.remote.ray.pump import Pump
-from tests.cluster.fake_ray import ActorDiedError, FakeActor, FakeLink, FakeRay, installed_as, wait_until
+from tests.clock import eventually
+from tests.cluster.fake_ray import ActorDiedError, FakeActor, FakeLink, FakeRay, installed_as
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_messages_go_both_ways_in_order(session: Session) -> None:
     for message in messages:
         session.link.outgoing.put(message)
         session.actor.messages.put(message)
-    wait_until(lambda: len(session.link.received) == 4 and len(session.actor.delivered) == 4)
+    eventually(lambda: len(session.link.received) == 4 and len(session.actor.delivered) == 4)
     assert session.link.received == messages
     assert [b"".join(pieces) for pieces in session.actor.delivered] == messages
     # What is larger would go through the object store.
@@ -66,7 +67,7 @@ def test_an_idle_agent_hears_of_the_driver(ray: FakeRay, monkeypatch: pytest.Mon
     monkeypatch.setattr(pump, "_IDLE_S", 0.02)
     session = Session(ray)
     try:
-        wait_until(lambda: len(session.actor.delivered) > 3)
+        eventually(lambda: len(session.actor.delivered) > 3)
         assert set(session.actor.delivered) == {()}
         assert not session.link.closed
     finally:
@@ -87,7 +88,7 @@ def _late(session: Session, answers: bool) -> list[Future[object]]:
     for number in range(2):
         session.link.outgoing.put(b"%d" % number)
     both.set()
-    wait_until(lambda: len(waiting) == 2)
+    eventually(lambda: len(waiting) == 2)
     time.sleep(0.2)
     for future in waiting if answers else ():
         future.set_result(None)
@@ -108,7 +109,7 @@ def test_an_agent_that_does_not_answer_is_lost(ray: FakeRay, session: Session, m
     monkeypatch.setattr(pump, "SILENCE_S", 0.05)
     monkeypatch.setattr(pump, "_LOOK_AGAIN_S", 0.05)
     _late(session, answers=False)
-    wait_until(lambda: session.link.closed)
+    eventually(lambda: session.link.closed)
     assert session.link.reason == "its agent does not answer (GetTimeoutError)"
 
 

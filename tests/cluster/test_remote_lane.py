@@ -4,73 +4,63 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import guerdon
-from guerdon import Status
+from guerdon import RewardFunction, Status, reward
+from guerdon._functions.build import spec_of
 from guerdon._lanes.remote.snapshots import nodes_of
-from tests.cluster import any_functions, functions
-from tests.cluster.functions import TEXTS
+from tests.cluster import functions
 from tests.cluster.in_memory import Clustered, InMemoryCluster
+from tests.contract.scripted_batches import DEADLY, check, examples, scripted, scripts
+from tests.contract.scripted_functions import EVERY_LANE
 from tests.monitor import reading
 from tests.monitor.reading import value
 
-OF_PROCESSES: list[Any] = [
-    functions.length,
-    functions.fickle,
-    functions.ranks,
-    functions.of_lists,
-    functions.gathered,
-    functions.Prefixed(),
-    functions.recorded,
-]
+
+def anywhere(function: Any) -> Any:
+    """The same function; on nodes it runs in agents, if its lane is not that of processes."""
+    if spec_of(function).lane == "process":
+        return function
+    if not isinstance(function, RewardFunction):
+        return reward(function, node="any")
+    return RewardFunction(function.__wrapped__, replace(function.options, node="any"), function.spec.shape)
 
 
-OF_ANY_LANE: list[Any] = [
-    any_functions.threaded,
-    any_functions.on_loop,
-    any_functions.thread_ranks,
-    any_functions.loop_ranks,
-    any_functions.thread_gathered,
-    any_functions.loop_gathered,
-    any_functions.prefixed,
-    any_functions.loop_prefixed,
-    any_functions.recorded,
-    any_functions.loop_recorded,
-    functions.length,
-]
+EVERYWHERE = [anywhere(function) for function in EVERY_LANE]
 
 
-def _score(dispatcher: guerdon.Dispatcher) -> guerdon.RewardBatch:
-    extra = [None if index % 2 else {"index": index} for index in range(len(TEXTS))]
-    return dispatcher.score(prompts=["p"] * len(TEXTS), completions=TEXTS, extra=extra, num_generations=8)
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[guerdon.Dispatcher]:
+    with Clustered(EVERYWHERE, InMemoryCluster(1, 2), max_failure_rate=1) as made:
+        yield made
 
 
-def _content(batch: guerdon.RewardBatch) -> tuple[Any, ...]:
-    failures = [(one.function, one.sample, one.status, one.reason, one.attempts) for one in batch.failures()]
-    return batch.rewards, batch.status, failures, batch.extra
-
-
-@pytest.mark.parametrize(("made", "per_sample"), [(OF_PROCESSES, 3), (OF_ANY_LANE, 7)], ids=["processes", "any lane"])
-def test_every_kind_of_call_gives_what_it_gives_here(made: list[Any], per_sample: int) -> None:
-    """So many calls end on nodes for each sample; those on groups and lists come on top."""
-    with guerdon.Dispatcher(made, workers=2, max_failure_rate=1) as here:
-        wanted = _content(_score(here))
-    with Clustered(made, InMemoryCluster(1, 2), max_failure_rate=1) as elsewhere:
-        for _ in range(2):
-            rewards, status, failures, extra = _content(_score(elsewhere))
-            np.testing.assert_array_equal(rewards, wanted[0])
-            np.testing.assert_array_equal(status, wanted[1])
-            assert failures == wanted[2]
-            assert extra == wanted[3]
-        nodes = elsewhere._engine.get().nodes()
-        assert [(node.name, node.state, node.slots) for node in nodes] == [("a", "ready", 1), ("b", "ready", 2)]
-        assert sum(node.ended for node in nodes) >= 2 * len(TEXTS) * per_sample
-        assert not elsewhere._engine.get().worker_pids(), "no worker is started here"
-        assert [nodes_of(elsewhere._engine.get())[name]["abandoned_threads"] for name in "ab"] == [0, 0]
+@examples(8)
+@given(
+    script=scripts(EVERYWHERE, DEADLY, most=8),
+    seed=st.none() | st.integers(0, 2**32),
+    producers=st.integers(1, 3),
+)
+def test_calls_of_every_lane_give_what_a_serial_loop_gives(
+    nodes: guerdon.Dispatcher, tmp_path_factory: pytest.TempPathFactory, script: Any, seed: int | None, producers: int
+) -> None:
+    """On nodes alone: no worker is started here."""
+    before = sum(node.ended for node in nodes._engine.get().nodes())
+    check(nodes, scripted(EVERYWHERE, script, tmp_path_factory.getbasetemp()), seed, producers)
+    found = nodes._engine.get().nodes()
+    assert [(node.name, node.state, node.slots) for node in found] == [("a", "ready", 1), ("b", "ready", 2)]
+    prompts, size, _ = script
+    # Four functions are called for each sample; calls on groups and lists come on top.
+    assert sum(node.ended for node in found) - before >= 4 * prompts * size
+    assert not nodes._engine.get().worker_pids()
+    assert [nodes_of(nodes._engine.get())[name]["abandoned_threads"] for name in "ab"] == [0, 0]
 
 
 def test_a_setup_that_fails_comes_with_its_traceback() -> None:

@@ -154,9 +154,10 @@ def test_a_value_that_had_returned_counts_when_its_batch_is_cut(lane: str, where
             assert result.rewards.ravel()[:4].tolist() == [1.0, 2.0, 3.0, 1.0]
 
 
-@pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("lane", LANES)
-@pytest.mark.parametrize("bound", ["batch_timeout", "group_timeout"])
+@pytest.mark.parametrize(
+    ("bound", "where"), [*(("batch_timeout", where) for where in WHERE), ("group_timeout", "node")]
+)
 def test_a_value_that_had_returned_counts_when_its_time_is_up(
     bound: str, lane: str, where: str, tmp_path: Path
 ) -> None:

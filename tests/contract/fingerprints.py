@@ -70,8 +70,3 @@ def raises(text: str) -> float:
 def records(text: str, log_extra: Any) -> dict[str, object]:
     log_extra("seen", [text])
     return {"score": 1.0, "field": text}
-
-
-def prints(text: str) -> float:
-    print(text)
-    return 1.0

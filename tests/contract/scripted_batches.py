@@ -49,11 +49,41 @@ class Batch:
         """The first sample of the call that `sample` belongs to."""
         return {"sample": sample, "group": sample // self.size * self.size, "batch": 0}[self.specs[function].shape]
 
-    def submit(self, dispatcher: Dispatcher) -> PendingBatch:
-        columns = {f"{spec.name}_cell": cells for spec, cells in zip(self.specs, self.cells, strict=True)}
-        return dispatcher.submit(
-            prompts=["p"] * len(self.texts), completions=self.texts, num_generations=self.size, **columns
-        )
+    def columns(self, samples: Sequence[int]) -> dict[str, Any]:
+        cells = {
+            f"{spec.name}_cell": [cells[sample] for sample in samples]
+            for spec, cells in zip(self.specs, self.cells, strict=True)
+        }
+        return {"prompts": ["p"] * len(samples), "completions": [self.texts[sample] for sample in samples], **cells}
+
+    def submit(self, dispatcher: Dispatcher, **terms: Any) -> PendingBatch:
+        return dispatcher.submit(**self.columns(range(len(self.texts))), num_generations=self.size, **terms)
+
+    def stream(self, dispatcher: Dispatcher, seed: int, producers: int = 1, **terms: Any) -> PendingBatch:
+        """An open batch to which threads add all samples, in a random order and in random
+        pieces."""
+        pending = dispatcher.stream(num_generations=self.size, **terms)
+        chance = np.random.default_rng(seed)
+        order = chance.permutation(len(self.texts))
+        if chance.random() < 0.3:
+            order.sort()
+        cuts = np.sort(chance.integers(0, len(order) + 1, chance.integers(0, len(order) + 1)))
+        pieces = [piece.tolist() for piece in np.split(order, cuts) if len(piece)]
+
+        def produce(number: int) -> None:
+            for piece in pieces[number::producers]:
+                assert pending.add(**self.columns(piece), indices=piece) == piece
+
+        def feed() -> None:
+            threads = [threading.Thread(target=produce, args=(number,)) for number in range(producers)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(200)
+            pending.finish()
+
+        threading.Thread(target=feed).start()
+        return pending
 
     def foretold(self, function: int, sample: int) -> End:
         cells, retries = self.cells[function], self.specs[function].policy.retries
@@ -117,9 +147,8 @@ class Batch:
             np.testing.assert_array_equal(group.rewards, result.rewards[group.index])
             np.testing.assert_array_equal(group.status, result.status[group.index])
 
-    def run(self, dispatcher: Dispatcher) -> tuple[RewardBatch, list[Group]]:
+    def run(self, pending: PendingBatch) -> tuple[RewardBatch, list[Group]]:
         """The result, and the groups as two iterations at once saw them."""
-        pending = self.submit(dispatcher)
         beside: list[Group] = []
         thread = threading.Thread(target=lambda: beside.extend(pending.groups(timeout=200)))
         thread.start()
@@ -164,8 +193,10 @@ def scripted(functions: Sequence[Any], script: Any, folder: Path) -> Batch:
     return batch
 
 
-def check(dispatcher: Dispatcher, batch: Batch) -> None:
+def check(dispatcher: Dispatcher, batch: Batch, seed: int | None = None, producers: int = 1) -> None:
+    """Scores a batch at once, or with a seed as a stream."""
+    pending = batch.submit(dispatcher) if seed is None else batch.stream(dispatcher, seed, producers)
     try:
-        batch.check(*batch.run(dispatcher))
+        batch.check(*batch.run(pending))
     finally:
         os.unlink(batch.log)

@@ -4,7 +4,6 @@ can't be sent."""
 from __future__ import annotations
 
 import pickle
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +87,6 @@ def test_values_of_additions_to_a_stream_are_loaded_for_their_own_samples() -> N
         result = stream.result()
     assert result.rewards.ravel()[[0, 1, 2, 3, 4, 6]].tolist() == [4, 1, 2, 3, 5, 3]
     assert [failure.sample for failure in result.failures()] == [5]
-
-
-def test_values_that_cannot_be_sent_are_refused_before_any_call() -> None:
-    with Dispatcher([reward(behaviours.takes)], workers=1) as made, pytest.raises(DataError, match=r"'value'.*lock"):
-        made.submit(completions=["c"], value=[threading.Lock()], path=["nowhere"])
 
 
 class Nests:

@@ -114,13 +114,6 @@ def test_a_failed_cell_makes_its_sample_unscorable() -> None:
     ]
 
 
-def test_partial_keep_gives_the_trainers_sum() -> None:
-    functions = [reward(behaviours.end, name="main"), reward(lambda how: 0.25, name="other")]
-    with Dispatcher(functions, workers=1, incomplete="sum") as made:
-        result = made.score(completions=["c"] * 4, how=["", "error", "none", "exit"], num_generations=4)
-    np.testing.assert_array_equal(result.total, np.float32([[1.25, 0.25, 0.25, 0.25]]))
-
-
 @pytest.mark.parametrize("how", ["error", "invalid", "exit", "hang"])
 def test_on_failure_says_what_a_failure_becomes(how: str) -> None:
     def of(name: str, **options: Any) -> Any:
@@ -136,15 +129,6 @@ def test_on_failure_says_what_a_failure_becomes(how: str) -> None:
     assert [failure.function for failure in result.failures()] == ["nan", "abstain", "number"]
     assert {failure.status for failure in result.failures()} == {failed}
     assert np.isnan(result.total[1, 0])  # for the cell of "nan"
-
-
-@pytest.mark.parametrize("on_failure", ["abstain", 0.5])
-def test_on_failure_may_leave_the_sample_scorable(on_failure: Any) -> None:
-    functions = [reward(behaviours.end, on_failure=on_failure), reward(lambda how: 2.0, name="other")]
-    with Dispatcher(functions, workers=1) as made:
-        result = made.score(completions=["c"] * 2, how=["error", ""], num_generations=2)
-    assert not result.unscorable.any()
-    assert result.total.tolist() == [[2.0 if on_failure == "abstain" else 2.5, 3.0]]
 
 
 @pytest.mark.parametrize("on_failure", ["nan", "abstain", 0.5])
@@ -171,6 +155,11 @@ def test_one_hard_group_ends_nothing_and_many_do() -> None:
             pending = made.submit(**hard)
             assert pending.result() is pending.result()  # asked twice, it counts once
         with pytest.raises(RewardFailureError, match=r"'main' failed on 40 of its last 64.*in this batch on 5 of 8"):
+            made.score(**hard)
+        made.score(completions=["c"] * 12, how=[""] * 12)  # a batch without a failure counts too
+        for _ in range(6):
+            made.score(**hard)
+        with pytest.raises(RewardFailureError, match="'main' failed on 35 of its last 68"):
             made.score(**hard)
 
 

@@ -83,20 +83,13 @@ def on_loop(gauge: Gauge, seconds: float) -> Any:
     return awaiting
 
 
-@pytest.mark.parametrize("most", [1, 2, 5])
-def test_limit_on_the_thread_lane(most: int) -> None:
+@pytest.mark.parametrize(
+    ("lane", "most"), [("thread", 1), ("thread", 2), ("thread", 5), ("asyncio", 1), ("asyncio", 3), ("asyncio", 300)]
+)
+def test_row_15_a_limit_holds_over_batches_and_is_used(lane: str, most: int) -> None:
     gauge = Gauge(awaited=most)
-    with Dispatcher([reward(on_thread(gauge, 0.02), lane="thread", limit=Limit(concurrency=most))]) as made:
-        # it holds over batches
-        pending_batches = [made.submit(completions=["c"] * 15) for _ in range(2)]
-        assert all(pending.result().status.max() == Status.OK for pending in pending_batches)
-    assert gauge.most == most
-
-
-@pytest.mark.parametrize("most", [1, 3, 300])
-def test_limit_on_the_asyncio_lane(most: int) -> None:
-    gauge = Gauge(awaited=most)
-    with Dispatcher([reward(on_loop(gauge, 0.01), limit=Limit(concurrency=most))]) as made:
+    function = on_thread(gauge, 0.02) if lane == "thread" else on_loop(gauge, 0.01)
+    with Dispatcher([reward(function, lane=lane, limit=Limit(concurrency=most))]) as made:
         pending_batches = [made.submit(completions=["c"] * (200 if most == 300 else 20)) for _ in range(2)]
         assert all(pending.result().status.max() == Status.OK for pending in pending_batches)
     assert gauge.most == most

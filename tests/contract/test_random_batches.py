@@ -1,4 +1,4 @@
-"""Scripted batches through the whole engine: invariants 1, 2, 3 and 5 of
+"""Scripted batches and streams through the whole engine: invariants 1, 2, 3 and 5 of
 docs/internals/promises.md.
 
 Whatever calls do, on whatever lane and in whatever order they end: cell ``[p, g, f]`` is function
@@ -17,13 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Status
 from tests.contract.scripted_batches import DEADLY, DELAYS, QUIET, Batch, check, examples, scripted, scripts
-from tests.contract.scripted_functions import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
+from tests.contract.scripted_functions import (
+    EVERY_LANE,
+    HANGING,
+    awaited,
+    awaited_group,
+    forked,
+    killable,
+    killable_batch,
+    killable_group,
+    threaded,
+)
 from tests.contract.scripts import ran
 
 
@@ -50,11 +61,76 @@ def processes() -> Iterator[Dispatcher]:
     "any mix of functions, lanes, delays, failures, retries and deaths (searched)",
     sees="what a serial loop gives; each cell and each group once",
 )
-@examples(20)
-@given(script=scripts(EVERY_LANE, DEADLY, most=12))
-def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path, script: Any) -> None:
-    """Random sizes, groups, lanes, delays, failures, retries and deaths of workers."""
-    check(every_lane, scripted(EVERY_LANE, script, folder))
+@pytest.mark.fault(
+    "open batches, in any order and pieces, with any mix of failures and deaths (searched)",
+    sees="what a serial loop gives; each cell and each group once",
+)
+@examples(30)
+@given(
+    script=scripts(EVERY_LANE, DEADLY, most=12),
+    seed=st.none() | st.integers(0, 2**32),
+    producers=st.integers(1, 3),
+)
+def test_row_11_results_equal_a_serial_loop(
+    every_lane: Dispatcher, folder: Path, script: Any, seed: int | None, producers: int
+) -> None:
+    """Random sizes, groups, lanes, delays, failures, retries and deaths of workers, at once or
+    (with a seed) piece by piece."""
+    check(every_lane, scripted(EVERY_LANE, script, folder), seed, producers)
+
+
+CUTTABLE = [killable, threaded, awaited]
+WITH_GROUPS = [*CUTTABLE, awaited_group]
+
+
+@pytest.fixture(scope="module")
+def cuttable() -> Iterator[Dispatcher]:
+    with Dispatcher(CUTTABLE, workers=2, max_failure_rate=1.0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def with_groups() -> Iterator[Dispatcher]:
+    with Dispatcher(WITH_GROUPS, workers=2, max_failure_rate=1.0) as made:
+        yield made
+
+
+@examples(12)
+@given(
+    script=scripts(WITH_GROUPS, DEADLY, most=8),
+    seed=st.none() | st.integers(0, 2**32),
+    wanted=st.integers(1, 6),
+    grouped=st.booleans(),
+)
+def test_results_equal_a_serial_loop_if_a_quorum_cuts_nothing(
+    cuttable: Dispatcher,
+    with_groups: Dispatcher,
+    folder: Path,
+    script: Any,
+    seed: int | None,
+    wanted: int,
+    grouped: bool,
+) -> None:
+    functions, dispatcher = (WITH_GROUPS, with_groups) if grouped else (CUTTABLE, cuttable)
+    prompts, size, changes = script
+    wanted = min(wanted, size)
+    changes = [change for change in changes if change[0] < len(functions)]
+    batch = scripted(functions, (prompts, size, changes), folder)
+    if seed is None:
+        pending = batch.submit(dispatcher, group_quorum=wanted)
+    else:
+        pending = batch.stream(dispatcher, seed, 2, group_quorum=wanted)
+    result, groups = batch.run(pending)
+    batch.check_groups(result, groups)
+    batch.check_failures(result)
+    batch.check_cut(result, Status.CANCELLED, "quorum", strict=True)
+    status = result.status.reshape(len(batch.texts), -1)
+    cut = status == Status.CANCELLED
+    assert all(spec.shape == "sample" for spec, some in zip(batch.specs, cut.any(axis=0), strict=True) if some)
+    left = cut.any(axis=1)
+    assert (size - left.reshape(-1, size).sum(axis=1) >= wanted).all()
+    started, attempts = ran(batch.log), result.attempts.reshape(len(batch.texts), -1)
+    assert all(started[function, sample] <= attempts[sample, function] for function, sample in started)
 
 
 @examples(15)
@@ -117,7 +193,7 @@ def test_row_11_a_large_batch_with_a_bit_of_everything(every_lane: Dispatcher, f
 
 
 @pytest.mark.fault(
-    "workers are killed from outside at any moment (searched)",
+    "workers and zygotes are killed from outside at any moment (searched)",
     sees="what a serial loop gives",
 )
 @examples(8)
@@ -173,13 +249,8 @@ def kill(dispatcher: Dispatcher, victims: str, chance: random.Random) -> int:
 
 def above(pid: int) -> list[int]:
     """The processes between this one and its descendant `pid`."""
-    found = []
-    while True:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:  # it ended meanwhile
-            return found
-        pid = int(stat[stat.rindex(")") + 2 :].split()[1])
-        if pid in (0, 1, os.getpid()):
-            return found
-        found.append(pid)
+    try:
+        parents = [parent.pid for parent in psutil.Process(pid).parents()]
+    except psutil.Error:  # it ended meanwhile
+        return []
+    return parents[: parents.index(os.getpid())] if os.getpid() in parents else []

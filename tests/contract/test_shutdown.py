@@ -17,10 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from guerdon import ClosedError, Dispatcher, RewardFailureError, Status, reward
+from tests.clock import eventually
 from tests.contract import misbehaving_functions as behaviours
+from tests.processes import descriptors, gone
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
 
@@ -105,22 +108,6 @@ def test_ctrl_c_on_every_lane_leaves_the_engine_usable() -> None:
         assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
 
 
-def alive(pid: int) -> bool:
-    """Whether it runs; what waits to be reaped by somebody else doesn't."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat[stat.rindex(")") + 2] not in "ZX"
-
-
-def gone(pids: list[int], seconds: float = 60.0) -> bool:
-    until = time.monotonic() + seconds
-    while any(map(alive, pids)) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not any(map(alive, pids))
-
-
 @contextlib.contextmanager
 def no_collector() -> Iterator[None]:
     """Without Python's garbage collector: what ends is let go because nothing refers to it."""
@@ -130,15 +117,6 @@ def no_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def descriptors() -> dict[str, str]:
-    """What this process has open, by number."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # that of listdir itself
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return found
 
 
 @pytest.mark.fault(
@@ -154,29 +132,16 @@ def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
     def threads() -> tuple[int, int]:
         return threading.active_count(), len(os.listdir("/proc/self/task"))
 
-    def counts_within(most: tuple[int, int]) -> tuple[int, int]:
-        """Counts, once they are no larger than `most`: the runtime lets idle helper threads go
-        after a while."""
-        until = time.monotonic() + 60
-        while any(map(operator.gt, threads(), most)) and time.monotonic() < until:
-            time.sleep(0.1)
-        return threads()
-
     once()
     children = _zygotes()
     with no_collector():
         before, open_before = threads(), descriptors()
         for _ in range(count):
             once()
-        after = counts_within(before)
-        open_after = descriptors()
-        until = time.monotonic() + 60  # a helper thread may close the last one
-        while len(open_after) > len(open_before) and time.monotonic() < until:
-            time.sleep(0.1)
-            open_after = descriptors()
-    assert len(open_after) <= len(open_before), (open_before, open_after)
-    assert not any(map(operator.gt, after, before)), (before, after)
-    assert gone([int(pid) for pid in _zygotes() - children])
+        # The runtime lets idle helper threads go after a while; one may close the last descriptor.
+        eventually(lambda: not any(map(operator.gt, threads(), before)), "no more threads than before")
+        eventually(lambda: len(descriptors()) <= len(open_before), f"no more open than {open_before}")
+    eventually(lambda: gone(list(_zygotes() - children)))
 
 
 TRAINER = """
@@ -223,12 +188,13 @@ def test_row_7_nothing_outlives_the_trainer(how: str, tmp_path: Path) -> None:
         begun = time.monotonic()
         code = trainer.wait(100)
         took = time.monotonic() - begun
-        was_left = not gone(started)
-        if fork > 0:
-            os.kill(fork, signal.SIGKILL)
+        try:
+            eventually(lambda: gone(started))
+        finally:
+            if fork > 0:
+                os.kill(fork, signal.SIGKILL)
     assert code != 0
     assert took < 90  # the aim is 2 s, on a machine that does nothing else; its calls take minutes
-    assert not was_left
 
 
 def test_a_cancelled_batch_that_never_started_makes_room_for_the_next() -> None:
@@ -259,10 +225,7 @@ def test_inv_8_a_thread_that_outlives_its_engine_leaves_no_descriptor() -> None:
     outlive()
     gc.collect()  # closes it, which waits for a second, and then lets it go
     stuck.set()
-    deadline = time.monotonic() + 60
-    while (left := Counter(descriptors().values()) - before) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not left
+    eventually(lambda: not Counter(descriptors().values()) - before)
 
 
 def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
@@ -274,25 +237,20 @@ def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
         time.sleep(0.01)
     time.sleep(0.5)
     made.close()
-    deadline = time.monotonic() + 60  # far less than what the thread waits for
     try:
-        while zygotes := _zygotes() - before:
-            assert time.monotonic() < deadline, zygotes
-            time.sleep(0.02)
+        eventually(lambda: not _zygotes() - before)  # in far less than what the thread waits for
     finally:
         stuck.set()
     assert pending.result(timeout=60).status[0, 0, 0] == Status.CANCELLED
 
 
-def _zygotes() -> set[str]:
+def _zygotes() -> set[int]:
     """The zygotes among this process's children."""
     found = set()
-    for listing in Path("/proc/self/task").glob("*/children"):  # by the thread that started them
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread ended
-            for pid in listing.read_text().split():
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended
-                    if b"_zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                        found.add(pid)
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it ended
+            if any("_zygote.py" in part for part in child.cmdline()):
+                found.add(child.pid)
     return found
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, StatefulReward, Status, reward
+from guerdon import Dispatcher, Status, reward
 from tests.clock import one_of_three
 from tests.contract.stateful_rewards import AsyncShaping, BrokenSetup, Lifecycle, Shaping, SlowSetup
 
@@ -145,20 +144,3 @@ def _once_a_worker(notes: Path) -> None:
     killed = {line.split()[1] for line in lines(notes, "end")}
     assert len(killed) == 2
     assert sorted(closes) == sorted(set(setups) - killed)
-
-
-def test_an_instance_keeps_its_state_between_calls_of_its_worker() -> None:
-    class Counting(StatefulReward):
-        def __init__(self) -> None:
-            self.calls = 0
-
-        def score(self, completion: str) -> float:
-            self.calls += 1
-            return self.calls
-
-    instance = Counting()
-    with Dispatcher([instance], workers=1) as made:
-        made.score(completions=["c"] * 3)
-        assert sorted(made.score(completions=["c"] * 3).rewards.ravel()) == [4.0, 5.0, 6.0]
-    assert instance.calls == 0  # the worker's copy counted
-    assert os.getpid() not in made.worker_pids()

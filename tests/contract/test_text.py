@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -166,14 +165,6 @@ def test_row_13_text_on_the_way_back(lane: str) -> None:
         for text, seen in zip(kinds, result.extra[column], strict=True):
             seen = seen[0] if isinstance(seen, list) else seen
             assert seen == text, (column, text[:20])
-
-
-def test_row_13_what_a_function_prints_harms_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    kinds = [KINDS[kind] for kind in SHORT if "surrogate" not in kind and "pair" not in kind and kind != "all of it"]
-    with Dispatcher([reward(texts.prints)], workers=1) as made:
-        result = made.score(completions=kinds)
-        np.testing.assert_array_equal(result.rewards, np.ones((len(kinds), 1, 1)))
-    assert "The answer is 42." in capfd.readouterr().err
 
 
 class OwnList:

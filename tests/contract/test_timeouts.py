@@ -7,28 +7,21 @@ them.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from guerdon import Dispatcher, Limit, RewardBatch, Status, group_reward, reward
+from tests.clock import eventually
 from tests.contract import misbehaving_functions as behaviours
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
 LONG = 16.0  # of what must be cut short; a thread has to sit it out
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def reasons(result: RewardBatch) -> dict[int, str]:
@@ -153,29 +146,5 @@ def test_any_end_of_a_call_ends_its_process(cause: str, tmp_path: Path) -> None:
         result = pending.result(timeout=60)
         assert result.status.ravel()[0] == (Status.CANCELLED if cause == "cancel" else Status.TIMEOUT)
         pid = int(note.read_text())
-        until = time.monotonic() + 60
-        while alive(pid) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert not alive(pid)
+        eventually(lambda: not psutil.pid_exists(pid))
         assert made.stats()["kills"] >= 1
-
-
-def test_libraries_may_use_the_alarm_signal() -> None:
-    """User code runs on the main thread of its worker, and the alarm is its own."""
-
-    def alarmed(completion: str) -> float:
-        import signal
-
-        def on_alarm(*_: object) -> None:
-            raise TimeoutError
-
-        signal.signal(signal.SIGALRM, on_alarm)
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        try:
-            time.sleep(100)
-        except TimeoutError:
-            return 1.0
-        return 0.0
-
-    with Dispatcher([reward(alarmed, timeout=60)], workers=1) as made:
-        assert made.score(completions=["c"] * 2).rewards.ravel().tolist() == [1.0, 1.0]

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -39,12 +38,6 @@ async def _fails(error: BaseException) -> float:
 @case
 async def never_suspends(text: str) -> float:
     return float(len(text))
-
-
-@case
-async def suspends_once(text: str) -> float:
-    await asyncio.sleep(0)
-    return 2.0
 
 
 @case
@@ -150,27 +143,8 @@ async def raises(text: str) -> float:
 
 
 @case
-async def raises_after_a_wait(text: str) -> float:
-    return await _fails(LookupError(text))
-
-
-@case
-async def raises_in_a_finally(text: str) -> float:
-    try:
-        await asyncio.sleep(0)
-        return 1.0
-    finally:
-        raise OSError(text)
-
-
-@case
 async def raises_stop_iteration(text: str) -> float:
     raise StopIteration(text)
-
-
-@case
-async def raises_stop_async_iteration(text: str) -> float:
-    raise StopAsyncIteration(text)
 
 
 @case
@@ -184,19 +158,6 @@ async def raises_a_timeout_of_its_own(text: str) -> float:
 
 
 @case
-async def catches_a_timeout_of_its_own(text: str) -> float:
-    try:
-        return await asyncio.wait_for(_later(1.0, 10), 0.001)
-    except TimeoutError:
-        return 3.0
-
-
-@case
-async def shields(text: str) -> float:
-    return await asyncio.shield(asyncio.create_task(_later(5.0)))
-
-
-@case
 async def shields_from_its_own_timeout(text: str) -> float:
     inner = asyncio.create_task(_later(6.0, 0.01))
     try:
@@ -204,11 +165,6 @@ async def shields_from_its_own_timeout(text: str) -> float:
     except TimeoutError:
         return await inner
     return -1.0
-
-
-@case
-async def gathers(text: str) -> float:
-    return sum(await asyncio.gather(_later(1.0), _later(2.0), _later(3.0)))
 
 
 @case
@@ -231,16 +187,6 @@ async def asks_a_thread(text: str) -> float:
 
 
 @case
-async def iterates(text: str) -> float:
-    async def numbers() -> AsyncIterator[float]:
-        for number in range(3):
-            await asyncio.sleep(0)
-            yield float(number)
-
-    return sum([number async for number in numbers()])
-
-
-@case
 async def leaves_an_iteration(text: str) -> float:
     ended = []
 
@@ -260,18 +206,6 @@ async def leaves_an_iteration(text: str) -> float:
 
 
 @case
-async def manages_a_context(text: str) -> float:
-    @contextlib.asynccontextmanager
-    async def manager() -> AsyncIterator[float]:
-        await asyncio.sleep(0)
-        yield 9.0
-        await asyncio.sleep(0)
-
-    async with manager() as value:
-        return value
-
-
-@case
 async def returns_nothing(text: str) -> None:  # type: ignore[misc]
     await asyncio.sleep(0)
 
@@ -281,27 +215,6 @@ async def anyio_moves_on(text: str) -> float:
     with anyio.move_on_after(0.001) as scope:
         await anyio.sleep(10)
     return 1.0 if scope.cancelled_caught else -1.0
-
-
-@case
-async def anyio_fails(text: str) -> float:
-    with anyio.fail_after(0.001):
-        await anyio.sleep(10)
-    return -1.0
-
-
-@case
-async def anyio_groups(text: str) -> float:
-    found: list[float] = []
-
-    async def child(value: float) -> None:
-        await anyio.sleep(0.001)
-        found.append(value)
-
-    async with anyio.create_task_group() as group:
-        for value in (1.0, 2.0):
-            group.start_soon(partial(child, value))
-    return sum(found)
 
 
 @case
@@ -344,27 +257,6 @@ async def moves_its_timeout(text: str) -> float:
         timeout.reschedule(asyncio.get_running_loop().time() + 0.001)
         with contextlib.suppress(RuntimeError):
             await asyncio.sleep(10)
-    return -1.0
-
-
-@case
-async def keeps_within_its_timeout(text: str) -> float:
-    async with asyncio.timeout(10):
-        return await _later(11.0)
-
-
-@case
-async def groups(text: str) -> float:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_later(value)) for value in (1.0, 2.0)]
-    return sum(task.result() for task in tasks)
-
-
-@case
-async def a_group_fails(text: str) -> float:
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_later(1.0, 10))
-        group.create_task(_fails(ValueError(text)))
     return -1.0
 
 

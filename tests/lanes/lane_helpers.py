@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 from guerdon import Dispatcher, GuerdonWarning, StatefulReward, reward
 from guerdon.results import RewardBatch
+from tests.clock import eventually
 
 
 def scored(functions: object, count: int, **options: Any) -> RewardBatch:
@@ -26,14 +26,6 @@ def threaded(function: Callable[..., Any] | StatefulReward, **options: Any) -> A
 
 def looped(function: Callable[..., Any] | StatefulReward, **options: Any) -> Any:
     return reward(function, lane="asyncio", **{"name": "function", **options})
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Waits until `condition` holds."""
-    end = time.monotonic() + 60
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert condition()
 
 
 def ours(caught: Sequence[warnings.WarningMessage]) -> list[warnings.WarningMessage]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, reward
+from guerdon import Status, reward
 from guerdon._worker.invoke.async_detection import is_async
 from tests.lanes.lane_helpers import looped, scored
 
@@ -180,24 +180,3 @@ def test_an_awaitable_that_an_awaited_function_returns_is_refused_by_name(functi
         result = scored(looped(function), 2)
     assert (result.status == Status.ERROR).all()
     assert f"{named} (" in result.failures()[0].reason
-
-
-async def yields(completion: str) -> AsyncIterator[float]:
-    yield 1.0
-
-
-class Yields(StatefulReward):
-    async def score(self, completion: str) -> AsyncIterator[float]:
-        yield 1.0
-
-
-class YieldsToo:
-    async def __call__(self, completion: str) -> AsyncIterator[float]:
-        yield 1.0
-
-
-@pytest.mark.parametrize("function", [yields, Yields(), YieldsToo(), functools.partial(yields)])
-@pytest.mark.parametrize("lane", [None, "asyncio"])
-def test_async_generators_are_refused_at_registration(function: Any, lane: str | None) -> None:
-    with pytest.raises(RegistrationError, match="is a generator"):
-        Dispatcher([reward(function, name="function") if lane is None else looped(function)])

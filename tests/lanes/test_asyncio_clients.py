@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,70 +11,40 @@ import aiohttp
 import httpx
 import openai
 import pytest
-from aiohttp import web
 
 from guerdon import Dispatcher, StatefulReward, Status
 from guerdon.results import RewardBatch
-
-from .lane_helpers import looped
+from tests.http.server import chat_completion, question, serving
+from tests.lanes.lane_helpers import looped
 
 SAMPLES = 40
 
 
-class Server:
-    """Answers with the length of what it was sent; counts connections."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.connections: set[int] = set()
-        self._loop = asyncio.new_event_loop()
-        self._up = threading.Event()
-        self._over: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
-
-    def start(self) -> None:
-        self._thread.start()
-        assert self._up.wait(30)
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._over.set_result, None)
-        self._thread.join()
-        self._loop.close()
-
-    async def _serve(self) -> None:
-        app = web.Application()
-        app.router.add_post("/length", self._length)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        runner = web.AppRunner(app, shutdown_timeout=1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        self._up.set()
-        await self._over
-        await runner.cleanup()
-
-    async def _length(self, request: web.Request) -> web.Response:
-        self.connections.add(id(request.transport))
-        await asyncio.sleep(0.002)
-        return web.json_response({"score": len((await request.json())["text"])})
-
-    async def _chat(self, request: web.Request) -> web.Response:
-        self.connections.add(id(request.transport))
-        text = (await request.json())["messages"][0]["content"]
-        message = {"role": "assistant", "content": str(len(text))}
-        choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-        return web.json_response(
-            {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
-        )
+def answer(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Returns the length of the text that was sent."""
+    if path == "/length":
+        return {"score": len(body["text"])}
+    return chat_completion(str(len(question(body))))
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    made.start()
-    yield made
-    made.stop()
+def connections() -> set[int]:
+    """The ports of the clients' connections."""
+    return set()
+
+
+@pytest.fixture
+def url(connections: set[int]) -> Iterator[str]:
+    with serving(answer, delay=0.002) as server:
+        accept = server.get_request
+
+        def counted() -> Any:
+            accepted = accept()
+            connections.add(accepted[1][1])
+            return accepted
+
+        server.get_request = counted  # type: ignore[method-assign]
+        yield server.url
 
 
 class Judge(StatefulReward):
@@ -150,15 +119,17 @@ def check(dispatcher: Dispatcher, batches: int = 5) -> None:
 
 
 @pytest.mark.parametrize("kind", [Httpx, Aiohttp, OpenAI])
-def test_a_client_of_a_stateful_reward_lives_as_long_as_the_dispatcher(kind: type[Judge], server: Server) -> None:
-    with Dispatcher([looped(kind(server.url))]) as dispatcher:
+def test_a_client_of_a_stateful_reward_lives_as_long_as_the_dispatcher(
+    kind: type[Judge], url: str, connections: set[int]
+) -> None:
+    with Dispatcher([looped(kind(url))]) as dispatcher:
         check(dispatcher)
-    assert 0 < len(server.connections) <= SAMPLES
+    assert 0 < len(connections) <= SAMPLES
 
 
 @pytest.mark.parametrize("kind", [Httpx, Aiohttp, OpenAI])
-def test_a_cached_client_is_good_for_many_batches_and_callers(kind: type[Judge], server: Server) -> None:
-    with Dispatcher([looped(cached(kind, server.url))]) as dispatcher:
+def test_a_cached_client_is_good_for_many_batches_and_callers(kind: type[Judge], url: str) -> None:
+    with Dispatcher([looped(cached(kind, url))]) as dispatcher:
         check(dispatcher)
         with ThreadPoolExecutor(4) as callers:
             for done in [callers.submit(check, dispatcher, 2) for _ in range(4)]:

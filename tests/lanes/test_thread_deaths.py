@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, Status, group_reward
+from guerdon import Dispatcher, Status, group_reward
 from guerdon._lanes.lane_threads import LaneThread
 from tests.lanes.lane_helpers import scored, threaded
 
@@ -170,8 +170,3 @@ def test_one_thread_runs_all_if_no_other_starts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(LaneThread, "start", refuse)
     assert scored(threaded(slow), 16).rewards[:, 0, 0].tolist() == list(range(16))
     assert len(tries) < 50
-
-
-def test_scores_of_many_threads_stay_in_order() -> None:
-    result = scored(threaded(lambda completion: float(completion), limit=Limit(concurrency=64)), 500)
-    assert result.rewards[:, 0, 0].tolist() == list(range(500))

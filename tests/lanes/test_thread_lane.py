@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
 import threading
 import time
 import warnings
 
-import pytest
-
-from guerdon import Dispatcher, GuerdonWarning, Limit, PendingBatch, StatefulReward, Status
+from guerdon import Dispatcher, Limit, StatefulReward, Status
 from tests.lanes.lane_helpers import eventually, no_new_threads, ours, scored, threaded
 
 
@@ -120,30 +115,6 @@ def test_ended_calls_are_reported_while_the_next_one_is_slow() -> None:
         assert next(groups).index == 50
 
 
-def test_calls_that_ended_before_a_cancel_count() -> None:
-    """Calls that ended are completed together; no end of the batch comes between."""
-    ended: list[int] = []
-    batches: list[PendingBatch] = []
-    submitted = threading.Lock()
-
-    def function(completion: str) -> float:
-        if completion == "cancel":
-            with submitted:
-                batches[0].cancel()
-            return -1.0
-        ended.append(int(completion))
-        return float(completion)
-
-    with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failure_rate=1.0) as dispatcher:
-        dispatcher.score(completions=["1"] * 100)  # known to be cheap: what comes now is one chunk
-        for _ in range(20):
-            ended.clear()
-            with submitted:
-                batches[:] = [dispatcher.submit(completions=[*map(str, range(1, 6)), "cancel"])]
-            result = batches[0].result()
-            assert [result.rewards[one - 1, 0, 0] for one in ended] == ended, result.failures()
-
-
 @no_new_threads()
 def test_a_setup_that_hangs_is_abandoned() -> None:
     release = threading.Event()
@@ -163,34 +134,3 @@ def test_a_setup_that_hangs_is_abandoned() -> None:
         assert (result.status == Status.ERROR).all()
         assert result.failures()[0].reason == "setup() did not end within the setup_timeout of 0.2 s"
         release.set()
-
-
-def test_awaitables_of_sync_functions_are_awaited_where_they_are() -> None:
-    loops = set()
-
-    async def later(completion: str) -> float:
-        loops.add(asyncio.get_running_loop())
-        await asyncio.sleep(0)
-        return float(completion)
-
-    with pytest.warns(GuerdonWarning, match="lane='asyncio'"):
-        result = scored(threaded(lambda completion: later(completion), limit=Limit(concurrency=1)), 20)
-    assert result.rewards[:, 0, 0].tolist() == list(range(20))
-    assert len(loops) == 1
-
-
-@pytest.mark.parametrize("busy", ["time.sleep(600)", "while True: pass"])
-def test_the_interpreter_exits_with_calls_under_way(busy: str) -> None:
-    """Not an abort, not a hang, and no noise."""
-    code = f"""
-import sys, time
-from guerdon import Dispatcher, reward
-def function(completion):
-    {busy}
-dispatcher = Dispatcher([reward(function, lane="thread", timeout=900)])
-pending = dispatcher.submit(completions=["a"] * 20)
-time.sleep(0.5)
-sys.exit(0)
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def act(completion: str, seconds: float, notes: str) -> float:
     """Does what `completion` says; a number is doubled.
 
     Args:
-        completion: "exit" or "kill agent"; x's are counted.
+        completion: "exit" ends its process; x's are counted.
         seconds: How long a number takes, twenty times as long on a slow node.
         notes: A folder for a line for each call that began, or "".
     """
@@ -35,11 +34,6 @@ def act(completion: str, seconds: float, notes: str) -> float:
         return float(len(completion))
     if completion == "exit":
         os._exit(3)
-    if completion == "kill agent":
-        for parent in psutil.Process().parents():
-            if _is_agent(parent):
-                os.kill(parent.pid, signal.SIGKILL)
-        time.sleep(60)
     time.sleep(seconds * (20 if os.environ.get("SLOW_NODE") else 1))
     return 2.0 * float(completion)
 
@@ -48,12 +42,6 @@ async def act_on_loop(completion: str, seconds: float) -> float:
     """A number is doubled, and takes so long."""
     await asyncio.sleep(seconds)
     return 2.0 * float(completion)
-
-
-def hangs(completion: str) -> float:
-    """For so many seconds."""
-    time.sleep(float(completion))
-    return 1.0
 
 
 def ranks(completions: list[str]) -> list[float]:
@@ -80,11 +68,6 @@ def process(completion: str) -> float:
 async def process_of_loop(completion: str) -> float:
     await asyncio.sleep(float(completion))
     return float(os.getpid())
-
-
-def prints(completion: str) -> float:
-    print(f"scoring {completion}")
-    return 2.0 * float(completion)
 
 
 class BadSetup(StatefulReward):

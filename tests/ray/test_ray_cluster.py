@@ -54,7 +54,6 @@ def dispatcher(nodes: Nodes) -> Iterator[Dispatcher]:
         reward(rewards.GoodSetup(), name="stateful"),
         group_reward(rewards.ranks, name="ranks"),
         reward(rewards.where, name="where"),
-        reward(rewards.prints, name="prints"),
     ]
     with Dispatcher(functions, num_generations=1, cluster=Ray(nodes=("node-1", "node-2", "head"))) as made:
         yield made
@@ -76,21 +75,6 @@ def test_calls_are_spread_over_the_nodes(dispatcher: Dispatcher) -> None:
     assert len(parents) == 3
     result = dispatcher.score(completions=["0.02"] * 300)
     assert set(result.rewards[..., 5].ravel().tolist()) == parents
-
-
-@pytest.mark.whole
-def test_printed_lines_have_the_node_and_the_function(
-    dispatcher: Dispatcher, capfd: pytest.CaptureFixture[str]
-) -> None:
-    dispatcher.score(completions=TEXTS)
-    lines = re.compile(r"\[guerdon (?:head|node-1|node-2): prints \d+\] scoring \d+")
-    text, waited = "", threading.Event()
-    for _ in range(100):
-        text += capfd.readouterr().err
-        if len(lines.findall(text)) >= 300:
-            break
-        waited.wait(0.1)
-    assert len(lines.findall(text)) == 300
 
 
 def test_stats_and_dump_name_the_nodes(dispatcher: Dispatcher) -> None:
@@ -133,38 +117,6 @@ def test_thread_and_asyncio_functions_run_in_the_agents_of_nodes() -> None:
             waited.wait(0.02)
         assert on_node.search(dump), dump
         pending.result()
-
-
-@pytest.mark.whole
-@pytest.mark.usefixtures("nodes")
-def test_a_thread_function_that_a_node_cannot_load_is_named_with_it(tmp_path: Path) -> None:
-    only_here = tmp_path / "only_here.py"
-    only_here.write_text("def score(completion):\n    return 1.0\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(tmp_path)
-        score = reward(__import__("only_here").score, lane="thread", node="any")
-        made = Dispatcher([score], cluster=Ray(nodes=("node-1",), reserve=False, cpus_per_node=1))
-        only_here.unlink()
-        with made, pytest.raises(RegistrationError, match=r"node node-1: .*reward function 'score' .*'only_here'"):
-            made.score(completions=["1"])
-
-
-@pytest.mark.whole
-@pytest.mark.usefixtures("nodes")
-def test_a_dump_shows_the_line_of_a_function_that_hangs_on_another_node() -> None:
-    # Beside the agent of the dispatcher that other tests share.
-    beside = Ray(nodes=("node-1",), reserve=False, cpus_per_node=1)
-    with Dispatcher([reward(rewards.hangs)], num_generations=1, cluster=beside) as dispatcher:
-        pending = dispatcher.submit(completions=["4"])
-        waited, found = threading.Event(), ""
-        for _ in range(200):
-            found = next((call.stack for call in dispatcher.dump() if call.stack is not None), "")
-            if "in hangs" in found:  # not in what comes before the call
-                break
-            waited.wait(0.02)
-        pending.result()
-    assert f'File "{rewards.__file__}", line ' in found
-    assert "in hangs" in found
 
 
 def _refused(cluster: Ray, match: str, function: object = rewards.double_reward) -> None:

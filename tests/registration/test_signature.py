@@ -56,12 +56,6 @@ def test_a_row_takes_the_columns_that_are_not_named() -> None:
     )
 
 
-def test_a_skipped_default_makes_the_call_go_by_keyword() -> None:
-    wants = sample(lambda completion, first=1, second=2: 1.0)
-    assert wants.arrange(["completion", "second"]) == (("completion", "second"), False)
-    assert wants.arrange(["completion", "first"]) == (("completion", "first"), True)
-
-
 def test_recorders_go_by_keyword() -> None:
     """A recorder in front of a value would be taken for it."""
     behind = sample(lambda completion, log_extra, log_metric=None: 1.0)
@@ -70,16 +64,6 @@ def test_recorders_go_by_keyword() -> None:
     assert behind.positional
     assert not sample(lambda log_extra, completion: 1.0).positional
     assert not sample(lambda completion, log_extra, answer: 1.0).positional
-
-
-def test_keyword_only_parameters_go_by_keyword() -> None:
-    def score(completion: str, *, answer: str, bonus: float = 0.0) -> float:
-        return 1.0
-
-    wants = sample(score)
-    assert wants.required == ("completion", "answer")
-    assert wants.optional == ("bonus",)
-    assert not wants.positional
 
 
 def test_positional_only_parameters() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import functools
+import importlib.util
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Limit, StatefulReward, group_reward, reward
+from guerdon import Dispatcher, StatefulReward, group_reward, reward
 from guerdon._functions.build import UNDECORATED_LOOP, spec_of
 from guerdon._functions.callables import is_reward_model, name_of
 from guerdon._functions.function_list import refuse_repeated_names
@@ -46,11 +49,6 @@ class Scorer:
 
     def lists(self, completions: list[str], **kwargs: Any) -> list[float]:
         return [1.0]
-
-
-class AsyncScorer:
-    async def __call__(self, completion: str) -> float:
-        return 1.0
 
 
 class Plain(StatefulReward):
@@ -188,14 +186,17 @@ def test_names_are_those_that_trl_logs(function: Callable[..., Any], name: str) 
 
 
 def test_names_agree_with_the_installed_trl() -> None:
-    utils = pytest.importorskip("trl.trainer.utils")
+    """Its function runs alone: the import of TRL takes 14 s of processor time."""
+    trl = importlib.util.find_spec("trl")
+    if trl is None or not trl.submodule_search_locations:
+        pytest.skip("trl is not installed")
+    utils = Path(trl.submodule_search_locations[0], "trainer", "utils.py")
+    tree = ast.parse(utils.read_text(encoding="utf-8"))
+    tree.body = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "get_callable_name"]
+    scope: dict[str, Any] = {"functools": functools, "Callable": Callable}
+    exec(compile(tree, str(utils), "exec"), scope)
     for function in (length, functools.partial(length), Scorer(), Scorer().method, lambda completion: 1.0):
-        assert name_of(function) == utils.get_callable_name(function)
-
-
-@pytest.mark.parametrize("function", [judge, functools.partial(judge, "p"), AsyncScorer(), AsyncScorer().__call__])
-def test_async_is_recognised(function: Callable[..., Any]) -> None:
-    assert spec_of(reward(function)).is_async
+        assert name_of(function) == scope["get_callable_name"](function)
 
 
 def test_async_is_recognised_behind_wrappers() -> None:
@@ -229,65 +230,14 @@ def test_a_recipe_is_plain_data() -> None:
 
     recipe = spec_of(reward(noisy)).recipe()
     assert json.loads(json.dumps(recipe)) == recipe
-    assert recipe == {
-        "name": "noisy",
-        "shape": "sample",
-        "rowwise": False,
-        "records": ["log_metric"],
-        "stateful": False,
-        "memory_limit": None,
-        "max_output": None,
-    }
-
-
-def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, Any] = {}
-
-    class FunctionConfig:
-        def __init__(self, name: str, **given: Any) -> None:
-            seen.update(given, name=name)
-
-    native = type("native", (), {"FunctionConfig": FunctionConfig})
-    monkeypatch.setitem(__import__("sys").modules, "guerdon._native", native)
-    spec_of(
-        reward(judge, loop="judges", limit=Limit(concurrency=4), retries=2, total_timeout=9, grace=0, on_failure=-1)
-    ).config()
-    assert seen == {
-        "name": "judge",
-        "lane": "asyncio",
-        "shape": "sample",
-        "timeout": 30.0,
-        "grace": 0.0,
-        "setup_timeout": 300.0,
-        "total_timeout": 9.0,
-        "retries": 2,
-        "concurrency": 4,
-        "isolation": "worker",
-        "pinned": False,
-        "finish": False,
-        "loop": "judges",
-        "on_failure": -1.0,
-        "memory_limit": None,
-        "max_output": None,
-        "gather": None,
-        "env": [],
-        "limit": (None, None, None, None),
-        "http": None,
-        "compound": None,
-        "follows": None,
-        "run_if": None,
-        "pure": False,
-        "cache": None,
-        "anywhere": False,
-        "kernel": None,
-    }
+    assert (recipe["name"], recipe["records"]) == ("noisy", ["log_metric"])
 
 
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     *(
         ({option: value}, f"{option}=")
         for option in ("timeout", "total_timeout", "setup_timeout", "grace")
-        for value in (-1, math.nan, math.inf, True, "5", 1e12)
+        for value in (-1, math.nan, math.inf, True, "5", 1e12, 10**400)
     ),
     *(
         ({option: 0}, f"{option}=0: expected a number of seconds")
@@ -298,9 +248,9 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     *(({"isolation": value}, "'worker' .* or 'call'") for value in ("fork", None)),
     *(
         ({"on_failure": value}, "'nan', 'abstain', 'raise' or a finite number")
-        for value in ("zero", None, True, math.nan, math.inf, 1e39)
+        for value in ("zero", None, True, math.nan, math.inf, 1e39, 10**400)
     ),
-    *(({"max_failure_rate": value}, "a number from 0 to 1") for value in (-0.1, 1.5, math.nan, "half", True)),
+    *(({"max_failure_rate": value}, "a number from 0 to 1") for value in (-0.1, 1.5, math.nan, "half", True, 10**400)),
     *(({"limit": value}, "a Limit") for value in (64, "64")),
     *(({"name": value}, "printable string") for value in ("", " judge", "a\nb", 3)),
     *(({"rowwise": value}, "True or False") for value in (1, None)),
@@ -374,7 +324,19 @@ def test_other_objects_than_reward_functions_are_refused(item: object, message: 
         spec_of(item)
 
 
-@pytest.mark.parametrize("function", [generator, async_generator, functools.partial(async_generator)])
+class Yields(StatefulReward):
+    async def score(self, completion: str) -> AsyncIterator[float]:
+        yield 1.0
+
+
+class YieldsToo:
+    async def __call__(self, completion: str) -> AsyncIterator[float]:
+        yield 1.0
+
+
+@pytest.mark.parametrize(
+    "function", [generator, async_generator, functools.partial(async_generator), Yields(), YieldsToo()]
+)
 def test_generators_are_refused(function: Any) -> None:
     with pytest.raises(RegistrationError, match=r"is a generator \(it yields\)"):
         reward(function)

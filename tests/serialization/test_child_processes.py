@@ -3,7 +3,6 @@ started by torchrun."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._system.cpu_count import usable_cores
 from tests.serialization.programs import marked, run, write
 
 FUNCTIONS = """
@@ -96,43 +94,6 @@ def test_a_fork_after_the_engine_started(what: str, tmp_path: Path) -> None:
     child, status = CHILDREN[what]
     write(tmp_path, train=FUNCTIONS + FORKS.format(child=child, status=status))
     assert run("-W", "ignore::DeprecationWarning", "train.py", cwd=tmp_path) == "[9.0, 5.0]\n"
-
-
-RANK = """
-import json, os
-import torch.distributed as dist
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-with Dispatcher([score, pooled]) as dispatcher:
-    result = dispatcher.score(completions=["a" * (1 + rank)] * 4)
-    mine = {"workers": dispatcher.workers, "rewards": result.rewards[0].ravel().tolist(), "main": score.__module__}
-gathered = [None] * dist.get_world_size()
-dist.all_gather_object(gathered, mine)
-if rank == 0:
-    print(json.dumps(gathered))
-dist.destroy_process_group()
-"""
-
-
-def test_torchrun_with_two_ranks(tmp_path: Path) -> None:
-    """Functions of the program itself; the ranks share the cores of the host."""
-    pytest.importorskip("torch")
-    write(tmp_path, train=FUNCTIONS + RANK)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    with marked() as environment:
-        done = subprocess.run(
-            [*torchrun, "train.py"],
-            cwd=tmp_path,
-            env={**environment, "TMPDIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    share = max(1, usable_cores() // 2)
-    expected = [{"workers": share, "rewards": rewards, "main": "__main__"} for rewards in ([3.0, 0.0], [6.0, 1.0])]
-    assert json.loads(done.stdout.splitlines()[-1]) == expected
 
 
 def test_a_worker_survives_its_terminal_and_its_session(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""IPython in a terminal and a Jupyter kernel: functions of cells, edited cells, Ctrl-C, await."""
+"""A Jupyter kernel: functions of cells, edited cells, interrupts, await."""
 
 from __future__ import annotations
 
@@ -13,46 +13,8 @@ from typing import Any
 import pytest
 
 from tests.serialization.programs import marked
-from tests.serialization.terminal import Terminal
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "first_batch.ipynb"
-
-
-def test_ipython_in_a_terminal(tmp_path: Path) -> None:
-    pytest.importorskip("IPython")
-    command = [sys.executable, "-m", "IPython", "--no-banner", "--no-confirm-exit", "--colors=NoColor"]
-    with marked() as environment:
-        shell = Terminal(command, tmp_path, {**environment, "IPYTHONDIR": str(tmp_path), "HOME": str(tmp_path)})
-        try:
-            for number, line in enumerate(
-                (
-                    "import time; from guerdon import Dispatcher, reward",
-                    "OFFSET = 2.0; helper = lambda text: len(text) + OFFSET",
-                    "score = reward(lambda completion: time.sleep(60) if completion == 'slow' else helper(completion), name='score')",
-                    "made = Dispatcher([score], workers=1); ask = lambda *texts: made.score(completions=texts).rewards.ravel().tolist()",
-                    "print('first', ask('a', 'abc'))",
-                ),
-                1,
-            ):
-                shell.wait_for(rf"In \[{number}\]:")
-                shell.type(line + "\r")
-            shell.wait_for(r"first \[3\.0, 5\.0\]")
-            # Ctrl-C reaches the whole foreground: the batch is cancelled, workers and dispatcher go
-            # on.
-            shell.wait_for(r"In \[6\]:")
-            shell.type("print('wait' + 'ing'); ask('slow')\r")
-            shell.wait_for(r"waiting")
-            time.sleep(0.3)
-            shell.type("\x03")
-            shell.wait_for(r"KeyboardInterrupt")
-            shell.wait_for(r"In \[7\]:")
-            shell.type("print('second', ask('ab'))\r")
-            shell.wait_for(r"second \[4\.0\]")
-            shell.wait_for(r"In \[8\]:")
-            shell.type("exit\r")
-        finally:
-            code = shell.close()
-    assert code == 0
 
 
 class Kernel:

@@ -38,45 +38,49 @@ GUARDED = FUNCTIONS + 'if __name__ == "__main__":\n' + textwrap.indent(SCORE, " 
 EXPECTED = "__main__ [3.0, 1.0, 5.0, 5.0]\n"
 
 
-@pytest.mark.parametrize("guard", [True, False])
-def test_scripts_with_and_without_a_guard(guard: bool, tmp_path: Path) -> None:
-    """Workers never run the script again, so it needs no guard."""
-    write(tmp_path, train=GUARDED if guard else FUNCTIONS + SCORE)
-    assert run("train.py", cwd=tmp_path) == EXPECTED
+# A module that imports its neighbours relatively, in a function too.
+RELATIVE = FUNCTIONS.replace("OFFSET = 2.0", "from .numbers import OFFSET").replace(
+    "    return helper(completion, rule)", "    from . import late\n    return helper(completion, rule) + late.ZERO"
+)
+TRAIN = {"here/train.py": FUNCTIONS + SCORE}
 
 
-def test_a_script_from_another_folder(tmp_path: Path) -> None:
-    write(tmp_path, rules__train=f"import beside\n{FUNCTIONS}{SCORE}", rules__beside="")
-    (tmp_path / "elsewhere").mkdir()
-    assert run(tmp_path / "rules" / "train.py", cwd=tmp_path / "elsewhere") == EXPECTED
-
-
-def test_python_m(tmp_path: Path) -> None:
-    """Also a module that imports its neighbours relatively, in a function too."""
-    functions = FUNCTIONS.replace("OFFSET = 2.0", "from .numbers import OFFSET").replace(
-        "    return helper(completion, rule)", "    from . import late\n    return helper(completion, rule) + late.ZERO"
-    )
-    write(
-        tmp_path, pack__train=functions + SCORE, pack__numbers="OFFSET = 2.0", pack__late="ZERO = 0", pack____init__=""
-    )
-    (tmp_path / "pack" / "__init__.py").touch()
-    assert run("-m", "pack.train", cwd=tmp_path) == EXPECTED
-
-
-def test_python_c(tmp_path: Path) -> None:
-    assert run("-c", FUNCTIONS + SCORE, cwd=tmp_path) == EXPECTED
-
-
-@pytest.mark.parametrize("arguments", [[], ["-"]])
-def test_a_program_on_stdin(arguments: list[str], tmp_path: Path) -> None:
-    assert run(*arguments, cwd=tmp_path, stdin=FUNCTIONS + SCORE) == EXPECTED
-
-
-def test_flags_of_the_interpreter(tmp_path: Path) -> None:
-    """Isolated from the user's site and from the folder: workers find what this process finds."""
-    write(tmp_path, train=FUNCTIONS + SCORE)
-    assert run("-I", "-X", "utf8", "train.py", cwd=tmp_path) == EXPECTED
-    assert run("-O", "train.py", cwd=tmp_path) == EXPECTED
+@pytest.mark.parametrize(
+    ("files", "arguments"),
+    [
+        pytest.param({"here/train.py": GUARDED}, ["train.py"], id="with a guard"),
+        pytest.param(TRAIN, ["train.py"], id="without a guard"),
+        pytest.param(
+            {"rules/train.py": f"import beside\n{FUNCTIONS}{SCORE}", "rules/beside.py": ""},
+            ["../rules/train.py"],
+            id="from another folder",
+        ),
+        pytest.param(
+            {
+                "here/pack/train.py": RELATIVE + SCORE,
+                "here/pack/numbers.py": "OFFSET = 2.0",
+                "here/pack/late.py": "ZERO = 0",
+                "here/pack/__init__.py": "",
+            },
+            ["-m", "pack.train"],
+            id="a module",
+        ),
+        pytest.param({}, ["-c", FUNCTIONS + SCORE], id="an argument"),
+        pytest.param({}, [], id="standard input"),
+        pytest.param({}, ["-"], id="standard input, named"),
+        # Isolated from the user's site and from the folder: workers find what this process finds.
+        pytest.param(TRAIN, ["-I", "-X", "utf8", "train.py"], id="isolated"),
+        pytest.param(TRAIN, ["-O", "train.py"], id="optimised"),
+    ],
+)
+def test_programs_of_any_kind_score(files: dict[str, str], arguments: list[str], tmp_path: Path) -> None:
+    """Workers never run the program again, so it needs no guard."""
+    (tmp_path / "here").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    stdin = FUNCTIONS + SCORE if arguments in ([], ["-"]) else ""
+    assert run(*arguments, cwd=tmp_path / "here", stdin=stdin) == EXPECTED
 
 
 def test_an_edit_between_two_runs_reaches_the_workers(tmp_path: Path) -> None:

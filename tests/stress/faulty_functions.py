@@ -205,16 +205,6 @@ def close_every_descriptor(then: str, notes: str) -> float:
     return hang("", notes) if then == "hang" else 1.0
 
 
-def put_files_in_their_place(_: str, notes: str) -> float:
-    """Closes all descriptors and opens files, which get the numbers of what was closed."""
-    os.closerange(0, 4096)
-    for number in range(12):
-        fd = os.open(os.path.join(notes, f"file {number}"), os.O_CREAT | os.O_RDWR)
-        os.write(fd, b"\1" * 64)
-        os.lseek(fd, 0, os.SEEK_SET)
-    return 1.0
-
-
 def write_garbage_everywhere(_: str, notes: str) -> float:
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -340,11 +330,6 @@ def _socket() -> int:
     raise LookupError("no socket")
 
 
-def send_half_a_message(then: str, notes: str) -> float:
-    os.write(_socket(), _message(3, body=b"z" * 64)[:19])
-    return hang("", notes) if then == "hang" else 1.0
-
-
 def announce_four_gigabytes(_: str, notes: str) -> float:
     os.write(_socket(), _message(5, length=0xFFFFFFFF))
     return hang("", notes)
@@ -355,47 +340,10 @@ def answer_for_an_unknown_frame(_: str, notes: str) -> float:
     return hang("", notes)
 
 
-def answer_for_an_unknown_call(_: str, notes: str) -> float:
-    frame = _words()[0] >> 8
-    os.write(_socket(), _message(5, frame=frame, call=60000, body=b"[]"))
-    return hang("", notes)
-
-
-def fail_twice(_: str, _notes: str) -> float:
-    """Reports its call as failed, twice, and then gives a value all the same."""
-    claim = _words()[0]
-    text = struct.pack("<dHII", float("nan"), 0xFFFF, 5, 0xFFFFFFFF) + b"twice"
-    for _ in range(2):
-        os.write(_socket(), _message(3, frame=claim >> 8, call=(claim & 0xFF) - 1, body=text))
-    return 1.0
-
-
-def say_done_twice(_: str, notes: str) -> float:
-    frame = _words()[0] >> 8
-    os.write(_socket(), _message(2, frame=frame, call=0) * 2)
-    return hang("", notes)
-
-
 def talk_without_end(_: str, _notes: str) -> float:
     socket, message = _socket(), _message(1) * 4000
     while True:
         os.write(socket, message)
-
-
-def go_to_and_fro(_: str, _notes: str) -> float:
-    words = _words()
-    frame = words[0] >> 8 << 8
-    while True:
-        for call in (1, 2):
-            words[0] = frame | call
-            time.sleep(0.001)
-
-
-def scribble_over_the_page(what: str, notes: str) -> float:
-    words = _words()
-    for index in {"progress": [0], "done": [1], "all": range(len(words))}[what]:
-        words[index] = struct.unpack("<Q", os.urandom(8))[0]
-    return hang("", notes)
 
 
 def forge_pages(trainer: str, _: str) -> float:
@@ -417,15 +365,6 @@ def forge_pages(trainer: str, _: str) -> float:
             continue
     assert seen
     return float(forged)
-
-
-def _words() -> memoryview:
-    """The page's words, found as a bug in C code may find them: by looking through memory."""
-    with open("/proc/self/maps") as maps:
-        line = next(line for line in maps if "guerdon-page" in line)
-    start, end = (int(number, 16) for number in line.split()[0].split("-"))
-    kind = ctypes.c_ubyte * (end - start)
-    return memoryview(kind.from_address(start)).cast("B").cast("Q")
 
 
 DEEDS: dict[str, Callable[[str, str], float]] = {

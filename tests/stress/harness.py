@@ -17,6 +17,9 @@ import psutil
 import pytest
 
 from guerdon import Dispatcher, Failure, PendingBatch, RewardBatch, Status, reward
+from tests.clock import eventually as wait_for
+from tests.processes import gone as gone
+from tests.processes import runs as runs
 from tests.stress import faulty_functions
 
 WORKERS = 2
@@ -137,25 +140,6 @@ def zygotes_of(dispatcher: Dispatcher) -> tuple[psutil.Process, psutil.Process]:
     wait_for(look, "a worker is there, and what forked it")
     stem, loader = found
     return stem, loader
-
-
-def wait_for(condition: object, what: str, *, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
-
-
-def runs(pid: int) -> bool:
-    """Whether a process lives: an orphan that has ended may wait a while for init to reap it."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def gone(pids: list[int]) -> bool:
-    return not any(runs(pid) for pid in pids)
 
 
 def descendants() -> list[psutil.Process]:

@@ -26,8 +26,6 @@ def stand(completion: str) -> float:
         hold_gil()
     if verb == "deaf":
         _swallow()
-    if verb == "deep":
-        return _down(int(rest))
     if verb == "block":
         signal.pthread_sigmask(signal.SIG_SETMASK, range(1, signal.NSIG))
         hold_gil()
@@ -55,12 +53,6 @@ def _swallow() -> None:
             time.sleep(60)
         except BaseException:
             continue
-
-
-def _down(left: int) -> float:
-    if left == 0:
-        time.sleep(60)
-    return _down(left - 1)
 
 
 def own_all_signals(note: Path) -> None:

@@ -255,14 +255,6 @@ def test_before_after_and_in_a_fork_there_is_nothing() -> None:
     assert (len(dump), dump.waiting, repr(dump)) == (0, {"stand": 0}, "<Dump of 0 calls in flight>")
 
 
-def test_a_recursion_shows_its_innermost_hundred_frames() -> None:
-    with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
-        pending = dispatcher.submit(completions=["deep:500"])
-        dump = _until(dispatcher, _with_stacks(1))
-        assert (dump[0].stack or "").count(", in _down") == 0 or "repeated" in (dump[0].stack or "")
-        pending.cancel()
-
-
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 10**400, "1", None])
 def test_a_bound_that_is_none_is_refused(timeout: Any) -> None:
     with Dispatcher([reward(stuck_functions.stand)]) as dispatcher, pytest.raises(RegistrationError, match="timeout"):

@@ -11,11 +11,9 @@ import textwrap
 import warnings
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Journal, read_journal
-from guerdon._insight.journal.parts import find_parts
+from guerdon import Dispatcher, GuerdonWarning, read_journal
 from tests.simple import length
 from tests.stress.harness import wait_for
 
@@ -147,53 +145,3 @@ def test_a_folder_that_takes_no_files_costs_rows_and_no_batch(tmp_path: Path) ->
             assert dispatcher.closed
     (warning,) = (one for one in caught if one.category is GuerdonWarning)
     assert "Rows that it can't take are dropped" in str(warning.message)
-
-
-@pytest.mark.fault(
-    "a run is killed between the last two steps of a part: its Parquet file is there, and its stream still",
-    sees="each row once",
-)
-def test_a_stream_beside_its_finished_part_counts_once(tmp_path: Path) -> None:
-    with Dispatcher([length], journal=Journal(tmp_path, run="one")) as dispatcher:
-        dispatcher.score(completions=["a", "bb"])
-        wait_for(lambda: dispatcher.stats()["journal_rows"] >= 2, "both rows are written")
-        (stream,) = tmp_path.glob("*.arrows")
-        kept = stream.read_bytes()
-    stream.write_bytes(kept)
-    assert read_journal(tmp_path).num_rows == 2
-    assert not stream.exists()
-    (path,) = tmp_path.iterdir()
-    assert pq.read_table(path).num_rows == 2
-
-
-@pytest.mark.fault(
-    "a stream that a killed run left is damaged on the disk",
-    sees="one warning that says where; rows before it are read, and the stream stays as it is",
-)
-def test_a_damaged_stream_is_read_as_far_as_it_goes_and_stays(tmp_path: Path) -> None:
-    sizes = []
-    with Dispatcher([length], journal=Journal(tmp_path / "one", run="one")) as dispatcher:
-        for texts in (["a", "bb"], ["ccc"]):
-            written = dispatcher.stats().get("journal_rows", 0)
-            dispatcher.score(completions=texts)
-            rows = written + len(texts)
-            wait_for(lambda rows=rows: dispatcher.stats()["journal_rows"] == rows, "these rows are written")
-            (stream,) = (tmp_path / "one").glob("*.arrows")
-            sizes.append(stream.stat().st_size)
-        kept = stream.read_bytes()
-    size = sizes[0]
-    folder = tmp_path / "two"
-    folder.mkdir()
-    damaged = folder / stream.name
-    damaged.write_bytes(kept[:size] + b"?" * 8 + kept[size + 8 :])
-    for _ in range(2):
-        with pytest.warns(
-            GuerdonWarning, match=f"for 2 rows only, and stays as it is: it is damaged at its byte {size}"
-        ):
-            # in the order in which they ended
-            assert sorted(read_journal(folder, columns=["value"])["value"].to_pylist()) == [1.0, 2.0]
-    assert damaged.stat().st_size == len(kept)
-    journal = find_parts(folder)
-    assert [batch.num_rows for part in journal.parts for _, batch in part.batches(["value"])] == [2]
-    (note,) = journal.notes
-    assert "stays as it is" in note

@@ -154,26 +154,6 @@ warm.close()
     expect_one_warning(stderr, "`pids.max`")
 
 
-@pytest.mark.fault(
-    'calls with `isolation="call"` have processes for two of four workers (pids.max)',
-    sees="nothing but one warning: each worker that ends is followed by another",
-)
-def test_calls_with_workers_of_their_own_go_on_in_a_narrow_pool(tmp_path: Path) -> None:
-    with processes_group() as group:
-        found, stderr = run(
-            f"""
-{IN_GROUP.format(group=str(group))}
-with Dispatcher([reward(faulty_functions.act, timeout=30, isolation="call")], workers=4) as dispatcher:
-    limit(4)  # the zygote, the loader, two workers
-    report(dispatcher, right=[scored(dispatcher) for _ in range(4)])
-warm.close()
-""",
-            tmp_path,
-        )
-    assert found["right"] == [[True, []]] * 4
-    expect_one_warning(stderr, "`pids.max`")
-
-
 MANY_FOR_CALLS = """
 with Dispatcher([reward(faulty_functions.act, timeout=30, isolation="call")], workers=64) as dispatcher:
     {limit}

@@ -83,14 +83,6 @@ def test_handlers_that_are_left_behind_do_no_harm(tmp_path: Path) -> None:
     ("deed", "reason"),
     [
         pytest.param(
-            "signal_itself:9",
-            "was killed by SIGKILL",
-            marks=pytest.mark.fault(
-                "a worker is killed by SIGKILL, as the system does when memory runs out",
-                sees="`crashed`, after one more try alone; the reason names the signal and says what may have sent it",
-            ),
-        ),
-        pytest.param(
             "signal_itself:15",
             "was killed by SIGTERM",
             marks=pytest.mark.fault("a worker gets a SIGTERM", sees="`crashed`, after one more try alone"),

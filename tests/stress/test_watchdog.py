@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 import warnings
 from itertools import pairwise
@@ -49,13 +48,6 @@ def reports(caught: list[warnings.WarningMessage]) -> list[str]:
 def test_a_time_that_is_none_is_refused(value: object) -> None:
     with pytest.raises(RegistrationError, match="watchdog"):
         Dispatcher([reward(hang)], watchdog=value)  # type: ignore[arg-type]
-
-
-def test_it_is_an_option_like_others() -> None:
-    dispatcher = Dispatcher([reward(hang)], watchdog=120)
-    assert dispatcher.options["watchdog"] == 120
-    assert dispatcher.replace(workers=1).options["watchdog"] == 120
-    assert Dispatcher([reward(hang)]).options["watchdog"] is None
 
 
 @pytest.mark.fault(
@@ -99,25 +91,6 @@ def test_beside_a_journal_there_is_a_file_too(tmp_path: Path) -> None:
     (file,) = folder.glob(f"watchdog-r0-{os.getpid()}.txt")
     assert "Path(completion).read_text()" in file.read_text()
     assert file.read_text().count("watchdog: no call had ended for") == len(reports(caught))
-
-
-def test_an_async_call_that_hangs_is_reported() -> None:
-    released = threading.Event()
-
-    async def waits(completion: str) -> float:
-        import asyncio
-
-        await asyncio.to_thread(released.wait, 100)
-        return 1.0
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with Dispatcher([reward(waits, timeout=600)], watchdog=AFTER) as dispatcher:
-            pending = dispatcher.submit(completions=["a"])
-            wait_for(lambda: reports(caught), "a report")
-            released.set()
-            pending.result()
-    assert "await asyncio.to_thread(released.wait, 100)" in reports(caught)[0]
 
 
 @pytest.mark.fault(

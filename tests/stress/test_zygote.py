@@ -12,7 +12,7 @@ import pytest
 
 from guerdon import Dispatcher, Status, reward
 from tests.stress import faulty_functions
-from tests.stress.harness import WORKERS, Scene, descendants, expect, gone, runs, wait_for
+from tests.stress.harness import Scene, descendants, expect, gone, runs, wait_for
 
 PTRACE_ATTACH = 16
 
@@ -31,25 +31,6 @@ def test_a_killed_zygote_is_replaced(which: str, tmp_path: Path) -> None:
         scene.expect_whole()
         assert not set(scene.dispatcher.worker_pids()) & set(before)
         wait_for(lambda: all(runs(one.pid) for one in descendants()), "no zombie is left")
-
-
-@pytest.mark.fault(
-    "the zygote is killed amid a batch",
-    sees="nothing: calls in hand are tried once more, everything else runs once",
-)
-@pytest.mark.parametrize("which", ["stem", "loader"])
-def test_a_zygote_killed_amid_a_batch_costs_the_calls_in_hand(which: str, tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        pending = scene.submit([f"doze:{index}" for index in range(40)])
-        time.sleep(0.1)
-        scene.zygotes()[which == "loader"].kill()
-        result = pending.result(timeout=60)
-        assert not result.failures()
-        assert result.rewards[:, 0, 0].tolist() == [float(index) for index in range(40)]
-        assert (result.attempts == 2).sum() <= WORKERS
-        runs = (tmp_path / "runs").read_text().splitlines()
-        assert sum(line.startswith("doze") for line in runs) <= 40 + WORKERS
-        scene.expect_whole()
 
 
 @pytest.mark.fault(

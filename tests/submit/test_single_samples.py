@@ -126,17 +126,6 @@ def test_calls_that_come_together_are_few_batches_of_at_most_256(dispatcher: Dis
     assert sorted(batches) == [88, 256, 256]
 
 
-def test_it_equals_the_same_samples_scored_at_once(dispatcher: Dispatcher) -> None:
-    texts = ["a", "bad", "none", "abc", ""]
-    expected = dispatcher.score(completions=texts, pause=[0.0] * 5)
-    found = asyncio.run(together(dispatcher, *({"completion": text, "pause": 0.0} for text in texts)))
-    for sample, one in enumerate(found):
-        assert isinstance(one, SampleResult)
-        assert list(map(str, one.rewards.values())) == list(map(str, expected.rewards[sample, 0].tolist()))
-        assert list(one.status.values()) == expected.status[sample, 0].tolist()
-        assert str(one.total) == str(float(expected.total[sample, 0]))
-
-
 def test_a_slow_sample_holds_up_no_other(dispatcher: Dispatcher) -> None:
     async def main() -> None:
         slow = asyncio.create_task(dispatcher.ascore_one(completion="a", pause=LONG))

@@ -49,34 +49,6 @@ def test_a_function_without_a_limit_costs_nothing(limits: Limits) -> None:
     assert limits.set == []
 
 
-def test_time_of_others_does_not_count_for_the_function(limits: Limits) -> None:
-    made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
-    made.switch_to(0)
-    assert made.apply(recipe)
-    limits.has += 10 * MB
-    made.lift()
-    made.switch_to(1)
-    limits.has += 500 * MB
-    made.switch_to(0)
-    assert made.apply(recipe)
-    made.lift()
-    infinite = resource.RLIM_INFINITY
-    # 10 MB of its own count as before
-    assert limits.set == [150 * MB, infinite, 650 * MB, infinite]
-
-
-def test_half_of_the_limit_taken_retires_the_worker(limits: Limits) -> None:
-    made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
-    made.switch_to(0)
-    assert made.apply(recipe)
-    limits.has += 26 * MB
-    limits.now_ns += 1
-    assert made.apply(recipe)  # looked at a moment ago
-    limits.now_ns += 20_000_000
-    assert not made.apply(recipe)
-    assert made.exhausted
-
-
 def test_a_worker_of_one_functions_own_is_kept(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB, "batch")
     made.switch_to(0)

@@ -20,6 +20,7 @@ from guerdon._worker import shared_page, wire
 from guerdon._worker.loaded_functions import LoadedFunctions
 from guerdon._worker.shared_page import SharedPage
 from guerdon._worker.worker import Worker
+from tests.clock import eventually
 from tests.worker import frame_encoding
 
 HEADER = struct.Struct("<IBBHQ")
@@ -73,10 +74,7 @@ class Engine:
         )
 
     def wait_for_claim(self, claim: int) -> None:
-        deadline = time.monotonic() + 60
-        while self.page.words[shared_page.PROGRESS] != claim:
-            assert time.monotonic() < deadline, f"{self.page.words[shared_page.PROGRESS]:x}"
-            time.sleep(0.001)
+        eventually(lambda: self.page.words[shared_page.PROGRESS] == claim)
 
 
 Start = Callable[..., Engine]
@@ -219,9 +217,6 @@ def _refuse() -> None:
 def _fire(engine: Engine, claim: int, inside: Path) -> None:
     """Lets a call run out of time once it is inside the function: a claim comes before that."""
     engine.wait_for_claim(claim)
-    deadline = time.monotonic() + 60
-    while not inside.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    eventually(inside.exists)
     engine.commands[shared_page.FIRE] = claim
     os.kill(engine.pid, signal.SIGURG)

@@ -8,12 +8,13 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.clock import eventually
 
 REPOSITORY = Path(__file__).parents[3]
 LONGEST_S = 120.0
@@ -98,10 +99,7 @@ class Launch:
         return Counter(path.read_text().split()) if path.exists() else Counter()
 
     def wait_until_ran(self, count: int) -> None:
-        deadline = time.monotonic() + LONGEST_S
-        while sum(self.ran().values()) < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(lambda: sum(self.ran().values()) >= count, seconds=LONGEST_S)
 
     def files(self) -> list[str]:
         """What is left where they meet."""
@@ -129,9 +127,7 @@ class Launch:
         """Ends all, and looks at what is left."""
         for rank in self.ranks:
             rank.end()
-        deadline = time.monotonic() + 60.0
-        while (self.processes() or self.files()) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        eventually(lambda: not (self.processes() or self.files()))
 
 
 def children_of_session(title: str) -> Iterator[int]:

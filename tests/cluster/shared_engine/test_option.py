@@ -14,7 +14,6 @@ from guerdon import Dispatcher, Ray, reward
 from guerdon._lanes.remote.shared_engine import greeting
 from guerdon._system.cpu_count import host_cores, host_workers
 from guerdon.errors import RegistrationError
-from tests.contract.misbehaving_functions import UnfitToLoad, takes
 
 
 @reward
@@ -61,16 +60,6 @@ def test_other_values_are_refused() -> None:
     for meant in ("ray", Ray):
         with pytest.raises(RegistrationError, match=r"Write guerdon\.Ray\(\)"):
             Dispatcher([length], cluster=meant)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("how", ["error", "hang", "exit"])
-def test_a_value_that_cannot_be_loaded_fails_its_own_sample(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "notes"
-    values = [UnfitToLoad(how) if index == 40 else index for index in range(128)]
-    with Dispatcher([reward(takes, timeout=0.5)], cluster="host", workers=2) as dispatcher:
-        result = dispatcher.score(completions=["a"] * 128, value=values, path=[str(path)] * 128)
-    assert [failure.sample for failure in result.failures()] == [40]
-    assert len(path.read_text().splitlines()) == 127
 
 
 def test_a_dump_names_the_engine() -> None:

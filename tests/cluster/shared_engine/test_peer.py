@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from guerdon._lanes.remote.shared_engine import peer
 from guerdon._lanes.remote.shared_engine.meeting import JoinError
 from guerdon._lanes.remote.shared_engine.peer import Peer
+from tests.clock import eventually
 
 _CONNECTS = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('yes', flush=True); "
 
@@ -103,8 +103,5 @@ def test_only_a_stopped_one_is_killed(tmp_path: Path) -> None:
     with connected(tmp_path, "s.recv(1)") as (connection, process), Peer(connection) as found:
         assert not found.kill_if_stopped()
         process.send_signal(signal.SIGSTOP)
-        deadline = time.monotonic() + 10
-        while not found.kill_if_stopped():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(found.kill_if_stopped, seconds=10)
         assert process.wait(10) == -signal.SIGKILL

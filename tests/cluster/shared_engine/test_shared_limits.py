@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,44 +14,19 @@ from guerdon._functions.spec import FunctionSpec
 from guerdon._lanes.remote.shared_engine.shared_limits import share_limits
 from guerdon.limits import SharedLimit
 from tests.cluster.shared_engine.rank_processes import launch_in
-
-
-@contextmanager
-def answering() -> Iterator[tuple[str, list[float]]]:
-    """A reward service, and when it was asked."""
-    asked: list[float] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            asked.append(time.monotonic())
-            self.rfile.read(int(self.headers["Content-Length"]))
-            body = json.dumps({"reward": 1.0}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    serving = threading.Thread(target=server.serve_forever, args=(0.02,))
-    serving.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/score", asked
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
+from tests.http.server import serving
 
 
 def test_a_rate_without_a_key_holds_for_all_ranks(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
     own = {"GUERDON_LIMITS_DIR": str(tmp_path / "limits")}
-    with answering() as (url, asked), launch_in(tmp_path_factory.mktemp("r"), 2) as launch:
-        ranks = [launch.start(number, own, judge=url) for number in range(2)]
+    asked: list[float] = []
+
+    def answer(path: str, body: dict[str, Any]) -> dict[str, float]:
+        asked.append(time.monotonic())
+        return {"reward": 1.0}
+
+    with serving(answer) as server, launch_in(tmp_path_factory.mktemp("r"), 2) as launch:
+        ranks = [launch.start(number, own, judge=server.url) for number in range(2)]
         for rank in ranks:
             rank.score(["x"] * 20, 0.0)
         for rank in ranks:
