@@ -142,7 +142,8 @@ class RewardBatch:
         self._token_users = token_users
         self.incomplete = incomplete
         self.functions = tuple(functions)
-        self.weights: NDArray[np.float32] = np.array(weights, np.float32)  # a copy: users may change it
+        # a copy: users may change it
+        self.weights: NDArray[np.float32] = np.array(weights, np.float32)
         self.rewards: NDArray[np.float32] = batch.rewards()
         self.status: NDArray[np.uint8] = batch.status()
         self.elapsed_s: float = batch.elapsed_s
