@@ -79,8 +79,8 @@ class Fence:
     def shares_tasks(self) -> bool:
         """Whether the kernel counts tasks of others as those of children."""
 
-    def leave_room_for_tasks(self, unseen: int) -> None:
-        """Lets children have so many more: those of others that are not seen here."""
+    def leave_room_for_tasks(self, others: int) -> None:
+        """Lets children have so many more, which are those of others."""
 
     def before_fork(self) -> None: ...
     def after_fork(self) -> None:
