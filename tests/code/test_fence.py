@@ -18,9 +18,8 @@ import pytest
 from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote import acts
 from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.fence_probe import ProbeError, Tried
+from guerdon.rewards.code.zygote.fence_probe import ProbeError, Tried, probe
 from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
-from guerdon.rewards.code.zygote.isolation import probe
 from guerdon.rewards.code.zygote.level import LAYERS, Attempt, Level, checked_level
 from tests.code import taken_rights
 from tests.code.acts import ACTS, attempts
@@ -241,7 +240,7 @@ def test_each_layer_that_refuses_anything_is_tried_at_start() -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: os.PathLike[str]) -> None:
-    code = "from guerdon.rewards.code.zygote.fence import FenceSpec; from guerdon.rewards.code.zygote.isolation import probe; print(probe(FenceSpec()))"
+    code = "from guerdon.rewards.code.zygote.fence import FenceSpec; from guerdon.rewards.code.zygote.fence_probe import probe; print(probe(FenceSpec()))"
     environment = os.environ | {"TMPDIR": os.fspath(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
     assert os.listdir(tmp_path) == []
