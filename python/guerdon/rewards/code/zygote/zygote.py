@@ -31,10 +31,11 @@ from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 __all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "READY", "STANDARD", "TIME", "main"]
 
 CONTROL: Final = 3
-# A request is one byte, FORK with the mode's name after it and four descriptors with it. An answer is a
-# struct of its kind, a number, seconds of a processor, how often that was taken from the process,
-# and a wait status: READY with the layers that hold after it, as JSON, TIME with the seconds that
-# the process used so far, END with what it reported of its own start. FAILED has only a text.
+# A request is one byte, FORK with the mode's name after it and four descriptors with it. An answer
+# is a struct of its kind, a number, seconds of a processor, how often that was taken from the
+# process, and a wait status: READY with the layers that hold after it, as JSON, TIME with the
+# seconds that the process used so far, END with what it reported of its own start. FAILED has only
+# a text.
 FORK, KILL, CLEAR, TIME = b"F", b"K", b"C", b"T"
 ANSWER: Final = struct.Struct("<cqdqi")
 READY, END, FAILED = b"R", b"E", b"X"
