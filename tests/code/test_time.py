@@ -1,5 +1,4 @@
-"""A program's time is that of a processor, on its worker's core, from a question to its answer; the
-wall's clock bounds it."""
+"""A program's time is that of a processor, on its worker's core; the wall's clock bounds it."""
 
 from __future__ import annotations
 
