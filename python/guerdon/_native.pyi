@@ -233,7 +233,7 @@ class Kernel:
         """
 
 def outputs_match(expected: str, printed: str, rule: Literal["exact", "tokens", "numbers"]) -> bool:
-    """Whether a program printed the expected text, by the rule of ``compare=``."""
+    """Returns whether a program printed the expected text, by the rule of ``compare=``."""
 
 def math_decision(gold: str, answer: str, *, reward: bool, strict: bool = False) -> bool | Literal["no gold"] | None:
     """Returns whether an answer is the gold one; None where math-verify must say.

@@ -1,7 +1,7 @@
 """A loss before a program's verdict, by no fault of it, is never a score of 0.
 
-The zygote of a reward is killed or stands still, also between two calls of tests; a program's
-process ends before it came to the program; a compiler is taken away; descriptors run out.
+The zygote of a reward is killed or stopped, also between two calls of tests; a program's process
+ends before it came to the program; a compiler is taken away; descriptors run out.
 """
 
 from __future__ import annotations

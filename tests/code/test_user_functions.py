@@ -1,4 +1,4 @@
-"""Functions of the user's end, and are loaded where they judge; their process ends with the trainer."""
+"""Functions of the user's end, and are loaded where they judge."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ pub struct Fence {
     memory: Option<limits::Memory>,
     /// The kernel counts tasks of others as those of children.
     shares_tasks: bool,
-    /// How many of these there may be.
+    /// The number of these to leave room for.
     others: u64,
     /// This process, to see in a child that it has not ended.
     parent: Option<OwnedFd>,
@@ -119,8 +119,8 @@ impl Fence {
         Ok(fence)
     }
 
-    /// Puts a layer up, unless it is left out. `put_up` returns a detail, which may be empty, or the
-    /// reason why the machine refuses it.
+    /// Puts a layer up, unless it is left out. `put_up` returns a detail, which may be empty, or
+    /// why the machine refuses it.
     fn settle(&mut self, layer: Layer, put_up: impl FnOnce(&mut Self) -> Result<String, String>) {
         let left_out = self.rules.leaves_out(layer);
         let state = if left_out { Err("left out for a test".to_owned()) } else { put_up(self) };

@@ -1,5 +1,7 @@
-"""Acts on the machine and on large parts of its kernel, but for those that programs of the red team
-try by the same call: what seccomp alone refuses is the same whatever other layer is missing."""
+"""Acts on the machine and on large parts of its kernel.
+
+Calls that seccomp alone refuses are in the red team, where a program makes the same one: no other
+layer that is missing changes them."""
 
 from __future__ import annotations
 

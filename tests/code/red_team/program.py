@@ -88,11 +88,11 @@ def attempts(table: str, *, before: str = "", machine: str = "") -> tuple[Progra
 
 
 def _read(table: str, before: str, after: str, **usual: Any) -> tuple[Program, ...]:
-    """The programs of a table: each has a line ``=== name: what it does``, its text, and between
-    them a line ``#:`` where it is not as the table's others are.
+    """The programs of a table: each has a line ``=== name: what it does`` and its text.
 
-    That line holds ``hangs``, ``works``, ``by`` its styles, ``on`` a machine, ``beats`` graders, and
-    at its end ``from`` an origin, with semicolons between them.
+    A line ``#:`` between the two sets a program apart from the others of its table: ``hangs``,
+    ``works``, ``by`` styles, ``on`` a machine, ``beats`` graders, and last ``from`` an origin, with
+    semicolons between them.
 
     Args:
         before: Above each text.

@@ -86,7 +86,8 @@ class ProgramCalls:
                 self._define()
             if self._unusable is not None:
                 return self._unusable
-            if time.monotonic() - self._measured > _MEASURE_S:  # it uses no more than the time that passes
+            # Now and then: its process can't use more than the time that passes.
+            if time.monotonic() - self._measured > _MEASURE_S:
                 self._measure()
             return self._answer(message, nonce, self._time.to_answer())
 

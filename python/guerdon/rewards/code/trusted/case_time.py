@@ -29,10 +29,12 @@ class ProgramTime:
         self._divided = divided
         self._ended = 0.0  # seconds of processes that ended
         self._running = 0.0  # of the one that runs, at most
-        self._cases = 1  # that are left, with the present one
-        self._whole: Deadline | None = None  # of the present case, from its first question on
-        self._before = 0.0  # seconds used before that
-        self._end = 0.0  # `end` at that time
+        self._cases = 1  # left, the present one included
+        # Of the present case: its deadline, made with its first question, and seconds used and
+        # `end` at that time.
+        self._whole: Deadline | None = None
+        self._before = 0.0
+        self._end = 0.0
 
     @property
     def used(self) -> float:
@@ -74,7 +76,7 @@ class ProgramTime:
         self._running = 0.0
 
     def begin(self, cases: int) -> None:
-        """The next of `cases` cases begins; its time starts with the first question to the program."""
+        """The next of `cases` cases begins; its time starts with its first question."""
         self._cases, self._whole = cases, None
 
     def fault(self) -> str:

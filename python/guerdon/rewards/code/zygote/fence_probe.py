@@ -1,8 +1,8 @@
 """Tries forbidden acts in a fenced child, and what honest programs do, in a process of its
 own: never in the trainer.
 
-- `probe` says what holds here, once a process: it does not change while that runs. `attempts`
-  starts the process that tries it; what runs in that begins at `main`.
+- `probe` returns the level that holds here, found once a process. `attempts` starts the process
+  that tries the acts, which begins at `main`.
 - The process that acts are tried on keeps out of the fences; the one that prepares them is its
   child, and ends with it.
 """
