@@ -62,8 +62,8 @@ class Fence:
     def shares_tasks(self) -> bool:
         """Whether the kernel counts tasks of others as those of children."""
 
-    def leave_room_for_tasks(self, unseen: int) -> None:
-        """Lets children have so many more: those of others that are not seen here."""
+    def leave_room_for_tasks(self, others: int) -> None:
+        """Lets children have so many more, which are those of others."""
 
     def before_fork(self) -> None: ...
     def after_fork(self) -> None:
@@ -214,6 +214,9 @@ class Kernel:
         Raises:
             ValueError: ``(why, sample)``: that sample can't be scored.
         """
+
+def outputs_match(expected: str, printed: str, rule: Literal["exact", "tokens", "numbers"]) -> bool:
+    """Returns whether a program printed the expected text, by the rule of ``compare=``."""
 
 def math_decision(gold: str, answer: str, *, reward: bool, strict: bool = False) -> bool | Literal["no gold"] | None:
     """Returns whether an answer is the gold one; None where math-verify must say.

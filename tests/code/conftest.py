@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from guerdon.rewards.code.factory import CodeReward
 from guerdon.rewards.code.trusted import judge
+from tests.code.programs import judged
 
 
 @pytest.fixture
@@ -12,3 +16,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trusted side has half a second beside a program's time."""
     monkeypatch.setattr(judge, "BESIDE_S", 0.5)
     monkeypatch.setattr(judge, "REFERENCE_S", 0.5)
+
+
+@pytest.fixture(scope="module")
+def every() -> Iterator[CodeReward]:
+    """A reward with the usual options, whose sandbox is warm."""
+    with judged() as reward:
+        yield reward

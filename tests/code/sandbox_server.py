@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from guerdon import Dispatcher, SandboxFusion, code_reward
+from tests.code.programs import block
 from tests.http.server import Server, serving
 
 _NOBODY = 65534
@@ -118,3 +120,16 @@ def sandbox(faulty: Callable[[int, dict[str, Any]], Any] | None = None, port: in
 
     with serving(answer, port=port) as server:
         yield server
+
+
+def remote(server: Server | str, **options: Any) -> Any:
+    """A code reward whose programs run there."""
+    url = server if isinstance(server, str) else server.url
+    given = {"timeout": 5.0, "max_failure_rate": 1.0, **options}
+    return code_reward(remote=SandboxFusion(url, wait=given.pop("wait", 30.0)), **given)
+
+
+def scored(code: Any, programs: list[str], **columns: Any) -> Any:
+    """The result of programs."""
+    with Dispatcher([code]) as dispatcher:
+        return dispatcher.score(completions=[block(program) for program in programs], **columns)

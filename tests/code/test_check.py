@@ -125,16 +125,6 @@ def test_a_program_that_hangs_passes_no_lenient_test() -> None:
             assert found.reason, program
 
 
-def test_no_test_reaches_the_program(tested: CodeReward) -> None:
-    program = (
-        "import sys, gc\nword = ''.join(['ses', 'ame'])\n"
-        "def add(a, b):\n"
-        "    seen = [one for one in gc.get_objects() if type(one) in (dict, list, tuple) and word in repr(one)]\n"
-        "    return (sum(one is not globals() for one in seen), 'check' in sys.modules)\n"
-    )
-    assert run(tested, program, "assert add(1, 'sesa'[:2]) == (0, False), 'ses' + 'ame'").score == 1.0
-
-
 @pytest.mark.fault("the tests of a row can't be run", sees="no score, with what is wrong with them")
 @pytest.mark.parametrize(
     ("test", "entry_point", "message"),

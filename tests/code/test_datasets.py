@@ -6,12 +6,14 @@ The rows are written for this test; docs/code.md names the sets and where their 
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
 from guerdon import DataError
-from tests.code.programs import block, judged
+from guerdon.rewards.code.factory import CodeReward
+from tests.code.programs import block, judged, judgement
 
 TWO_SUM = (
     "class Solution:\n    def twoSum(self, nums: List[int], target: int) -> List[int]:\n        seen = {}\n"
@@ -167,25 +169,28 @@ TESTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def tested() -> Iterator[CodeReward]:
+    with judged(check="test", prelude="prelude") as reward:
+        yield reward
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_rows_with_cases(name: str) -> None:
+def test_rows_with_cases(every: CodeReward, name: str) -> None:
     cases, right = CASES[name]
     wrong = "print(0)\ndef add(*x): return 0\nf = add\nclass Solution:\n    twoSum = add"
-    with judged() as reward:
-        for given in (cases, json.dumps(cases)):
-            assert reward(completions=[block(right), block(wrong)], cases=[given] * 2) == [1.0, 0.0]
+    for given in (cases, json.dumps(cases)):
+        assert every(completions=[block(right), block(wrong)], cases=[given] * 2) == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_rows_with_tests(name: str) -> None:
+def test_rows_with_tests(tested: CodeReward, name: str) -> None:
     tests, right, prelude, entry_point = TESTS[name]
     wrong = right.replace("return", "return 7 or").replace("yield", "yield 8; yield").replace("= 9", "= 8")
     wrong = wrong.replace("[-k:]", "[k:]").replace("count", "repeat")
-    with judged(check="test", prelude="prelude") as reward:
-        row: dict[str, Any] = {"test": tests, "prelude": prelude, "entry_point": entry_point}
-        for program, score in ((right, 1.0), (wrong, 0.0)):
-            found = reward._judge.judge({"completion": block(program), **row})
-            assert found.score == score, found.reason
+    for program, score in ((right, 1.0), (wrong, 0.0)):
+        found = judgement(tested, program, test=tests, prelude=prelude, entry_point=entry_point)
+        assert found.score == score, found.reason
 
 
 @pytest.mark.parametrize(
@@ -199,9 +204,9 @@ def test_rows_with_tests(name: str) -> None:
         ("import pandas as pd\ndef test_a():\n    assert isinstance(add(1, 2), pd.DataFrame)\n", "asks for the class"),
     ],
 )
-def test_rows_that_can_not_be_judged_have_no_score(tests: str, message: str) -> None:
-    with judged(check="test") as reward, pytest.raises(DataError, match=message):
-        reward._judge.judge({"completion": block(ADD), "test": tests})
+def test_rows_that_can_not_be_judged_have_no_score(tested: CodeReward, tests: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        judgement(tested, ADD, test=tests)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +216,5 @@ def test_rows_that_can_not_be_judged_have_no_score(tests: str, message: str) -> 
         "def f(x):\n    x.clear()\n    return []",
     ],
 )
-def test_objects_of_a_program_and_its_arguments_decide_nothing(program: str) -> None:
-    test = "given = [2, 1]\nassert f(given) == sorted(given)\n"
-    with judged(check="test") as reward:
-        assert reward(completions=[block(program)], test=[test]) == [0.0]
+def test_objects_of_a_program_and_its_arguments_decide_nothing(tested: CodeReward, program: str) -> None:
+    assert judgement(tested, program, test="given = [2, 1]\nassert f(given) == sorted(given)\n").score == 0.0

@@ -58,46 +58,6 @@ def test_features_that_programs_use_work(without: tuple[str, ...]) -> None:
     assert printed == "thread []"
 
 
-def test_the_folder_is_its_own_and_empty_again() -> None:
-    printed = fenced(
-        """
-        if prepared.folder is None:
-            print("no folder")
-            sys.exit()
-        def write():
-            with open("data", "w") as file:
-                file.write("1")
-            os.write(1, os.getcwd().encode() + b" ")
-        def look():
-            os.write(1, str(os.listdir()).encode())
-        assert run(write) == 0
-        prepared.clear_folder()
-        assert run(look) == 0
-        """
-    )
-    assert printed.strip() in ("/own []", "no folder")
-
-
-@pytest.mark.skipif(not Path("/usr/bin/cc").exists(), reason="no C compiler")
-def test_a_compiler_and_what_it_built() -> None:
-    printed = fenced(
-        """
-        if prepared.folder is None:
-            print("no folder")
-            sys.exit()
-        def build():
-            with open("a.c", "w") as file:
-                file.write('#include <unistd.h>\\nint main(void) { return write(1, "built", 5) != 5; }')
-            os.execve("/usr/bin/cc", ["cc", "-o", "a", "a.c"], {"PATH": "/usr/bin:/bin", "TMPDIR": prepared.folder})
-        assert run(build) == 0
-        assert run(lambda: os.execve("./a", ["a"], {})) == 0
-        """,
-        processes=True,
-        execute=True,
-    )
-    assert printed.strip() in ("built", "no folder")
-
-
 @pytest.mark.parametrize("without", [(), ("pid",)])
 @pytest.mark.fault("program whose process starts others that go on", sees="they end with it")
 def test_children_end_with_their_parent(without: tuple[str, ...]) -> None:
@@ -171,25 +131,6 @@ def test_processor_time_ends() -> None:
     assert time.monotonic() - start < 100
 
 
-def test_descriptors_that_are_not_given_are_closed() -> None:
-    printed = fenced(
-        """
-        fds = [os.dup(1) for _ in range(20)]
-        def body():
-            open_ones = []
-            for fd in range(64):
-                try:
-                    os.fstat(fd)
-                    open_ones.append(fd)
-                except OSError:
-                    pass
-            os.write(1, str(open_ones).encode())
-        run(body)
-        """
-    )
-    assert printed == "[0, 1, 2]"
-
-
 def test_memory_counts_from_what_the_zygote_has() -> None:
     printed = fenced(
         """
@@ -206,27 +147,6 @@ def test_memory_counts_from_what_the_zygote_has() -> None:
         without=("namespaces", "pid"),
     )
     assert printed == "no more"
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_starting_processes_can_be_forbidden(alone: bool) -> None:
-    printed = fenced(
-        f"""
-        pid = prepared.fork()
-        if pid == 0:
-            prepared.enter((0, 1, 2), alone={alone})
-            try:
-                if os.fork() == 0:
-                    os._exit(0)
-                os.write(1, b"started")
-            except PermissionError:
-                os.write(1, b"refused")
-            os._exit(0)
-        os.waitpid(pid, 0)
-        """,
-        processes=True,
-    )
-    assert printed == ("refused" if alone else "started")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from guerdon import RegistrationError
-from guerdon.rewards.code.zygote import isolation
+from guerdon.rewards.code.zygote import fence_probe
 from guerdon.rewards.code.zygote.fence import FenceSpec
 from guerdon.rewards.code.zygote.fence_probe import attempts as at_start
-from guerdon.rewards.code.zygote.isolation import probe
+from guerdon.rewards.code.zygote.fence_probe import probe
 from guerdon.rewards.code.zygote.tasks import most_others
 from tests.code import taken_rights
 from tests.code.acts import attempts
@@ -93,7 +93,7 @@ def test_a_module_that_programs_cannot_read_is_named(open_folder: Path, monkeypa
     (lacking,) = found.shortcomings
     assert lacking.startswith("read the files of modules='closed_within' (PermissionError")
     assert f"chmod -R o+rX {package}" in lacking
-    monkeypatch.setattr(isolation, "attempts", lambda spec: found)
+    monkeypatch.setattr(fence_probe, "attempts", lambda spec: found)
     with pytest.raises(RegistrationError, match="none can read the files of modules='closed_within'"):
         probe.__wrapped__(FenceSpec())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ from tests.code.programs import block, call, judged, judgement
 from tests.code.test_languages import needs
 
 NUMBERS = [{"stdin": "3\n1 2 3\n", "stdout": "9\n"}]
-
-
-@pytest.fixture(scope="module")
-def every() -> Iterator[CodeReward]:
-    with judged() as reward:
-        yield reward
 
 
 def test_no_program_reads_the_input_of_another(every: CodeReward) -> None:

@@ -16,12 +16,6 @@ from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
 
 
 @pytest.fixture(scope="module")
-def every() -> Iterator[CodeReward]:
-    with judged() as reward:
-        yield reward
-
-
-@pytest.fixture(scope="module")
 def share() -> Iterator[CodeReward]:
     with judged(score="share", case_timeout=1.0, timeout=20) as reward:
         yield reward
@@ -293,25 +287,6 @@ def test_arrays_are_judged_as_lists() -> None:
     with judged(modules=["numpy"], timeout=20, memory_limit="2GiB") as reward:
         found = judgement(reward, program, cases=[call("f", [1, 2], expected=[[2, 4], 3])])
     assert (found.score, found.reason) == (1.0, "")
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("class Always:\n        def __eq__(self, other): return True\n    return Always()", "<Always object>"),
-        ("return NotImplemented", "object"),
-        ("return (x for x in [3])", "<generator object>"),
-        ("import os\n    os.close(3)", "its process ended"),
-        ("import os\n    os.write(3, b'\\4\\0\\0\\0ABCD')", "no data"),
-        ("import os\n    os.write(3, b'\\x01\\0\\0\\0N')", "channel of its answers"),
-        ("import os\n    os.write(3, b'\\xff' * 8)", "more than"),
-        ("a = []\n    a.append(a)\n    return a", "levels deep"),
-    ],
-)
-def test_opaque_objects_are_not_answers(every: CodeReward, body: str, reason: str) -> None:
-    found = judgement(every, f"def f():\n    {body}", cases=[call("f", expected=3)])
-    assert found.score == 0.0
-    assert reason in found.reason
 
 
 def test_answers_written_ahead_are_none(every: CodeReward) -> None:

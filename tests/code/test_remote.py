@@ -27,8 +27,7 @@ from guerdon import (
     reward,
 )
 from tests.code.programs import CASES, INCREMENT, block, call, judged, judgement
-from tests.code.sandbox_rewards import remote, scored
-from tests.code.sandbox_server import sandbox
+from tests.code.sandbox_server import remote, sandbox, scored
 from tests.monitor import reading
 
 fault = pytest.mark.fault

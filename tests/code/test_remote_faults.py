@@ -16,8 +16,7 @@ import pytest
 
 from guerdon import Dispatcher, Limit, Status
 from tests.code.programs import CASES, INCREMENT, block, call
-from tests.code.sandbox_rewards import remote, scored
-from tests.code.sandbox_server import sandbox
+from tests.code.sandbox_server import remote, sandbox, scored
 from tests.http.server import Handler, free_port
 
 fault = pytest.mark.fault

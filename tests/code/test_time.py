@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,27 @@ def test_a_program_has_one_core(isolation: str) -> None:
         assert judgement(reward, program, cases=[call("f", expected=1)]).score == 1.0
 
 
-def test_a_program_can_not_choose_its_cores() -> None:
-    program = "import os\ndef f():\n    try: os.sched_setaffinity(0, range(os.cpu_count()))\n    except PermissionError: return True"
-    with judged() as reward:
-        assert judgement(reward, program, cases=[call("f", expected=True)]).score == 1.0
+TIMEOUT = 0.5
+LONG_S = 3 * TIMEOUT + 2
+
+
+def _slow(candidate: Any) -> float:
+    right = candidate(1) == 2
+    time.sleep(LONG_S)
+    return float(right and candidate(2) == 3)
+
+
+def _many(candidate: Any) -> float:
+    return float(all(candidate(n) == n + 1 for n in range(40)))
+
+
+def test_a_check_that_takes_longer_than_its_program_may_costs_that_nothing() -> None:
+    with judged(check=_slow, timeout=TIMEOUT) as reward:
+        assert judgement(reward, "def f(n): return n + 1", entry_point="f").score == 1.0
+
+
+@pytest.mark.parametrize("seconds", [LONG_S, 0.1], ids=["in one call", "a little in each of many calls"])
+def test_a_program_that_sleeps_longer_than_it_may_scores_zero(seconds: float) -> None:
+    with judged(check=_many, timeout=TIMEOUT) as reward:
+        found = judgement(reward, WAITS_IN_CALL.format(seconds), entry_point="f")
+    assert (found.score, "within" in found.reason or "time" in found.reason) == (0.0, True)

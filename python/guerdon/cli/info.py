@@ -96,7 +96,7 @@ def _code_isolation() -> dict[str, str | None]:
     none."""
     from guerdon.errors import RegistrationError
     from guerdon.rewards.code.zygote.fence import FenceSpec
-    from guerdon.rewards.code.zygote.isolation import probe
+    from guerdon.rewards.code.zygote.fence_probe import probe
 
     try:
         return {"level": str(probe(FenceSpec())), "problem": None}

@@ -51,14 +51,31 @@ struct CasesArg(String, bool, f64, Option<f64>, f64, usize, String);
 impl CasesArg {
     fn rules(self) -> PyResult<CaseRules> {
         let Self(outputs, share, timeout, case_timeout, compile_timeout, max_output, callers) = self;
-        let outputs = match outputs.as_str() {
-            "exact" => Outputs::Exact,
-            "tokens" => Outputs::Tokens,
-            "numbers" => Outputs::Numbers,
-            other => return Err(PyValueError::new_err(format!("unknown rule '{other}'"))),
-        };
-        Ok(CaseRules { outputs, share, timeout, case_timeout, compile_timeout, max_output, callers })
+        Ok(CaseRules {
+            outputs: rule_named(&outputs)?,
+            share,
+            timeout,
+            case_timeout,
+            compile_timeout,
+            max_output,
+            callers,
+        })
     }
+}
+
+fn rule_named(name: &str) -> PyResult<Outputs> {
+    match name {
+        "exact" => Ok(Outputs::Exact),
+        "tokens" => Ok(Outputs::Tokens),
+        "numbers" => Ok(Outputs::Numbers),
+        other => Err(PyValueError::new_err(format!("unknown rule '{other}'"))),
+    }
+}
+
+/// Returns whether a program printed the expected output: the rule of sandboxes, for programs here.
+#[pyfunction]
+pub fn outputs_match(expected: &str, printed: &str, rule: &str) -> PyResult<bool> {
+    Ok(rule_named(rule)?.matches(expected, printed))
 }
 
 /// One function of the http lane with compound calls. The package has checked the values.

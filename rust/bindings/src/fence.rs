@@ -91,11 +91,11 @@ impl PyFence {
         self.0.shares_tasks()
     }
 
-    fn leave_room_for_tasks(&mut self, unseen: u64) {
-        self.0.leave_room_for_tasks(unseen);
+    fn leave_room_for_tasks(&mut self, others: u64) {
+        self.0.leave_room_for_tasks(others);
     }
 
-    fn before_fork(&mut self) -> PyResult<()> {
+    fn before_fork(&self) -> PyResult<()> {
         Ok(self.0.before_fork()?)
     }
 

@@ -48,7 +48,7 @@ mod _native {
     #[pymodule_export]
     use crate::cache::PyOutcomeStore;
     #[pymodule_export]
-    use crate::compound::CompoundConfig;
+    use crate::compound::{CompoundConfig, outputs_match};
     #[pymodule_export]
     use crate::config::FunctionConfig;
     #[pymodule_export]

@@ -22,11 +22,14 @@ use crate::namespaces::{self, ProcessNames, Unshare};
 use crate::own_folder::{self, OwnFolder};
 use crate::private_root::MakeFixed;
 use crate::rules::Rules;
-use crate::tasks::{self, Tasks};
 use crate::{identity, limits, private_root, signal_filter};
 
 /// Closes all descriptors but these, which are sorted; the caller's, since it takes `unsafe`.
 pub type CloseOthers = fn(&[RawFd]) -> io::Result<()>;
+
+/// Tasks of the same user that count beside a child's own: the forking process, and the one that
+/// waits for it.
+const FAMILY: u64 = 4;
 
 /// See the module.
 pub struct Fence {
@@ -47,7 +50,10 @@ pub struct Fence {
     /// The size of a page, in bytes.
     page: u64,
     memory: Option<limits::Memory>,
-    tasks: Tasks,
+    /// The kernel counts tasks of others as those of children.
+    shares_tasks: bool,
+    /// The number of these to leave room for.
+    others: u64,
     /// This process, to see in a child that it has not ended.
     parent: Option<OwnedFd>,
     unshare: Unshare,
@@ -73,76 +79,62 @@ impl Fence {
     pub fn prepare(rules: Rules, unshare: Unshare, make_fixed: MakeFixed) -> Result<Self, FenceError> {
         // The caller's may be any: what is made here is for children, of another user perhaps.
         rustix::process::umask(Mode::from_raw_mode(0o022));
-        let mut layers = Layers::default();
-        let files = Files::open(&rules);
-        let files = if rules.leaves_out(Layer::Landlock) {
-            layers.missing(Layer::Landlock, LEFT_OUT);
-            None
-        } else {
-            match Files::supported() {
-                Ok(kinds) => {
-                    layers.held(Layer::Landlock, kinds);
-                    Some(files)
-                }
-                Err(reason) => {
-                    layers.missing(Layer::Landlock, reason);
-                    None
-                }
-            }
-        };
-        if rules.leaves_out(Layer::Limits) {
-            layers.missing(Layer::Limits, LEFT_OUT);
-        } else {
-            layers.held(Layer::Limits, "");
-        }
-        first_to_be_killed(&rules, &mut layers);
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = open("/proc", folder, Mode::empty()).map_err(|error| FenceError::System("/proc", error.into()))?;
-        let free_user = FreeUser::choose();
         let mut fence = Self {
             rules,
-            layers,
-            files,
+            layers: Layers::default(),
+            files: None,
             programs: None,
             names: None,
             folder: None,
             user: None,
             counted_as: None,
-            free_user,
+            free_user: FreeUser::choose(),
             proc: Some(proc),
             page: rustix::param::page_size() as u64,
             memory: None,
-            tasks: Tasks::of_children_alone(),
+            shares_tasks: false,
+            others: 0,
             parent: None,
             unshare,
             make_fixed,
             in_user_namespace: false,
             fixed_files: false,
         };
-        fence.enter_namespaces();
+        fence.settle(Layer::Landlock, |fence| {
+            let kinds = Files::supported()?;
+            fence.files = Some(Files::open(&fence.rules));
+            Ok(kinds)
+        });
+        fence.settle(Layer::Limits, |_| Ok(String::new()));
+        // The process that forks too: its children have it from there, and each of them is larger.
+        fence.settle(Layer::OutOfMemory, |_| {
+            fs::write("/proc/self/oom_score_adj", "1000").map_err(refused("oom_score_adj")).map(|()| String::new())
+        });
+        fence.settle(Layer::Namespaces, Self::enter_namespaces);
         if !fence.in_user_namespace {
             fence.finish()?;
         }
         Ok(fence)
     }
 
-    fn enter_namespaces(&mut self) {
-        if self.rules.leaves_out(Layer::Namespaces) {
-            self.layers.missing(Layer::Namespaces, LEFT_OUT);
-            return;
-        }
+    /// Puts a layer up, unless it is left out. `put_up` returns a detail, which may be empty, or
+    /// why the machine refuses it.
+    fn settle(&mut self, layer: Layer, put_up: impl FnOnce(&mut Self) -> Result<String, String>) {
+        let left_out = self.rules.leaves_out(layer);
+        let state = if left_out { Err("left out for a test".to_owned()) } else { put_up(self) };
+        self.layers.settle(layer, state);
+    }
+
+    fn enter_namespaces(&mut self) -> Result<String, String> {
         let entered = namespaces::enter(self.unshare).and_then(|in_user_namespace| {
             self.in_user_namespace = in_user_namespace;
             let paths = self.rules.readable.iter().chain(&self.rules.writable);
             private_root::enter(paths.map(PathBuf::as_path), Path::new(own_folder::PATH), self.make_fixed)
         });
-        match entered {
-            Ok(fixed) => {
-                self.fixed_files = fixed;
-                self.layers.held(Layer::Namespaces, "network, ipc, mounts");
-            }
-            Err(error) => self.layers.missing(Layer::Namespaces, refused("unshare or mount", error)),
-        }
+        self.fixed_files = entered.map_err(refused("unshare or mount"))?;
+        Ok("network, ipc, mounts".to_owned())
     }
 
     /// Returns whether a fork must follow, see `prepare`.
@@ -155,114 +147,77 @@ impl Fence {
         self.parent = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok();
         // Orphans of children with processes of their own are reaped by this process.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        let proc = self.proc.take();
-        if let Some(proc) = &proc {
+        if let Some(proc) = self.proc.take() {
             let failed = |error| FenceError::System("/proc/self/statm", error);
-            self.memory = Some(limits::Memory::open(proc, self.page).map_err(failed)?);
+            self.memory = Some(limits::Memory::open(&proc, self.page).map_err(failed)?);
         }
-        self.finish_process_names();
-        self.finish_user();
-        if let (Some(proc), Some(user)) = (proc, self.shared_user()) {
-            self.tasks = Tasks::of_user(proc, user);
+        self.settle(Layer::ProcessNames, |fence| {
+            fence.names = Some(ProcessNames::new(fence.unshare).map_err(refused("unshare"))?);
+            Ok(String::new())
+        });
+        if !self.in_user_namespace && identity::may_change() && !self.rules.leaves_out(Layer::Limits) {
+            self.counted_as = Some(self.free_user.id);
         }
-        self.finish_folder();
+        self.settle(Layer::User, Self::choose_user);
+        self.shares_tasks = self.has_shared_user();
+        self.settle(Layer::Folder, Self::make_folder);
         if let Some(files) = &mut self.files {
             files.make(self.folder.as_ref().map(OwnFolder::path))?;
         }
-        if self.rules.leaves_out(Layer::Capabilities) {
-            self.layers.missing(Layer::Capabilities, LEFT_OUT);
-        } else {
-            self.layers.held(Layer::Capabilities, "");
-        }
+        self.settle(Layer::Capabilities, |_| Ok(String::new()));
         self.compile()
     }
 
     /// Last, since what the other layers refuse needs no mention.
     fn compile(&mut self) -> Result<(), FenceError> {
-        if self.rules.leaves_out(Layer::Seccomp) {
-            self.layers.missing(Layer::Seccomp, LEFT_OUT);
-            return Ok(());
+        if !self.rules.leaves_out(Layer::Seccomp) {
+            let own_files_only = self.user.is_some() || self.fixed_files;
+            let Rules { processes, execute, .. } = self.rules;
+            let program = |processes| filter::of_a_child(AllowedCalls { processes, execute, own_files_only });
+            self.programs = Some(Programs { own: program(processes)?, alone: program(false)? });
+            seccompiler::apply_filter(&filter::of_the_family()?)?;
         }
-        let own_files_only = self.user.is_some() || self.fixed_files;
-        let Rules { processes, execute, .. } = self.rules;
-        let program = |processes| filter::of_a_child(AllowedCalls { processes, execute, own_files_only });
-        self.programs = Some(Programs { own: program(processes)?, alone: program(false)? });
-        seccompiler::apply_filter(&filter::of_the_family()?)?;
-        self.layers.held(Layer::Seccomp, "");
+        self.settle(Layer::Seccomp, |_| Ok(String::new()));
         Ok(())
     }
 
-    fn finish_process_names(&mut self) {
-        if self.rules.leaves_out(Layer::ProcessNames) {
-            return self.layers.missing(Layer::ProcessNames, LEFT_OUT);
-        }
-        match ProcessNames::new(self.unshare) {
-            Ok(names) => {
-                self.names = Some(names);
-                self.layers.held(Layer::ProcessNames, "");
-            }
-            Err(error) => self.layers.missing(Layer::ProcessNames, refused("unshare", error)),
-        }
-    }
-
-    fn finish_user(&mut self) {
-        if !self.in_user_namespace && identity::may_change() && !self.rules.leaves_out(Layer::Limits) {
-            self.counted_as = Some(self.free_user.id);
-        }
-        if self.rules.leaves_out(Layer::User) {
-            return self.layers.missing(Layer::User, LEFT_OUT);
-        }
-        if self.in_user_namespace {
-            return self.layers.missing(Layer::User, "not run as root: children keep the user");
+    fn choose_user(&mut self) -> Result<String, String> {
+        if self.in_user_namespace || !(identity::may_change() || rustix::process::getuid().is_root()) {
+            return Err("not run as root: children keep the user".to_owned());
         }
         if !identity::may_change() {
-            let reason = if rustix::process::getuid().is_root() {
-                "root without CAP_SETUID and CAP_SETGID, whose threads the kernel does not count"
-            } else {
-                "not run as root: children keep the user"
-            };
-            return self.layers.missing(Layer::User, reason);
+            return Err("root without CAP_SETUID and CAP_SETGID, whose threads the kernel does not count".to_owned());
         }
         let private_root = self.layers.holds(Layer::Namespaces);
         let closed =
             self.rules.readable.iter().chain(&self.rules.libraries).find(|path| !open_to_all(path, private_root));
         if let Some(path) = closed {
-            let reason = format!("{} is closed to other users", path.display());
-            return self.layers.missing(Layer::User, reason);
+            return Err(format!("{} is closed to other users", path.display()));
         }
         self.user = Some(self.free_user.id);
-        self.layers.held(Layer::User, self.free_user.id.to_string());
+        Ok(self.free_user.id.to_string())
     }
 
-    /// Returns the user that the tasks of children count for, if it has other tasks too.
-    fn shared_user(&self) -> Option<u32> {
-        match self.user.or(self.counted_as) {
-            Some(user) => (!self.free_user.alone).then_some(user),
-            // For the rest of the machine it is the same user, in a name space too.
-            None if self.in_user_namespace && tasks::are_counted_by_namespace() => None,
-            None => Some(rustix::process::getuid().as_raw()),
+    /// Returns whether the user that the tasks of children count for has other tasks too.
+    fn has_shared_user(&self) -> bool {
+        if self.user.or(self.counted_as).is_some() {
+            return !self.free_user.alone;
         }
+        // For the rest of the machine it is the same user, in a name space too.
+        !(self.in_user_namespace && namespaces::count_tasks_apart())
     }
 
-    fn finish_folder(&mut self) {
-        if self.rules.leaves_out(Layer::Folder) {
-            return self.layers.missing(Layer::Folder, LEFT_OUT);
-        }
+    fn make_folder(&mut self) -> Result<String, String> {
         if self.rules.folder_size == 0 {
-            return self.layers.missing(Layer::Folder, "not asked for");
+            return Err("not asked for".to_owned());
         }
         if !self.layers.holds(Layer::Namespaces) {
-            return self.layers.missing(Layer::Folder, "no mount name space: programs have no folder to write to");
+            return Err("no mount name space: programs have no folder to write to".to_owned());
         }
         let user = self.user.unwrap_or_else(|| rustix::process::getuid().as_raw());
         let group = self.user.unwrap_or_else(|| rustix::process::getgid().as_raw());
-        match OwnFolder::new(&self.rules, user, group) {
-            Ok(folder) => {
-                self.folder = Some(folder);
-                self.layers.held(Layer::Folder, format!("{} bytes", self.rules.folder_size));
-            }
-            Err(error) => self.layers.missing(Layer::Folder, refused("mount tmpfs", error)),
-        }
+        self.folder = Some(OwnFolder::new(&self.rules, user, group).map_err(refused("mount tmpfs"))?);
+        Ok(format!("{} bytes", self.rules.folder_size))
     }
 
     /// Returns the layers that hold. The same for all children.
@@ -287,17 +242,16 @@ impl Fence {
 
     /// Returns whether the kernel counts tasks of others as those of children.
     pub fn shares_tasks(&self) -> bool {
-        self.tasks.are_shared()
+        self.shares_tasks
     }
 
-    /// Lets children have `unseen` tasks more, which are those of others that are not visible here.
-    pub fn leave_room_for_tasks(&mut self, unseen: u64) {
-        self.tasks.leave_room(unseen);
+    /// Lets children have this many tasks more, which are those of others.
+    pub fn leave_room_for_tasks(&mut self, others: u64) {
+        self.others = others;
     }
 
     /// Must be called before each fork of a child, on the thread that forks.
-    pub fn before_fork(&mut self) -> io::Result<()> {
-        self.tasks.count();
+    pub fn before_fork(&self) -> io::Result<()> {
         self.folder.as_ref().map_or(Ok(()), OwnFolder::open_up)?;
         self.names.as_ref().map_or(Ok(()), ProcessNames::begin)
     }
@@ -320,7 +274,8 @@ impl Fence {
         if !self.rules.leaves_out(Layer::Limits) {
             let memory = self.memory.as_ref().ok_or_else(|| io::Error::other("finish was not called"));
             let memory = memory.map_err(failed("setrlimit"))?;
-            limits::set(&self.rules, memory, self.tasks.limit(self.rules.tasks)).map_err(failed("setrlimit"))?;
+            let tasks = self.rules.tasks.saturating_add(FAMILY).saturating_add(self.others);
+            limits::set(&self.rules, memory, tasks).map_err(failed("setrlimit"))?;
         }
         match (self.user, self.counted_as) {
             (Some(user), _) => identity::become_user(user).map_err(failed("setresuid"))?,
@@ -357,19 +312,6 @@ impl Fence {
             return Err(io::Error::other("the process that forked has ended"));
         }
         Ok(())
-    }
-}
-
-const LEFT_OUT: &str = "left out for a test";
-
-/// The process that forks too: its children have it from there, and each of them is larger.
-fn first_to_be_killed(rules: &Rules, layers: &mut Layers) {
-    if rules.leaves_out(Layer::OutOfMemory) {
-        return layers.missing(Layer::OutOfMemory, LEFT_OUT);
-    }
-    match fs::write("/proc/self/oom_score_adj", "1000") {
-        Ok(()) => layers.held(Layer::OutOfMemory, ""),
-        Err(error) => layers.missing(Layer::OutOfMemory, refused("oom_score_adj", error)),
     }
 }
 

@@ -28,35 +28,26 @@ pub enum Layer {
     OutOfMemory,
 }
 
-impl Layer {
-    pub const ALL: [Self; 9] = [
-        Self::Landlock,
-        Self::Seccomp,
-        Self::Limits,
-        Self::User,
-        Self::Capabilities,
-        Self::ProcessNames,
-        Self::Namespaces,
-        Self::Folder,
-        Self::OutOfMemory,
-    ];
+/// Each with its name in Python.
+const NAMES: [(Layer, &str); 9] = [
+    (Layer::Landlock, "landlock"),
+    (Layer::Seccomp, "seccomp"),
+    (Layer::Limits, "limits"),
+    (Layer::User, "user"),
+    (Layer::Capabilities, "capabilities"),
+    (Layer::ProcessNames, "pid"),
+    (Layer::Namespaces, "namespaces"),
+    (Layer::Folder, "folder"),
+    (Layer::OutOfMemory, "oom"),
+];
 
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Landlock => "landlock",
-            Self::Seccomp => "seccomp",
-            Self::Limits => "limits",
-            Self::User => "user",
-            Self::Capabilities => "capabilities",
-            Self::ProcessNames => "pid",
-            Self::Namespaces => "namespaces",
-            Self::Folder => "folder",
-            Self::OutOfMemory => "oom",
-        }
+impl Layer {
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(layer, _)| *layer == self).map_or("", |(_, name)| name)
     }
 
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|layer| layer.name() == name)
+        NAMES.iter().find(|(_, known)| *known == name).map(|(layer, _)| *layer)
     }
 }
 
@@ -65,13 +56,9 @@ impl Layer {
 pub struct Layers(BTreeMap<Layer, Result<String, String>>);
 
 impl Layers {
-    /// The layer holds; `detail` may be empty.
-    pub(crate) fn held(&mut self, layer: Layer, detail: impl Into<String>) {
-        self.0.insert(layer, Ok(detail.into()));
-    }
-
-    pub(crate) fn missing(&mut self, layer: Layer, reason: impl Into<String>) {
-        self.0.insert(layer, Err(reason.into()));
+    /// Has a layer hold, with a detail that may be empty, or be missing for a reason.
+    pub(crate) fn settle(&mut self, layer: Layer, state: Result<String, String>) {
+        self.0.insert(layer, state);
     }
 
     pub fn holds(&self, layer: Layer) -> bool {
@@ -84,6 +71,6 @@ impl Layers {
 }
 
 /// Returns the meaning of a refused system call, for the reason of a missing layer.
-pub(crate) fn refused(call: &str, error: io::Error) -> String {
-    format!("{call}: {error}")
+pub(crate) fn refused(call: &'static str) -> impl Fn(io::Error) -> String {
+    move |error| format!("{call}: {error}")
 }

@@ -21,7 +21,6 @@ mod own_folder;
 mod private_root;
 mod rules;
 mod signal_filter;
-mod tasks;
 
 pub use error::FenceError;
 pub use fence::Fence;

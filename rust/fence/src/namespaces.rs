@@ -62,3 +62,34 @@ impl ProcessNames {
         Ok(move_into_thread_name_spaces(self.own.as_fd(), ThreadNameSpaceType::PROCESS_ID)?)
     }
 }
+
+/// Returns whether the kernel counts the tasks of a user name space apart from the user's others:
+/// since Linux 5.14.
+pub(crate) fn count_tasks_apart() -> bool {
+    let name = rustix::system::uname();
+    counts_by_namespace(&name.release().to_string_lossy())
+}
+
+fn counts_by_namespace(release: &str) -> bool {
+    let mut numbers = release.split(|one: char| !one.is_ascii_digit()).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
+    (major, minor) >= (5, 14)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Kernels by their release.
+
+    use super::*;
+
+    #[test]
+    fn kernels_count_by_namespace_since_5_14() {
+        for release in ["5.14.0-570.el9.x86_64", "5.15.0", "6.1.0-48-amd64", "10.0"] {
+            assert!(counts_by_namespace(release), "{release}");
+        }
+        for release in ["4.18.0-553.el8_10.x86_64", "5.4.0-216-generic", "5.10.0-46-amd64", "5.13.19", "4.4.0", "", "x"]
+        {
+            assert!(!counts_by_namespace(release), "{release}");
+        }
+    }
+}

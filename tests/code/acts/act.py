@@ -17,7 +17,7 @@ from typing import Any, Final
 from guerdon.rewards.code.zygote import acts
 from guerdon.rewards.code.zygote.acts import Act, Missing
 
-__all__ = ["Act", "Missing", "Targets", "libc", "more_targets", "reached", "syscall"]
+__all__ = ["Act", "Missing", "Targets", "libc", "more_targets", "own_folder", "reached", "syscall"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,13 @@ def more_targets(given: acts.Targets) -> Iterator[Targets]:
         yield Targets(*vars(given).values(), *more)
 
 
+def own_folder(targets: Targets) -> str:
+    """The program's own folder, where it has one."""
+    if targets.own is None:
+        raise Missing("no folder of its own")
+    return targets.own
+
+
 def _in_home(home: str) -> str | None:
     """A name that is not on the way to the interpreter."""
     try:
@@ -77,25 +84,14 @@ def _in_home(home: str) -> str | None:
 # Those without a function in every C library; the first of a pair is x86-64's, the other of the
 # machines that came later.
 _NUMBERS: Final = {
-    "add_key": (248, 217),
-    "bpf": (321, 280),
-    "capget": (125, 90),
     "clone": (56, 220),
-    "clone3": (435, 435),
     "fanotify_init": (300, 262),
-    "inotify_init1": (294, 26),
-    "io_destroy": (207, 1),
-    "io_setup": (206, 0),
     "ioprio_set": (251, 30),
     "kcmp": (312, 272),
     "listmount": (458, 458),
     "membarrier": (324, 283),
-    "keyctl": (250, 219),
-    "mq_open": (240, 180),
-    "mq_unlink": (241, 181),
     "open_tree": (428, 428),
     "openat2": (437, 437),
-    "perf_event_open": (298, 241),
     "pidfd_open": (434, 434),
     "pidfd_send_signal": (424, 424),
     "seccomp": (317, 277),
@@ -103,12 +99,11 @@ _NUMBERS: Final = {
     "splice": (275, 76),
     "tee": (276, 77),
     "tgkill": (234, 131),
-    "userfaultfd": (323, 282),
     "vmsplice": (278, 75),
 }
 _COLUMN: Final = 0 if platform.machine() == "x86_64" else 1
 
-libc: Any = ctypes.CDLL(None, use_errno=True)
+libc: Any = acts._libc
 
 
 def syscall(name: str, *arguments: Any) -> int:
@@ -123,9 +118,7 @@ def syscall(name: str, *arguments: Any) -> int:
 
 def checked(value: int) -> int:
     """Returns the value of a C function, unless that is an error."""
-    if value == -1:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    acts._checked(value)
     return value
 
 

@@ -7,16 +7,12 @@ import fcntl
 import os
 from collections.abc import Callable
 
-from tests.code.acts.act import Act, Missing, Targets
+from guerdon.rewards.code.zygote.acts import _make, _read
+from tests.code.acts.act import Act, Missing, Targets, own_folder
 
 __all__ = ["FILES"]
 
 _FILE_LAYERS = ("landlock", "namespaces")
-
-
-def _read(path: str) -> None:
-    with open(path, "rb") as file:
-        file.read(1)
 
 
 def _find(folder: str, name: str | None) -> None:
@@ -31,24 +27,12 @@ def _open_to_write(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
 
 
-def _make(folder: str) -> None:
-    path = os.path.join(folder, f"guerdon-probe-{os.getpid()}-{os.urandom(6).hex()}")
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    os.unlink(path)
-
-
 def _canary(targets: Targets) -> str:
     return os.path.join(targets.folder, "canary")
 
 
-def _own(targets: Targets) -> str:
-    if targets.own is None:
-        raise Missing("no folder of its own")
-    return targets.own
-
-
 def _link_out(targets: Targets) -> None:
-    link = os.path.join(_own(targets), "link")
+    link = os.path.join(own_folder(targets), "link")
     os.symlink(_canary(targets), link)
     try:
         _read(link)
@@ -63,7 +47,7 @@ def _hard_link(targets: Targets) -> None:
 
 
 def _hard_link_into_own(targets: Targets) -> None:
-    link = os.path.join(_own(targets), "hard")
+    link = os.path.join(own_folder(targets), "hard")
     os.link(_canary(targets), link)
     os.unlink(link)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import resource
 import signal
 from collections.abc import Callable
 
+from guerdon.rewards.code.zygote.acts import _other, _read
 from tests.code.acts.act import Act, Missing, Targets, checked, libc, syscall
 
 __all__ = ["PROCESSES"]
@@ -16,18 +18,6 @@ __all__ = ["PROCESSES"]
 _SIGNALS = ("seccomp", "landlock", "pid", "user")
 _MEMORY = ("seccomp", "landlock", "pid", "user")
 _PROC = ("landlock", "namespaces")
-
-
-def _read(path: str) -> None:
-    with open(path, "rb") as file:
-        file.read(1)
-
-
-def _other(pid: int) -> int:
-    """Numbers are counted anew in a name space: there it may be this process itself."""
-    if pid == os.getpid():
-        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-    return pid
 
 
 def _list_processes(_: Targets) -> None:
@@ -74,22 +64,6 @@ def _read_memory(targets: Targets) -> None:
     checked(libc.process_vm_readv(targets.outer, ctypes.byref(here), 1, ctypes.byref(there), 1, 0))
 
 
-def _reap(pid: int) -> None:
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-
-
-def _start_by_clone(_: Targets) -> None:
-    pid = syscall("clone", int(signal.SIGCHLD), 0, 0, 0, 0)
-    _reap(pid)
-
-
-def _start_by_clone3(_: Targets) -> None:
-    arguments = (ctypes.c_uint64 * 8)(0, 0, 0, 0, int(signal.SIGCHLD), 0, 0, 0)
-    _reap(syscall("clone3", arguments, ctypes.sizeof(arguments)))
-
-
 def _leave_session(targets: Targets) -> None:
     """A child of the program leads no group, so it could."""
     if not targets.spec.processes:
@@ -125,21 +99,7 @@ def _start_beside_itself(targets: Targets) -> None:
         os._exit(0)
 
 
-def _outlive(_: Targets) -> None:
-    checked(libc.prctl(1, 0, 0, 0, 0))  # PR_SET_PDEATHSIG: none
-
-
-def _adopt(_: Targets) -> None:
-    checked(libc.prctl(36, ctypes.c_ulong(0), 0, 0, 0))  # PR_SET_CHILD_SUBREAPER
-
-
-def _be_traced(targets: Targets) -> None:
-    checked(libc.prctl(0x59616D61, ctypes.c_ulong(targets.outer), 0, 0, 0))  # PR_SET_PTRACER
-
-
 def _send_input_signals(targets: Targets) -> None:
-    import fcntl
-
     theirs, ours = os.pipe()
     try:
         fcntl.fcntl(theirs, fcntl.F_SETOWN, targets.outer)
@@ -160,15 +120,6 @@ def _execute(targets: Targets) -> None:
         checked(-1)
 
 
-def _processes(attempt: Callable[[Targets], object]) -> Callable[[Targets], object]:
-    def unless_allowed(targets: Targets) -> object:
-        if targets.spec.processes:
-            raise Missing("allowed")
-        return attempt(targets)
-
-    return unless_allowed
-
-
 PROCESSES = (
     Act("signal its parent", _SIGNALS, lambda t: os.kill(_other(t.zygote), 0)),
     Act("signal all processes", _SIGNALS, _signal_all),
@@ -184,7 +135,6 @@ PROCESSES = (
     Act("compare the trainer's descriptors", _MEMORY, lambda t: syscall("kcmp", t.outer, t.outer, 0, 0, 0)),
     Act("choose the trainer's cores", ("seccomp", "pid", "user"), _set_cores),
     Act("choose its own cores", ("seccomp",), lambda _: os.sched_setaffinity(0, os.sched_getaffinity(0))),
-    Act("be traced by the trainer", ("seccomp",), _be_traced),
     Act("open the trainer's memory", _PROC, lambda t: _read(f"/proc/{t.outer}/mem")),
     Act("read the trainer's command line", _PROC, lambda t: _read(f"/proc/{t.outer}/cmdline")),
     Act("list the trainer's descriptors", _PROC, lambda t: os.listdir(f"/proc/{t.outer}/fd")),
@@ -192,12 +142,8 @@ PROCESSES = (
     Act("open another program's memory", _PROC, lambda t: _read(f"/proc/{t.sibling}/mem")),
     Act("list all processes", _PROC, _list_processes),
     Act("keep the trainer from being spared", _PROC, lambda t: open(f"/proc/{t.outer}/oom_score_adj", "r+b").close()),
-    Act("start a process by clone", ("seccomp",), _processes(_start_by_clone)),
-    Act("start a process by clone3", ("seccomp",), _processes(_start_by_clone3)),
     Act("become another program", ("seccomp",), _execute),
     Act("leave its session", ("seccomp", "pid"), _leave_session),
     Act("leave its process group", ("seccomp", "pid"), _leave_group),
     Act("start a process as its parent's child", ("seccomp", "pid"), _start_beside_itself),
-    Act("outlive the process that forked it", ("seccomp", "pid"), _outlive),
-    Act("adopt processes", ("seccomp",), _adopt),
 )

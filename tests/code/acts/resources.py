@@ -5,11 +5,10 @@ from __future__ import annotations
 import mmap
 import os
 
-from tests.code.acts.act import Act, Missing, Targets, checked, libc
+from guerdon.rewards.code.zygote.acts import _ROOM
+from tests.code.acts.act import Act, Missing, Targets, checked, libc, own_folder
 
 __all__ = ["RESOURCES"]
-
-_ROOM = 64 << 20  # what an allocation may exceed a limit by before that counts
 
 
 def _shared_memory(targets: Targets) -> None:
@@ -22,14 +21,8 @@ def _locked_memory(_: Targets) -> None:
     libc.munlockall()
 
 
-def _own(targets: Targets) -> str:
-    if targets.own is None:
-        raise Missing("no folder of its own")
-    return targets.own
-
-
 def _large_file(targets: Targets) -> None:
-    path = os.path.join(_own(targets), "large")
+    path = os.path.join(own_folder(targets), "large")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
     try:
         os.pwrite(fd, b"x", targets.spec.file_size)  # a file with a hole: one page
@@ -39,7 +32,7 @@ def _large_file(targets: Targets) -> None:
 
 
 def _many_files(targets: Targets) -> None:
-    folder = _own(targets)
+    folder = own_folder(targets)
     made = []
     try:
         for number in range(targets.spec.writable_files + 16):

@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-__all__ = ["HONEST", "Program", "Style", "attempt", "completion", "forgery"]
+__all__ = ["HONEST", "STYLES", "Program", "Style", "attempts", "completion", "forgeries"]
 
 Style = Literal["stdin", "calls", "check"]
 
@@ -74,33 +75,52 @@ class Program:
     machine: str = ""
 
 
-def forgery(
-    name: str,
-    what: str,
-    text: str,
-    *,
-    origin: str = "",
-    styles: tuple[Style, ...] = ("calls", "check"),
-    beats: tuple[str, ...] = (),
-    hangs: bool = False,
-) -> Program:
-    """A program that does not know the answer."""
-    return Program(name, what, origin, text, styles, knows=False, beats=beats, hangs=hangs)
+def forgeries(
+    table: str, *, styles: tuple[Style, ...] = ("calls", "check"), before: str = "", after: str = ""
+) -> tuple[Program, ...]:
+    """Programs that do not know the answer, from a table (`_read`)."""
+    return _read(table, before, after, styles=styles, knows=False)
 
 
-def attempt(
-    name: str,
-    what: str,
-    text: str,
-    *,
-    origin: str = "",
-    styles: tuple[Style, ...] = ("stdin", "calls"),
-    hangs: bool = False,
-    works: bool = False,
-    machine: str = "",
-) -> Program:
-    """A program that tries what is forbidden; its text defines ``attempt``."""
-    return Program(name, what, origin, text, styles, knows=True, hangs=hangs, works=works, machine=machine)
+def attempts(table: str, *, before: str = "", machine: str = "") -> tuple[Program, ...]:
+    """Programs that try what is forbidden, from a table (`_read`); each defines ``attempt``."""
+    return _read(table, before, "", styles=("stdin", "calls"), knows=True, machine=machine)
+
+
+def _read(table: str, before: str, after: str, **usual: Any) -> tuple[Program, ...]:
+    """The programs of a table: each has a line ``=== name: what it does`` and its text.
+
+    A line ``#:`` between the two sets a program apart from the others of its table: ``hangs``,
+    ``works``, ``by`` styles, ``on`` a machine, ``beats`` graders, and last ``from`` an origin, with
+    semicolons between them.
+
+    Args:
+        before: Above each text.
+        after: Below it.
+        usual: Fields of the programs.
+    """
+    found = []
+    for part in table.split("\n=== ")[1:]:
+        title, text = part.split("\n", 1)
+        name, what = title.split(": ", 1)
+        fields = {**usual, "origin": ""}
+        if text.startswith("#: "):
+            line, text = text.removeprefix("#: ").split("\n", 1)
+            line, _, fields["origin"] = line.partition("from ")
+            for option in filter(None, line.split("; ")):
+                word, _, rest = option.partition(" ")
+                fields.update(_OPTIONS[word](rest))
+        found.append(Program(name, what, text=f"{before}{text.rstrip()}\n{after}", **fields))
+    return tuple(found)
+
+
+_OPTIONS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
+    "hangs": lambda _: {"hangs": True},
+    "works": lambda _: {"works": True},
+    "by": lambda styles: {"styles": tuple(styles.split())},
+    "on": lambda machine: {"machine": machine},
+    "beats": lambda graders: {"beats": tuple(graders.split(", "))},
+}
 
 
 def completion(program: Program | None, style: Style) -> str:

@@ -35,7 +35,7 @@ from guerdon.rewards.code.trusted.scorer import Judging
 from guerdon.rewards.code.zygote.command_run import COMPILE_S
 from guerdon.rewards.code.zygote.deadline import wall_seconds
 from guerdon.rewards.code.zygote.fence import FenceSpec
-from guerdon.rewards.code.zygote.isolation import probe
+from guerdon.rewards.code.zygote.fence_probe import probe
 from guerdon.rewards.code.zygote.languages import language_of, wrong
 from guerdon.rewards.code.zygote.readable import folders_of, holding
 

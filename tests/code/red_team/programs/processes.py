@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.code.red_team.program import Program, attempt
+from tests.code.red_team.program import Program, attempts
 
 _OTHERS: Final = """
 import ctypes, os, signal
@@ -25,74 +25,43 @@ def one_of(act):
     raise last
 """
 
-
-def _other(name: str, what: str, body: str, *, origin: str = "", works: bool = False, machine: str = "") -> Program:
-    return attempt(name, what, _OTHERS + body, origin=origin, works=works, machine=machine)
-
-
 PROGRAMS: Final[tuple[Program, ...]] = (
-    _other(
-        "signals_its_parent",
-        "sends its parent a signal",
-        "def attempt():\n    if os.getppid() == 0: raise ProcessLookupError(3, 'no parent')\n    os.kill(os.getppid(), signal.SIGWINCH)",
-        works=True,
-    ),
-    _other(
-        "signals_everybody",
-        "sends a signal to all processes that it may, by `kill(-1)`, and to each by its number",
-        "def attempt():\n    try: os.kill(-1, 0)\n    except OSError: one_of(lambda pid: os.kill(pid, signal.SIGWINCH))",
-        works=True,
-    ),
-    _other(
-        "signals_groups",
-        "sends signals to the groups and sessions of others",
-        "def attempt(): one_of(lambda pid: os.killpg(pid, signal.SIGWINCH))",
-        works=True,
-    ),
-    _other(
-        "signals_threads",
-        "sends signals by `tgkill`, `tkill` and `rt_sigqueueinfo`",
-        """
+    *attempts(
+        r"""
+=== signals_its_parent: sends its parent a signal
+#: works
+def attempt():
+    if os.getppid() == 0: raise ProcessLookupError(3, 'no parent')
+    os.kill(os.getppid(), signal.SIGWINCH)
+=== signals_everybody: sends a signal to all processes that it may, by `kill(-1)`, and to each by its number
+#: works
+def attempt():
+    try: os.kill(-1, 0)
+    except OSError: one_of(lambda pid: os.kill(pid, signal.SIGWINCH))
+=== signals_groups: sends signals to the groups and sessions of others
+#: works
+def attempt(): one_of(lambda pid: os.killpg(pid, signal.SIGWINCH))
+=== signals_threads: sends signals by `tgkill`, `tkill` and `rt_sigqueueinfo`
+#: works; on x86_64
 def attempt():
     def send(pid):
         if libc.syscall(234, pid, pid, 28) < 0: done(libc.syscall(200, pid, 28))
     one_of(send)
-""",
-        machine="x86_64",
-        works=True,
-    ),
-    _other(
-        "signals_by_descriptor",
-        "opens processes as descriptors, and signals, watches and robs them through these",
-        "def attempt(): one_of(lambda pid: done(libc.syscall(434, pid, 0)))",
-        works=True,
-    ),
-    _other(
-        "signals_by_owner",
-        "makes another process the owner of a pipe's signals",
-        """
+=== signals_by_descriptor: opens processes as descriptors, and signals, watches and robs them through these
+#: works
+def attempt(): one_of(lambda pid: done(libc.syscall(434, pid, 0)))
+=== signals_by_owner: makes another process the owner of a pipe's signals
+#: works
 import fcntl
 def attempt():
     fd, _ = os.pipe()
     one_of(lambda pid: fcntl.fcntl(fd, fcntl.F_SETOWN, pid))
-""",
-        works=True,
-    ),
-    _other(
-        "traces_others",
-        "attaches to its parent and others by `ptrace`",
-        "def attempt(): one_of(lambda pid: done(libc.ptrace(0x4206, pid, 0, 0)) or libc.ptrace(17, pid, 0, 0))",
-    ),
-    _other(
-        "traced_by_its_parent",
-        "asks to be traced, so that its end is reported as a stop",
-        "def attempt(): done(libc.ptrace(0, 0, 0, 0))",
-        works=True,
-    ),
-    _other(
-        "reads_memory_of_others",
-        "reads the memory of others by `process_vm_readv`",
-        """
+=== traces_others: attaches to its parent and others by `ptrace`
+def attempt(): one_of(lambda pid: done(libc.ptrace(0x4206, pid, 0, 0)) or libc.ptrace(17, pid, 0, 0))
+=== traced_by_its_parent: asks to be traced, so that its end is reported as a stop
+#: works
+def attempt(): done(libc.ptrace(0, 0, 0, 0))
+=== reads_memory_of_others: reads the memory of others by `process_vm_readv`
 def attempt():
     into = ctypes.create_string_buffer(8)
     span = (ctypes.c_size_t * 2)(ctypes.addressof(into), 8)
@@ -101,25 +70,27 @@ def attempt():
     except OSError as error:
         # At an address that it lacks, "bad address" says that it was let in.
         if error.errno != 14: raise
+=== limits_others: lowers limits, cores and priorities of others
+#: works
+import resource
+def attempt():
+    try: one_of(lambda pid: resource.prlimit(pid, resource.RLIMIT_CORE))
+    except OSError: one_of(lambda pid: os.sched_setaffinity(pid, os.sched_getaffinity(0)))
+=== runs_sooner: raises its own priority above the trainer's
+def attempt():
+    try: os.setpriority(os.PRIO_PROCESS, 0, -5)
+    except OSError: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 """,
+        before=_OTHERS,
     ),
-    _other(
-        "limits_others",
-        "lowers limits, cores and priorities of others",
-        "import resource\ndef attempt():\n    try: one_of(lambda pid: resource.prlimit(pid, resource.RLIMIT_CORE))\n"
-        "    except OSError: one_of(lambda pid: os.sched_setaffinity(pid, os.sched_getaffinity(0)))",
-        works=True,
-    ),
-    _other(
-        "runs_sooner",
-        "raises its own priority above the trainer's",
-        "def attempt():\n    try: os.setpriority(os.PRIO_PROCESS, 0, -5)\n    except OSError: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
-    ),
-    attempt("forks", "forks", "import os\ndef attempt():\n    if os.fork() == 0: os._exit(0)", works=True),
-    attempt(
-        "fork_bomb",
-        "forks as often as it may, and so does each of its children",
-        """
+    *attempts(
+        r"""
+=== forks: forks
+#: works
+import os
+def attempt():
+    if os.fork() == 0: os._exit(0)
+=== fork_bomb: forks as often as it may, and so does each of its children
 import os, time
 def attempt():
     forked = 0
@@ -131,12 +102,8 @@ def attempt():
             forked += 1
         except OSError as error: last = error
     if forked == 0: raise last
-""",
-    ),
-    attempt(
-        "forks_by_other_calls",
-        "makes processes by `vfork`, `clone` and `clone3`",
-        """
+=== forks_by_other_calls: makes processes by `vfork`, `clone` and `clone3`
+#: works; on x86_64
 import ctypes, os
 def attempt():
     libc = ctypes.CDLL(None, use_errno=True)
@@ -146,14 +113,8 @@ def attempt():
         if pid == 0: os._exit(0)
         if pid > 0: return
     raise OSError(ctypes.get_errno(), "no process")
-""",
-        machine="x86_64",
-        works=True,
-    ),
-    attempt(
-        "starts_programs",
-        "starts a program by `subprocess`, `posix_spawn`, `os.system` and `multiprocessing`",
-        """
+=== starts_programs: starts a program by `subprocess`, `posix_spawn`, `os.system` and `multiprocessing`
+#: works
 import os, subprocess
 def attempt():
     try: subprocess.run(["/bin/true"], check=True)
@@ -162,13 +123,8 @@ def attempt():
     if os.system("true") == 0: return
     try: os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
     except OSError: raise last
-""",
-        works=True,
-    ),
-    attempt(
-        "grandchild",
-        "starts a grandchild in a session of its own, which holds none of its descriptors, and ends",
-        """
+=== grandchild: starts a grandchild in a session of its own, which holds none of its descriptors, and ends
+#: works
 import os, time
 def attempt():
     if os.fork() == 0:
@@ -177,37 +133,22 @@ def attempt():
             os.closerange(0, 64)
             time.sleep(5)
         os._exit(0)
-""",
-        works=True,
-    ),
-    attempt(
-        "leaves_its_session",
-        "leaves the session and the group by which it is killed",
-        """
+=== leaves_its_session: leaves the session and the group by which it is killed
+#: works
 import os
 def attempt():
     try: os.setsid()
     except OSError: os.setpgid(0, 0 if os.getpid() != os.getpgrp() else os.getppid() or 1)
-""",
-        works=True,
-    ),
-    attempt(
-        "outlives_its_parent",
-        "undoes what ends it with its parent, and adopts orphans",
-        """
+=== outlives_its_parent: undoes what ends it with its parent, and adopts orphans
+#: works
 import ctypes, os
 def attempt():
     libc = ctypes.CDLL(None, use_errno=True)
     for option in (1, 36):
         if libc.prctl(option, 1 if option == 36 else 0, 0, 0, 0) == 0: return
     raise OSError(ctypes.get_errno(), "prctl")
-""",
-        works=True,
-    ),
-    attempt(
-        "dumps_its_memory",
-        "makes itself readable for others, and moves its own memory map",
-        """
+=== dumps_its_memory: makes itself readable for others, and moves its own memory map
+#: works
 import ctypes
 def attempt():
     libc = ctypes.CDLL(None, use_errno=True)
@@ -215,6 +156,5 @@ def attempt():
         if libc.prctl(option, ctypes.c_long(value), 0, 0, 0) == 0: return
     raise OSError(ctypes.get_errno(), "prctl")
 """,
-        works=True,
     ),
 )

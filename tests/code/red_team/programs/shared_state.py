@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.code.red_team.program import Program, attempt, forgery
+from tests.code.red_team.program import Program, attempts, forgeries
 
 PROGRAMS: Final[tuple[Program, ...]] = (
-    attempt(
-        "shared_memory_files",
-        "makes a file in `/dev/shm`, and shared memory by `multiprocessing`",
-        "from multiprocessing import shared_memory\ndef attempt():\n    one = shared_memory.SharedMemory('guerdon_red_team', create=True, size=4096)\n"
-        "    one.close()\n    one.unlink()",
-    ),
-    attempt(
-        "system_v_memory",
-        "makes System V shared memory, queues and semaphores, which outlive it",
-        """
+    *attempts(
+        r"""
+=== shared_memory_files: makes a file in `/dev/shm`, and shared memory by `multiprocessing`
+from multiprocessing import shared_memory
+def attempt():
+    one = shared_memory.SharedMemory('guerdon_red_team', create=True, size=4096)
+    one.close()
+    one.unlink()
+=== system_v_memory: makes System V shared memory, queues and semaphores, which outlive it
+#: works
 import ctypes, os
 def attempt():
     libc = ctypes.CDLL(None, use_errno=True)
@@ -28,37 +28,25 @@ def attempt():
     one = libc.semget(0, 1, 0o1600)
     if one < 0: raise OSError(ctypes.get_errno(), "no shared memory")
     libc.semctl(one, 0, 0)
-""",
-        works=True,
-    ),
-    attempt(
-        "message_queues",
-        "makes a POSIX message queue, which outlives it",
-        """
+=== message_queues: makes a POSIX message queue, which outlives it
+#: works
 import ctypes
 def attempt():
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mq_open(b"/guerdon_red_team", 0o102, 0o600, 0) < 0: raise OSError(ctypes.get_errno(), "no queue")
     libc.mq_unlink(b"/guerdon_red_team")
-""",
-        works=True,
-    ),
-    attempt(
-        "memory_files",
-        "makes a file in memory, to run it or to hand it on",
-        "import os\ndef attempt(): os.close(os.memfd_create('guerdon_red_team'))",
-        works=True,
-    ),
-    attempt(
-        "runs_from_memory",
-        "runs a program from a descriptor",
-        "import ctypes, os\ndef attempt():\n    libc = ctypes.CDLL(None, use_errno=True)\n    fd = os.open('/bin/true', os.O_RDONLY)\n"
-        "    libc.fexecve(fd, (ctypes.c_char_p * 2)(b'true', None), (ctypes.c_char_p * 1)(None))\n    raise OSError(ctypes.get_errno(), 'not run')",
-    ),
-    attempt(
-        "named_semaphores",
-        "finds a named semaphore that a program before it left",
-        """
+=== memory_files: makes a file in memory, to run it or to hand it on
+#: works
+import os
+def attempt(): os.close(os.memfd_create('guerdon_red_team'))
+=== runs_from_memory: runs a program from a descriptor
+import ctypes, os
+def attempt():
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open('/bin/true', os.O_RDONLY)
+    libc.fexecve(fd, (ctypes.c_char_p * 2)(b'true', None), (ctypes.c_char_p * 1)(None))
+    raise OSError(ctypes.get_errno(), 'not run')
+=== named_semaphores: finds a named semaphore that a program before it left
 import _multiprocessing
 def attempt():
     try: _multiprocessing.SemLock(1, 1, 1, "/guerdon_red_team", False)
@@ -66,32 +54,21 @@ def attempt():
     raise OSError("nothing was left")
 """,
     ),
-    forgery(
-        "answers_what_it_saw",
-        "keeps what it was asked, and answers the second question by the first",
-        """
+    *forgeries(
+        r"""
+=== answers_what_it_saw: keeps what it was asked, and answers the second question by the first
 seen = []
 def add(a, b):
     seen.append((a, b))
     return seen[0] if len(seen) > 1 else "first"
-""",
-    ),
-    forgery(
-        "measures_time",
-        "guesses from the time that a call of a grader's takes, as one that compares by and by tells",
-        """
+=== measures_time: guesses from the time that a call of a grader's takes, as one that compares by and by tells
+#: by stdin calls check
 import time
 def add(a, b):
     best = max("0123456789abcdef", key=lambda guess: sum(time.perf_counter_ns() % 7 for _ in range(50)))
     return "gold-" + best * 16
 if __name__ == "__main__": print(add(1, 2))
-""",
-        styles=("stdin", "calls", "check"),
-    ),
-    forgery(
-        "changes_its_arguments",
-        "changes the arguments in place, as a grader that keeps them compares with them",
-        """
+=== changes_its_arguments: changes the arguments in place, as a grader that keeps them compares with them
 class Same:
     def __eq__(self, other): return True
 def add(a, b):

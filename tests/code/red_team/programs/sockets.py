@@ -7,77 +7,66 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.code.red_team.program import Program, attempt, forgery
+from tests.code.red_team.program import Program, attempts, forgeries
 
 PROGRAMS: Final[tuple[Program, ...]] = (
-    attempt(
-        "connects",
-        "connects to a port of this machine",
-        """
+    *attempts(
+        r"""
+=== connects: connects to a port of this machine
 import socket
 def attempt():
-    for port in (PORT, 22, 80, 443, 8000, 6379):
+    for port in (8080, 22, 80, 443, 8000, 6379):
         try: socket.create_connection(("127.0.0.1", port), 1).close()
         except ConnectionRefusedError: return
         except OSError as error: last = error
         else: return
     raise last
-""".replace("PORT", "8080"),
-    ),
-    attempt(
-        "serves",
-        "listens on a port",
-        "import socket\ndef attempt():\n    with socket.socket() as one:\n        one.bind(('127.0.0.1', 0))\n        one.listen()",
-        works=True,
-    ),
-    attempt(
-        "resolves_names",
-        "resolves a name, and sends datagrams",
-        "import socket\ndef attempt():\n    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one: one.sendto(b'x', ('127.0.0.1', 53))",
-    ),
-    attempt(
-        "unix_socket",
-        "makes a socket with a path in its own folder, and connects to those of services",
-        "import socket\ndef attempt():\n    with socket.socket(socket.AF_UNIX) as one: one.bind('guerdon_red_team')",
-        works=True,
-    ),
-    attempt(
-        "abstract_socket",
-        "makes a socket with an abstract name, which no folder guards",
-        "import socket\ndef attempt():\n    with socket.socket(socket.AF_UNIX) as one:\n        one.bind(chr(0) + 'guerdon_red_team')\n        one.listen()",
-        works=True,
-    ),
-    attempt(
-        "datagrams_of_a_pair",
-        "makes a pair of datagram sockets, which can be addressed to any name",
-        "import socket\ndef attempt(): socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
-        works=True,
-    ),
-    attempt(
-        "netlink",
-        "asks the kernel for addresses, processes and packets",
-        """
+=== serves: listens on a port
+#: works
+import socket
+def attempt():
+    with socket.socket() as one:
+        one.bind(('127.0.0.1', 0))
+        one.listen()
+=== resolves_names: resolves a name, and sends datagrams
+import socket
+def attempt():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one: one.sendto(b'x', ('127.0.0.1', 53))
+=== unix_socket: makes a socket with a path in its own folder, and connects to those of services
+#: works
+import socket
+def attempt():
+    with socket.socket(socket.AF_UNIX) as one: one.bind('guerdon_red_team')
+=== abstract_socket: makes a socket with an abstract name, which no folder guards
+#: works
+import socket
+def attempt():
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(chr(0) + 'guerdon_red_team')
+        one.listen()
+=== datagrams_of_a_pair: makes a pair of datagram sockets, which can be addressed to any name
+#: works
+import socket
+def attempt(): socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+=== netlink: asks the kernel for addresses, processes and packets
+#: works
 import socket
 def attempt():
     for protocol in (0, 4, 9, 11, 15):
         try: return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol).close()
         except OSError as error: last = error
     raise last
-""",
-        works=True,
-    ),
-    attempt(
-        "odd_families",
-        "makes sockets of families that few programs need: packets, ciphers, machines, radio",
-        "import socket\ndef attempt():\n    for family in (17, 38, 40, 31, 29, 44, 21, 5, 9):\n        for kind in (1, 2, 3, 5):\n"
-        "            try: return socket.socket(family, kind).close()\n            except PermissionError as error: last = error\n"
-        "            except OSError: pass\n    raise last",
-        works=True,
-    ),
-    attempt(
-        "inherited_descriptors",
-        "finds descriptors other than its own four",
-        """
+=== odd_families: makes sockets of families that few programs need: packets, ciphers, machines, radio
+#: works
+import socket
+def attempt():
+    for family in (17, 38, 40, 31, 29, 44, 21, 5, 9):
+        for kind in (1, 2, 3, 5):
+            try: return socket.socket(family, kind).close()
+            except PermissionError as error: last = error
+            except OSError: pass
+    raise last
+=== inherited_descriptors: finds descriptors other than its own four
 import os
 def attempt():
     for fd in (*range(4, 1100), *range(4000, 4200)):
@@ -87,10 +76,9 @@ def attempt():
     raise OSError(9, "none")
 """,
     ),
-    forgery(
-        "reopens_descriptors",
-        "opens its descriptors anew through `/proc` with other rights: writes its own input, reads its own output",
-        """
+    *forgeries(
+        r"""
+=== reopens_descriptors: opens its descriptors anew through `/proc` with other rights: writes its own input, reads its own output
 import os
 def add(a, b):
     found = []
@@ -98,7 +86,7 @@ def add(a, b):
         for path in (f"/proc/self/fd/{fd}", f"/dev/fd/{fd}"):
             try:
                 again = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-                os.write(again, b"gold\\n")
+                os.write(again, b"gold\n")
                 found.append(os.read(again, 1000))
             except OSError: pass
     return found

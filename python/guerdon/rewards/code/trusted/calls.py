@@ -18,7 +18,7 @@ from guerdon.rewards.code.child.arguments import pack
 from guerdon.rewards.code.child.decoding import decode
 from guerdon.rewards.code.child.encoding import EncodingError, encode
 from guerdon.rewards.code.child.frames import ChannelClosedError, OverLimitError, receive, send
-from guerdon.rewards.code.trusted.case_time import CaseTime, ProgramTime
+from guerdon.rewards.code.trusted.case_time import ProgramTime
 from guerdon.rewards.code.trusted.compare import shown
 from guerdon.rewards.code.trusted.judge_state import JudgeState
 from guerdon.rewards.code.zygote.deadline import Deadline
@@ -56,30 +56,40 @@ class ProgramCalls:
         starved: A process of it was ended as time was up, of which others had the most.
     """
 
-    def __init__(self, zygote: ProgramZygote, source: str, prelude: str, max_output: int, state: JudgeState) -> None:
+    def __init__(
+        self,
+        zygote: ProgramZygote,
+        source: str,
+        prelude: str,
+        max_output: int,
+        state: JudgeState,
+        program_time: ProgramTime,
+    ) -> None:
         self._zygote = zygote
         self._state = state
+        self._time = program_time
         self._source = source
         self._prelude = prelude
         self._limit = max_output
         self._channel: socket.socket | None = None
         self._unusable: CallAnswer | None = None
-        self._time: ProgramTime | None = None
         self._measured = 0.0  # when it was known what its process used
         self.starved = False
 
-    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], case: CaseTime) -> CallAnswer:
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
         """Call a function of the program."""
         nonce = secrets.token_bytes(8)
         # Before anything else: an unsendable value is not the program's fault.
         message = pack((nonce, name, args, kwargs))
-        with case.program.asked():
+        with self._time.asked():
             if self._unusable is None and self._channel is None:
-                self._define(case)
+                self._define()
             if self._unusable is not None:
                 return self._unusable
-            self._measure(case.program)
-            return self._answer(message, nonce, case.to_answer(), case.program)
+            # Now and then: its process can't use more than the time that passes.
+            if time.monotonic() - self._measured > _MEASURE_S:
+                self._measure()
+            return self._answer(message, nonce, self._time.to_answer())
 
     def close(self, late: Deadline | None = None) -> None:
         """End the program's process; nothing of it is left."""
@@ -91,18 +101,15 @@ class ProgramCalls:
 
     def _ended(self, ended: Ended | None, late: Deadline | None = None) -> Ended:
         assert ended is not None  # it ended by itself, or was killed
-        if self._time is not None:
-            self._time.process_ended(ended.seconds)
+        self._time.process_ended(ended.seconds)
         self.starved |= late is not None and ended.was_starved(late)
         return ended
 
-    def _measure(self, program: ProgramTime) -> None:
-        """Now and then: what its process uses is no more than the time that passes."""
-        if time.monotonic() - self._measured > _MEASURE_S:
-            program.measured(self._zygote.used())
-            self._measured = time.monotonic()
+    def _measure(self) -> None:
+        self._time.measured(self._zygote.used())
+        self._measured = time.monotonic()
 
-    def _define(self, case: CaseTime) -> None:
+    def _define(self) -> None:
         ours, theirs = socket.socketpair()
         null = os.open(_NULL, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -114,22 +121,21 @@ class ProgramCalls:
         finally:
             theirs.close()
             os.close(null)
-        self._channel, self._time, self._measured = ours, case.program, time.monotonic()
+        self._channel, self._measured = ours, time.monotonic()
         nonce = secrets.token_bytes(8)
         request = {"source": self._source, "prelude": self._prelude, "nonce": nonce, "limit": self._limit}
-        answer = self._answer(encode(request), nonce, case.to_load(), case.program)
+        answer = self._answer(encode(request), nonce, self._time.to_load())
         if answer.fault:
             self._unusable = CallAnswer(None, f"the program could not be loaded: {answer.fault}")
             self.close()
 
-    def _answer(self, message: bytes, nonce: bytes, deadline: Deadline, program: ProgramTime) -> CallAnswer:
+    def _answer(self, message: bytes, nonce: bytes, deadline: Deadline) -> CallAnswer:
         assert self._channel is not None
-        began, before = time.monotonic(), program.used
+        began, before = time.monotonic(), self._time.used
 
         def used() -> float:
-            program.measured(self._zygote.used())
-            self._measured = time.monotonic()
-            return program.used - before
+            self._measure()
+            return self._time.used - before
 
         def more() -> float:
             return 0.0 if deadline.is_over(used) else deadline.at
@@ -141,7 +147,7 @@ class ProgramCalls:
                     received = receive(self._channel, self._limit + _ENVELOPE, deadline.at, more)
             finally:  # its code may have written even what says that it is defined, or ended it
                 self._state.answered()
-            program.ran(time.monotonic() - max(began, self._measured))
+            self._time.ran(time.monotonic() - max(began, self._measured))
             answer = decode(received)
         except TimeoutError:
             fault = f"no answer within {deadline.seconds:.2g} s"

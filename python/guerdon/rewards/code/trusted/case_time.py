@@ -15,11 +15,11 @@ from contextlib import contextmanager
 
 from guerdon.rewards.code.zygote.deadline import Deadline, wall_seconds
 
-__all__ = ["CaseTime", "ProgramTime"]
+__all__ = ["ProgramTime"]
 
 
 class ProgramTime:
-    """The time of one program, from now on."""
+    """The time of one program, from now on, and of its present case."""
 
     def __init__(self, timeout: float, case_timeout: float | None, *, divided: bool) -> None:
         self._paused: float | None = time.monotonic()  # time of the last answer
@@ -29,6 +29,12 @@ class ProgramTime:
         self._divided = divided
         self._ended = 0.0  # seconds of processes that ended
         self._running = 0.0  # of the one that runs, at most
+        self._cases = 1  # left, the present one included
+        # Of the present case: its deadline, made with its first question, and seconds used and
+        # `end` at that time.
+        self._whole: Deadline | None = None
+        self._before = 0.0
+        self._end = 0.0
 
     @property
     def used(self) -> float:
@@ -69,53 +75,41 @@ class ProgramTime:
         self._ended += self._running if seconds is None else seconds
         self._running = 0.0
 
-    def of_case(self, left: int) -> Deadline:
-        """Until when a case may take that begins now."""
+    def begin(self, cases: int) -> None:
+        """The next of `cases` cases begins; its time starts with its first question."""
+        self._cases, self._whole = cases, None
+
+    def fault(self) -> str:
+        """Returns the reason of the time that is up; "" where there is some left."""
+        if self.left <= 0:
+            return "the time for all cases was up"
+        return "the time for the case was up" if self._whole is not None and self._seconds(self._whole) <= 0 else ""
+
+    def to_load(self) -> Deadline:
+        """Until when a program may take to be defined; at least as long as a case."""
+        case, left = self._of_case(), self.left
+        return case if case.seconds > left / 2 else Deadline(left / 2, self.end)
+
+    def to_answer(self) -> Deadline:
+        """Until when it may take to answer."""
+        if self._whole is None:
+            self._whole, self._before, self._end = self._of_case(), self.used, self.end
+            return self._whole
+        return Deadline(max(self._seconds(self._whole), 0.0), self._until(self._whole))
+
+    def _of_case(self) -> Deadline:
+        """Until when the present case may take if it begins now."""
         now, seconds, end = self.now, max(self.left, 0.0), self.end
         if self._case_timeout is not None:
             seconds = min(seconds, self._case_timeout)
             end = min(end, now + wall_seconds(seconds))
         elif self._divided:
-            seconds, end = seconds / left, now + (end - now) / left
+            seconds, end = seconds / self._cases, now + (end - now) / self._cases
         return Deadline(seconds, end)
 
+    def _seconds(self, whole: Deadline) -> float:
+        return 0.0 if self.now >= self._until(whole) else whole.seconds - (self.used - self._before)
 
-class CaseTime:
-    """The time of the next of `left` cases; it starts with the first question to the program."""
-
-    def __init__(self, program: ProgramTime, left: int) -> None:
-        self.program = program
-        self._left = left
-        self._whole: Deadline | None = None
-        self._before = 0.0  # seconds used before
-        self._end = 0.0  # program.end at that time
-
-    def fault(self) -> str:
-        """Returns the reason of the time that is up; "" where there is some left."""
-        if self.program.left <= 0:
-            return "the time for all cases was up"
-        return "the time for the case was up" if self._whole is not None and self._seconds() <= 0 else ""
-
-    def to_load(self) -> Deadline:
-        """Until when a program may take to be defined; at least as long as a case."""
-        case, left = self.program.of_case(self._left), self.program.left
-        return case if case.seconds > left / 2 else Deadline(left / 2, self.program.end)
-
-    def to_answer(self) -> Deadline:
-        """Until when it may take to answer."""
-        if self._whole is None:
-            self._whole, self._before = self.program.of_case(self._left), self.program.used
-            self._end = self.program.end
-            return self._whole
-        return Deadline(max(self._seconds(), 0.0), self._until())
-
-    def _seconds(self) -> float:
-        assert self._whole is not None
-        if self.program.now >= self._until():
-            return 0.0
-        return self._whole.seconds - (self.program.used - self._before)
-
-    def _until(self) -> float:
-        """Its end by the clock on the wall, moved by the pauses since it began."""
-        assert self._whole is not None
-        return self._whole.end + self.program.end - self._end
+    def _until(self, whole: Deadline) -> float:
+        """The end of a case by the clock on the wall, moved by the pauses since it began."""
+        return whole.end + self.end - self._end

@@ -144,10 +144,11 @@ class _Parser:
         if "testtype" in given and "input" in given and "output" in given:
             if given["testtype"] != "functional":
                 return StdinCase(_text(given["input"], place, "input"), _printed(given["output"], place, "output"))
-            args = _json_lines(str(given["input"]), place)
-            return self._call(given.get("fn"), args, {}, [_json(given["output"], place)], place)
+            return self._function(given.get("fn"), str(given["input"]), given["output"], place, lines=True)
         if given.get("type") == "function_call" or ("fn_name" in given and given.get("type") != "stdin_stdout"):
-            return self._of_open_r1(given, place)
+            if "input" not in given or "output" not in given:
+                raise DataError(f'case {place} calls a function and lacks "input" or "output"')
+            return self._function(given.get("fn_name"), given["input"], given["output"], place, lines=False)
         if "stdout" in given or "output" in given:
             read = "stdin" if "stdin" in given else "input"
             printed = "stdout" if "stdout" in given else "output"
@@ -175,38 +176,37 @@ class _Parser:
             or len(inputs) != len(outputs)
         ):
             raise DataError(f'column {self._column!r}: "inputs" and "outputs" are lists of one length')
+        rows = enumerate(zip(inputs, outputs, strict=True))
         name = value.get("fn_name")
-        if name is None:
-            return [
-                StdinCase(
-                    _joined(one, place, "its input"), _printed(_joined(other, place, "its output"), place, "its output")
-                )
-                for place, (one, other) in enumerate(zip(inputs, outputs, strict=True))
-            ]
-        cases: list[Case] = []
-        for place, (args, output) in enumerate(zip(inputs, outputs, strict=True)):
-            if isinstance(args, str):
-                args = _json_lines(args, place)
-                output = _json(output, place) if isinstance(output, str) else output
-                cases.append(self._call(name, args, {}, [output], place))
-                continue
-            if isinstance(args, (list, tuple)):
-                # Does as APPS's own harness: JSON has no other keys than texts.
-                args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
-            cases.append(self._call(name, args, {}, _perhaps_wrapped(output), place))
-        return cases
+        if name is not None:
+            return [self._function(name, one, other, place, lines=True) for place, (one, other) in rows]
+        return [
+            StdinCase(
+                _joined(one, place, "its input"), _printed(_joined(other, place, "its output"), place, "its output")
+            )
+            for place, (one, other) in rows
+        ]
 
-    def _of_open_r1(self, given: Mapping[str, Any], place: int) -> CallCase:
-        """A call whose arguments are a list, or JSON of one, as Arrow has it."""
-        if "input" not in given or "output" not in given:
-            raise DataError(f'case {place} calls a function and lacks "input" or "output"')
-        args, output = given["input"], given["output"]
+    def _function(self, name: Any, args: Any, output: Any, place: int, *, lines: bool) -> CallCase:
+        """A call as data sets have it: its arguments in a list, or as JSON.
+
+        Args:
+            lines: Of JSON, each argument is a line, as LiveCodeBench and APPS have it; else all are
+                a list, as Arrow has open-r1's.
+        """
         if isinstance(args, str):
-            args = _json(args, place)
+            args = _json_lines(args, place) if lines else _json(args, place)
             output = _json(output, place) if isinstance(output, str) else output
-        if not isinstance(args, (list, tuple)):
+            if lines:
+                return self._call(name, args, {}, [output], place)
+        if isinstance(args, (list, tuple)) and lines:
+            # Does as APPS's own harness: JSON has no other keys than texts.
+            args = [_integer_keys(one) if isinstance(one, dict) else one for one in args]
+        elif not isinstance(args, (list, tuple)) and not lines:
             args = [args]
-        return self._call(given.get("fn_name"), args, {}, _perhaps_wrapped(output), place)
+        # APPS and open-r1 wrap some outputs in a list, and not others.
+        wrapped = isinstance(output, (list, tuple)) and len(output) == 1
+        return self._call(name, args, {}, [output, output[0]] if wrapped else [output], place)
 
     def _call(self, name: Any, args: Any, kwargs: dict[str, Any], expected: list[Any], place: int) -> CallCase:
         if not isinstance(args, (list, tuple)):
@@ -259,11 +259,6 @@ def _printed(value: Any, place: int, what: str) -> str:
     if not is_text(text):
         raise DataError(f"case {place}: no program can print {text[:80]!r}: it holds half a surrogate pair")
     return text
-
-
-def _perhaps_wrapped(output: Any) -> list[Any]:
-    """Outputs that are right: APPS and open-r1 wrap some in a list, and not others."""
-    return [output, output[0]] if isinstance(output, (list, tuple)) and len(output) == 1 else [output]
 
 
 def _json_lines(text: str, place: int) -> list[Any]:

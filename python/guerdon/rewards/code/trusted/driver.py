@@ -14,9 +14,9 @@ from typing import Any, Final
 from guerdon.errors import DataError
 from guerdon.rewards.code.child.encoding import Opaque
 from guerdon.rewards.code.trusted.calls import CallAnswer, ProgramCalls
-from guerdon.rewards.code.trusted.case_time import CaseTime, ProgramTime
+from guerdon.rewards.code.trusted.case_time import ProgramTime
 from guerdon.rewards.code.trusted.cases import Case, StdinCase
-from guerdon.rewards.code.trusted.check import Caller, run_function, run_tests
+from guerdon.rewards.code.trusted.check import run_function, run_tests
 from guerdon.rewards.code.trusted.compare import Compare, outputs_match, shown, values_match
 from guerdon.rewards.code.trusted.judge_state import COMPARE, REFERENCE, TESTS, JudgeState
 from guerdon.rewards.code.trusted.judgement import Judgement, Score, of_cases
@@ -74,7 +74,7 @@ class Driver:
         self._program = program
         self._prelude = prelude
         self._time = ProgramTime(rules.timeout, rules.case_timeout, divided=rules.score == "share")
-        self._calls = ProgramCalls(zygote, program, prelude, rules.max_output, state)
+        self._calls = ProgramCalls(zygote, program, prelude, rules.max_output, state, self._time)
         self._starved = False
 
     @property
@@ -102,29 +102,31 @@ class Driver:
         faults: list[str] = []
         for place, case in enumerate(cases):
             self._state.case(place, place - sum(map(bool, faults)), len(cases))
-            faults.append(self._case(run, case, CaseTime(self._time, len(cases) - place)))
+            self._time.begin(len(cases) - place)
+            faults.append(self._case(run, case))
             if faults[-1] and self._rules.score == "all":
                 break
         return of_cases(faults, len(cases), self._rules.score)
 
     def judge_tests(self, texts: list[str], entry_point: str | None) -> Judgement:
         """Run test code against the program."""
-        case = CaseTime(self._time, len(texts))
 
         def begin(place: int, passed: int) -> None:
-            nonlocal case
-            case = CaseTime(self._time, len(texts) - place)
+            self._time.begin(len(texts) - place)
             self._state.case(place, passed, len(texts))
 
-        call, to_end = self._caller(lambda: case), self._rules.score != "all"
+        to_end = self._rules.score != "all"
         with self._state.during(TESTS):
-            faults, left = run_tests(texts, call, entry_point, self._prelude, begin, to_end=to_end)
+            faults, left = run_tests(texts, self._call, entry_point, self._prelude, begin, to_end=to_end)
         return of_cases(faults, len(faults) + left, self._rules.score)
 
     def judge_by(self, check: Callable[..., Any], name: str, row: dict[str, Any]) -> Judgement:
         """Have a function of the user's own judge it."""
-        # Each call is a separate case; their number is unknown.
-        call = self._caller(lambda: CaseTime(self._time, 1))
+
+        def call(*given: Any) -> CallAnswer:
+            self._time.begin(1)  # each call is a separate case; their number is unknown
+            return self._call(*given)
+
         with self._state.during(TESTS):
             found = run_function(check, call, name, row)
         if isinstance(found, str):
@@ -132,31 +134,26 @@ class Driver:
         score = found if self._rules.score == "share" else float(found == 1.0)
         return Judgement(score, int(found == 1.0), 1, "" if found == 1.0 else f"check gave {found:g}")
 
-    def _caller(self, case: Callable[[], CaseTime]) -> Caller:
-        """Calls of the program's functions, within the time of the case that is judged."""
-
-        def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
-            time = case()
-            if fault := time.fault():
-                return CallAnswer(None, fault)
-            return self._calls.call(name, args, kwargs, time)
-
-        return call
+    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> CallAnswer:
+        """Calls a function of the program, within the time of the case that is judged."""
+        if fault := self._time.fault():
+            return CallAnswer(None, fault)
+        return self._calls.call(name, args, kwargs)
 
     def _script(self, stdin: bytes, deadline: Deadline) -> ScriptRun:
         opens = STDIN in f"{self._prelude}{self._program}"
         request = {"source": self._program, "prelude": self._prelude, "opens_stdin": opens}
         return run_script(self._zygote, request, stdin, deadline, self._rules.max_output)
 
-    def _case(self, run: Run, case: Case, time: CaseTime) -> str:
+    def _case(self, run: Run, case: Case) -> str:
         """Why the case is not passed; "" if it is."""
-        if fault := time.fault():
+        if fault := self._time.fault():
             return fault
         rule = with_input(self._rules, case)
         if isinstance(case, StdinCase):
-            with self._state.waiting(), time.program.asked():
-                ended = run(case.stdin.encode("utf-8", "surrogatepass"), time.to_answer())
-            time.program.process_ended(ended.ended.seconds)
+            with self._state.waiting(), self._time.asked():
+                ended = run(case.stdin.encode("utf-8", "surrogatepass"), self._time.to_answer())
+            self._time.process_ended(ended.ended.seconds)
             self._starved |= ended.starved
             self._state.answered()
             if ended.fault:
@@ -166,14 +163,14 @@ class Driver:
             if self._passed(outputs_match, case.stdout, printed, rule):
                 return ""
             return f"it printed {shown(printed)}, expected {shown(case.stdout)}"
-        answer = self._calls.call(case.fn, case.args, case.kwargs, time)
+        answer = self._calls.call(case.fn, case.args, case.kwargs)
         value = answer.value
         if (
             isinstance(value, Opaque)
             and value.guerdon_kind in _ITERATORS
             and isinstance(case.expected[0], (list, tuple))
         ):
-            answer = self._calls.call("#list", [value], {}, time)
+            answer = self._calls.call("#list", [value], {})
         if answer.fault:
             return answer.fault
         if any(self._passed(values_match, expected, answer.value, rule) for expected in case.expected):

@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 from guerdon.rewards.code.trusted.cases import BOM, is_text
 from guerdon.rewards.code.trusted.warn_once import warn_of_extract
 
-__all__ = ["Block", "Extract", "Wanted", "blocks_of", "extract_program"]
+__all__ = ["Block", "Extract", "Wanted", "extract_program"]
 
 Extract = Literal["last", "first", "whole"] | Callable[[str], str | None]
 Wanted = Callable[[], Collection[str]]
@@ -73,11 +73,6 @@ class _Fence(NamedTuple):
         """Returns whether it is not part of the text of the block that `opened` began."""
         near = self.indentation < opened.indentation + _DEEPER and not self.listed
         return near and self.marks.startswith(opened.marks)
-
-
-def blocks_of(text: str) -> list[Block]:
-    """The fenced blocks of a text, in order."""
-    return _blocks(text)[0]
 
 
 def _blocks(text: str) -> tuple[list[Block], Block | None]:

@@ -95,7 +95,7 @@ class CodeScorer:
         judging.rules.language.check()
         level = judging.level
         if judging.host != socket.gethostname():
-            from guerdon.rewards.code.zygote.isolation import probe
+            from guerdon.rewards.code.zygote.fence_probe import probe
 
             level = probe(judging.fence)
         return ProgramZygote(judging.fence, [name for name, _ in level.held])

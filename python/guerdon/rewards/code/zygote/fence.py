@@ -1,6 +1,6 @@
 """The fences around a program's process: prepared in the zygote, entered in each child.
 
-- ``strict``: whatever is forbidden fails; `isolation.probe` tries it, and refuses where it does
+- ``strict``: whatever is forbidden fails; `fence_probe.probe` tries it, and refuses where it does
   not. ``none``: the rights of this user, without its environment and within its limits.
 - `prepare` is called on the only thread of a process that then only forks; it may go on in a child
   of that process, and leaves it no `/proc`.

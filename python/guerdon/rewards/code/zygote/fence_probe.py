@@ -1,7 +1,8 @@
 """Tries forbidden acts in a fenced child, and what honest programs do, in a process of its
 own: never in the trainer.
 
-- `attempts` starts that process; what runs in it begins at `main`.
+- `probe` returns the level that holds here, found once a process. `attempts` starts the process
+  that tries the acts, which begins at `main`.
 - The process that acts are tried on keeps out of the fences; the one that prepares them is its
   child, and ends with it.
 """
@@ -20,17 +21,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from guerdon._worker.linux import exit_with_parent, reset_signals
+from guerdon.errors import RegistrationError
 from guerdon.rewards.code.zygote.acts import ACTS, Missing, Targets
 from guerdon.rewards.code.zygote.allowed_acts import abilities
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
-from guerdon.rewards.code.zygote.level import Attempt
+from guerdon.rewards.code.zygote.level import Attempt, Level, checked_level
 
-__all__ = ["ProbeError", "Tried", "attempts", "main"]
+__all__ = ["ProbeError", "Tried", "attempts", "main", "probe"]
 
 _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from guerdon.rewards.code.zygote.fence_probe import main; "
@@ -54,6 +56,28 @@ class Tried:
     layers: dict[str, tuple[bool, str]]
     acts: tuple[Attempt, ...]
     shortcomings: tuple[str, ...] = ()
+
+
+@cache
+def probe(spec: FenceSpec) -> Level:
+    """The level that holds on this machine.
+
+    Raises:
+        RegistrationError: Something forbidden succeeded under ``"strict"``, could not be tried, or
+            honest programs can't do their work there.
+    """
+    if spec.isolation == "none":
+        return Level("none")
+    try:
+        found = attempts(spec)
+    except ProbeError as error:
+        raise RegistrationError(f'code_reward: isolation="strict" could not be tried here: {error}') from error
+    level = checked_level(found.layers, found.acts)
+    if found.shortcomings:
+        raise RegistrationError(
+            f'code_reward: isolation="strict" keeps honest programs from their work here: none can {found.shortcomings[0]}'
+        )
+    return level
 
 
 def attempts(spec: FenceSpec, setup: str = "") -> Tried:

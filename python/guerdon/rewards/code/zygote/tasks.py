@@ -1,7 +1,7 @@
 """Number of others' tasks that the kernel counts with those of programs: found by trying.
 
-The kernel has one count a user. If others have that user too, and this process can't see them (in
-other containers of the machine, say), a limit of a program's own threads would let none start.
+The kernel has one count a user. If others have that user too, a limit of a program's own threads
+would let none start. They can't be counted: those in other containers of the machine are not seen.
 """
 
 from __future__ import annotations

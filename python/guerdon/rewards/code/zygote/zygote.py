@@ -28,22 +28,21 @@ from guerdon.rewards.code.child import child
 from guerdon.rewards.code.zygote.fence import FenceSpec, Prepared, prepare
 from guerdon.rewards.code.zygote.unfenced_folder import unfenced_folder
 
-__all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "MODES", "READY", "STANDARD", "TIME", "main"]
+__all__ = ["ANSWER", "CLEAR", "CONTROL", "END", "FAILED", "FORK", "KILL", "READY", "STANDARD", "TIME", "main"]
 
 CONTROL: Final = 3
-# A request is one byte, FORK with the mode after it and four descriptors with it. An answer is a
-# struct of its kind, a number, seconds of a processor, how often that was taken from the process,
-# and a wait status: READY with the layers that hold after it, as JSON, TIME with the seconds that
-# the process used so far, END with what it reported of its own start. FAILED has only a text.
+# A request is one byte, FORK with the mode's name after it and four descriptors with it. An answer
+# is a struct of its kind, a number, seconds of a processor, how often that was taken from the
+# process, and a wait status: READY with the layers that hold after it, as JSON, TIME with the
+# seconds that the process used so far, END with what it reported of its own start. FAILED has only
+# a text.
 FORK, KILL, CLEAR, TIME = b"F", b"K", b"C", b"T"
 ANSWER: Final = struct.Struct("<cqdqi")
 READY, END, FAILED = b"R", b"E", b"X"
-MODES: Final = {"script": b"s", "calls": b"c", "exec": b"x", "build": b"b"}
 # The kernel's number of a process's clock, in the lowest bits.
 _PROCESS_CLOCK: Final = 2
 # Most zygotes of a host that share a core by name.
 _TURNS: Final = 256
-_MODE_OF: Final = {byte: mode for mode, byte in MODES.items()}
 
 STANDARD: Final = (
     *("abc", "array", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum"),
@@ -157,7 +156,7 @@ class _ForkServer:
         except ConnectionError:
             return False
         if data[:1] == FORK:
-            self._fork(_MODE_OF[data[1:2]], fds)
+            self._fork(data[1:].decode(), fds)
         elif data == KILL:
             self._kill()
         elif data == TIME:

@@ -25,7 +25,7 @@ from guerdon.errors import DataError
 from guerdon.rewards.code.child.child import ENTERED, PRELUDE
 from guerdon.rewards.code.zygote.deadline import Deadline
 from guerdon.rewards.code.zygote.fence import ONE_ARENA, FenceSpec
-from guerdon.rewards.code.zygote.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, MODES, TIME
+from guerdon.rewards.code.zygote.zygote import ANSWER, CLEAR, FAILED, FORK, KILL, TIME
 
 __all__ = ["AGAIN_S", "START_S", "Ended", "ProgramZygote", "ZygoteLostError"]
 
@@ -136,7 +136,7 @@ class ProgramZygote:
         if self._running and self._owner == os.getpid() and self._control is not None:
             with contextlib.suppress(ZygoteLostError, DataError):
                 self.end()  # whoever waited for it was interrupted
-        self._send(FORK + MODES[mode], descriptors)
+        self._send(FORK + mode.encode(), descriptors)
         self._running, self._kept = True, None
         self._forked = time.monotonic()
 
