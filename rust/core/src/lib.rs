@@ -41,6 +41,7 @@ pub mod payload;
 pub mod report;
 pub mod scheduler;
 pub mod sent_constants;
+mod shared_words;
 pub mod spending;
 pub mod stall;
 mod sync;
