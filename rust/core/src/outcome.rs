@@ -181,7 +181,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns an error that no other attempt mends.
+    /// Returns an error that is not retried.
     #[must_use]
     pub const fn error(reason: String) -> Self {
         let kind = FailureKind::Error;

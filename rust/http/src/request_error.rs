@@ -12,13 +12,14 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use guerdon_core::outcome::{Answer, Failure, FailureKind};
+use guerdon_core::outcome::{Answer, Failure};
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use serde_json::Value;
 
 use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
+use crate::fleet::SendError;
 use crate::quote::{quoted, truncated};
 
 /// No server means a longer one.
@@ -38,18 +39,13 @@ const KINDS: [(&str, u16); 6] = [
     ("server_error", 500),
 ];
 
-/// A failed request.
-pub struct RequestError {
-    pub reason: String,
-    pub retryable: bool,
-    pub retry_after: Option<Duration>,
-    /// Answer of the server, for limits.
-    pub answer: Option<Answer>,
-    /// True if there was no connection: the server knows nothing of the request.
-    pub unsent: bool,
+/// A failed request; `answer` is the server's, for limits.
+fn failed(reason: String, retryable: bool, answer: Answer) -> SendError {
+    let failure = Failure { retryable, answer: Some(answer), ..Failure::error(reason) };
+    SendError { failure, unsent: matches!(answer, Answer::Unreachable) }
 }
 
-impl RequestError {
+impl SendError {
     /// A status other than 2xx.
     pub fn from_status(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let code = status.as_u16();
@@ -67,17 +63,16 @@ impl RequestError {
             404 if endpoint.lacks_version() => " (is the address complete? base_url= of most servers ends with /v1)",
             _ => "",
         };
-        Self {
-            reason: endpoint.redact(&format!("{} answered {what}{hint}{body_text}", endpoint.host())),
-            retryable: matches!(code, 408 | 425 | 429 | 500..) && !exhausted,
-            retry_after: retry_after(headers, SystemTime::now()).filter(|_| !exhausted),
-            answer: Some(Answer::Status(match code {
-                429 if exhausted => 402,
-                _ if overloaded => 429,
-                code => code,
-            })),
-            unsent: false,
-        }
+        let reason = endpoint.redact(&format!("{} answered {what}{hint}{body_text}", endpoint.host()));
+        let retryable = matches!(code, 408 | 425 | 429 | 500..) && !exhausted;
+        let answer = match code {
+            429 if exhausted => 402,
+            _ if overloaded => 429,
+            code => code,
+        };
+        let mut error = failed(reason, retryable, Answer::Status(answer));
+        error.failure.retry_after = retry_after(headers, SystemTime::now()).filter(|_| !exhausted);
+        error
     }
 
     /// A success by its status whose body says that the server failed: the status that it names.
@@ -105,34 +100,21 @@ impl RequestError {
             TransportError::Exchange(error) => format!("{host}: {}", causes(error)),
         };
         let reason = endpoint.redact(&format!("ConnectionError: {why}{}", tls_hint(&why)));
-        let (answer, unsent) = match error {
-            TransportError::Connect(_) => (Answer::Unreachable, true),
-            TransportError::Exchange(_) => (Answer::Broken, false),
+        let answer = match error {
+            TransportError::Connect(_) => Answer::Unreachable,
+            TransportError::Exchange(_) => Answer::Broken,
         };
-        Self { reason, retryable: true, retry_after: None, answer: Some(answer), unsent }
-    }
-
-    /// It would cost more than it may, so it was not sent.
-    pub const fn over_the_cap(reason: String) -> Self {
-        Self { reason, retryable: false, retry_after: None, answer: None, unsent: false }
+        failed(reason, true, answer)
     }
 
     /// The response has no score.
     pub fn invalid_response(endpoint: &Endpoint, why: &str) -> Self {
-        let reason = endpoint.redact(&format!("{} returned {why}", endpoint.host()));
-        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(200)), unsent: false }
+        failed(endpoint.redact(&format!("{} returned {why}", endpoint.host())), true, Answer::Status(200))
     }
 
     /// A success by its status that says of itself that the server failed: as a 500.
     pub fn server_failed(endpoint: &Endpoint, why: &str) -> Self {
-        let reason = endpoint.redact(&format!("{} answered {why}", endpoint.host()));
-        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(500)), unsent: false }
-    }
-
-    /// Returns the failure for the scheduler.
-    pub fn into_failure(self) -> Failure {
-        let Self { reason, retryable, retry_after, answer, .. } = self;
-        Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
+        failed(endpoint.redact(&format!("{} answered {why}", endpoint.host())), true, Answer::Status(500))
     }
 }
 
@@ -243,7 +225,7 @@ mod tests {
     fn statuses_are_retried_by_kind() {
         let retryable = |code: u16| {
             let status = StatusCode::from_u16(code).unwrap();
-            RequestError::from_status(&endpoint(), status, &HeaderMap::new(), b"").retryable
+            SendError::from_status(&endpoint(), status, &HeaderMap::new(), b"").failure.retryable
         };
         for code in [408, 425, 429, 500, 502, 503, 504, 529] {
             assert!(retryable(code), "{code}");
@@ -257,8 +239,8 @@ mod tests {
     fn an_error_is_what_its_words_say() {
         let of = |code: u16, body: &str| {
             let status = StatusCode::from_u16(code).unwrap();
-            let error = RequestError::from_status(&endpoint(), status, &HeaderMap::new(), body.as_bytes());
-            (error.answer, error.retryable)
+            let error = SendError::from_status(&endpoint(), status, &HeaderMap::new(), body.as_bytes());
+            (error.failure.answer, error.failure.retryable)
         };
         let throttled = (Some(Answer::Status(429)), true);
         assert_eq!(of(529, ""), throttled);
@@ -266,7 +248,7 @@ mod tests {
         assert_eq!(of(503, "starting"), (Some(Answer::Status(503)), true));
         assert_eq!(of(429, r#"{"error": {"code": "insufficient_quota"}}"#), (Some(Answer::Status(402)), false));
         let within = |body: &str| {
-            RequestError::from_body(&endpoint(), &HeaderMap::new(), body.as_bytes()).map(|error| error.answer)
+            SendError::from_body(&endpoint(), &HeaderMap::new(), body.as_bytes()).map(|error| error.failure.answer)
         };
         assert_eq!(within(r#"{"error": {"code": 429, "message": "slow down"}}"#), Some(Some(Answer::Status(429))));
         assert_eq!(within(r#"{"error": {"type": "overloaded_error"}}"#), Some(Some(Answer::Status(429))));
@@ -318,7 +300,7 @@ mod tests {
         let of = |url: &str, body_text: &str| {
             let endpoint = Endpoint::new(url, vec![], None, false, None).unwrap();
             let error = TransportError::Connect(ConnectError::Failed(body_text.into()));
-            let reason = RequestError::from_transport(&endpoint, &error).reason;
+            let reason = SendError::from_transport(&endpoint, &error).failure.reason;
             reason.strip_prefix("ConnectionError: can't connect to ").unwrap().to_owned()
         };
         let refused = |address: &str| format!("{address}: Connection refused (os error 111)");
@@ -341,7 +323,7 @@ mod tests {
     fn mistakes_with_certificates_are_explained() {
         let of = |why: &str| {
             let error = TransportError::Connect(ConnectError::Failed(why.into()));
-            RequestError::from_transport(&endpoint(), &error).reason
+            SendError::from_transport(&endpoint(), &error).failure.reason
         };
         assert!(of("invalid peer certificate: UnknownIssuer").ends_with("as ca_file=)"));
         assert!(of("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))").ends_with("CA:FALSE)"));
@@ -352,20 +334,17 @@ mod tests {
     #[test]
     fn no_key_in_a_reason() {
         let body_text = br#"{"error": "Incorrect API key: sk-very-secret"}"#;
-        let error = RequestError::from_status(&endpoint(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), body_text);
-        assert!(!error.reason.contains("very-secret"), "{}", error.reason);
-        assert!(
-            error.reason.starts_with("judge.local answered 401 Unauthorized (check the API key): "),
-            "{}",
-            error.reason
-        );
+        let error = SendError::from_status(&endpoint(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), body_text);
+        let reason = error.failure.reason;
+        assert!(!reason.contains("very-secret"), "{reason}");
+        assert!(reason.starts_with("judge.local answered 401 Unauthorized (check the API key): "), "{reason}");
     }
 
     #[test]
     fn a_404_of_an_address_without_a_version_says_what_may_be_missing() {
         let reason = |url: &str| {
             let endpoint = Endpoint::new(url, vec![], None, false, None).unwrap();
-            RequestError::from_status(&endpoint, StatusCode::NOT_FOUND, &HeaderMap::new(), b"").reason
+            SendError::from_status(&endpoint, StatusCode::NOT_FOUND, &HeaderMap::new(), b"").failure.reason
         };
         let hint = " (is the address complete? base_url= of most servers ends with /v1)";
         assert_eq!(reason("http://judge.local/chat/completions"), format!("judge.local answered 404 Not Found{hint}"));

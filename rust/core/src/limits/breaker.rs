@@ -9,7 +9,7 @@
 //! - One that has not closed for `PATIENCE_NS` refuses calls instead of letting them wait.
 
 use super::nanoseconds::{nanoseconds, real};
-use crate::shared_words::words_of;
+use crate::words::words_of;
 
 /// Failures in a row that open the breaker, at least.
 pub const FAILURES: u64 = 5;

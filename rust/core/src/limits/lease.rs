@@ -9,7 +9,7 @@ use std::fs;
 
 use rustix::process::{Pid, test_kill_process};
 
-use crate::shared_words::words_of;
+use crate::words::words_of;
 
 /// Longer than any call is expected to take.
 const LEASE_NS: u64 = 900_000_000_000;

@@ -9,7 +9,7 @@
 //!   minute: perhaps it bounds the requests in flight. Their refusals are pauses.
 
 use super::nanoseconds::{nanoseconds, real};
-use crate::shared_words::words_of;
+use crate::words::words_of;
 
 const SHORTEST_NS: u64 = 1_000_000;
 const LONGEST_NS: u64 = 2_000_000_000;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::breaker::PATIENCE_NS;
 use super::nanoseconds::{nanoseconds, real};
 use crate::clock::nanos;
-use crate::shared_words::words_of;
+use crate::words::words_of;
 
 /// Longest `Retry-After` that is obeyed: rates are by the minute.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);

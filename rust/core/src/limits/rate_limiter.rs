@@ -14,7 +14,7 @@ use super::nanoseconds::{nanoseconds, real};
 use super::pace::Pace;
 use super::pauses::Pauses;
 use super::window::{FULL, Window};
-use crate::shared_words::words_of;
+use crate::words::words_of;
 
 const MINUTE_NS: f64 = 60e9;
 /// Share of an allowance that is used. The rest is room for the server's sliding window and

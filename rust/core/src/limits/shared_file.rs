@@ -8,11 +8,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use super::contents::{Contents, MOST_ENGINES};
 use super::fairness::{SAY_AGAIN_NS, TURN_NS, WAITS_NS, least_served, served_so_far, yields_place, yields_turn_until};
 use super::lease::Lease;
 use super::rate_limiter::{Decision, RateLimiter, Rules, Tokens};
 use crate::locked_file::{LockedFile, boot};
-use crate::shared_words::{Contents, MOST_ENGINES};
 
 /// "GUERDON" and the version of the layout, which the file's name has too (`limits.py`).
 const MAGIC: u64 = 0x4755_4552_444F_4E0A;

@@ -5,7 +5,7 @@
 //! as many others are in flight as ever were when one was taken. Then no more go.
 
 use super::nanoseconds::real;
-use crate::shared_words::words_of;
+use crate::words::words_of;
 
 /// Answers may take long, and refusals don't: a call after a pause that was not refused within a
 /// multiple of the refusals' time was let through, between these bounds.

@@ -9,9 +9,9 @@ use std::io;
 use std::path::Path;
 
 use super::ledger::Ledger;
+use crate::limits::contents::{Contents, MOST_ENGINES};
 use crate::limits::lease::Lease;
 use crate::locked_file::{LockedFile, boot};
-use crate::shared_words::{Contents, MOST_ENGINES};
 
 /// "GUERCOS" and the version of the layout.
 const MAGIC: u64 = 0x4755_4552_434F_5303;

@@ -7,7 +7,7 @@
 //!   is four times the largest cost seen where answers have no bound.
 //! - So what is spent goes beyond the cap by no more than one request.
 
-use crate::shared_words::words_of;
+use crate::words::words_of;
 
 /// Spending under a cap.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::super::feedback::Feedback;
 use super::super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
 use super::{MS, S, ended};
-use crate::shared_words::Words;
+use crate::words::Words;
 
 fn rpm(rpm: f64) -> Rules {
     Rules { rpm: Some(rpm), ..Rules::default() }

@@ -5,60 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::limits::lease::Lease;
+use super::lease::Lease;
 use crate::locked_file::words;
+use crate::words::Words;
 
 /// Engines that can share a file.
 pub(crate) const MOST_ENGINES: usize = 1024;
 /// Magic, boot, checksum.
 const HEAD: usize = 3;
-
-/// A value that is a fixed number of words, each of 8 bytes.
-pub(crate) trait Words: Sized {
-    const COUNT: usize = size_of::<Self>() / 8;
-
-    fn put(&self, words: &mut Vec<u64>);
-
-    /// Takes what `put` adds.
-    fn take(words: &mut impl Iterator<Item = u64>) -> Self;
-}
-
-impl Words for u64 {
-    fn put(&self, words: &mut Vec<u64>) {
-        words.push(*self);
-    }
-
-    fn take(words: &mut impl Iterator<Item = u64>) -> Self {
-        words.next().unwrap_or_default()
-    }
-}
-
-impl Words for f64 {
-    fn put(&self, words: &mut Vec<u64>) {
-        words.push(self.to_bits());
-    }
-
-    fn take(words: &mut impl Iterator<Item = u64>) -> Self {
-        Self::from_bits(u64::take(words))
-    }
-}
-
-/// Makes the words of a struct out of those of its fields. Another order or number of them is
-/// another version of the files that have them.
-macro_rules! words_of {
-    ($name:ty: $($field:ident),+) => {
-        impl crate::shared_words::Words for $name {
-            fn put(&self, words: &mut Vec<u64>) {
-                $(self.$field.put(words);)+
-            }
-
-            fn take(words: &mut impl Iterator<Item = u64>) -> Self {
-                Self { $($field: crate::shared_words::Words::take(words)),+ }
-            }
-        }
-    };
-}
-pub(crate) use words_of;
 
 /// The contents of a file.
 pub(crate) struct Contents<T> {
