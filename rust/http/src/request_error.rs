@@ -5,7 +5,7 @@
 //! - A server that says that it is overloaded, by 529 or in words, throttles as with 429. A used-up
 //!   quota does not count as throttling: nothing that waits for it would get through.
 //! - `retry-after-ms`, else `Retry-After` (seconds or a date by the server's own clock), else the
-//!   reset of a used-up `x-ratelimit-remaining-…`, is passed on.
+//!   reset of a used-up `x-ratelimit-remaining-…`, else Google's `retryDelay`, is passed on.
 //! - A reason shows a truncated part of the response, without the key (`redaction`).
 
 use std::error::Error;
@@ -15,12 +15,13 @@ use std::time::{Duration, SystemTime};
 use guerdon_core::outcome::{Answer, Failure};
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
 use crate::fleet::SendError;
 use crate::quote::{quoted, truncated};
+use crate::raw_json::{Raw, count, each_in, first, text, within};
 
 /// No server means a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -30,13 +31,15 @@ const QUOTA: [&str; 3] = ["insufficient_quota", "billing_hard_limit", "billing_n
 /// Words of servers in a 503 if they are up and have too much to do.
 const OVERLOADED: [&str; 4] = ["overload", "too many requests", "rate limit", "at capacity"];
 /// Names of errors in the body of a success, and the status of each.
-const KINDS: [(&str, u16); 6] = [
+const KINDS: [(&str, u16); 8] = [
     ("overloaded_error", 529),
     ("rate_limit_error", 429),
     ("rate_limit_exceeded", 429),
     ("insufficient_quota", 429),
     ("api_error", 500),
     ("server_error", 500),
+    ("RESOURCE_EXHAUSTED", 429),
+    ("UNAVAILABLE", 503),
 ];
 
 /// A failed request; `answer` is the server's, for limits.
@@ -71,20 +74,21 @@ impl SendError {
             code => code,
         };
         let mut error = failed(reason, retryable, Answer::Status(answer));
-        error.failure.retry_after = retry_after(headers, SystemTime::now()).filter(|_| !exhausted);
+        let wait = || retry_after(headers, SystemTime::now()).or_else(|| retry_delay(body));
+        error.failure.retry_after = if exhausted { None } else { wait() };
         error
     }
 
     /// A success by its status whose body says that the server failed: the status that it names.
     pub fn from_body(endpoint: &Endpoint, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
-        let body: Value = serde_json::from_slice(body).ok()?;
-        let error = body.get("error").filter(|error| error.is_object())?;
-        let code = ["code", "status"].iter().find_map(|name| error.get(*name)?.as_u64());
-        let kind = ["type", "code"].iter().find_map(|name| error.get(*name)?.as_str());
-        let named = kind.and_then(|kind| KINDS.iter().find(|(name, _)| *name == kind)).map(|(_, code)| *code);
-        let code = code.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400).or(named)?;
+        let error = error_in(body)?;
+        let [code, status, kind] = within(Some(error), ["code", "status", "type"]);
+        let number = [code, status].into_iter().find_map(count).and_then(|code| u16::try_from(code).ok());
+        let kinds = [kind, code, status].into_iter().filter_map(text);
+        let named = || kinds.into_iter().find_map(|kind| KINDS.iter().find(|(name, _)| *name == kind));
+        let code = number.filter(|code| *code >= 400).or_else(|| named().map(|(_, code)| *code))?;
         let status = StatusCode::from_u16(code).ok()?;
-        Some(Self::from_status(endpoint, status, headers, error.to_string().as_bytes()))
+        Some(Self::from_status(endpoint, status, headers, error.get().as_bytes()))
     }
 
     /// The request or its response broke on the way.
@@ -187,6 +191,24 @@ fn reset(headers: &HeaderMap) -> Option<Duration> {
     of("requests").max(of("tokens"))
 }
 
+/// The error that a body says: of an object, or of the first one of a list, as Gemini has it.
+fn error_in(body: &[u8]) -> Raw<'_> {
+    let body = serde_json::from_slice::<&RawValue>(body).ok();
+    let [error] = within(first(body).or(body), ["error"]);
+    error.filter(|error| error.get().starts_with('{'))
+}
+
+/// The time to wait in the details of an error of Google's.
+fn retry_delay(body: &[u8]) -> Option<Duration> {
+    let error = error_in(body).or_else(|| serde_json::from_slice(body).ok());
+    let ([details], mut wait) = (within(error, ["details"]), None);
+    each_in(details, |detail| {
+        let [delay] = within(detail, ["retryDelay"]);
+        wait = wait.or_else(|| Duration::try_from_secs_f64(seconds(&text(delay)?)?).ok());
+    });
+    wait.map(|wait: Duration| wait.min(LONGEST_WAIT))
+}
+
 /// Reads a duration such as "6m0s", "1.5s" or "20ms"; a number alone is seconds.
 fn seconds(mut text: &str) -> Option<f64> {
     let mut all = 0.0;
@@ -253,9 +275,37 @@ mod tests {
         assert_eq!(within(r#"{"error": {"code": 429, "message": "slow down"}}"#), Some(Some(Answer::Status(429))));
         assert_eq!(within(r#"{"error": {"type": "overloaded_error"}}"#), Some(Some(Answer::Status(429))));
         assert_eq!(within(r#"{"error": {"code": 502}}"#), Some(Some(Answer::Status(502))));
-        for none in ["{}", "8", r#"{"error": "x"}"#, r#"{"error": {"code": 7}}"#] {
+        assert_eq!(within(r#"[{"error": {"status": "UNAVAILABLE"}}]"#), Some(Some(Answer::Status(503))));
+        for none in ["[]", "[7]", "{}", "8", r#"{"error": "x"}"#, r#"{"error": {"code": 7}}"#] {
             assert_eq!(within(none), None, "{none}");
         }
+    }
+
+    /// https://ai.google.dev/gemini-api/docs/troubleshooting
+    #[test]
+    fn a_list_of_gemini_says_when_to_come_again() {
+        let body = |delay: &str| {
+            format!(
+                r#"[{{"error": {{"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "Quota exceeded", "details": [
+                {{"@type": "type.googleapis.com/google.rpc.Help"}},
+                {{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "{delay}"}}]}}}}]"#
+            )
+        };
+        let wait = |delay: &str, headers: &HeaderMap| {
+            let body = body(delay);
+            let refused = SendError::from_status(&endpoint(), StatusCode::TOO_MANY_REQUESTS, headers, body.as_bytes());
+            let within = SendError::from_body(&endpoint(), headers, body.as_bytes()).unwrap();
+            for error in [&refused, &within] {
+                assert_eq!((error.failure.answer, error.failure.retryable), (Some(Answer::Status(429)), true));
+                assert!(error.failure.reason.contains("RESOURCE_EXHAUSTED"), "{}", error.failure.reason);
+            }
+            assert_eq!(refused.failure.retry_after, within.failure.retry_after);
+            refused.failure.retry_after.map(|wait| wait.as_secs_f64())
+        };
+        for (delay, seconds) in [("17s", Some(17.0)), ("0.5s", Some(0.5)), ("99999s", Some(3600.0)), ("soon", None)] {
+            assert_eq!(wait(delay, &HeaderMap::new()), seconds, "{delay}");
+        }
+        assert_eq!(wait("17s", &headers(&[("retry-after", "2")])), Some(2.0), "a header goes first");
     }
 
     #[test]
