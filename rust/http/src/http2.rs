@@ -244,7 +244,7 @@ async fn handshake(io: Box<dyn Io>) -> Result<(Http2Sender, oneshot::Receiver<us
     let (sender, mut connection) = builder.handshake(io).await.map_err(TransportError::Exchange)?;
     let (told, settings) = oneshot::channel();
     tokio::spawn(async move {
-        // hyper reads them in a task of its own, which does not wake this one.
+        // hyper reads them in another task, which does not wake this one.
         while connection.current_max_send_streams() == 0 && !told.is_closed() {
             if tokio::time::timeout(LOOK_AGAIN, &mut connection).await.is_ok() {
                 return;

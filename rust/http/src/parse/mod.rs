@@ -33,4 +33,4 @@ pub use rubric::{Criterion, Judgment, Layout, Rubric};
 pub use value::score;
 
 #[cfg(test)]
-mod properties;
+mod tests;
