@@ -272,6 +272,7 @@ class Tariff:
         price: tuple[float, float, float, float] | None = None,  # input, cached, written, output
         caps: Sequence[SpendingCap] = ...,  # none
         keep_answers: bool = False,
+        longest_answer: int | None = None,  # tokens, where the request bounds them
     ) -> Tariff: ...
 
 @final

@@ -22,7 +22,7 @@ __all__ = ["Limit", "RetryAfter"]
 
 FOLDER = "GUERDON_LIMITS_DIR"
 # Version of a shared limit's file, and of the engine: versions with different ones share no file.
-_LAYOUT = 9
+_LAYOUT = 10
 USUAL_CONCURRENCY = 256
 """Calls in flight at once, over all ranks, of a function that says nothing of it, on a lane whose
 calls wait; as of the engine."""

@@ -238,6 +238,27 @@ def test_an_overloaded_server_throttles(overloaded: Any) -> None:
     assert result.rewards.item() == 7.0
 
 
+@pytest.mark.parametrize("status", [429, 200])
+@pytest.mark.fault(
+    "Gemini is asked too often: the error is in a list, and says there when to come again (`retryDelay`)",
+    sees="its value: the request is rescheduled to that time and uses up no `retries`",
+)
+def test_gemini_says_in_a_list_when_to_come_again(status: int) -> None:
+    """https://ai.google.dev/gemini-api/docs/troubleshooting"""
+    retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.5s"}
+    error = {"code": 429, "message": "You exceeded your quota", "status": "RESOURCE_EXHAUSTED", "details": [{}, retry]}
+    came: list[float] = []
+
+    def answer(path: str, body: Any) -> Any:
+        came.append(time.monotonic())
+        return GOOD if len(came) > 1 else (status, [{"error": error}])
+
+    with serving(answer) as server:
+        result = score(server.url, ["x"], retries=0)
+    assert result.rewards.item() == 7.0
+    assert came[1] - came[0] >= 1.5
+
+
 @pytest.mark.fault(
     "a reward service's answer without a length is cut off within a number",
     sees="`error`: half a number is none",

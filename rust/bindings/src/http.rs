@@ -7,7 +7,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
     Api, BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece,
-    ResponseParser, Tariff,
+    ResponseParser,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -27,19 +27,6 @@ enum PieceArg {
 }
 
 impl PieceArg {
-    /// Returns the bound of the answer's tokens, if this piece has one. Within a text of the prompt
-    /// the quotation marks would be escaped.
-    fn longest_answer(&self) -> Option<u32> {
-        let Self::Raw(json) = self else { return None };
-        let json = std::str::from_utf8(json).ok()?;
-        let value = |name: &str| {
-            let (_, behind) = json.split_once(&format!("\"{name}\":"))?;
-            let digits = behind.trim_start().split(|letter: char| !letter.is_ascii_digit()).next()?;
-            digits.parse().ok()
-        };
-        ["max_tokens", "max_completion_tokens", "max_output_tokens"].into_iter().find_map(value)
-    }
-
     fn piece(self) -> PyResult<Piece> {
         Ok(match self {
             Self::Raw(bytes) => Piece::Raw(bytes.to_vec()),
@@ -100,15 +87,10 @@ impl HttpConfig {
             "rewards" => ResponseParser::Rewards { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
             other => return Err(wrong(format!("unknown endpoint '{other}'"))),
         };
-        let longest_answer = body.iter().find_map(PieceArg::longest_answer);
         let tariff = tariff.map(|tariff| tariff.tariff.clone()).unwrap_or_default();
-        let tariff = Tariff { longest_answer, ..tariff };
         let authorities = authorities.map(|pem| pem.to_vec());
-        let endpoint = Endpoint::new(url, headers.clone(), key.clone().map(Key::new), http2, authorities);
-        let endpoint = endpoint.map(|endpoint| match (key_file, key) {
-            (Some(path), Some(key)) => endpoint.with_key_file(path, &headers, &key),
-            _ => endpoint,
-        });
+        let key = key.map(|key| Key::new(key).in_file(key_file));
+        let endpoint = Endpoint::new(url, headers, key, http2, authorities);
         let client = client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));
         let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(only_these_authorities, client));
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
@@ -136,7 +118,7 @@ pub fn lane(
     specs: Vec<Option<HttpFunction>>,
     compounds: Vec<Option<CompoundSpec>>,
 ) -> PyResult<HttpLane> {
-    let lane = HttpLane::with_compounds(runtime, clock, functions, specs, compounds);
+    let lane = HttpLane::new(runtime, clock, functions, specs, compounds);
     let lane = lane.map_err(|error| PyValueError::new_err(error.to_string()))?;
     lane.check_descriptors().map_err(|error| PyValueError::new_err(format!("{error}: {ALLOW_MORE}")))?;
     Ok(lane)

@@ -32,7 +32,7 @@ impl ParseArg {
             "regex" => {
                 let words: BTreeMap<String, f64> = self.words.into_iter().collect();
                 let pattern = Pattern::new(&self.value, words);
-                Method::Pattern(pattern.map_err(|error| PyValueError::new_err(error.to_string()))?)
+                Method::Pattern(pattern.map_err(PyValueError::new_err)?)
             }
             "json" => Method::Json(json_path(&self.value)?),
             "yes_no" => Method::YesNo,

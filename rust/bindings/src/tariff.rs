@@ -32,10 +32,15 @@ pub struct PyTariff {
 #[pymethods]
 impl PyTariff {
     #[new]
-    #[pyo3(signature = (*, price = None, caps = Vec::new(), keep_answers = false))]
-    fn new(price: Option<(f64, f64, f64, f64)>, caps: Vec<PyRef<'_, SpendingCap>>, keep_answers: bool) -> Self {
+    #[pyo3(signature = (*, price = None, caps = Vec::new(), keep_answers = false, longest_answer = None))]
+    fn new(
+        price: Option<(f64, f64, f64, f64)>,
+        caps: Vec<PyRef<'_, SpendingCap>>,
+        keep_answers: bool,
+        longest_answer: Option<u32>,
+    ) -> Self {
         let price = price.map(|(input, cached, written, output)| Price { input, cached, written, output });
         let caps = caps.iter().map(|cap| cap.spending.clone()).collect();
-        Self { tariff: Tariff { price, caps, keep_answers, longest_answer: None } }
+        Self { tariff: Tariff { price, caps, keep_answers, longest_answer } }
     }
 }

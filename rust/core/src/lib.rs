@@ -50,3 +50,4 @@ pub mod timeout_messages;
 pub mod timings;
 pub mod tracer;
 pub mod wake;
+mod words;

@@ -84,11 +84,11 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Returns the present numbers, up to `count`.
-pub(crate) fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
+pub(crate) fn words(file: &File, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * 8];
     let mut filled = 0;
     while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], (offset + filled) as u64) {
+        match file.read_at(&mut bytes[filled..], filled as u64) {
             Ok(0) => break,
             Ok(more) => filled += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -96,19 +96,6 @@ pub(crate) fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<
         }
     }
     Ok(bytes[..filled].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
-}
-
-/// Writes numbers after a head: `u64` of the layout, the boot, their checksum.
-pub(crate) fn write(file: &File, magic: u64, boot: u64, numbers: &[u64]) -> io::Result<()> {
-    let head = [magic, boot, checksum(numbers)];
-    let bytes: Vec<u8> = head.iter().chain(numbers).flat_map(|number| number.to_le_bytes()).collect();
-    file.write_all_at(&bytes, 0)
-}
-
-/// Tells a file that was written as a whole from one that was not, or not by us.
-pub(crate) fn checksum(numbers: &[u64]) -> u64 {
-    let mix = |sum: u64, number: &u64| (sum ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-    numbers.iter().fold(numbers.len() as u64, mix)
 }
 
 /// Tells boots of the machine apart, whose clocks begin anew; 0 where that can't be had.

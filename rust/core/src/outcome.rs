@@ -180,6 +180,15 @@ pub struct Failure {
     pub answer: Option<Answer>,
 }
 
+impl Failure {
+    /// Returns an error that is not retried.
+    #[must_use]
+    pub const fn error(reason: String) -> Self {
+        let kind = FailureKind::Error;
+        Self { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None }
+    }
+}
+
 /// The words that go with a failed cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {

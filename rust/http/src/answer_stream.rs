@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 
 use crate::dialect::{Api, JudgeAnswer};
 use crate::parse::{AnswerText, Method, ScoreParser};
-use crate::quote::quoted;
 
 /// A text is looked at again when it has grown by this part.
 const LOOKS: usize = 32;
@@ -112,25 +111,18 @@ impl AnswerStream {
             self.ended = true;
             return Ok(());
         }
-        self.ended |= self.api.event(&mut self.answer, data).map_err(|error| error.to_string())?;
+        self.ended |= self.api.event(&mut self.answer, data)?;
         Ok(())
     }
 
     /// The score, if nothing that may come can change it.
     fn decided(&mut self, parser: &ScoreParser) -> Option<Cell> {
-        if matches!(parser.method, Method::LogProb(_)) {
-            let first_token = self.answer.first_token.as_ref()?;
-            let most_likely: Vec<(&str, f64)> = first_token.iter().map(|(token, p)| (token.as_str(), *p)).collect();
-            return parser.read_logprobs(&most_likely).ok();
+        if let Method::LogProb(logprob) = &parser.method {
+            return logprob.read(self.answer.first_token.as_ref()?).ok();
         }
         let text = self.answer.text.as_deref().filter(|text| text.len() >= self.next_look)?;
         self.next_look = text.len() + 1 + text.len() / LOOKS;
         parser.decided(AnswerText { text, reasoning: self.answer.reasoning.as_deref(), cut: true })
-    }
-
-    /// Returns the beginning for the reason of one that broke off.
-    pub fn beginning(&self) -> String {
-        quoted(self.answer.text.as_deref().unwrap_or_default())
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! - A text is escaped by JSON's rules, in any layout of Python: the server decodes what the
 //!   function would have got.
-//! - Making a body takes no lock and allocates only the body, once. A long one is not made at all:
-//!   `long_body` writes it in pieces while it is sent.
+//! - Making a body takes no lock. A long one is not made at all: `long_body` writes it in pieces
+//!   while it is sent.
 
 use guerdon_core::text::RawText;
 
-use crate::escape::{escape, plain_some};
+use crate::escape::{escape_some, length, plain_some};
 
 /// A piece of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,16 @@ pub struct Text<'a> {
     pub raw: RawText<'a>,
     /// It is JSON already.
     pub json: bool,
+}
+
+/// A part of a body that is written without a choice, with the sample's place in the request.
+#[derive(Clone, Copy)]
+pub enum BodyPart {
+    /// A piece of the template, or one within it.
+    Template(usize, Option<usize>),
+    Mark(u8),
+    Escaped(usize, usize),
+    Json(usize, usize),
 }
 
 /// The name that a payload gives to columns of JSON.
@@ -55,67 +65,116 @@ impl BodyTemplate {
         Self { pieces: self.pieces.iter().map(piece).collect() }
     }
 
-    /// About how many bytes a body for these samples has: exact where nothing needs an escape.
-    pub fn bytes<'a, S: Copy>(&self, samples: &[S], text: impl Fn(usize, S) -> Option<Text<'a>>) -> usize {
-        bytes(&self.pieces, samples, &text)
-    }
-
-    /// The body for these samples; `text` gives a sample's text in a column. `None` if one is not
-    /// there.
-    pub fn fill<'a, S: Copy>(&self, samples: &[S], text: impl Fn(usize, S) -> Option<Text<'a>>) -> Option<Vec<u8>> {
-        let bytes = self.bytes(samples, &text);
-        let capacity = bytes + bytes / 32 + 16; // line breaks and quotation marks take two each
-        let mut out = Vec::with_capacity(capacity);
-        fill(&self.pieces, samples, &text, &mut out)?;
-        Some(out)
-    }
-}
-
-fn bytes<'a, S: Copy>(pieces: &[Piece], samples: &[S], text: &impl Fn(usize, S) -> Option<Text<'a>>) -> usize {
-    let of_column = |column: usize| {
-        let found = samples.first().and_then(|sample| text(column, *sample));
-        found.map_or(0, |text| text.raw.bytes.len())
-    };
-    let of_piece = |piece: &Piece| match piece {
-        Piece::Raw(bytes) => bytes.len(),
-        Piece::Repair => 0,
-        Piece::Text(column) => of_column(*column),
-        Piece::Value(column) => of_column(*column) + 2,
-        Piece::Each(pieces) => samples.iter().map(|sample| bytes(pieces, std::slice::from_ref(sample), text) + 1).sum(),
-    };
-    pieces.iter().map(of_piece).sum()
-}
-
-fn fill<'a, S: Copy>(
-    pieces: &[Piece],
-    samples: &[S],
-    text: &impl Fn(usize, S) -> Option<Text<'a>>,
-    out: &mut Vec<u8>,
-) -> Option<()> {
-    for piece in pieces {
-        match piece {
-            Piece::Raw(bytes) => out.extend_from_slice(bytes),
-            Piece::Text(column) => escape(text(*column, *samples.first()?)?.raw, out),
-            Piece::Value(column) => match text(*column, *samples.first()?)? {
-                Text { raw, json: true } => {
-                    plain_some(raw, 0, usize::MAX, out);
+    /// The parts of a body for this many samples; `text` gives a text in a column, of the sample in
+    /// a place. `None` if one is not there.
+    pub fn parts<'a>(&self, samples: usize, text: &impl Fn(usize, usize) -> Option<Text<'a>>) -> Option<Vec<BodyPart>> {
+        let mut parts = Vec::with_capacity(self.pieces.len());
+        for (index, piece) in self.pieces.iter().enumerate() {
+            let Piece::Each(pieces) = piece else {
+                add(&mut parts, piece, (index, None), 0, text)?;
+                continue;
+            };
+            for place in 0..samples {
+                if place > 0 {
+                    parts.push(BodyPart::Mark(b','));
                 }
-                Text { raw, json: false } => {
-                    out.push(b'"');
-                    escape(raw, out);
-                    out.push(b'"');
-                }
-            },
-            Piece::Repair => {}
-            Piece::Each(pieces) => {
-                for (place, sample) in samples.iter().enumerate() {
-                    if place > 0 {
-                        out.push(b',');
-                    }
-                    fill(pieces, std::slice::from_ref(sample), text, out)?;
+                for (inner, piece) in pieces.iter().enumerate() {
+                    add(&mut parts, piece, (index, Some(inner)), place, text)?;
                 }
             }
         }
+        Some(parts)
+    }
+
+    /// Returns the bytes of a body of these parts, `exact` or if nothing needs an escape.
+    pub fn bytes<'a>(
+        &self,
+        parts: &[BodyPart],
+        text: &impl Fn(usize, usize) -> Option<Text<'a>>,
+        exact: bool,
+    ) -> usize {
+        let of_text = |column, place, escaped| {
+            let raw = text(column, place).map(|text| text.raw);
+            raw.map_or(0, |raw| if exact { length(raw, escaped) } else { raw.bytes.len() })
+        };
+        let of_part = |part: &BodyPart| match *part {
+            BodyPart::Template(index, inner) => self.of_template(index, inner).len(),
+            BodyPart::Mark(_) => 1,
+            BodyPart::Escaped(column, place) => of_text(column, place, true),
+            BodyPart::Json(column, place) => of_text(column, place, false),
+        };
+        parts.iter().map(of_part).sum()
+    }
+
+    /// Writes a part, from a unit of it on, until `out` has about `most` bytes; where the next
+    /// piece begins, if there is one.
+    pub fn write<'a>(
+        &self,
+        part: BodyPart,
+        unit: usize,
+        most: usize,
+        text: &impl Fn(usize, usize) -> Option<Text<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        match part {
+            BodyPart::Template(index, inner) => {
+                let rest = &self.of_template(index, inner)[unit..];
+                let room = rest.len().min(most.saturating_sub(out.len()));
+                out.extend_from_slice(&rest[..room]);
+                (room < rest.len()).then_some(unit + room)
+            }
+            BodyPart::Mark(mark) => {
+                out.push(mark);
+                None
+            }
+            BodyPart::Escaped(column, place) => escape_some(text(column, place)?.raw, unit, most, out),
+            BodyPart::Json(column, place) => plain_some(text(column, place)?.raw, unit, most, out),
+        }
+    }
+
+    fn of_template(&self, index: usize, inner: Option<usize>) -> &[u8] {
+        match (self.pieces.get(index), inner) {
+            (Some(Piece::Each(pieces)), Some(inner)) => pieces.get(inner).map_or(&[], Piece::raw),
+            (piece, _) => piece.map_or(&[], Piece::raw),
+        }
+    }
+
+    /// The body of these parts.
+    pub fn fill<'a>(&self, parts: &[BodyPart], text: &impl Fn(usize, usize) -> Option<Text<'a>>) -> Vec<u8> {
+        let bytes = self.bytes(parts, text, false);
+        let mut out = Vec::with_capacity(bytes + bytes / 32 + 16); // line breaks take two each
+        for part in parts {
+            self.write(*part, 0, usize::MAX, text, &mut out);
+        }
+        out
+    }
+}
+
+impl Piece {
+    fn raw(&self) -> &[u8] {
+        if let Self::Raw(bytes) = self { bytes } else { &[] }
+    }
+}
+
+fn add<'a>(
+    parts: &mut Vec<BodyPart>,
+    piece: &Piece,
+    (index, inner): (usize, Option<usize>),
+    place: usize,
+    text: &impl Fn(usize, usize) -> Option<Text<'a>>,
+) -> Option<()> {
+    match *piece {
+        Piece::Raw(_) => parts.push(BodyPart::Template(index, inner)),
+        Piece::Text(column) => {
+            text(column, place)?;
+            parts.push(BodyPart::Escaped(column, place));
+        }
+        Piece::Value(column) if text(column, place)?.json => parts.push(BodyPart::Json(column, place)),
+        Piece::Value(column) => {
+            parts.extend([BodyPart::Mark(b'"'), BodyPart::Escaped(column, place), BodyPart::Mark(b'"')]);
+        }
+        Piece::Repair => {}
+        Piece::Each(_) => return None, // a list of lists is in no template
     }
     Some(())
 }
@@ -133,7 +192,7 @@ pub mod tests {
 
     fn escaped(text: RawText<'_>) -> String {
         let mut out = Vec::new();
-        escape(text, &mut out);
+        escape_some(text, 0, usize::MAX, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -176,15 +235,18 @@ pub mod tests {
             ],
         };
         let columns = [["a\"", "b"], ["[1]", "[2]"]];
-        let text = |column: usize, sample: u32| {
-            let raw = raw(TextKind::Ascii, columns.get(column)?.get(sample as usize)?.as_bytes());
-            Some(Text { raw, json: column == 1 })
+        let of = |samples: &[usize], body: &BodyTemplate| {
+            let text = |column: usize, place: usize| {
+                let raw = raw(TextKind::Ascii, columns.get(column)?.get(samples[place])?.as_bytes());
+                Some(Text { raw, json: column == 1 })
+            };
+            Some(body.fill(&body.parts(samples.len(), &text)?, &text))
         };
-        assert_eq!(body.fill(&[1, 0], text).unwrap(), br#"{"texts":["b","a\""],"ids":[[2],[1]]}"#);
-        assert_eq!(body.fill(&[2], text), None);
+        assert_eq!(of(&[1, 0], &body).unwrap(), br#"{"texts":["b","a\""],"ids":[[2],[1]]}"#);
+        assert_eq!(of(&[2], &body), None);
         let within = BodyTemplate {
             pieces: vec![Piece::Raw(b"\"It says ".to_vec()), Piece::Text(0), Piece::Raw(b"\"".to_vec())],
         };
-        assert_eq!(within.fill(&[0], text).unwrap(), br#""It says a\"""#);
+        assert_eq!(of(&[0], &within).unwrap(), br#""It says a\"""#);
     }
 }

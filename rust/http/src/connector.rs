@@ -89,18 +89,11 @@ impl fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Makes one for the server at `uri`; the environment's proxies are looked up once, here.
-    pub fn new(uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
-        Self::with_proxies(uri, http2, tls, &proxies())
-    }
-
-    /// Makes one for one address of the server at `uri`, without proxies.
-    pub fn at(address: IpAddr, uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
-        let secure = uri.scheme_str() == Some("https");
-        let plain = tls::config(secure, tls)?;
-        let to_server = if http2 && secure { tls::with_http2(plain) } else { plain };
-        let route = Route::Direct((Tcp::at(address), to_server).into());
-        Ok(Self { uri: uri.clone(), route, proxy: None, permits: Semaphore::new(CONNECTS) })
+    /// Makes one for the server at `uri`; the environment's proxies are looked up once, here. One
+    /// for a single `address` of it has none.
+    pub fn new(address: Option<IpAddr>, uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
+        let proxies = if address.is_some() { Matcher::builder().build() } else { proxies() };
+        Self::with_proxies(address, uri, http2, tls, &proxies)
     }
 
     /// Returns whether the environment has a proxy for it.
@@ -108,7 +101,14 @@ impl Connector {
         proxies().intercept(uri).is_some()
     }
 
-    fn with_proxies(uri: &Uri, http2: bool, tls: &Tls, proxies: &Matcher) -> Result<Self, EndpointError> {
+    fn with_proxies(
+        address: Option<IpAddr>,
+        uri: &Uri,
+        http2: bool,
+        tls: &Tls,
+        proxies: &Matcher,
+    ) -> Result<Self, EndpointError> {
+        let over = |config: ClientConfig| HttpsConnector::from((Tcp::new(address), config));
         let proxy = proxies.intercept(uri);
         let scheme = proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str()).map(str::to_owned);
         if let Some(other) = scheme.as_deref().filter(|scheme| !matches!(*scheme, "http" | "https")) {
@@ -179,10 +179,6 @@ fn place_of(proxy: &Uri) -> String {
     port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-fn over(config: ClientConfig) -> HttpsConnector<Tcp> {
-    (Tcp::default(), config).into()
-}
-
 async fn call<C>(connector: &C, uri: &Uri) -> Result<Connected, BoxError>
 where
     C: Service<Uri, Error = BoxError> + Clone,
@@ -206,7 +202,7 @@ mod tests {
 
     fn connector(uri: &str, proxy: &str) -> Result<Connector, EndpointError> {
         let proxies = Matcher::builder().all(proxy).no("local.example").build();
-        Connector::with_proxies(&uri.parse().unwrap(), true, &Tls::default(), &proxies)
+        Connector::with_proxies(None, &uri.parse().unwrap(), true, &Tls::default(), &proxies)
     }
 
     /// A proxy sees the target of a tunnel and its own password, and nothing else that it can read.
@@ -231,7 +227,7 @@ mod tests {
         let uri: Uri = judge.url("/v1").parse().unwrap();
         let proxies = Matcher::builder().all(proxy).build();
         let tls = Tls { authorities: judge.authority().map(|pem| pem.as_bytes().to_vec()), ..Tls::default() };
-        let connector = Connector::with_proxies(&uri, false, &tls, &proxies).unwrap();
+        let connector = Connector::with_proxies(None, &uri, false, &tls, &proxies).unwrap();
         drop(connector.connect(None).await.unwrap());
         let asked = passed.await.unwrap();
         assert!(asked.starts_with(&format!("CONNECT localhost:{} HTTP/1.1\r\n", uri.port_u16().unwrap())), "{asked}");

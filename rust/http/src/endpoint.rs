@@ -9,15 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHORIZATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT,
 };
 use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
+use crate::api_key::ApiKey;
 use crate::endpoint_error::EndpointError;
-use crate::key_file::KeyFile;
-use crate::redaction::Redactor;
 use crate::request_body::{RequestBody, SentBody};
 use crate::tls::{self, ClientCertificate, Tls};
 
@@ -26,12 +24,22 @@ const USER_AGENT_VALUE: &str = concat!("guerdon/", env!("CARGO_PKG_VERSION"));
 
 /// An API key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct Key {
+    key: String,
+    /// File that holds it, which is read again once the key is refused.
+    file: Option<PathBuf>,
+}
 
 impl Key {
     #[must_use]
     pub const fn new(key: String) -> Self {
-        Self(key)
+        Self { key, file: None }
+    }
+
+    /// The same in a file, which is read again once the key is refused.
+    #[must_use]
+    pub fn in_file(self, file: Option<PathBuf>) -> Self {
+        Self { file, ..self }
     }
 }
 
@@ -54,17 +62,16 @@ pub(crate) enum Target<'a> {
 #[derive(Clone)]
 pub struct Endpoint {
     url: Url,
-    uri: Uri,
+    pub(crate) uri: Uri,
     /// Path and query.
     path: Uri,
+    /// The headers without the key.
     headers: HeaderMap,
-    redactor: Redactor,
-    /// File of its key, if that is read again.
-    key_file: Option<Arc<KeyFile>>,
-    http2: bool,
-    tls: Tls,
+    pub(crate) key: Option<Arc<ApiKey>>,
+    pub(crate) http2: bool,
+    pub(crate) tls: Tls,
     /// The one address of its host that is used.
-    address: Option<IpAddr>,
+    pub(crate) address: Option<IpAddr>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -122,43 +129,20 @@ impl Endpoint {
         all.insert(ACCEPT, HeaderValue::from_static("*/*"));
         all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         all.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
-        let mut placed = false;
+        let mut carrying = Vec::new();
         for (name, value) in headers {
             let wrong = || EndpointError::Header(name.clone());
             let header: HeaderName = name.parse().map_err(|_| wrong())?;
-            let secret = value.contains("{key}");
-            let filled = key.as_ref().filter(|_| secret).map(|Key(key)| value.replace("{key}", key));
-            placed |= filled.is_some();
-            let mut value = HeaderValue::try_from(filled.unwrap_or(value)).map_err(|_| wrong())?;
-            value.set_sensitive(secret);
-            all.insert(header, value);
+            let plain = HeaderValue::try_from(&value).map_err(|_| wrong())?;
+            if key.is_some() && value.contains("{key}") {
+                carrying.push((header, value));
+            } else {
+                all.insert(header, plain);
+            }
         }
-        if let Some(Key(key)) = key.as_ref().filter(|_| !placed) {
-            let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| EndpointError::Key)?;
-            value.set_sensitive(true);
-            all.insert(AUTHORIZATION, value);
-        }
-        let redactor = Redactor::of(key.as_ref().map_or("", |Key(key)| key));
+        let key = key.map(|Key { key, file }| ApiKey::new(&key, file, carrying).map(Arc::new));
         let tls = Tls { authorities, ..Tls::default() };
-        Ok(Self { url: parsed, uri, path, headers: all, redactor, key_file: None, http2, tls, address: None })
-    }
-
-    /// The same with a key that is in a file, which is read again once the key is refused;
-    /// `headers` are those that it was made with.
-    #[must_use]
-    pub fn with_key_file(mut self, path: PathBuf, headers: &[(String, String)], key: &str) -> Self {
-        let placed = headers.iter().filter(|(_, value)| value.contains("{key}"));
-        let named = placed.filter_map(|(name, value)| Some((name.parse().ok()?, value.clone())));
-        let mut carrying: Vec<(HeaderName, String)> = named.collect();
-        if carrying.is_empty() {
-            carrying.push((AUTHORIZATION, "Bearer {key}".to_owned()));
-        }
-        self.key_file = Some(Arc::new(KeyFile::new(path, carrying, key)));
-        self
-    }
-
-    pub(crate) const fn key_file(&self) -> Option<&Arc<KeyFile>> {
-        self.key_file.as_ref()
+        Ok(Self { url: parsed, uri, path, headers: all, key: key.transpose()?, http2, tls, address: None })
     }
 
     /// The same at another URL: with the same key, headers and certificates.
@@ -172,10 +156,6 @@ impl Endpoint {
     /// The same at one address of its host.
     pub(crate) fn at_address(&self, address: IpAddr) -> Self {
         Self { address: Some(address), ..self.clone() }
-    }
-
-    pub(crate) const fn address(&self) -> Option<IpAddr> {
-        self.address
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -236,21 +216,7 @@ impl Endpoint {
     /// `text` with the key, or pieces of it, replaced by `…`.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        let text = self.redactor.redact(text);
-        let Some(file) = &self.key_file else { return text };
-        file.current().redactors.iter().fold(text, |text, key| key.redact(&text))
-    }
-
-    pub(crate) const fn uri(&self) -> &Uri {
-        &self.uri
-    }
-
-    pub(crate) const fn http2(&self) -> bool {
-        self.http2
-    }
-
-    pub(crate) const fn tls(&self) -> &Tls {
-        &self.tls
+        self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.redact(text))
     }
 
     /// Returns whether both can use the same connections.
@@ -268,8 +234,8 @@ impl Endpoint {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = if matches!(form, Target::Server) { self.path.clone() } else { self.uri.clone() };
         *request.headers_mut() = self.headers.clone();
-        for (name, value) in self.key_file.iter().flat_map(|file| file.current().headers.clone()) {
-            request.headers_mut().insert(name, value);
+        if let Some(key) = &self.key {
+            key.add_to(request.headers_mut());
         }
         match form {
             Target::Http2 => {
@@ -286,8 +252,10 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use bytes::Bytes;
+    use hyper::header::AUTHORIZATION;
+
+    use super::*;
 
     fn endpoint(url: &str, headers: &[(&str, &str)], key: Option<&str>) -> Result<Endpoint, EndpointError> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -296,11 +264,12 @@ mod tests {
 
     #[test]
     fn a_key_shows_nowhere() {
+        let sent = |one: &Endpoint| one.request(&Bytes::new().into(), Target::Server).headers().clone();
         let bearer = endpoint("https://api.example/v1", &[], Some("sk-123")).unwrap();
-        assert_eq!(bearer.headers[AUTHORIZATION], "Bearer sk-123");
+        assert_eq!(sent(&bearer)[AUTHORIZATION], "Bearer sk-123");
         let own = endpoint("https://api.example/v1", &[("api-key", "{key}")], Some("sk-123")).unwrap();
-        assert_eq!(own.headers["api-key"], "sk-123");
-        assert!(!own.headers.contains_key(AUTHORIZATION));
+        assert_eq!(sent(&own)["api-key"], "sk-123");
+        assert!(!sent(&own).contains_key(AUTHORIZATION));
         for one in [bearer, own] {
             assert!(!format!("{one:?}").contains("sk-123"));
             assert_eq!(one.redact("your key sk-123 is bad"), "your key … is bad");

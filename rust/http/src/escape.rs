@@ -29,13 +29,8 @@ fn points(text: RawText<'_>, unit: usize) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// The text as the inside of a JSON string.
-pub fn escape(text: RawText<'_>, out: &mut Vec<u8>) {
-    escape_some(text, 0, usize::MAX, out);
-}
-
-/// The same from a unit on, until `out` has `most` bytes; where the next piece begins, if there is
-/// one.
+/// The text as the inside of a JSON string, from a unit on, until `out` has `most` bytes; where the
+/// next piece begins, if there is one.
 pub fn escape_some(text: RawText<'_>, unit: usize, most: usize, out: &mut Vec<u8>) -> Option<usize> {
     if text.kind != TextKind::Ascii {
         return each_point(text, unit, most, out, escaped_point);

@@ -18,12 +18,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 
 use crate::connector::{Connector, Io, TransportError};
 use crate::endpoint::{Endpoint, Target};
-use crate::http2_settings::{Http2Io, Peer};
 use crate::progress::Progress;
 use crate::request_body::{RequestBody, SentBody};
 use crate::tcp::KEEPALIVE;
@@ -36,8 +35,9 @@ const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 2 * STREAMS as u32 * STREAM_WINDOW;
 /// Time that a ping may stay without an answer: with `KEEPALIVE` less than a call's usual timeout.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that a server has to send its settings, which come first of all.
+/// Time that a server has to send its settings, which come first of all, and between two looks.
 const SETTINGS_PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 type Http2Sender = http2::SendRequest<SentBody>;
 
@@ -58,7 +58,10 @@ pub struct Http2Connections {
 struct Http2Connection {
     /// Requests in flight. Written by `StreamGuard`.
     count: AtomicUsize,
-    peer: Arc<Peer>,
+    /// Streams that its server allows at a time, `STREAMS` at most. Written by `make`.
+    streams: AtomicUsize,
+    /// When its last response came, or it was made. Written by requests.
+    answered: Mutex<Instant>,
     ends: Instant,
     sender: AsyncMutex<Http2State>,
 }
@@ -70,23 +73,11 @@ enum Http2State {
     Closed,
 }
 
-/// Result of a request.
-pub enum SendOutcome {
-    Responded(Response<Incoming>, StreamGuard),
-    /// The server has no HTTP/2; a connection that was made to find that out.
-    NoHttp2(Option<Box<dyn Io>>),
-}
+/// The server has no HTTP/2; a connection that was made to find that out.
+pub struct NoHttp2(pub Option<Box<dyn Io>>);
 
-/// Connection for a request.
-enum Found {
-    /// `used`: it was there before.
-    Sender {
-        sender: Http2Sender,
-        used: bool,
-        guard: StreamGuard,
-    },
-    NoHttp2(Option<Box<dyn Io>>),
-}
+/// A connection for a request, and whether it was there before.
+type Found = (Http2Sender, bool, StreamGuard);
 
 /// Counts a request until its response was read.
 pub struct StreamGuard(Arc<Http2Connection>);
@@ -94,6 +85,26 @@ pub struct StreamGuard(Arc<Http2Connection>);
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Http2Connection {
+    fn new(now: Instant, lifetime: Duration) -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            streams: AtomicUsize::new(STREAMS),
+            answered: Mutex::new(now),
+            ends: now + lifetime,
+            sender: AsyncMutex::new(Http2State::New),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
     }
 }
 
@@ -109,17 +120,11 @@ impl Http2Connections {
         let now = Instant::now();
         let mut open = self.open.lock();
         open.retain(|one| now < one.ends);
-        let count = |one: &&Arc<Http2Connection>| one.count.load(Ordering::Relaxed);
-        let with_room = open.iter().filter(|one| count(one) < one.peer.streams()).max_by_key(count);
+        let with_room = open.iter().filter(|one| one.count() < one.streams()).max_by_key(|one| one.count());
         let crowded = with_room.is_none() && open.len() >= self.most; // streams wait in hyper
-        let found = if crowded { open.iter().min_by_key(count) } else { with_room };
+        let found = if crowded { open.iter().min_by_key(|one| one.count()) } else { with_room };
         let chosen = found.cloned().unwrap_or_else(|| {
-            let made = Arc::new(Http2Connection {
-                count: AtomicUsize::new(0),
-                peer: Arc::new(Peer::new(STREAMS)),
-                ends: now + (self.lifetime)(),
-                sender: AsyncMutex::new(Http2State::New),
-            });
+            let made = Arc::new(Http2Connection::new(now, (self.lifetime)()));
             open.push(made.clone());
             made
         });
@@ -131,13 +136,13 @@ impl Http2Connections {
         self.open.lock().retain(|one| !Arc::ptr_eq(one, connection));
     }
 
-    /// Connections that brought nothing since then take no more requests.
+    /// Connections that brought no response since then take no more requests.
     pub fn purge(&self, since: Instant) {
-        self.open.lock().retain(|one| one.peer.heard_since(since));
+        self.open.lock().retain(|one| *one.answered.lock() >= since);
     }
 
     /// A sender of a connection with room.
-    async fn sender(&self, connector: &Connector) -> Result<Found, TransportError> {
+    async fn sender(&self, connector: &Connector) -> Result<Result<Found, NoHttp2>, TransportError> {
         loop {
             let (guard, has_room) = self.choose();
             let connection = guard.0.clone();
@@ -149,22 +154,22 @@ impl Http2Connections {
                     self.leave(&connection);
                     continue;
                 }
-                Http2State::New if self.unsupported.load(Ordering::Relaxed) => return Ok(Found::NoHttp2(None)),
+                Http2State::New if self.unsupported.load(Ordering::Relaxed) => return Ok(Err(NoHttp2(None))),
                 Http2State::New => None,
             };
             if let Some(sender) = found {
                 // The server may allow less than was assumed: who came too many goes elsewhere.
-                if has_room && connection.count.load(Ordering::Relaxed) > connection.peer.streams() {
+                if has_room && connection.count() > connection.streams() {
                     continue;
                 }
-                return Ok(Found::Sender { sender, used: true, guard });
+                return Ok(Ok((sender, true, guard)));
             }
             match self.make(connector, &connection).await {
                 Ok(Ok(sender)) => {
                     *state = Http2State::Open(sender.clone());
-                    return Ok(Found::Sender { sender, used: false, guard });
+                    return Ok(Ok((sender, false, guard)));
                 }
-                Ok(Err(io)) => return Ok(Found::NoHttp2(Some(io))),
+                Ok(Err(none)) => return Ok(Err(none)),
                 Err(error) => {
                     *state = Http2State::Closed;
                     self.leave(&connection);
@@ -179,15 +184,17 @@ impl Http2Connections {
         &self,
         connector: &Connector,
         connection: &Http2Connection,
-    ) -> Result<Result<Http2Sender, Box<dyn Io>>, TransportError> {
+    ) -> Result<Result<Http2Sender, NoHttp2>, TransportError> {
         let permit = connector.permit().await;
         let made = connector.connect(permit).await.map_err(TransportError::Connect)?;
         if !made.http2 && !self.prior_knowledge {
             self.unsupported.store(true, Ordering::Relaxed);
-            return Ok(Err(made.io));
+            return Ok(Err(NoHttp2(Some(made.io))));
         }
-        let sender = handshake(made.io, &connection.peer).await?;
-        connection.peer.settings_came(SETTINGS_PATIENCE).await;
+        let (sender, settings) = handshake(made.io).await?;
+        if let Ok(Ok(streams)) = tokio::time::timeout(SETTINGS_PATIENCE, settings).await {
+            connection.streams.fetch_min(streams, Ordering::Relaxed);
+        }
         Ok(Ok(sender))
     }
 
@@ -198,16 +205,19 @@ impl Http2Connections {
         body: &RequestBody,
         connector: &Connector,
         progress: &Progress,
-    ) -> Result<SendOutcome, TransportError> {
+    ) -> Result<Result<(Response<Incoming>, StreamGuard), NoHttp2>, TransportError> {
         let (mut request, mut resent) = (endpoint.request(body, Target::Http2), false);
         loop {
             let (mut sender, used, guard) = match self.sender(connector).await? {
-                Found::Sender { sender, used, guard } => (sender, used, guard),
-                Found::NoHttp2(io) => return Ok(SendOutcome::NoHttp2(io)),
+                Ok(found) => found,
+                Err(none) => return Ok(Err(none)),
             };
             progress.connected();
             let mut failed = match sender.try_send_request(request).await {
-                Ok(response) => return Ok(SendOutcome::Responded(response, guard)),
+                Ok(response) => {
+                    *guard.0.answered.lock() = Instant::now();
+                    return Ok(Ok((response, guard)));
+                }
                 Err(failed) => failed,
             };
             if !is_stream_error(failed.error()) {
@@ -225,14 +235,25 @@ impl Http2Connections {
     }
 }
 
-async fn handshake(io: Box<dyn Io>, peer: &Arc<Peer>) -> Result<Http2Sender, TransportError> {
-    let io = Http2Io::new(io, peer.clone());
+/// A connection, and how many streams its server allows, once its settings came.
+async fn handshake(io: Box<dyn Io>) -> Result<(Http2Sender, oneshot::Receiver<usize>), TransportError> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE).keep_alive_timeout(PING_TIMEOUT);
     builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
-    let (sender, connection) = builder.handshake(io).await.map_err(TransportError::Exchange)?;
-    tokio::spawn(connection);
-    Ok(sender)
+    builder.initial_max_send_streams(0); // another number is the server's
+    let (sender, mut connection) = builder.handshake(io).await.map_err(TransportError::Exchange)?;
+    let (told, settings) = oneshot::channel();
+    tokio::spawn(async move {
+        // hyper reads them in another task, which does not wake this one.
+        while connection.current_max_send_streams() == 0 && !told.is_closed() {
+            if tokio::time::timeout(LOOK_AGAIN, &mut connection).await.is_ok() {
+                return;
+            }
+        }
+        let _ = told.send(connection.current_max_send_streams());
+        let _ = connection.await; // its requests get the error
+    });
+    Ok((sender, settings))
 }
 
 fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {

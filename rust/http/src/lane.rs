@@ -45,19 +45,9 @@ pub struct HttpLane {
 }
 
 impl HttpLane {
-    /// `specs` has one for each function of this lane.
+    /// `specs` has the functions of this lane whose calls are single requests, by number, and
+    /// `compounds` the others.
     pub fn new(
-        runtime: &Handle,
-        clock: Clock,
-        functions: &[Function],
-        specs: Vec<Option<HttpFunction>>,
-    ) -> Result<Self, EndpointError> {
-        Self::with_compounds(runtime, clock, functions, specs, Vec::new())
-    }
-
-    /// Makes a lane with functions whose calls are several requests; what leads no function is
-    /// `None` in `compounds`, and these are in `specs`.
-    pub fn with_compounds(
         runtime: &Handle,
         clock: Clock,
         functions: &[Function],

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod answer_stream;
+mod api_key;
 mod body;
 mod compound;
 mod connector;
@@ -21,11 +22,9 @@ mod fd_limit;
 mod fleet;
 mod function;
 mod http2;
-mod http2_settings;
 mod in_flight;
 mod json_path;
 mod kept_answers;
-mod key_file;
 mod lane;
 mod long_body;
 mod meter;
@@ -59,7 +58,6 @@ pub use json_path::JsonPath;
 pub use lane::HttpLane;
 pub use meter::Tariff;
 pub use parse::{
-    AnswerText, Choice, Criterion, Judgment, Layout, LogProb, Method, Pattern, PatternError, Range, Rubric,
-    ScoreParser, Which,
+    AnswerText, Choice, Criterion, Judgment, Layout, LogProb, Method, Pattern, Range, Rubric, ScoreParser, Which,
 };
 pub use response::ResponseParser;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::body::{BodyTemplate, Piece, Text};
-use crate::escape::{escape_some, length, plain_some};
+use crate::body::{BodyPart, BodyTemplate, Text};
 
 /// Bytes that are written at a time.
 const CHUNK: usize = 16 << 10;
@@ -24,18 +23,8 @@ pub trait TextSource: Send + Sync {
 pub struct LongBody {
     template: Arc<BodyTemplate>,
     texts: Box<dyn TextSource>,
-    parts: Box<[BodyPart]>,
+    parts: Vec<BodyPart>,
     length: usize,
-}
-
-/// A part that is written without a choice: pieces of the template, by sample.
-#[derive(Clone, Copy)]
-enum BodyPart {
-    /// A piece of the template, or one within it.
-    Template(usize, Option<usize>),
-    Mark(u8),
-    Escaped(usize, usize),
-    Json(usize, usize),
 }
 
 /// Length of a body's written part.
@@ -53,75 +42,23 @@ impl fmt::Debug for LongBody {
 }
 
 impl LongBody {
-    /// Makes a body for these samples; `None` if a text is not there.
-    pub fn new(template: Arc<BodyTemplate>, texts: Box<dyn TextSource>, samples: usize) -> Option<Self> {
-        let mut parts = Vec::with_capacity(template.pieces.len());
-        for (index, piece) in template.pieces.iter().enumerate() {
-            match piece {
-                Piece::Each(pieces) => {
-                    for place in 0..samples {
-                        if place > 0 {
-                            parts.push(BodyPart::Mark(b','));
-                        }
-                        for (inner, piece) in pieces.iter().enumerate() {
-                            add(&mut parts, piece, (index, Some(inner)), place, &*texts)?;
-                        }
-                    }
-                }
-                piece => add(&mut parts, piece, (index, None), 0, &*texts)?,
-            }
-        }
-        let mut body = Self { template, texts, parts: parts.into(), length: 0 };
-        body.length = body.parts.iter().map(|part| body.length_of(*part)).sum::<Option<usize>>()?;
-        Some(body)
+    /// Makes a body of these parts, which the template has made.
+    pub fn new(template: Arc<BodyTemplate>, texts: Box<dyn TextSource>, parts: Vec<BodyPart>) -> Self {
+        let length = template.bytes(&parts, &|column, place| texts.text(column, place), true);
+        Self { template, texts, parts, length }
     }
 
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    fn of_template(&self, index: usize, inner: Option<usize>) -> &[u8] {
-        let piece = self.template.pieces.get(index);
-        let piece = match (piece, inner) {
-            (Some(Piece::Each(pieces)), Some(inner)) => pieces.get(inner),
-            (piece, _) => piece,
-        };
-        if let Some(Piece::Raw(bytes)) = piece { bytes } else { &[] }
-    }
-
-    fn length_of(&self, part: BodyPart) -> Option<usize> {
-        Some(match part {
-            BodyPart::Template(index, inner) => self.of_template(index, inner).len(),
-            BodyPart::Mark(_) => 1,
-            BodyPart::Escaped(column, place) => length(self.texts.text(column, place)?.raw, true),
-            BodyPart::Json(column, place) => length(self.texts.text(column, place)?.raw, false),
-        })
-    }
-
     /// The next piece; `None` at the end.
     pub fn next(&self, written: &mut WrittenLength) -> Option<Bytes> {
+        let text = |column, place| self.texts.text(column, place);
         let mut out = Vec::with_capacity(CHUNK + 16);
         while out.len() < CHUNK {
             let Some(part) = self.parts.get(written.part) else { break };
-            let left = match *part {
-                BodyPart::Template(index, inner) => {
-                    let rest = &self.of_template(index, inner)[written.units..];
-                    let room = rest.len().min(CHUNK - out.len());
-                    out.extend_from_slice(&rest[..room]);
-                    (room < rest.len()).then_some(written.units + room)
-                }
-                BodyPart::Mark(mark) => {
-                    out.push(mark);
-                    None
-                }
-                BodyPart::Escaped(column, place) => {
-                    escape_some(self.texts.text(column, place)?.raw, written.units, CHUNK, &mut out)
-                }
-                BodyPart::Json(column, place) => {
-                    plain_some(self.texts.text(column, place)?.raw, written.units, CHUNK, &mut out)
-                }
-            };
-            match left {
+            match self.template.write(*part, written.units, CHUNK, &text, &mut out) {
                 Some(units) => written.units = units,
                 None => *written = WrittenLength { part: written.part + 1, units: 0 },
             }
@@ -130,32 +67,14 @@ impl LongBody {
     }
 }
 
-fn add(
-    parts: &mut Vec<BodyPart>,
-    piece: &Piece,
-    (index, inner): (usize, Option<usize>),
-    place: usize,
-    texts: &dyn TextSource,
-) -> Option<()> {
-    match piece {
-        Piece::Raw(_) => parts.push(BodyPart::Template(index, inner)),
-        Piece::Text(column) => parts.push(BodyPart::Escaped(*column, place)),
-        Piece::Value(column) if texts.text(*column, place)?.json => parts.push(BodyPart::Json(*column, place)),
-        Piece::Value(column) => {
-            parts.extend([BodyPart::Mark(b'"'), BodyPart::Escaped(*column, place), BodyPart::Mark(b'"')]);
-        }
-        Piece::Repair => {}
-        Piece::Each(_) => return None, // a list of lists is in no template
-    }
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use guerdon_core::text::TextKind;
     use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::body::Piece;
     use crate::body::tests::{laid_out, raw};
 
     struct Columns(Vec<Vec<(TextKind, Vec<u8>)>>);
@@ -192,15 +111,14 @@ mod tests {
             let long: Vec<String> = texts.iter().map(|(text, times)| text.repeat(*times)).collect();
             let numbers = (0..long.len()).map(|place| laid_out(&format!("[{place}, \"é\"]"))).collect();
             let columns = vec![long.iter().map(|text| laid_out(text)).collect(), numbers];
-            let whole = {
-                let source = Columns(columns.clone());
-                let places: Vec<usize> = (0..long.len()).collect();
-                template().fill(&places, |column, place| source.text(column, place).map(|text| Text { json: text.json, raw: {
-                    let (kind, bytes) = &columns[column][place];
-                    raw(*kind, bytes)
-                } })).unwrap()
-            };
-            let body = LongBody::new(template(), Box::new(Columns(columns)), long.len()).unwrap();
+            let source = Columns(columns);
+            let text = |column, place| source.text(column, place);
+            let parts = template().parts(long.len(), &text).unwrap();
+            let whole = template().fill(&parts, &text);
+            let each: Vec<Value> = long.iter().enumerate().map(|(at, text)| json!({"t": text, "j": [at, "é"]})).collect();
+            let decoded: Value = serde_json::from_slice(&[b"[".as_slice(), &whole, b"]"].concat()).unwrap();
+            prop_assert!(decoded == json!([long[0], each]));
+            let body = LongBody::new(template(), Box::new(Columns(source.0.clone())), parts);
             for _ in 0..2 {
                 let (mut written, mut sent) = (WrittenLength::default(), Vec::new());
                 while let Some(piece) = body.next(&mut written) {
@@ -215,6 +133,6 @@ mod tests {
 
     #[test]
     fn a_text_that_is_not_there() {
-        assert!(LongBody::new(template(), Box::new(Columns(Vec::new())), 1).is_none());
+        assert!(template().parts(1, &|_, _| None).is_none());
     }
 }

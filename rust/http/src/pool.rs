@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::connector::{Connector, Io, TransportError};
 use crate::endpoint::{Endpoint, Target};
 use crate::endpoint_error::EndpointError;
-use crate::http2::{Http2Connections, STREAMS, SendOutcome, StreamGuard};
+use crate::http2::{Http2Connections, NoHttp2, STREAMS, StreamGuard};
 use crate::progress::Progress;
 use crate::request_body::{RequestBody, SentBody};
 
@@ -81,20 +81,16 @@ enum Kind<'a> {
 
 /// Returns the number of connections that this many requests in flight need.
 pub const fn connections(endpoint: &Endpoint, requests: usize) -> usize {
-    if endpoint.http2() { requests.div_ceil(STREAMS) } else { requests }
+    if endpoint.http2 { requests.div_ceil(STREAMS) } else { requests }
 }
 
 impl Pool {
     /// Makes the pool for `requests` requests in flight.
     pub fn new(endpoint: &Endpoint, requests: usize) -> Result<Self, EndpointError> {
-        let (uri, http2, tls) = (endpoint.uri(), endpoint.http2(), endpoint.tls());
-        let connector = match endpoint.address() {
-            None => Connector::new(uri, http2, tls)?,
-            Some(address) => Connector::at(address, uri, http2, tls)?,
-        };
-        let prior_knowledge = endpoint.uri().scheme_str() == Some("http");
+        let connector = Connector::new(endpoint.address, &endpoint.uri, endpoint.http2, &endpoint.tls)?;
+        let prior_knowledge = endpoint.uri.scheme_str() == Some("http");
         // A proxy that forwards requests would have to speak HTTP/2 without having been asked.
-        let wanted = endpoint.http2() && connector.forward_proxy().is_none();
+        let wanted = endpoint.http2 && connector.forward_proxy().is_none();
         let http2 = wanted.then(|| Http2Connections::new(requests.max(1), lifetime, prior_knowledge));
         Ok(Self { connector, idle: Arc::default(), http2, resend_after_idle: RESEND_AFTER_IDLE })
     }
@@ -113,11 +109,11 @@ impl Pool {
     ) -> Result<Exchange<'_>, TransportError> {
         if let Some(http2) = &self.http2 {
             match http2.send(endpoint, body, &self.connector, progress).await? {
-                SendOutcome::Responded(response, counted) => {
+                Ok((response, counted)) => {
                     return Ok(Exchange { response, connection: Connection(Kind::Http2(counted)) });
                 }
-                SendOutcome::NoHttp2(Some(io)) => release(&self.idle, handshake(io).await?),
-                SendOutcome::NoHttp2(None) => {}
+                Err(NoHttp2(Some(io))) => release(&self.idle, handshake(io).await?),
+                Err(NoHttp2(None)) => {}
             }
         }
         let form = || self.connector.forward_proxy().map_or(Target::Server, Target::Proxy);

@@ -2,11 +2,9 @@
 //!
 //! They are slices of the body: what nobody asks for is neither copied nor built.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, de};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A field that may be missing, null, or of another type than expected.
@@ -39,11 +37,6 @@ pub fn text(given: Raw<'_>) -> Option<String> {
     whole.or_else(|| serde_json::Deserializer::from_str(given).deserialize_bytes(Lossy).ok())
 }
 
-/// An object's fields. Lists are none: their places would be taken for the fields.
-pub fn object<'a, T: Deserialize<'a>>(given: Raw<'a>) -> Option<T> {
-    given.filter(|given| given.get().starts_with('{')).and_then(|given| serde_json::from_str(given.get()).ok())
-}
-
 /// A count: a number of at least 0. One that no server can mean (1e30) is none: it would use up
 /// caps and rates for ever.
 pub fn count(given: Raw<'_>) -> Option<u64> {
@@ -54,42 +47,6 @@ pub fn count(given: Raw<'_>) -> Option<u64> {
 /// A number; NaN for anything else.
 pub fn number(given: Raw<'_>) -> f64 {
     given.and_then(|given| given.get().parse().ok()).unwrap_or(f64::NAN)
-}
-
-/// The first value of a list, of which there may be more.
-#[derive(Debug)]
-pub struct First<T>(pub Option<T>);
-
-impl<T> Default for First<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for First<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Of<T>(std::marker::PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Of<T> {
-            type Value = Option<T>;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Option<T>, A::Error> {
-                let first = values.next_element()?;
-                while values.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(first)
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Option<T>, E> {
-                Ok(None)
-            }
-        }
-
-        deserializer.deserialize_any(Of(std::marker::PhantomData)).map(First)
-    }
 }
 
 /// Takes the values of a list one by one, so that a long list is never there as a whole; false if
@@ -115,46 +72,72 @@ pub fn each<'a>(given: &'a RawValue, take: impl FnMut(&'a RawValue)) -> bool {
     serde_json::Deserializer::from_str(given.get()).deserialize_seq(Each(take)).is_ok()
 }
 
-/// The value of a name in an object; none where it is there twice and not the same.
-pub fn field<'a>(given: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    struct Find<'n>(&'n str);
+/// The same where there may be no list.
+pub fn each_in<'a>(given: Raw<'a>, mut take: impl FnMut(Raw<'a>)) {
+    if let Some(given) = given {
+        each(given, |value| take(Some(value)));
+    }
+}
 
-    impl<'de> Visitor<'de> for Find<'_> {
-        type Value = Raw<'de>;
+/// The first value of a list, of which there may be more.
+pub fn first<'a>(given: Raw<'a>) -> Raw<'a> {
+    let mut found = None;
+    each(given?, |value| {
+        found.get_or_insert(value);
+    });
+    found
+}
+
+/// Takes the names and values of an object in order; no list of them is made.
+pub fn each_field<'a>(json: &'a [u8], take: impl FnMut(&str, &'a RawValue)) -> serde_json::Result<()> {
+    struct EachField<F>(F);
+
+    impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for EachField<F> {
+        type Value = ();
 
         fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             out.write_str("an object")
         }
 
-        fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Raw<'de>, A::Error> {
-            let mut found = None;
-            while let Some(name) = fields.next_key::<Cow<'de, str>>()? {
-                if name == self.0 {
-                    let value: &RawValue = fields.next_value()?;
-                    if found.is_some_and(|other: &RawValue| other.get() != value.get()) {
-                        return Err(de::Error::custom("a name twice"));
-                    }
-                    found = Some(value);
-                } else {
-                    fields.next_value::<IgnoredAny>()?;
-                }
+        fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
+            while let Some((name, value)) = fields.next_entry::<String, _>()? {
+                (self.0)(&name, value);
             }
-            Ok(found)
+            Ok(())
         }
     }
 
-    serde_json::Deserializer::from_str(given.get()).deserialize_map(Find(name)).ok()?
+    let mut json = serde_json::Deserializer::from_slice(json);
+    json.deserialize_map(EachField(take))?;
+    json.end()
 }
 
-/// The values of a list that are read as `T`; others are left out.
-pub fn each_as<'a, T: Deserialize<'a>>(given: Raw<'a>, mut take: impl FnMut(T)) {
-    if let Some(given) = given {
-        each(given, |value| {
-            if let Ok(value) = serde_json::from_str(value.get()) {
-                take(value);
-            }
-        });
-    }
+/// The values of these names in an object, in this order; an error for a name with two different
+/// values.
+fn values<'a, const N: usize>(json: &'a [u8], names: [&str; N]) -> serde_json::Result<[Raw<'a>; N]> {
+    let (mut found, mut differ): ([Raw<'a>; N], _) = ([None; N], false);
+    each_field(json, |name, value| {
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            differ |= found[place].is_some_and(|other| other.get() != value.get());
+            found[place] = Some(value);
+        }
+    })?;
+    if differ { Err(de::Error::custom("a name twice, with different values")) } else { Ok(found) }
+}
+
+/// The values of these names in an object, in this order; those that are null are missing.
+pub fn fields<'a, const N: usize>(json: &'a [u8], names: [&str; N]) -> serde_json::Result<[Raw<'a>; N]> {
+    values(json, names).map(|found| found.map(|value| value.filter(|value| value.get() != "null")))
+}
+
+/// The same of an object in an object: all are missing where it is not one.
+pub fn within<'a, const N: usize>(given: Raw<'a>, names: [&str; N]) -> [Raw<'a>; N] {
+    given.and_then(|given| fields(given.get().as_bytes(), names).ok()).unwrap_or([None; N])
+}
+
+/// The value of a name in an object, which may be null; none for a name with two different values.
+pub fn field<'a>(given: &'a RawValue, name: &str) -> Raw<'a> {
+    values(given.get().as_bytes(), [name]).ok().and_then(|[value]| value)
 }
 
 /// Adds a piece of text.

@@ -29,7 +29,6 @@ use crate::pool::{Exchange, Pool};
 use crate::progress::Progress;
 use crate::quote::quoted;
 use crate::request_body::RequestBody;
-use crate::request_error::RequestError;
 use crate::response::{ResponseParser, Scores, judged};
 
 /// The longest response that is read.
@@ -57,15 +56,15 @@ pub struct ScoreRequest<'a> {
 impl FleetRequest<Scores> for ScoreRequest<'_> {
     async fn send(&self, at: &Member, until: Instant) -> Result<Scores, SendError> {
         let Self { parser, body, samples, meter, timeout, .. } = self;
-        self.server.lock().clone_from(at.host());
-        let (limits, place) = ((until, *timeout), (at.endpoint(), at.pool(), at.long_responses()));
-        let key = at.endpoint().key_file().map(|file| (file, file.current()));
+        self.server.lock().clone_from(&at.host);
+        let (limits, place) = ((until, *timeout), (&at.endpoint, &*at.pool, &*at.long_responses));
+        let key = at.endpoint.key.as_ref().map(|key| (key, key.current()));
         let sent = send(place, parser, body, *samples, meter, limits).await;
         match (key, &sent) {
             // The key may have been replaced since it was read.
-            (Some((file, used)), Err(error))
+            (Some((key, used)), Err(error))
                 if error.failure.answer == Some(Answer::Status(401))
-                    && tokio::time::timeout_at(until, file.renew(&used)).await.unwrap_or(false) =>
+                    && tokio::time::timeout_at(until, key.renew(&used)).await.unwrap_or(false) =>
             {
                 send(place, parser, body, *samples, meter, limits).await
             }
@@ -88,19 +87,18 @@ async fn send(
     (until, timeout): (Instant, Duration),
 ) -> Result<Scores, SendError> {
     let (asked, progress) = (Instant::now(), Progress::new());
-    let metered = meter.begin(body.len(), &progress).await.map_err(|why| {
-        let error = RequestError::over_the_cap(why);
-        SendError { unsent: error.unsent, failure: error.into_failure() }
-    })?;
+    // It would cost more than it may, so it is not sent.
+    let refused = |why| SendError { failure: Failure::error(why), unsent: false };
+    let metered = meter.begin(body.len(), &progress).await.map_err(refused)?;
     // While it waits for the costs of others, the server has not been asked.
     let begun = Instant::now();
     let until = until + (begun - asked);
     match tokio::time::timeout_at(until, exchange(at, parser, body, samples, metered, &progress)).await {
         Ok(scores) => scores.map_err(|mut error| {
             if let Some(proxy) = at.1.proxy() {
-                error.reason.push_str(&format!(" (through the proxy {proxy})"));
+                error.failure.reason.push_str(&format!(" (through the proxy {proxy})"));
             }
-            SendError { unsent: error.unsent, failure: error.into_failure() }
+            error
         }),
         Err(_) => {
             let (endpoint, pool, _) = at;
@@ -125,9 +123,10 @@ async fn exchange<'a>(
     samples: usize,
     mut metered: MeteredRequest<'a>,
     progress: &Progress,
-) -> Result<Scores, RequestError> {
+) -> Result<Scores, SendError> {
     metered.redact_by(endpoint);
-    let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
+    let broken = |error: &TransportError| SendError::from_transport(endpoint, error);
+    let invalid = |why: &str| SendError::invalid_response(endpoint, why);
     let Exchange { response, connection } = pool.send(endpoint, body, progress).await.map_err(|error| {
         let error = broken(&error);
         if error.unsent {
@@ -144,28 +143,24 @@ async fn exchange<'a>(
     {
         let mut stream = AnswerStream::new(*api);
         let end = read_stream(&mut stream, &mut incoming, parser, progress, long_responses).await;
+        if let StreamEnd::Broken(Some(error)) = end {
+            return Err(broken(&TransportError::Exchange(error)));
+        }
+        metered.answered(stream.answer.usage);
         return match end {
             StreamEnd::Decided(cell) => {
-                metered.answered(stream.answer.usage);
                 metered.keep(stream.answer);
                 Ok(Scores { cells: vec![cell], ..Scores::default() })
             }
             StreamEnd::Whole => {
-                metered.answered(stream.answer.usage);
                 connection.release().await;
-                judged(parser, stream.answer, b"", samples, &mut metered)
-                    .map_err(|why| RequestError::invalid_response(endpoint, &why))
+                judged(parser, stream.answer, b"", samples, &mut metered).map_err(|why| invalid(&why))
             }
-            StreamEnd::Broken(Some(error)) => Err(broken(&TransportError::Exchange(error))),
-            StreamEnd::Broken(None) => {
-                metered.answered(stream.answer.usage);
-                let why = format!("a stream that breaks off after {}", stream.beginning());
-                Err(RequestError::invalid_response(endpoint, &why))
+            StreamEnd::Broken(_) => {
+                let beginning = stream.answer.text.unwrap_or_default();
+                Err(invalid(&format!("a stream that breaks off after {}", quoted(&beginning))))
             }
-            StreamEnd::Wrong(why) => {
-                metered.answered(stream.answer.usage);
-                Err(RequestError::invalid_response(endpoint, &why))
-            }
+            StreamEnd::Wrong(why) => Err(invalid(&why)),
         };
     }
     let (mut body, mut permit) = (Vec::new(), None);
@@ -176,61 +171,51 @@ async fn exchange<'a>(
         if let Ok(None) = tokio::time::timeout(ERROR_WITHIN, read).await {
             connection.release().await;
         }
-        return Err(RequestError::from_status(endpoint, head.status, &head.headers, &body));
+        return Err(SendError::from_status(endpoint, head.status, &head.headers, &body));
     }
-    let stopped = read(&mut incoming, &mut body, LONGEST_RESPONSE, progress, long_responses, &mut permit).await;
-    if stopped.is_none() {
-        connection.release().await;
-    }
-    match stopped {
-        Some(ReadStop::Broken(error)) => Err(broken(&TransportError::Exchange(error))),
+    match read(&mut incoming, &mut body, LONGEST_RESPONSE, progress, long_responses, &mut permit).await {
+        None => connection.release().await,
+        Some(ReadStop::Broken(error)) => return Err(broken(&TransportError::Exchange(error))),
         Some(ReadStop::TooLong) if matches!(parser, ResponseParser::Sandbox) => {
             metered.answered(None);
-            Ok(Scores { run: Some(SandboxRun::TOO_LONG), ..Scores::default() })
+            return Ok(Scores { run: Some(SandboxRun::TOO_LONG), ..Scores::default() });
         }
-        Some(ReadStop::TooLong) => Err(RequestError::invalid_response(
-            endpoint,
-            &format!("more than {LONGEST_RESPONSE} bytes, too long for a score"),
-        )),
-        None => {
-            if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| !is_plain(coding)) {
-                let coding = coding.to_str().unwrap_or("an unknown coding");
-                let why = format!("an answer in {}, an encoding that was not requested", quoted(coding));
-                return Err(RequestError::invalid_response(endpoint, &why));
-            }
-            if ends_with_connection(head.version, &head.headers)
-                && body.trim_ascii_end().last().is_some_and(u8::is_ascii_digit)
-            {
-                let why = format!(
-                    "{}, which ends in a number and with its connection: it may be cut off (let the server send Content-Length)",
-                    quoted(&String::from_utf8_lossy(&body))
-                );
-                return Err(RequestError::invalid_response(endpoint, &why));
-            }
-            if matches!(parser, ResponseParser::Sandbox) {
-                metered.answered(None);
-                let run = sandbox::read(&body).map_err(|none| match none {
-                    NoRun::Failed(why) => RequestError::server_failed(endpoint, &why),
-                    NoRun::Unreadable(why) => RequestError::invalid_response(endpoint, &why),
-                })?;
-                return Ok(Scores { run: Some(run), ..Scores::default() });
-            }
-            let mut scores = parser.read(&body, samples, &mut metered).map_err(|why| {
-                RequestError::from_body(endpoint, &head.headers, &body)
-                    .unwrap_or_else(|| RequestError::invalid_response(endpoint, &why))
-            })?;
-            for cell in &mut scores.cells {
-                match cell {
-                    Cell::Invalid(why) => *why = RequestError::invalid_response(endpoint, why).reason,
-                    Cell::Reported(reported) => {
-                        reported.1 = endpoint.redact(&format!("{}: {}", endpoint.host(), reported.1));
-                    }
-                    Cell::Value(_) | Cell::Abstained => {}
-                }
-            }
-            Ok(scores)
+        Some(ReadStop::TooLong) => {
+            return Err(invalid(&format!("more than {LONGEST_RESPONSE} bytes, too long for a score")));
         }
     }
+    if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| !is_plain(coding)) {
+        let coding = quoted(coding.to_str().unwrap_or("an unknown coding"));
+        return Err(invalid(&format!("an answer in {coding}, an encoding that was not requested")));
+    }
+    if ends_with_connection(head.version, &head.headers) && body.trim_ascii_end().last().is_some_and(u8::is_ascii_digit)
+    {
+        return Err(invalid(&format!(
+            "{}, which ends in a number and with its connection: it may be cut off (let the server send Content-Length)",
+            quoted(&String::from_utf8_lossy(&body))
+        )));
+    }
+    if matches!(parser, ResponseParser::Sandbox) {
+        metered.answered(None);
+        let run = sandbox::read(&body).map_err(|none| match none {
+            NoRun::Failed(why) => SendError::server_failed(endpoint, &why),
+            NoRun::Unreadable(why) => invalid(&why),
+        })?;
+        return Ok(Scores { run: Some(run), ..Scores::default() });
+    }
+    let mut scores = parser
+        .read(&body, samples, &mut metered)
+        .map_err(|why| SendError::from_body(endpoint, &head.headers, &body).unwrap_or_else(|| invalid(&why)))?;
+    for cell in &mut scores.cells {
+        match cell {
+            Cell::Invalid(why) => *why = invalid(why).failure.reason,
+            Cell::Reported(reported) => {
+                reported.1 = endpoint.redact(&format!("{}: {}", endpoint.host(), reported.1));
+            }
+            Cell::Value(_) | Cell::Abstained => {}
+        }
+    }
+    Ok(scores)
 }
 
 /// Returns whether nothing but the end of the connection says where the body ends.

@@ -5,21 +5,23 @@
 //! - A server that says that it is overloaded, by 529 or in words, throttles as with 429. A used-up
 //!   quota does not count as throttling: nothing that waits for it would get through.
 //! - `retry-after-ms`, else `Retry-After` (seconds or a date by the server's own clock), else the
-//!   reset of a used-up `x-ratelimit-remaining-…`, is passed on.
+//!   reset of a used-up `x-ratelimit-remaining-…`, else Google's `retryDelay`, is passed on.
 //! - A reason shows a truncated part of the response, without the key (`redaction`).
 
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use guerdon_core::outcome::{Answer, Failure, FailureKind};
+use guerdon_core::outcome::{Answer, Failure};
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
+use crate::fleet::SendError;
 use crate::quote::{quoted, truncated};
+use crate::raw_json::{Raw, count, each_in, first, text, within};
 
 /// No server means a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -29,27 +31,24 @@ const QUOTA: [&str; 3] = ["insufficient_quota", "billing_hard_limit", "billing_n
 /// Words of servers in a 503 if they are up and have too much to do.
 const OVERLOADED: [&str; 4] = ["overload", "too many requests", "rate limit", "at capacity"];
 /// Names of errors in the body of a success, and the status of each.
-const KINDS: [(&str, u16); 6] = [
+const KINDS: [(&str, u16); 8] = [
     ("overloaded_error", 529),
     ("rate_limit_error", 429),
     ("rate_limit_exceeded", 429),
     ("insufficient_quota", 429),
     ("api_error", 500),
     ("server_error", 500),
+    ("RESOURCE_EXHAUSTED", 429),
+    ("UNAVAILABLE", 503),
 ];
 
-/// A failed request.
-pub struct RequestError {
-    pub reason: String,
-    pub retryable: bool,
-    pub retry_after: Option<Duration>,
-    /// Answer of the server, for limits.
-    pub answer: Option<Answer>,
-    /// True if there was no connection: the server knows nothing of the request.
-    pub unsent: bool,
+/// A failed request; `answer` is the server's, for limits.
+fn failed(reason: String, retryable: bool, answer: Answer) -> SendError {
+    let failure = Failure { retryable, answer: Some(answer), ..Failure::error(reason) };
+    SendError { failure, unsent: matches!(answer, Answer::Unreachable) }
 }
 
-impl RequestError {
+impl SendError {
     /// A status other than 2xx.
     pub fn from_status(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let code = status.as_u16();
@@ -67,29 +66,29 @@ impl RequestError {
             404 if endpoint.lacks_version() => " (is the address complete? base_url= of most servers ends with /v1)",
             _ => "",
         };
-        Self {
-            reason: endpoint.redact(&format!("{} answered {what}{hint}{body_text}", endpoint.host())),
-            retryable: matches!(code, 408 | 425 | 429 | 500..) && !exhausted,
-            retry_after: retry_after(headers, SystemTime::now()).filter(|_| !exhausted),
-            answer: Some(Answer::Status(match code {
-                429 if exhausted => 402,
-                _ if overloaded => 429,
-                code => code,
-            })),
-            unsent: false,
-        }
+        let reason = endpoint.redact(&format!("{} answered {what}{hint}{body_text}", endpoint.host()));
+        let retryable = matches!(code, 408 | 425 | 429 | 500..) && !exhausted;
+        let answer = match code {
+            429 if exhausted => 402,
+            _ if overloaded => 429,
+            code => code,
+        };
+        let mut error = failed(reason, retryable, Answer::Status(answer));
+        let wait = || retry_after(headers, SystemTime::now()).or_else(|| retry_delay(body));
+        error.failure.retry_after = if exhausted { None } else { wait() };
+        error
     }
 
     /// A success by its status whose body says that the server failed: the status that it names.
     pub fn from_body(endpoint: &Endpoint, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
-        let body: Value = serde_json::from_slice(body).ok()?;
-        let error = body.get("error").filter(|error| error.is_object())?;
-        let code = ["code", "status"].iter().find_map(|name| error.get(*name)?.as_u64());
-        let kind = ["type", "code"].iter().find_map(|name| error.get(*name)?.as_str());
-        let named = kind.and_then(|kind| KINDS.iter().find(|(name, _)| *name == kind)).map(|(_, code)| *code);
-        let code = code.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400).or(named)?;
+        let error = error_in(body)?;
+        let [code, status, kind] = within(Some(error), ["code", "status", "type"]);
+        let number = [code, status].into_iter().find_map(count).and_then(|code| u16::try_from(code).ok());
+        let kinds = [kind, code, status].into_iter().filter_map(text);
+        let named = || kinds.into_iter().find_map(|kind| KINDS.iter().find(|(name, _)| *name == kind));
+        let code = number.filter(|code| *code >= 400).or_else(|| named().map(|(_, code)| *code))?;
         let status = StatusCode::from_u16(code).ok()?;
-        Some(Self::from_status(endpoint, status, headers, error.to_string().as_bytes()))
+        Some(Self::from_status(endpoint, status, headers, error.get().as_bytes()))
     }
 
     /// The request or its response broke on the way.
@@ -105,34 +104,21 @@ impl RequestError {
             TransportError::Exchange(error) => format!("{host}: {}", causes(error)),
         };
         let reason = endpoint.redact(&format!("ConnectionError: {why}{}", tls_hint(&why)));
-        let (answer, unsent) = match error {
-            TransportError::Connect(_) => (Answer::Unreachable, true),
-            TransportError::Exchange(_) => (Answer::Broken, false),
+        let answer = match error {
+            TransportError::Connect(_) => Answer::Unreachable,
+            TransportError::Exchange(_) => Answer::Broken,
         };
-        Self { reason, retryable: true, retry_after: None, answer: Some(answer), unsent }
-    }
-
-    /// It would cost more than it may, so it was not sent.
-    pub const fn over_the_cap(reason: String) -> Self {
-        Self { reason, retryable: false, retry_after: None, answer: None, unsent: false }
+        failed(reason, true, answer)
     }
 
     /// The response has no score.
     pub fn invalid_response(endpoint: &Endpoint, why: &str) -> Self {
-        let reason = endpoint.redact(&format!("{} returned {why}", endpoint.host()));
-        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(200)), unsent: false }
+        failed(endpoint.redact(&format!("{} returned {why}", endpoint.host())), true, Answer::Status(200))
     }
 
     /// A success by its status that says of itself that the server failed: as a 500.
     pub fn server_failed(endpoint: &Endpoint, why: &str) -> Self {
-        let reason = endpoint.redact(&format!("{} answered {why}", endpoint.host()));
-        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(500)), unsent: false }
-    }
-
-    /// Returns the failure for the scheduler.
-    pub fn into_failure(self) -> Failure {
-        let Self { reason, retryable, retry_after, answer, .. } = self;
-        Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
+        failed(endpoint.redact(&format!("{} answered {why}", endpoint.host())), true, Answer::Status(500))
     }
 }
 
@@ -205,6 +191,24 @@ fn reset(headers: &HeaderMap) -> Option<Duration> {
     of("requests").max(of("tokens"))
 }
 
+/// The error that a body says: of an object, or of the first one of a list, as Gemini has it.
+fn error_in(body: &[u8]) -> Raw<'_> {
+    let body = serde_json::from_slice::<&RawValue>(body).ok();
+    let [error] = within(first(body).or(body), ["error"]);
+    error.filter(|error| error.get().starts_with('{'))
+}
+
+/// The time to wait in the details of an error of Google's.
+fn retry_delay(body: &[u8]) -> Option<Duration> {
+    let error = error_in(body).or_else(|| serde_json::from_slice(body).ok());
+    let ([details], mut wait) = (within(error, ["details"]), None);
+    each_in(details, |detail| {
+        let [delay] = within(detail, ["retryDelay"]);
+        wait = wait.or_else(|| Duration::try_from_secs_f64(seconds(&text(delay)?)?).ok());
+    });
+    wait.map(|wait: Duration| wait.min(LONGEST_WAIT))
+}
+
 /// Reads a duration such as "6m0s", "1.5s" or "20ms"; a number alone is seconds.
 fn seconds(mut text: &str) -> Option<f64> {
     let mut all = 0.0;
@@ -243,7 +247,7 @@ mod tests {
     fn statuses_are_retried_by_kind() {
         let retryable = |code: u16| {
             let status = StatusCode::from_u16(code).unwrap();
-            RequestError::from_status(&endpoint(), status, &HeaderMap::new(), b"").retryable
+            SendError::from_status(&endpoint(), status, &HeaderMap::new(), b"").failure.retryable
         };
         for code in [408, 425, 429, 500, 502, 503, 504, 529] {
             assert!(retryable(code), "{code}");
@@ -257,8 +261,8 @@ mod tests {
     fn an_error_is_what_its_words_say() {
         let of = |code: u16, body: &str| {
             let status = StatusCode::from_u16(code).unwrap();
-            let error = RequestError::from_status(&endpoint(), status, &HeaderMap::new(), body.as_bytes());
-            (error.answer, error.retryable)
+            let error = SendError::from_status(&endpoint(), status, &HeaderMap::new(), body.as_bytes());
+            (error.failure.answer, error.failure.retryable)
         };
         let throttled = (Some(Answer::Status(429)), true);
         assert_eq!(of(529, ""), throttled);
@@ -266,14 +270,42 @@ mod tests {
         assert_eq!(of(503, "starting"), (Some(Answer::Status(503)), true));
         assert_eq!(of(429, r#"{"error": {"code": "insufficient_quota"}}"#), (Some(Answer::Status(402)), false));
         let within = |body: &str| {
-            RequestError::from_body(&endpoint(), &HeaderMap::new(), body.as_bytes()).map(|error| error.answer)
+            SendError::from_body(&endpoint(), &HeaderMap::new(), body.as_bytes()).map(|error| error.failure.answer)
         };
         assert_eq!(within(r#"{"error": {"code": 429, "message": "slow down"}}"#), Some(Some(Answer::Status(429))));
         assert_eq!(within(r#"{"error": {"type": "overloaded_error"}}"#), Some(Some(Answer::Status(429))));
         assert_eq!(within(r#"{"error": {"code": 502}}"#), Some(Some(Answer::Status(502))));
-        for none in ["{}", "8", r#"{"error": "x"}"#, r#"{"error": {"code": 7}}"#] {
+        assert_eq!(within(r#"[{"error": {"status": "UNAVAILABLE"}}]"#), Some(Some(Answer::Status(503))));
+        for none in ["[]", "[7]", "{}", "8", r#"{"error": "x"}"#, r#"{"error": {"code": 7}}"#] {
             assert_eq!(within(none), None, "{none}");
         }
+    }
+
+    /// https://ai.google.dev/gemini-api/docs/troubleshooting
+    #[test]
+    fn a_list_of_gemini_says_when_to_come_again() {
+        let body = |delay: &str| {
+            format!(
+                r#"[{{"error": {{"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "Quota exceeded", "details": [
+                {{"@type": "type.googleapis.com/google.rpc.Help"}},
+                {{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "{delay}"}}]}}}}]"#
+            )
+        };
+        let wait = |delay: &str, headers: &HeaderMap| {
+            let body = body(delay);
+            let refused = SendError::from_status(&endpoint(), StatusCode::TOO_MANY_REQUESTS, headers, body.as_bytes());
+            let within = SendError::from_body(&endpoint(), headers, body.as_bytes()).unwrap();
+            for error in [&refused, &within] {
+                assert_eq!((error.failure.answer, error.failure.retryable), (Some(Answer::Status(429)), true));
+                assert!(error.failure.reason.contains("RESOURCE_EXHAUSTED"), "{}", error.failure.reason);
+            }
+            assert_eq!(refused.failure.retry_after, within.failure.retry_after);
+            refused.failure.retry_after.map(|wait| wait.as_secs_f64())
+        };
+        for (delay, seconds) in [("17s", Some(17.0)), ("0.5s", Some(0.5)), ("99999s", Some(3600.0)), ("soon", None)] {
+            assert_eq!(wait(delay, &HeaderMap::new()), seconds, "{delay}");
+        }
+        assert_eq!(wait("17s", &headers(&[("retry-after", "2")])), Some(2.0), "a header goes first");
     }
 
     #[test]
@@ -318,7 +350,7 @@ mod tests {
         let of = |url: &str, body_text: &str| {
             let endpoint = Endpoint::new(url, vec![], None, false, None).unwrap();
             let error = TransportError::Connect(ConnectError::Failed(body_text.into()));
-            let reason = RequestError::from_transport(&endpoint, &error).reason;
+            let reason = SendError::from_transport(&endpoint, &error).failure.reason;
             reason.strip_prefix("ConnectionError: can't connect to ").unwrap().to_owned()
         };
         let refused = |address: &str| format!("{address}: Connection refused (os error 111)");
@@ -341,7 +373,7 @@ mod tests {
     fn mistakes_with_certificates_are_explained() {
         let of = |why: &str| {
             let error = TransportError::Connect(ConnectError::Failed(why.into()));
-            RequestError::from_transport(&endpoint(), &error).reason
+            SendError::from_transport(&endpoint(), &error).failure.reason
         };
         assert!(of("invalid peer certificate: UnknownIssuer").ends_with("as ca_file=)"));
         assert!(of("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))").ends_with("CA:FALSE)"));
@@ -352,20 +384,17 @@ mod tests {
     #[test]
     fn no_key_in_a_reason() {
         let body_text = br#"{"error": "Incorrect API key: sk-very-secret"}"#;
-        let error = RequestError::from_status(&endpoint(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), body_text);
-        assert!(!error.reason.contains("very-secret"), "{}", error.reason);
-        assert!(
-            error.reason.starts_with("judge.local answered 401 Unauthorized (check the API key): "),
-            "{}",
-            error.reason
-        );
+        let error = SendError::from_status(&endpoint(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), body_text);
+        let reason = error.failure.reason;
+        assert!(!reason.contains("very-secret"), "{reason}");
+        assert!(reason.starts_with("judge.local answered 401 Unauthorized (check the API key): "), "{reason}");
     }
 
     #[test]
     fn a_404_of_an_address_without_a_version_says_what_may_be_missing() {
         let reason = |url: &str| {
             let endpoint = Endpoint::new(url, vec![], None, false, None).unwrap();
-            RequestError::from_status(&endpoint, StatusCode::NOT_FOUND, &HeaderMap::new(), b"").reason
+            SendError::from_status(&endpoint, StatusCode::NOT_FOUND, &HeaderMap::new(), b"").failure.reason
         };
         let hint = " (is the address complete? base_url= of most servers ends with /v1)";
         assert_eq!(reason("http://judge.local/chat/completions"), format!("judge.local answered 404 Not Found{hint}"));

@@ -6,7 +6,6 @@
 //!   a number is an error that shows it: of its sample alone, where there are others.
 
 use guerdon_core::outcome::{Cell, Status};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::dialect::sandbox::SandboxRun;
@@ -15,6 +14,7 @@ use crate::json_path::JsonPath;
 use crate::meter::MeteredRequest;
 use crate::parse::{self, AnswerText, Method, ScoreParser};
 use crate::quote::quoted;
+use crate::raw_json::field;
 use crate::repair;
 
 /// Reader of a response.
@@ -41,20 +41,13 @@ pub struct Scores {
     pub run: Option<SandboxRun>,
 }
 
-/// The tokens of an answer that is scores.
-#[derive(Default, Deserialize)]
-struct Tokens<'a> {
-    #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
-}
-
 impl ResponseParser {
     /// The scores of `samples` samples; `Err` has the fault. The cost of the answer is counted in
     /// both cases.
     pub fn read(&self, body: &[u8], samples: usize, request: &mut MeteredRequest<'_>) -> Result<Scores, String> {
         let cells = match self {
             Self::Judge { api, parser } => {
-                let answer = api.read(body).map_err(|error| error.to_string())?;
+                let answer = api.read(body)?;
                 request.answered(answer.usage);
                 return judged(parser, answer, body, samples, request);
             }
@@ -140,11 +133,8 @@ fn criteria(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<S
 
 /// The score of a judge's answer, which was read from `body`.
 fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Cell, String> {
-    if matches!(parser.method, Method::LogProb(_))
-        && let Some(first_token) = &answer.first_token
-    {
-        let most_likely: Vec<(&str, f64)> = first_token.iter().map(|(token, given)| (token.as_str(), *given)).collect();
-        return parser.read_logprobs(&most_likely);
+    if let (Method::LogProb(logprob), Some(first_token)) = (&parser.method, &answer.first_token) {
+        return logprob.read(first_token);
     }
     parser.read_answer(readable(answer, answer.text(body)?))
 }
@@ -168,8 +158,7 @@ fn cell(value: &RawValue) -> Result<Cell, String> {
 }
 
 fn usage(answer: &RawValue) -> Option<Usage> {
-    let found: Tokens<'_> = serde_json::from_str(answer.get()).ok()?;
-    Usage::openai(found.usage)
+    Usage::openai(field(answer, "usage"))
 }
 
 #[cfg(test)]

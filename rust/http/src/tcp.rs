@@ -45,9 +45,9 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Connects to this address, whatever the name has.
-    pub fn at(address: IpAddr) -> Self {
-        Self { address: Some(address), ..Self::default() }
+    /// Connects to this address, if one is given, whatever the name has.
+    pub fn new(address: Option<IpAddr>) -> Self {
+        Self { address, ..Self::default() }
     }
 
     async fn connect(self, uri: Uri) -> io::Result<TokioIo<TcpStream>> {

@@ -1,5 +1,4 @@
-"""Source of an API key. No object of the package holds the key itself. The key itself is in no
-object of the package.
+"""Source of an API key. No object of the package holds the key itself.
 
 - It is read when the engine starts, and one in a file again once a server answers 401.
 - Pickles, messages and dumps have only its place.

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from guerdon._batch.columns import Single
 from guerdon._lanes.http.images import Images
@@ -17,34 +18,70 @@ from guerdon._lanes.http.message_forms import in_form, system_texts, tools
 from guerdon._lanes.http.messages import as_messages, is_messages, transcript, turns, with_calls
 from guerdon.errors import DataError
 
-__all__ = ["JSON", "PLAIN", "texts_of"]
+__all__ = ["JSON", "PLAIN", "Field", "texts_of"]
 
 # The engine's names of columns of texts, and of texts that are JSON already.
 PLAIN = "text"
 JSON = "json"
 
 
-class _TemplateField(Protocol):
-    """Returns the part of a template's field that decides its texts; see
-    `guerdon._lanes.http.template.Field`."""
+@dataclass(frozen=True)
+class Field:
+    """A column in a template.
+
+    Attributes:
+        column: Its name, that of a dataset column or a reserved one (``prompt``, ``completion``,
+            ``text``).
+        rest: What stands behind the name: ``[0]``, ``.real``, ``!r``, ``:.2f``.
+        json: It goes as JSON, not as text within a text.
+        form: How a conversation goes: as its text (""), as turns with roles ("turns"), as messages
+            of the request ("messages"), its system messages alone ("system", or "more system"
+            behind others), the tools that it calls ("tools"), or, of a column of images, as parts
+            of a message ("images").
+        images: Name of the column with the sample's images, for ``form="messages"``.
+        also: Name of the column with the rest of the conversation, for its system messages and
+            tools.
+        api: Whose form messages and images have.
+    """
+
+    column: str
+    rest: str = ""
+    json: bool = False
+    form: str = ""
+    images: str = ""
+    also: str = ""
+    api: str = "chat"
 
     @property
-    def column(self) -> str: ...
+    def columns(self) -> list[str]:
+        """All columns that it takes."""
+        return [name for name in (self.column, self.images, self.also) if name]
+
     @property
-    def rest(self) -> str: ...
+    def optional(self) -> tuple[str, ...]:
+        """Columns that it takes where they are there."""
+        return ()
+
     @property
-    def json(self) -> bool: ...
-    @property
-    def form(self) -> str: ...
-    @property
-    def also(self) -> str: ...
-    @property
-    def api(self) -> str: ...
+    def is_text(self) -> bool:
+        """No: a template says which part of a conversation it takes by its form."""
+        return False
+
+    def texts(
+        self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
+    ) -> tuple[str, list[object]] | None:
+        """Gives the kind of the engine's column, and the column; None where it takes the values as
+        they are."""
+        own, *others = (values[name] for name in self.columns)
+        return texts_of(own, self, samples, function, others=others, always=always)
+
+    def __str__(self) -> str:
+        return f"{{{self.column}{self.rest}}}"
 
 
 def texts_of(
     values: Sequence[object] | Single,
-    field: _TemplateField,
+    field: Field,
     samples: int,
     function: str,
     *,
@@ -83,7 +120,7 @@ def texts_of(
     return JSON if field.json else PLAIN, made
 
 
-def _as_text(value: Any, field: _TemplateField) -> str:
+def _as_text(value: Any, field: Field) -> str:
     if field.rest:
         return str(f"{{0{field.rest}}}".format(value))
     if isinstance(value, str):
@@ -91,7 +128,7 @@ def _as_text(value: Any, field: _TemplateField) -> str:
     return transcript(value) if is_messages(value) else format(value)
 
 
-def _as_json(value: Any, field: _TemplateField) -> str:
+def _as_json(value: Any, field: Field) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
@@ -104,7 +141,7 @@ def _plain(value: Any) -> Any:
 
 def _conversations(
     columns: Sequence[Sequence[object] | Single],
-    field: _TemplateField,
+    field: Field,
     samples: int,
     function: str,
 ) -> tuple[str, list[object]]:
@@ -133,7 +170,7 @@ def _of(values: Sequence[object] | Single, sample: int) -> object:
     return values.value if isinstance(values, Single) else values[sample]
 
 
-def _in_form(field: _TemplateField, encoder: Images, value: object, other: object = None) -> str:
+def _in_form(field: Field, encoder: Images, value: object, other: object = None) -> str:
     if field.form == "images":
         return encoder.parts(value, field.api)
     role = _role(field.column)

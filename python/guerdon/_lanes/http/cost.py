@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Cost", "cap", "of_options"]
 
 _KINDS = ("input", "cached", "cache_write", "output")
+# Fields of a request that bound the tokens of its answer.
+_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,13 @@ class Cost:
         price: Of a million tokens: input, cached, written to the cache, output. None without.
         max_cost: What the requests of a run may cost.
         keep_answers: Whether what the judge said goes into `RewardBatch.extra`.
+        longest_answer: Tokens that an answer has at most, where the request says so.
     """
 
     price: tuple[float, float, float, float] | None = None
     max_cost: float | None = None
     keep_answers: bool = False
+    longest_answer: int | None = None
 
     def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
         """Returns the form for the engine.
@@ -54,11 +58,16 @@ class Cost:
 
         own = None if self.max_cost is None else cap(self.max_cost, f"of {function!r}", [] if key is None else [key])
         caps = [one for one in (own, dispatchers) if one is not None and self.price is not None]
-        return Tariff(price=self.price, caps=caps, keep_answers=self.keep_answers)
+        return Tariff(price=self.price, caps=caps, keep_answers=self.keep_answers, longest_answer=self.longest_answer)
 
 
-def of_options(function: str, price: object, max_cost: object, keep_answers: object = False) -> Cost:
+def of_options(
+    function: str, price: object, max_cost: object, keep_answers: object, request: Mapping[str, object]
+) -> Cost:
     """The options, checked.
+
+    Args:
+        request: The JSON of a request.
 
     Raises:
         RegistrationError: One is wrong; the message names it.
@@ -73,7 +82,8 @@ def of_options(function: str, price: object, max_cost: object, keep_answers: obj
             f"{where}max_cost={most:g} without price=, by which cost is counted: price={{'input': …, 'output': …}}, of a "
             "million tokens."
         )
-    return Cost(prices, most, checked.flag(function, "keep_answers", keep_answers))
+    bounds = (bound for bound in map(request.get, _BOUNDS) if type(bound) is int and 0 <= bound < 1 << 32)
+    return Cost(prices, most, checked.flag(function, "keep_answers", keep_answers), next(bounds, None))
 
 
 def cap(most: float, whose: str, keys: Iterable[str]) -> SpendingCap:

@@ -133,7 +133,7 @@ def requests_plan(
         secret=key,
         http2=checked.flag(name, "http2", server.http2),
         **tls,
-        cost=of_options(name, server.price, server.max_cost, keep_answers),
+        cost=of_options(name, server.price, server.max_cost, keep_answers, request),
         **own,
     )
 

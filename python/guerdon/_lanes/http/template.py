@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon._lanes.http.column_texts import texts_of
+from guerdon._lanes.http.column_texts import Field
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -19,60 +19,6 @@ __all__ = ["CONVERSATION", "Field", "MadeField", "template"]
 
 # Stands for all turns of the prompt and the completion.
 CONVERSATION = "conversation"
-
-
-@dataclass(frozen=True)
-class Field:
-    """A column in a template.
-
-    Attributes:
-        column: Its name, that of a dataset column or a reserved one (``prompt``, ``completion``,
-            ``text``).
-        rest: What stands behind the name: ``[0]``, ``.real``, ``!r``, ``:.2f``.
-        json: It goes as JSON, not as text within a text.
-        form: How a conversation goes: as its text (""), as turns with roles ("turns"), as messages
-            of the request ("messages"), its system messages alone ("system", or "more system"
-            behind others), the tools that it calls ("tools"), or, of a column of images, as parts
-            of a message ("images").
-        images: Name of the column with the sample's images, for ``form="messages"``.
-        also: Name of the column with the rest of the conversation, for its system messages and
-            tools.
-        api: Whose form messages and images have.
-    """
-
-    column: str
-    rest: str = ""
-    json: bool = False
-    form: str = ""
-    images: str = ""
-    also: str = ""
-    api: str = "chat"
-
-    @property
-    def columns(self) -> list[str]:
-        """All columns that it takes."""
-        return [name for name in (self.column, self.images, self.also) if name]
-
-    @property
-    def optional(self) -> tuple[str, ...]:
-        """Columns that it takes where they are there."""
-        return ()
-
-    @property
-    def is_text(self) -> bool:
-        """No: a template says which part of a conversation it takes by its form."""
-        return False
-
-    def texts(
-        self, values: Mapping[str, Sequence[object] | Single], samples: int, function: str, *, always: bool
-    ) -> tuple[str, list[object]] | None:
-        """Gives the kind of the engine's column, and the column; None where it takes the values as
-        they are."""
-        own, *others = (values[name] for name in self.columns)
-        return texts_of(own, self, samples, function, others=others, always=always)
-
-    def __str__(self) -> str:
-        return f"{{{self.column}{self.rest}}}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@
 //! - One that has not closed for `PATIENCE_NS` refuses calls instead of letting them wait.
 
 use super::nanoseconds::{nanoseconds, real};
+use crate::words::words_of;
 
 /// Failures in a row that open the breaker, at least.
 pub const FAILURES: u64 = 5;
@@ -214,36 +215,7 @@ impl Breaker {
         self.ramp = self.ramp.min(RAMP - 1);
         self.trials = self.trials.min(1 << RAMP);
     }
-    pub(super) const fn to_words(&self) -> [u64; WORDS] {
-        [
-            self.failures,
-            self.unconnected,
-            self.failing_since_ns,
-            self.timeouts,
-            self.answered_ns,
-            self.openings,
-            self.open_until_ns,
-            self.trials,
-            self.trials_until_ns,
-            self.ramp,
-        ]
-    }
-
-    pub(super) const fn from_words(words: [u64; WORDS]) -> Self {
-        Self {
-            failures: words[0],
-            unconnected: words[1],
-            failing_since_ns: words[2],
-            timeouts: words[3],
-            answered_ns: words[4],
-            openings: words[5],
-            open_until_ns: words[6],
-            trials: words[7],
-            trials_until_ns: words[8],
-            ramp: words[9],
-        }
-    }
 }
 
-/// Numbers of a breaker in a file.
-pub(super) const WORDS: usize = 10;
+words_of!(Breaker: failures, unconnected, failing_since_ns, timeouts, answered_ns, openings, open_until_ns, trials,
+    trials_until_ns, ramp);

@@ -9,6 +9,8 @@ use std::fs;
 
 use rustix::process::{Pid, test_kill_process};
 
+use crate::words::words_of;
+
 /// Longer than any call is expected to take.
 const LEASE_NS: u64 = 900_000_000_000;
 
@@ -34,9 +36,6 @@ pub(crate) struct Lease {
     /// Permits that it has had of a rate, counted on from those of the others when it came.
     pub served: u64,
 }
-
-/// Numbers of a lease in a file.
-pub(crate) const WORDS: usize = 8;
 
 impl Lease {
     /// This process, for one more engine.
@@ -78,25 +77,9 @@ impl Lease {
         let started = start_of(number);
         started == 0 || started == self.started
     }
-
-    pub(crate) const fn to_words(self) -> [u64; WORDS] {
-        let Self { pid, started, namespace, engine, in_flight, seen_ns, waits_until_ns, served } = self;
-        [pid, started, namespace, engine, in_flight, seen_ns, waits_until_ns, served]
-    }
-
-    pub(crate) const fn from_words(words: [u64; WORDS]) -> Self {
-        Self {
-            pid: words[0],
-            started: words[1],
-            namespace: words[2],
-            engine: words[3],
-            in_flight: words[4],
-            seen_ns: words[5],
-            waits_until_ns: words[6],
-            served: words[7],
-        }
-    }
 }
+
+words_of!(Lease: pid, started, namespace, engine, in_flight, seen_ns, waits_until_ns, served);
 
 /// When a process started, in ticks since boot; 0 if that can't be had, and for one that has ended
 /// and was not reaped.

@@ -17,7 +17,8 @@ use tracing::debug;
 use super::breaker::History;
 use super::feedback::{CallEnd, Feedback};
 use super::rate_limiter::{Decision, Grant, Rules, Tokens};
-use super::store::{Store, View};
+use super::shared_file::LockedState;
+use super::store::Store;
 use super::warning::LimitWarning;
 use crate::sync::Mutex;
 
@@ -180,7 +181,7 @@ impl Limiter {
             if matches!(decision, Decision::Go(_)) {
                 view.set_in_flight(in_flight + 1);
             }
-            (decision, view.limiter().breaker_seen())
+            (decision, view.limiter.breaker_seen())
         });
         if let Ok(Some((_, seen))) = decision {
             self.note(&mut state, seen);
@@ -246,7 +247,7 @@ impl Limiter {
         if feedback == Feedback::Ok && state.store.is_shared() {
             return false;
         }
-        let look = |view: &mut View<'_>, excused| (view.limiter().breaker_seen(), excused);
+        let look = |view: &mut LockedState, excused| (view.limiter.breaker_seen(), excused);
         match state.with(&self.rules, ended.now_ns, look) {
             Ok(Some((seen, excused))) => {
                 self.note(&mut state, seen);
@@ -331,17 +332,17 @@ impl LimiterState {
         &mut self,
         rules: &Rules,
         now_ns: u64,
-        work: impl FnOnce(&mut View<'_>, bool) -> R,
+        work: impl FnOnce(&mut LockedState, bool) -> R,
     ) -> io::Result<Option<R>> {
         let Self { store, unwritten, in_flight, .. } = self;
-        let write = |view: &mut View<'_>| {
-            let (all, mut excused) = (view.in_flight(*in_flight), false);
+        let write = |view: &mut LockedState| {
+            let (all, mut excused) = (in_flight.saturating_add(view.in_flight_elsewhere()), false);
             for EndedPermit { grant, now_ns, end } in unwritten.drain(..) {
                 match end {
                     Some(end) => {
-                        excused = view.limiter().record(rules, now_ns, grant, end, all, fastrand::f64());
+                        excused = view.limiter.record(rules, now_ns, grant, end, all, fastrand::f64());
                     }
-                    None => view.limiter().refund(rules, grant),
+                    None => view.limiter.refund(rules, grant),
                 }
             }
             view.set_in_flight(*in_flight);

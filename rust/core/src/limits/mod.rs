@@ -7,6 +7,7 @@
 //! governor has the same arithmetic (GCRA), but for one process and fixed rates.
 
 mod breaker;
+pub(crate) mod contents;
 mod fairness;
 mod feedback;
 pub(crate) mod lease;

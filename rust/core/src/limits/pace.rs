@@ -9,6 +9,7 @@
 //!   minute: perhaps it bounds the requests in flight. Their refusals are pauses.
 
 use super::nanoseconds::{nanoseconds, real};
+use crate::words::words_of;
 
 const SHORTEST_NS: u64 = 1_000_000;
 const LONGEST_NS: u64 = 2_000_000_000;
@@ -34,6 +35,8 @@ pub(super) struct Pace {
     /// Until when a pace explained nothing.
     pub failed_ns: u64,
 }
+
+words_of!(Pace: interval_ns, sent_ns, before_ns, changed_ns, steps, failed_ns);
 
 impl Pace {
     /// When the next request is due; 0: at once.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::breaker::PATIENCE_NS;
 use super::nanoseconds::{nanoseconds, real};
 use crate::clock::nanos;
+use crate::words::words_of;
 
 /// Longest `Retry-After` that is obeyed: rates are by the minute.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
@@ -45,6 +46,8 @@ pub(super) struct Pauses {
     /// Number of first refusals that are still taken for those of single samples.
     pub single: u64,
 }
+
+words_of!(Pauses: until_ns, count, since_ns, answered, refused, single);
 
 impl Pauses {
     /// Returns the time for which all calls have been throttled, if that is too long to wait on.

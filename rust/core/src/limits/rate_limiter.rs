@@ -8,16 +8,13 @@
 //!   one goes then, and as many more as were let through. A server that goes on to refuse some gets
 //!   as many as it takes (`Window`, `Pace`). A pause that its answers contradict is undone.
 
-mod words;
-
 use super::breaker::{Attempt, Breaker, BreakerState};
 use super::feedback::{CallEnd, Feedback};
 use super::nanoseconds::{nanoseconds, real};
 use super::pace::Pace;
 use super::pauses::Pauses;
 use super::window::{FULL, Window};
-
-pub(super) use words::WORDS;
+use crate::words::words_of;
 
 const MINUTE_NS: f64 = 60e9;
 /// Share of an allowance that is used. The rest is room for the server's sliding window and
@@ -114,6 +111,9 @@ pub struct RateLimiter {
     most_before: u64,
     breaker: Breaker,
 }
+
+words_of!(RateLimiter: requests_ns, tokens_ns, tpm, mean_tokens, factor, lowered_ns, raised_ns, pauses, window, pace,
+    factor_before, most_before, breaker);
 
 impl Default for RateLimiter {
     fn default() -> Self {

@@ -1,5 +1,4 @@
 //! A rate limiter in a file, for all processes of a host that name one key, used under a lock.
-//! Layout: `u64` magic, boot, checksum, `WORDS` of the rate limiter, number of leases, 8 per lease.
 //!
 //! - Calls in flight of a dead process are free again: leases are checked when nothing is left.
 //! - A file of another boot or version, or with impossible contents, starts anew.
@@ -9,16 +8,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use super::contents::{Contents, MOST_ENGINES};
 use super::fairness::{SAY_AGAIN_NS, TURN_NS, WAITS_NS, least_served, served_so_far, yields_place, yields_turn_until};
-use super::lease::{self, Lease};
-use super::rate_limiter::{self, RateLimiter, Rules};
-use crate::locked_file::{LockedFile, boot, checksum, words, write};
+use super::lease::Lease;
+use super::rate_limiter::{Decision, RateLimiter, Rules, Tokens};
+use crate::locked_file::{LockedFile, boot};
 
 /// "GUERDON" and the version of the layout, which the file's name has too (`limits.py`).
-const MAGIC: u64 = 0x4755_4552_444F_4E09;
-const HEAD: usize = 3 + rate_limiter::WORDS + 1;
-/// Engines that can share a key.
-const MOST_ENGINES: usize = 1024;
+const MAGIC: u64 = 0x4755_4552_444F_4E0A;
 /// Number of tries of `leave`, with the pause between them.
 const LEAVE_TRIES: u32 = 200;
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
@@ -43,7 +40,8 @@ pub(super) struct SharedFile {
     turn_ns: Option<u64>,
 }
 
-/// The contents of the file, under the lock.
+/// The contents of the file, under the lock; or of a function's own limit, which has one lease.
+#[derive(Debug)]
 pub(super) struct LockedState {
     pub limiter: RateLimiter,
     leases: Vec<Lease>,
@@ -58,6 +56,36 @@ pub(super) struct LockedState {
 }
 
 impl LockedState {
+    pub(super) fn own() -> Self {
+        Self {
+            limiter: RateLimiter::default(),
+            leases: vec![Lease::default()],
+            me: 0,
+            namespace: 0,
+            turn_ns: None,
+            check_due: false,
+            checked: false,
+            written: true,
+        }
+    }
+
+    /// Asks for a call of this engine, which has `in_flight`.
+    pub(super) fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
+        if let Some(until_ns) = self.yields(rules, in_flight, now_ns) {
+            return Decision::Wait { until_ns: until_ns.unwrap_or(u64::MAX), on_release: true };
+        }
+        self.limiter.ask(rules, now_ns, tokens, in_flight.saturating_add(self.in_flight_elsewhere()))
+    }
+
+    /// Has the other engines know whether this one waits.
+    pub(super) fn asked(&mut self, decision: &Decision, now_ns: u64) {
+        match decision {
+            Decision::Go(_) => self.serve(now_ns),
+            Decision::Wait { .. } => self.wait(now_ns),
+            Decision::BreakerOpen(_) | Decision::Throttled(_) => {}
+        }
+    }
+
     /// Calls in flight of the other engines.
     pub(super) fn in_flight_elsewhere(&self) -> usize {
         let others = self.leases.iter().enumerate().filter(|(slot, _)| *slot != self.me);
@@ -72,7 +100,7 @@ impl LockedState {
 
     /// Returns whether this engine, with `in_flight` calls in flight, must leave the next one to
     /// another; until when, if that is known.
-    pub(super) fn yields(&mut self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
+    fn yields(&mut self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
         let most = rules.concurrency.map(|most| self.limiter.places(rules, most));
         if most.is_some_and(|most| yields_place(&self.leases, self.me, in_flight, most, now_ns)) {
             return Some(None);
@@ -97,7 +125,7 @@ impl LockedState {
     }
 
     /// This engine waits for a permit.
-    pub(super) fn wait(&mut self, now_ns: u64) {
+    fn wait(&mut self, now_ns: u64) {
         if !self.leases[self.me].waits(now_ns.saturating_add(SAY_AGAIN_NS)) {
             self.come(now_ns);
             self.leases[self.me].waits_until_ns = now_ns.saturating_add(WAITS_NS);
@@ -105,7 +133,7 @@ impl LockedState {
     }
 
     /// This engine gets a permit.
-    pub(super) fn serve(&mut self, now_ns: u64) {
+    fn serve(&mut self, now_ns: u64) {
         self.come(now_ns);
         self.turn_ns.get_or_insert(now_ns);
         let lease = &mut self.leases[self.me];
@@ -202,40 +230,15 @@ impl SharedFile {
         if !lease.is_empty() {
             lease.seen_ns = now_ns;
         }
-        let numbers: Vec<u64> = locked
-            .limiter
-            .to_words()
-            .into_iter()
-            .chain([locked.leases.len() as u64])
-            .chain(locked.leases.iter().flat_map(|lease| lease.to_words()))
-            .collect();
-        write(file, MAGIC, self.boot, &numbers)?;
-        Ok(done)
+        let contents = Contents { boot: self.boot, value: locked.limiter, leases: locked.leases };
+        contents.write(file, MAGIC).map(|()| done)
     }
 
     fn read(&mut self, file: &File, now_ns: u64) -> io::Result<LockedState> {
-        // Reads as many leases as there were the last time, so that one read does.
-        let mut all = words(file, 0, HEAD + self.count * lease::WORDS)?;
-        let (mut limiter, mut leases) = (RateLimiter::default(), Vec::new());
-        let count =
-            all.get(HEAD - 1).map_or(0, |count| usize::try_from(*count).unwrap_or(MOST_ENGINES).min(MOST_ENGINES));
-        if count > self.count {
-            all = words(file, 0, HEAD + count * lease::WORDS)?;
-        }
-        self.count = count;
-        all.truncate(HEAD + count * lease::WORDS);
-        if let Some(([MAGIC, boot, wanted], numbers)) = all.split_first_chunk::<3>()
-            && *boot == self.boot
-            && *wanted == checksum(numbers)
-            && let Some((known, [_, stored @ ..])) = numbers.split_first_chunk::<{ rate_limiter::WORDS }>()
-            && let found = RateLimiter::from_words(*known)
-            && found.is_plausible(now_ns)
-        {
-            limiter = found;
-            limiter.clamp(now_ns);
-            let (stored, _) = stored.as_chunks::<{ lease::WORDS }>();
-            leases = stored.iter().map(|words| Lease::from_words(*words)).collect();
-        }
+        let contents = Contents::<RateLimiter>::read(file, MAGIC, &mut self.count)?;
+        let ours = contents.filter(|found| found.boot == self.boot && found.value.is_plausible(now_ns));
+        let (mut limiter, leases) = ours.map_or_else(Default::default, |found| (found.value, found.leases));
+        limiter.clamp(now_ns);
         let check_due = self.checked_ns.is_none_or(|checked_ns| now_ns.saturating_sub(checked_ns) >= CHECK_LEASES_NS);
         let (me, namespace, turn_ns) = (self.slot, self.me.namespace, self.turn_ns);
         let mut locked =

@@ -5,6 +5,7 @@
 //! as many others are in flight as ever were when one was taken. Then no more go.
 
 use super::nanoseconds::real;
+use crate::words::words_of;
 
 /// Answers may take long, and refusals don't: a call after a pause that was not refused within a
 /// multiple of the refusals' time was let through, between these bounds.
@@ -32,6 +33,8 @@ pub(super) struct Window {
     /// The most calls that were in flight when one was sent that was answered.
     pub taken: u64,
 }
+
+words_of!(Window: most, in_flight, sent_ns, refusal_ns, held, taken);
 
 impl Window {
     /// There is a pause: after it one call goes. The server may take fewer than before.

@@ -1,5 +1,4 @@
 //! Spending under a cap, in a file, for all processes of a host that share it, used under a lock.
-//! Layout: `u64` magic, boot, checksum, 5 of the ledger, number of leases, 8 per lease.
 //!
 //! - Requests in flight of a dead process are forgotten; what it had spent counts.
 //! - Once no process that shares it lives, the next one starts at 0, unless the file is `kept`: it
@@ -10,14 +9,12 @@ use std::io;
 use std::path::Path;
 
 use super::ledger::Ledger;
-use crate::limits::lease::{self, Lease};
-use crate::locked_file::{LockedFile, boot, checksum, words, write};
+use crate::limits::contents::{Contents, MOST_ENGINES};
+use crate::limits::lease::Lease;
+use crate::locked_file::{LockedFile, boot};
 
 /// "GUERCOS" and the version of the layout.
 const MAGIC: u64 = 0x4755_4552_434F_5303;
-const HEAD: usize = 9;
-/// Engines that can share a cap.
-const MOST_ENGINES: usize = 1024;
 /// Between two looks which leases are alive.
 const CHECK_NS: u64 = 200_000_000;
 
@@ -28,7 +25,8 @@ pub(super) struct SpendingFile {
     kept: bool,
     boot: u64,
     me: Lease,
-    /// When leases were looked at.
+    /// Leases in the file, at the last use, and when they were looked at.
+    count: usize,
     checked_ns: Option<u64>,
 }
 
@@ -53,7 +51,7 @@ impl LockedSpending {
 
 impl SpendingFile {
     pub(super) fn new(path: &Path, kept: bool) -> Self {
-        Self { file: LockedFile::new(path), kept, boot: boot(), me: Lease::new(), checked_ns: None }
+        Self { file: LockedFile::new(path), kept, boot: boot(), me: Lease::new(), count: 0, checked_ns: None }
     }
 
     /// Passes the content to `work`, under the lock; `None` if another process has it just now.
@@ -88,17 +86,16 @@ impl SpendingFile {
         if !lease.is_empty() {
             lease.seen_ns = now_ns;
         }
-        let Ledger { spent, known, guessed, unknown, largest } = locked.ledger;
-        let leases = locked.leases.iter().flat_map(|lease| lease.to_words());
-        let ledger =
-            [spent.to_bits(), known, guessed.to_bits(), unknown, largest.to_bits(), locked.leases.len() as u64];
-        let numbers: Vec<u64> = ledger.into_iter().chain(leases).collect();
-        write(file, MAGIC, self.boot, &numbers)?;
-        Ok(done)
+        let contents = Contents { boot: self.boot, value: locked.ledger, leases: locked.leases };
+        contents.write(file, MAGIC).map(|()| done)
     }
 
     fn read(&mut self, file: &File, now_ns: u64) -> io::Result<LockedSpending> {
-        let (mut ledger, mut leases) = self.stored(&words(file, 0, HEAD + MOST_ENGINES * lease::WORDS)?);
+        let contents = Contents::<Ledger>::read(file, MAGIC, &mut self.count)?;
+        let ours = contents.filter(|found| found.value.is_plausible() && (found.boot == self.boot || self.kept));
+        let (mut ledger, mut leases) = ours.map_or_else(Default::default, |found| {
+            (found.value, if found.boot == self.boot { found.leases } else { Vec::new() })
+        });
         let known = leases.iter().any(|lease| lease.is(&self.me));
         if !known || self.checked_ns.is_none_or(|checked_ns| now_ns.saturating_sub(checked_ns) >= CHECK_NS) {
             self.checked_ns = Some(now_ns);
@@ -116,31 +113,5 @@ impl SpendingFile {
         }
         let me = leases.iter().position(|lease| lease.is(&self.me)).unwrap_or(0);
         Ok(LockedSpending { ledger, leases, me })
-    }
-
-    /// Returns the content of the file: nothing, where it is of another boot or version, or was not
-    /// written as a whole.
-    fn stored(&self, all: &[u64]) -> (Ledger, Vec<Lease>) {
-        let Some(([MAGIC, boot, wanted], rest)) = all.split_first_chunk::<3>() else { return Default::default() };
-        let Some(count) = rest.get(5).and_then(|count| usize::try_from(*count).ok()) else { return Default::default() };
-        let Some(numbers) = count.checked_mul(lease::WORDS).and_then(|words| rest.get(..words.checked_add(6)?)) else {
-            return Default::default();
-        };
-        let ([spent, known, guessed, unknown, largest, _], rest) =
-            numbers.split_first_chunk::<6>().unwrap_or((&[0; 6], &[]));
-        let cost = |bits: &u64| f64::from_bits(*bits);
-        let ledger = Ledger {
-            spent: cost(spent),
-            known: *known,
-            guessed: cost(guessed),
-            unknown: *unknown,
-            largest: cost(largest),
-        };
-        if *wanted != checksum(numbers) || !ledger.is_plausible() || (*boot != self.boot && !self.kept) {
-            return Default::default();
-        }
-        let (leases, _) = rest.as_chunks::<{ lease::WORDS }>();
-        let leases = leases.iter().map(|words| Lease::from_words(*words));
-        (ledger, if *boot == self.boot { leases.collect() } else { Vec::new() })
     }
 }

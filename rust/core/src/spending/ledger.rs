@@ -7,6 +7,8 @@
 //!   is four times the largest cost seen where answers have no bound.
 //! - So what is spent goes beyond the cap by no more than one request.
 
+use crate::words::words_of;
+
 /// Spending under a cap.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Ledger {
@@ -19,6 +21,8 @@ pub(super) struct Ledger {
     /// The largest cost of a request that is known.
     pub largest: f64,
 }
+
+words_of!(Ledger: spent, known, guessed, unknown, largest);
 
 /// Costs of ended requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -190,12 +190,14 @@ impl<'a> Asker<'a> {
         let asked = self.queue.spec.members.get(member)?;
         // The names are the same in all shares of a frame.
         let names = frame_ref.payload(0)?.names(function, false)?;
-        let repaired = repair.map(|messages| asked.request.body.repaired(messages));
-        repaired.as_ref().unwrap_or(&asked.request.body).fill(&[about], |column, about| {
+        let text = |column, _| {
             let (share, sample) = if asked.second.contains(&column) { about.second } else { about.first };
             let raw = frame_ref.payload(share)?.text(function, column, sample)?;
             Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
-        })
+        };
+        let repaired = repair.map(|messages| asked.request.body.repaired(messages));
+        let template = repaired.as_ref().unwrap_or(&asked.request.body);
+        Some(template.fill(&template.parts(1, &text)?, &text))
     }
 }
 

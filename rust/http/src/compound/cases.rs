@@ -155,12 +155,13 @@ async fn run(
     let stdin = stdin.as_deref().unwrap_or_else(|| case.stdin.get());
     let source = if case.calls { format!("{}{}", rules.callers, &source.get()[1..]) } else { source.get().to_owned() };
     let limit = format!("{seconds:.3}");
-    let column = |column: usize| {
+    let column = |column: usize, _| {
         let json = *[&*source, stdin, &limit].get(column)?;
         Some(Text { raw: RawText { kind: TextKind::Ascii, bytes: json.as_bytes() }, json: true })
     };
     let member = asker.queue.spec.members.first().ok_or_else(|| broken(NO_TEXTS))?;
-    let body = |_: Option<&[u8]>| member.request.body.fill(&[()], |place, ()| column(place));
+    let template = &member.request.body;
+    let body = |_: Option<&[u8]>| Some(template.fill(&template.parts(1, &column)?, &column));
     let answer = asker.send(0, RequestSubject::one(asker.unit.samples[0]), &body).await?;
     let ran = answer.run.ok_or_else(|| broken(NO_TEXTS))?;
     if case.calls && !came_to_program(&ran, time) {

@@ -26,6 +26,7 @@ mod schedule;
 mod unit;
 mod votes;
 
+pub use ask::NO_TEXTS;
 pub use case_rules::CaseRules;
 pub use function::{Compound, CompoundFunction, CompoundMember, CompoundSpec, Pairwise, PairwiseScore};
 pub use outputs::Outputs;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use guerdon_core::batch::Batch;
-use guerdon_core::outcome::{Cell, Failure, FailureKind, Times};
+use guerdon_core::outcome::{Cell, Failure, Times};
 use guerdon_core::report::Report;
 
 use crate::in_flight::InFlightFrame;
@@ -108,12 +108,5 @@ impl Unit {
 
 /// A failure that no other attempt mends.
 pub fn broken(reason: &str) -> Failure {
-    Failure {
-        kind: FailureKind::Error,
-        reason: reason.to_owned(),
-        traceback: None,
-        retryable: false,
-        retry_after: None,
-        answer: None,
-    }
+    Failure::error(reason.to_owned())
 }

@@ -2,6 +2,7 @@
 
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
+use crate::raw_json::{Raw, fields};
 
 /// Finish reasons of a complete answer, of all APIs and in any case. Every other one ends an answer
 /// before its end: servers have many names for that ("abort", "model_length", "sensitive").
@@ -51,7 +52,7 @@ impl JudgeAnswer {
     pub fn text(&self, body: &[u8]) -> Result<&str, String> {
         self.text.as_deref().ok_or_else(|| match &self.refusal {
             Some(refusal) => format!("the judge refused: {}", quoted(refusal)),
-            None => format!("no text in the answer {}", quoted(&String::from_utf8_lossy(body))),
+            None => missing("text", body),
         })
     }
 
@@ -75,29 +76,32 @@ impl JudgeAnswer {
     }
 }
 
-/// Reason why the body of a response is not an answer of its API.
-#[derive(Debug, thiserror::Error)]
-pub enum NotAnAnswer {
-    #[error("invalid JSON ({0}): {1}")]
-    NotJson(serde_json::Error, String),
-    #[error("{0}, in the answer {1}")]
-    Unknown(String, String),
-    #[error("no {0} in the answer {1}")]
-    Missing(&'static str, String),
-    /// The server says with status 200 that it failed.
-    #[error("an error: {0}")]
-    Failed(String),
+/// The values of these names in an answer or an event; `Err` says why the API has no such answer.
+pub(super) fn parsed<'a, const N: usize>(data: &'a [u8], names: [&str; N]) -> Result<[Raw<'a>; N], String> {
+    fields(data, names).map_err(|error| {
+        if error.is_data() {
+            unknown(&error.to_string(), data)
+        } else {
+            format!("invalid JSON ({error}): {}", shown(data))
+        }
+    })
 }
 
-impl NotAnAnswer {
-    /// Returns the error for a missing field.
-    pub(super) fn missing(what: &'static str, body: &[u8]) -> Self {
-        Self::Missing(what, quoted(&String::from_utf8_lossy(body)))
-    }
+/// Returns the reason for a field of another type.
+pub(super) fn unknown(what: &str, body: &[u8]) -> String {
+    format!("{what}, in the answer {}", shown(body))
+}
 
-    /// It is not JSON, or not what this API answers.
-    pub(super) fn unreadable(error: serde_json::Error, body: &[u8]) -> Self {
-        let shown = quoted(&String::from_utf8_lossy(body));
-        if error.is_data() { Self::Unknown(error.to_string(), shown) } else { Self::NotJson(error, shown) }
-    }
+/// Returns the reason for a missing field.
+pub(super) fn missing(what: &str, body: &[u8]) -> String {
+    format!("no {what} in the answer {}", shown(body))
+}
+
+/// Returns the reason for an answer that says, with status 200, that the server failed.
+pub(super) fn failed(error: &str) -> String {
+    format!("an error: {}", quoted(error))
+}
+
+fn shown(body: &[u8]) -> String {
+    quoted(&String::from_utf8_lossy(body))
 }

@@ -1,82 +1,26 @@
 //! Answers of Anthropic's messages.
 
-use serde::Deserialize;
-
-use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
+use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed};
 use crate::dialect::usage::Usage;
-use crate::quote::quoted;
-use crate::raw_json::{Raw, each_as, push, text};
-
-#[derive(Deserialize)]
-struct MessagesAnswer<'a> {
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    model: Raw<'a>,
-    #[serde(borrow, default)]
-    content: Raw<'a>,
-    #[serde(borrow, default)]
-    stop_reason: Raw<'a>,
-    #[serde(borrow, default)]
-    usage: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct ContentBlock<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    #[serde(borrow, default)]
-    thinking: Raw<'a>,
-    /// Arguments of a tool that it calls.
-    #[serde(borrow, default)]
-    input: Raw<'a>,
-}
-
-/// Event of a stream.
-#[derive(Deserialize)]
-struct MessageEvent<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    message: Option<MessagesAnswer<'a>>,
-    #[serde(borrow, default)]
-    delta: Option<EventDelta<'a>>,
-    #[serde(borrow, default)]
-    usage: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct EventDelta<'a> {
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    #[serde(borrow, default)]
-    thinking: Raw<'a>,
-    #[serde(borrow, default)]
-    partial_json: Raw<'a>,
-    #[serde(borrow, default)]
-    stop_reason: Raw<'a>,
-}
+use crate::raw_json::{each_in, push, text, within};
 
 /// Adds an event of a stream.
-pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
-    let found: MessageEvent<'_> = serde_json::from_slice(data).map_err(|error| NotAnAnswer::unreadable(error, data))?;
-    match text(found.kind).as_deref() {
+pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, String> {
+    let [kind, message, delta, usage] = parsed(data, ["type", "message", "delta", "usage"])?;
+    match text(kind).as_deref() {
         Some("message_stop") => return Ok(true),
-        Some("error") => return Err(NotAnAnswer::Failed(quoted(&String::from_utf8_lossy(data)))),
+        Some("error") => return Err(failed(&String::from_utf8_lossy(data))),
         _ => {}
     }
-    if let Some(message) = found.message {
-        answer.about(Usage::anthropic(message.usage), text(message.model), text(message.id));
-    }
-    if let Some(delta) = found.delta {
-        push(&mut answer.text, text(delta.text));
-        push(&mut answer.reasoning, text(delta.thinking));
-        push(&mut answer.tool_call, text(delta.partial_json));
-        answer.finish_reason = text(delta.stop_reason).or(answer.finish_reason.take());
-    }
-    if let Some(written) = Usage::anthropic(found.usage) {
+    let [prompt, model, id] = within(message, ["usage", "model", "id"]);
+    answer.about(Usage::anthropic(prompt), text(model), text(id));
+    let [said, thinking, partial_json, stop_reason] =
+        within(delta, ["text", "thinking", "partial_json", "stop_reason"]);
+    push(&mut answer.text, text(said));
+    push(&mut answer.reasoning, text(thinking));
+    push(&mut answer.tool_call, text(partial_json));
+    answer.finish_reason = text(stop_reason).or(answer.finish_reason.take());
+    if let Some(written) = Usage::anthropic(usage) {
         // The prompt's tokens came with the beginning.
         let usage = answer.usage.get_or_insert_default();
         usage.completion = written.completion;
@@ -85,26 +29,22 @@ pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer>
     Ok(false)
 }
 
-pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
-    let found: MessagesAnswer<'_> =
-        serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
-    if found.content.is_none() {
-        return Err(NotAnAnswer::missing("content", body));
+pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
+    let [content, stop_reason, usage, model, id] = parsed(body, ["content", "stop_reason", "usage", "model", "id"])?;
+    if content.is_none() {
+        return Err(missing("content", body));
     }
-    let mut answer = JudgeAnswer {
-        finish_reason: text(found.stop_reason),
-        usage: Usage::anthropic(found.usage),
-        model: text(found.model),
-        request_id: text(found.id),
-        ..JudgeAnswer::default()
-    };
-    each_as(found.content, |block: ContentBlock<'_>| {
-        match text(block.kind).as_deref() {
-            None | Some("text") => push(&mut answer.text, text(block.text)),
-            Some("tool_use") => push(&mut answer.tool_call, block.input.map(|input| input.get().to_owned())),
+    let mut answer = JudgeAnswer { finish_reason: text(stop_reason), ..JudgeAnswer::default() };
+    answer.about(Usage::anthropic(usage), text(model), text(id));
+    each_in(content, |block| {
+        let [kind, said, thinking, input] = within(block, ["type", "text", "thinking", "input"]);
+        match text(kind).as_deref() {
+            None | Some("text") => push(&mut answer.text, text(said)),
+            // Arguments of a tool that it calls.
+            Some("tool_use") => push(&mut answer.tool_call, input.map(|input| input.get().to_owned())),
             Some(_) => {}
         }
-        push(&mut answer.reasoning, text(block.thinking));
+        push(&mut answer.reasoning, text(thinking));
     });
     stopped(&mut answer);
     Ok(answer)
@@ -160,7 +100,7 @@ mod tests {
         assert!(of("pause_turn").cut);
         assert!(of("max_tokens").cut && of("model_context_window_exceeded").cut && !of("stop_sequence").cut);
         assert_eq!((of("refusal").text, of("refusal").refusal), (None, Some("1".to_owned())));
-        assert!(read(br#"{"type": "error"}"#).unwrap_err().to_string().starts_with("no content in"));
+        assert!(read(br#"{"type": "error"}"#).unwrap_err().starts_with("no content in"));
         assert_eq!(read(br#"{"content": []}"#).unwrap().text, None);
     }
 }

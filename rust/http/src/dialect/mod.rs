@@ -8,9 +8,7 @@
 
 mod answer;
 mod anthropic;
-mod chat;
-mod choices;
-mod completions;
+mod openai;
 mod responses;
 pub(crate) mod rewards;
 pub(crate) mod sandbox;
@@ -18,7 +16,7 @@ pub(crate) mod score;
 pub(crate) mod statuses;
 mod usage;
 
-pub use answer::{JudgeAnswer, NotAnAnswer};
+pub use answer::JudgeAnswer;
 pub use usage::Usage;
 
 /// API of a judge.
@@ -35,21 +33,19 @@ pub enum Api {
 }
 
 impl Api {
-    /// An answer out of the body of a response.
-    pub fn read(self, body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
+    /// An answer out of the body of a response; `Err` has the reason if there is none.
+    pub fn read(self, body: &[u8]) -> Result<JudgeAnswer, String> {
         match self {
-            Self::Chat => chat::read(body),
-            Self::Completions => completions::read(body),
+            Self::Chat | Self::Completions => openai::read(body),
             Self::Responses => responses::read(body),
             Self::Anthropic => anthropic::read(body),
         }
     }
 
     /// Adds an event of a streamed answer; whether it is the last one.
-    pub fn event(self, answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
+    pub fn event(self, answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, String> {
         match self {
-            Self::Chat => chat::event(answer, data),
-            Self::Completions => completions::event(answer, data),
+            Self::Chat | Self::Completions => openai::take(answer, data, false).map(|()| false),
             Self::Responses => responses::event(answer, data),
             Self::Anthropic => anthropic::event(answer, data),
         }

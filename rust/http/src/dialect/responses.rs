@@ -1,157 +1,85 @@
 //! Answers of OpenAI's responses.
 
-use serde::Deserialize;
-
-use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
-use crate::dialect::chat::{FirstToken, most_likely};
+use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed};
+use crate::dialect::openai::most_likely;
 use crate::dialect::usage::Usage;
-use crate::quote::quoted;
-use crate::raw_json::{First, Raw, each_as, push, text};
-
-#[derive(Deserialize)]
-struct ModelResponse<'a> {
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    model: Raw<'a>,
-    #[serde(borrow, default)]
-    status: Raw<'a>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
-    #[serde(borrow, default)]
-    incomplete_details: Raw<'a>,
-    #[serde(borrow, default)]
-    output: Raw<'a>,
-    #[serde(borrow, default)]
-    usage: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct Incomplete<'a> {
-    #[serde(borrow, default)]
-    reason: Raw<'a>,
-}
-
-/// A message, or reasoning, or the call of a tool.
-#[derive(Deserialize)]
-struct OutputItem<'a> {
-    #[serde(borrow, default)]
-    role: Raw<'a>,
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    content: Raw<'a>,
-    #[serde(borrow, default)]
-    summary: Raw<'a>,
-    #[serde(borrow, default)]
-    arguments: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct OutputPart<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    #[serde(borrow, default)]
-    refusal: Raw<'a>,
-    #[serde(borrow, default)]
-    logprobs: Raw<'a>,
-}
-
-/// Event of a stream.
-#[derive(Deserialize)]
-struct ResponseEvent<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    delta: Raw<'a>,
-    #[serde(borrow, default)]
-    logprobs: Raw<'a>,
-    #[serde(borrow, default)]
-    response: Raw<'a>,
-}
+use crate::raw_json::{Raw, each_in, first, push, text, within};
 
 /// Adds an event of a stream; the last one has the whole answer.
-pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
-    let found: ResponseEvent<'_> =
-        serde_json::from_slice(data).map_err(|error| NotAnAnswer::unreadable(error, data))?;
-    match text(found.kind).as_deref() {
+pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, String> {
+    let [kind, delta, logprobs, response] = parsed(data, ["type", "delta", "logprobs", "response"])?;
+    match text(kind).as_deref() {
         Some("response.output_text.delta") => {
-            let first_token = first_token(found.logprobs);
-            answer.first_token = answer.first_token.take().or(first_token);
-            push(&mut answer.text, text(found.delta));
+            answer.first_token = answer.first_token.take().or_else(|| most_likely(first(logprobs)));
+            push(&mut answer.text, text(delta));
         }
         Some("response.reasoning_text.delta" | "response.reasoning_summary_text.delta") => {
-            push(&mut answer.reasoning, text(found.delta));
+            push(&mut answer.reasoning, text(delta));
         }
-        Some("response.refusal.delta") => push(&mut answer.refusal, text(found.delta)),
+        Some("response.refusal.delta") => push(&mut answer.refusal, text(delta)),
         Some("response.completed" | "response.incomplete" | "response.failed") => {
-            *answer = read(found.response.map_or("null", |response| response.get()).as_bytes())?;
+            *answer = read(response.map_or("null", |response| response.get()).as_bytes())?;
             return Ok(true);
         }
-        Some("error") => return Err(NotAnAnswer::Failed(quoted(&String::from_utf8_lossy(data)))),
+        Some("error") => return Err(failed(&String::from_utf8_lossy(data))),
         _ => {}
     }
     Ok(false)
 }
 
-pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
-    let found: ModelResponse<'_> =
-        serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
-    let status = text(found.status);
-    if status.as_deref() == Some("failed") || found.error.is_some() {
-        return Err(NotAnAnswer::Failed(quoted(found.error.map_or("", |error| error.get()))));
+pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
+    let names = ["status", "error", "incomplete_details", "output", "usage", "model", "id"];
+    let [status, error, incomplete, output, usage, model, id] = parsed(body, names)?;
+    let status = text(status);
+    if status.as_deref() == Some("failed") || error.is_some() {
+        return Err(failed(error.map_or("", |error| error.get())));
     }
-    if found.output.is_none() {
-        return Err(NotAnAnswer::missing("output", body));
+    if output.is_none() {
+        return Err(missing("output", body));
     }
-    let incomplete: Option<Incomplete<'_>> =
-        found.incomplete_details.and_then(|given| serde_json::from_str(given.get()).ok());
-    let mut answer = JudgeAnswer {
-        finish_reason: incomplete.and_then(|given| text(given.reason)).or(status),
-        usage: Usage::openai(found.usage),
-        model: text(found.model),
-        request_id: text(found.id),
-        ..JudgeAnswer::default()
-    };
-    each_as(found.output, |item: OutputItem<'_>| take(&mut answer, &item));
+    let [reason] = within(incomplete, ["reason"]);
+    let mut answer = JudgeAnswer { finish_reason: text(reason).or(status), ..JudgeAnswer::default() };
+    answer.about(Usage::openai(usage), text(model), text(id));
+    each_in(output, |item| take(&mut answer, item));
     answer.end();
     Ok(answer)
 }
 
 /// Adds what an item says.
-fn take(answer: &mut JudgeAnswer, item: &OutputItem<'_>) {
-    if let (Some("message"), Some(text)) = (text(item.kind).as_deref(), &mut answer.text) {
+fn take(answer: &mut JudgeAnswer, item: Raw<'_>) {
+    let [kind, role, content, summary, arguments] = within(item, ["type", "role", "content", "summary", "arguments"]);
+    let kind = text(kind);
+    if let (Some("message"), Some(text)) = (kind.as_deref(), &mut answer.text) {
         text.push('\n'); // the digits of two messages are no number of two digits
     }
-    match text(item.kind).as_deref() {
-        Some("message") if text(item.role).is_some_and(|role| role != "assistant") => {}
-        Some("message") => each_as(item.content, |part: OutputPart<'_>| match text(part.kind).as_deref() {
-            Some("refusal") => push(&mut answer.refusal, text(part.refusal)),
-            Some("output_text") => {
-                push(&mut answer.text, text(part.text));
-                if answer.first_token.is_none() {
-                    answer.first_token = first_token(part.logprobs);
+    match kind.as_deref() {
+        Some("message") if text(role).is_some_and(|role| role != "assistant") => {}
+        Some("message") => each_in(content, |part| {
+            let [kind, said, refusal, logprobs] = within(part, ["type", "text", "refusal", "logprobs"]);
+            match text(kind).as_deref() {
+                Some("refusal") => push(&mut answer.refusal, text(refusal)),
+                Some("output_text") => {
+                    push(&mut answer.text, text(said));
+                    answer.first_token = answer.first_token.take().or_else(|| most_likely(first(logprobs)));
                 }
+                _ => {}
             }
-            _ => {}
         }),
-        Some("function_call") => push(&mut answer.tool_call, text(item.arguments)),
+        Some("function_call") => push(&mut answer.tool_call, text(arguments)),
         Some("reasoning") => {
-            let before = answer.reasoning.as_ref().map_or(0, String::len);
-            each_as(item.content, |part: OutputPart<'_>| push(&mut answer.reasoning, text(part.text)));
-            if answer.reasoning.as_ref().map_or(0, String::len) == before {
-                each_as(item.summary, |part: OutputPart<'_>| push(&mut answer.reasoning, text(part.text)));
+            let mut add = |parts| {
+                each_in(parts, |part| {
+                    let [said] = within(part, ["text"]);
+                    push(&mut answer.reasoning, text(said));
+                });
+                answer.reasoning.as_ref().map_or(0, String::len)
+            };
+            if add(None) == add(content) {
+                add(summary);
             }
         }
         _ => {}
     }
-}
-
-fn first_token(logprobs: Raw<'_>) -> Option<Vec<(String, f64)>> {
-    let First(first): First<FirstToken<'_>> = serde_json::from_str(logprobs?.get()).ok()?;
-    most_likely(first?)
 }
 
 #[cfg(test)]
@@ -188,15 +116,15 @@ mod tests {
         let answer = read(refused.as_bytes()).unwrap();
         assert_eq!((answer.text, answer.refusal.as_deref()), (None, Some("No.")));
         let failed = br#"{"status": "failed", "error": {"code": "server_error", "message": "later"}, "output": []}"#;
-        assert!(read(failed).unwrap_err().to_string().contains("server_error"));
+        assert!(read(failed).unwrap_err().contains("server_error"));
         let failed = br#"{"error": {"message": "later"}, "output": [{"type": "message", "content": []}]}"#;
-        assert!(read(failed).unwrap_err().to_string().contains("later"));
+        assert!(read(failed).unwrap_err().contains("later"));
         let body = r#"{"status": "incomplete", "output": [
             {"type": "message", "role": "user", "content": [{"type": "output_text", "text": "3"}]},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "1"}]},
             {"type": "message", "content": [{"type": "output_text", "text": "0"}]}]}"#;
         let answer = read(body.as_bytes()).unwrap();
         assert_eq!((answer.text.as_deref(), answer.cut), (Some("1\n0"), true));
-        assert!(read(b"{}").unwrap_err().to_string().starts_with("no output in"));
+        assert!(read(b"{}").unwrap_err().starts_with("no output in"));
     }
 }

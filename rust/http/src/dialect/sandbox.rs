@@ -4,11 +4,10 @@
 //!   could not do is none, and says so: nobody's program is wrong because a sandbox was.
 //! - An answer that contradicts itself, or lacks what decides, is none either.
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::quote::{quoted, truncated};
-use crate::raw_json::{Raw, number, object, text};
+use crate::raw_json::{Raw, fields, number, text, within};
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,32 +43,6 @@ pub enum NoRun {
     Unreadable(String),
 }
 
-#[derive(Deserialize)]
-struct Answer<'a> {
-    #[serde(borrow, default)]
-    status: Raw<'a>,
-    #[serde(borrow, default)]
-    message: Raw<'a>,
-    #[serde(borrow, default)]
-    compile_result: Raw<'a>,
-    #[serde(borrow, default)]
-    run_result: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct CommandResult<'a> {
-    #[serde(borrow, default)]
-    status: Raw<'a>,
-    #[serde(borrow, default)]
-    execution_time: Raw<'a>,
-    #[serde(borrow, default)]
-    return_code: Raw<'a>,
-    #[serde(borrow, default)]
-    stdout: Raw<'a>,
-    #[serde(borrow, default)]
-    stderr: Raw<'a>,
-}
-
 impl SandboxRun {
     /// One whose answer was too long to be read.
     pub const TOO_LONG: Self =
@@ -79,58 +52,63 @@ impl SandboxRun {
 /// The run in the body of a response.
 pub fn read(body: &[u8]) -> Result<SandboxRun, NoRun> {
     let shown = || quoted(&String::from_utf8_lossy(body));
-    let whole: &RawValue = serde_json::from_slice(body)
-        .map_err(|error| NoRun::Unreadable(format!("invalid JSON ({error}): {}", shown())))?;
     let unreadable = |what: &str| NoRun::Unreadable(format!("{what} in {}", shown()));
-    let answer: Answer<'_> = object(Some(whole)).ok_or_else(|| unreadable("no run of a program"))?;
-    let status = text(answer.status).ok_or_else(|| unreadable("no status"))?;
-    let (compiled, ran) =
-        (object::<CommandResult<'_>>(answer.compile_result), object::<CommandResult<'_>>(answer.run_result));
-    let broken = |step: &Option<CommandResult<'_>>| {
-        step.as_ref().is_some_and(|step| text(step.status).as_deref() == Some("Error"))
-    };
-    if status == "SandboxError" || broken(&compiled) || broken(&ran) {
-        let why = text(answer.message).filter(|why| !why.trim().is_empty());
-        let why = why.or_else(|| ran.or(compiled).and_then(|step| text(step.stderr))).unwrap_or_default();
+    let [status, message, compiled, ran] = fields(body, ["status", "message", "compile_result", "run_result"])
+        .map_err(|error| {
+            if error.is_data() {
+                unreadable("no run of a program")
+            } else {
+                unreadable(&format!("invalid JSON ({error})"))
+            }
+        })?;
+    let status = text(status).ok_or_else(|| unreadable("no status"))?;
+    let is_step = |step: &&RawValue| step.get().starts_with('{');
+    let (compiled, ran) = (compiled.filter(is_step), ran.filter(is_step));
+    let broken = |step| within(step, ["status"]).map(text)[0].as_deref() == Some("Error");
+    if status == "SandboxError" || broken(compiled) || broken(ran) {
+        let why = text(message).filter(|why| !why.trim().is_empty());
+        let why = why.or_else(|| within(ran.or(compiled), ["stderr"]).map(text)[0].take()).unwrap_or_default();
         return Err(NoRun::Failed(format!("SandboxError: {}", truncated(why.trim()))));
     }
     if status != "Success" && status != "Failed" {
         return Err(unreadable("an unknown status"));
     }
-    if let Some(step) = &compiled {
-        match end_of(step) {
+    if compiled.is_some() {
+        match end_of(compiled) {
             Some(RunEnd::Exit(0)) => {}
-            Some(RunEnd::Exit(_)) => return Ok(step.run(RunEnd::NotCompiled)),
-            Some(_) => return Ok(step.run(RunEnd::CompilerTimeLimit)),
+            Some(RunEnd::Exit(_)) => return Ok(run_of(compiled, RunEnd::NotCompiled)),
+            Some(_) => return Ok(run_of(compiled, RunEnd::CompilerTimeLimit)),
             None => return Err(unreadable("no end of the compiler")),
         }
     }
-    let step = ran.ok_or_else(|| unreadable("no run_result"))?;
-    let end = end_of(&step).ok_or_else(|| unreadable("no end of the run"))?;
+    if ran.is_none() {
+        return Err(unreadable("no run_result"));
+    }
+    let end = end_of(ran).ok_or_else(|| unreadable("no end of the run"))?;
     if (status == "Success") != (end == RunEnd::Exit(0)) {
         return Err(unreadable("a status that contradicts its run_result"));
     }
-    Ok(step.run(end))
+    Ok(run_of(ran, end))
 }
 
 /// Returns the end of a step; none where the answer does not say.
-fn end_of(step: &CommandResult<'_>) -> Option<RunEnd> {
-    match text(step.status)?.as_str() {
+fn end_of(step: Raw<'_>) -> Option<RunEnd> {
+    let [status, return_code] = within(step, ["status", "return_code"]);
+    match text(status)?.as_str() {
         "TimeLimitExceeded" => Some(RunEnd::TimeLimit),
-        "Finished" => step.return_code?.get().parse().ok().map(RunEnd::Exit),
+        "Finished" => return_code?.get().parse().ok().map(RunEnd::Exit),
         _ => None,
     }
 }
 
-impl CommandResult<'_> {
-    fn run(&self, end: RunEnd) -> SandboxRun {
-        let seconds = number(self.execution_time);
-        SandboxRun {
-            end,
-            seconds: if seconds > 0.0 { seconds } else { 0.0 },
-            stdout: text(self.stdout).unwrap_or_default(),
-            stderr: text(self.stderr).unwrap_or_default(),
-        }
+fn run_of(step: Raw<'_>, end: RunEnd) -> SandboxRun {
+    let [seconds, stdout, stderr] = within(step, ["execution_time", "stdout", "stderr"]);
+    let (seconds, stdout, stderr) = (number(seconds), text(stdout), text(stderr));
+    SandboxRun {
+        end,
+        seconds: if seconds > 0.0 { seconds } else { 0.0 },
+        stdout: stdout.unwrap_or_default(),
+        stderr: stderr.unwrap_or_default(),
     }
 }
 

@@ -1,8 +1,6 @@
 //! The tokens that a request took, as its server counts them.
 
-use serde::Deserialize;
-
-use crate::raw_json::{Raw, count, object};
+use crate::raw_json::{Raw, count, within};
 
 /// Tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,82 +19,50 @@ pub struct Usage {
     pub total: u64,
 }
 
-/// `usage` of OpenAI's APIs, old and new names.
-#[derive(Deserialize)]
-struct OpenAi<'a> {
-    #[serde(borrow, default)]
-    prompt_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    input_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    completion_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    output_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    total_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    prompt_tokens_details: Raw<'a>,
-    #[serde(borrow, default)]
-    input_tokens_details: Raw<'a>,
-    #[serde(borrow, default)]
-    completion_tokens_details: Raw<'a>,
-    #[serde(borrow, default)]
-    output_tokens_details: Raw<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct Details<'a> {
-    #[serde(borrow, default)]
-    cached_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    reasoning_tokens: Raw<'a>,
-}
-
-/// `usage` of Anthropic's messages, where cached tokens are not among the input's.
-#[derive(Deserialize)]
-struct Anthropic<'a> {
-    #[serde(borrow, default)]
-    input_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    cache_creation_input_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    cache_read_input_tokens: Raw<'a>,
-    #[serde(borrow, default)]
-    output_tokens: Raw<'a>,
-}
+/// Names in `usage` of OpenAI's APIs.
+const OPENAI: [&str; 9] = [
+    "prompt_tokens",
+    "input_tokens",
+    "completion_tokens",
+    "output_tokens",
+    "total_tokens",
+    "prompt_tokens_details",
+    "input_tokens_details",
+    "completion_tokens_details",
+    "output_tokens_details",
+];
 
 impl Usage {
-    /// Reads the usage of OpenAI's APIs.
+    /// Reads the usage of OpenAI's APIs, by their old names, else by the new ones.
     pub fn openai(given: Raw<'_>) -> Option<Self> {
-        let given: OpenAi<'_> = object(given)?;
-        let prompt = count(given.prompt_tokens).or_else(|| count(given.input_tokens));
-        let completion = count(given.completion_tokens).or_else(|| count(given.output_tokens));
-        let total = count(given.total_tokens);
+        let [prompt, input, completion, output, total, of_prompt, of_input, of_completion, of_output] =
+            within(given, OPENAI);
+        let prompt = count(prompt).or_else(|| count(input));
+        let completion = count(completion).or_else(|| count(output));
+        let total = count(total);
         prompt.or(completion).or(total)?;
         let prompt = prompt.unwrap_or(0);
         // Some servers count reasoning in the total alone.
         let reported = completion.unwrap_or(0);
         let completion = total.map_or(reported, |total| reported.max(total.saturating_sub(prompt)));
-        let details = |given| object::<Details<'_>>(given).unwrap_or_default();
-        let of_prompt = details(given.prompt_tokens_details.or(given.input_tokens_details));
-        let of_completion = details(given.completion_tokens_details.or(given.output_tokens_details));
+        let [cached] = within(of_prompt.or(of_input), ["cached_tokens"]).map(count);
+        let [reasoning] = within(of_completion.or(of_output), ["reasoning_tokens"]).map(count);
         Some(Self {
             prompt,
-            cached: count(of_prompt.cached_tokens).unwrap_or(0).min(prompt),
+            cached: cached.unwrap_or(0).min(prompt),
             written: 0,
             completion,
-            reasoning: count(of_completion.reasoning_tokens).unwrap_or(0).min(completion),
+            reasoning: reasoning.unwrap_or(0).min(completion),
             total: total.unwrap_or(prompt.saturating_add(completion)),
         })
     }
 
-    /// Reads the usage of Anthropic's messages.
+    /// Reads the usage of Anthropic's messages, where cached tokens are not among the input's.
     pub fn anthropic(given: Raw<'_>) -> Option<Self> {
-        let given: Anthropic<'_> = object(given)?;
-        let (input, output) = (count(given.input_tokens), count(given.output_tokens));
+        let names = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
+        let [input, output, cached, written] = within(given, names).map(count);
         input.or(output)?;
-        let cached = count(given.cache_read_input_tokens).unwrap_or(0);
-        let written = count(given.cache_creation_input_tokens).unwrap_or(0);
+        let (cached, written) = (cached.unwrap_or(0), written.unwrap_or(0));
         let prompt = input.unwrap_or(0).saturating_add(cached).saturating_add(written);
         let completion = output.unwrap_or(0);
         Some(Self { prompt, cached, written, completion, reasoning: 0, total: prompt.saturating_add(completion) })

@@ -327,7 +327,9 @@ impl<M: Clone> Balancer<M> {
     /// dead one that refuses fast counts.
     fn look_up(&mut self) {
         self.ended = 0;
-        let known = || self.entries.iter().map(|entry| &entry.health.latency).filter(|latency| latency.is_known());
+        // Fewer answers say nothing of a quantile either.
+        let has_average = |latency: &&Latency| latency.average_ns().is_some();
+        let known = || self.entries.iter().map(|entry| &entry.health.latency).filter(has_average);
         let mut averages: Vec<f64> = known().filter_map(Latency::average_ns).collect();
         averages.sort_by(f64::total_cmp);
         self.typical_ns = averages.get(averages.len().saturating_sub(1) / 2).copied();

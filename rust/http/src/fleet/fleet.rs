@@ -163,10 +163,10 @@ impl Fleet {
 
     fn replace(&self, members: Vec<(Arc<Member>, f64)>, list: &mut EndpointSettings) {
         if !members.is_empty() {
-            let now = connections_to(members.iter().map(|(member, _)| member.endpoint()), self.requests);
+            let now = connections_to(members.iter().map(|(member, _)| &member.endpoint), self.requests);
             self.pools.descriptors().change(std::mem::replace(&mut list.connections, now), now);
         }
-        let same = |one: &Arc<Member>, other: &Arc<Member>| one.endpoint().is_same(other.endpoint());
+        let same = |one: &Arc<Member>, other: &Arc<Member>| one.endpoint.is_same(&other.endpoint);
         self.balancer.lock().set(members, same);
     }
 
@@ -192,8 +192,8 @@ impl Fleet {
         let now_ns = self.clock.now_ns();
         let balancer = self.balancer.lock();
         let snapshot = |entry: &super::balancer::Entry<Arc<Member>>| EndpointSnapshot {
-            url: entry.member.endpoint().url().to_owned(),
-            address: entry.member.endpoint().address(),
+            url: entry.member.endpoint.url().to_owned(),
+            address: entry.member.endpoint.address,
             weight: entry.weight,
             breaker: entry.health.breaker(now_ns),
             in_flight: entry.health.in_flight,

@@ -52,11 +52,6 @@ impl Latency {
         let place = (real(sorted.len()) * quantile) as usize;
         sorted.get(place.min(sorted.len().saturating_sub(1))).copied()
     }
-
-    /// Returns whether there are enough answers for a quantile to mean something.
-    pub const fn is_known(&self) -> bool {
-        self.answers >= LEAST
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count, or a time")]

@@ -60,7 +60,7 @@ impl Pools {
 
     /// Refuses an endpoint behind a proxy: it would resolve the name by itself.
     pub fn refuse_proxy(endpoint: &Endpoint) -> Result<(), EndpointError> {
-        if Connector::has_proxy(endpoint.uri()) {
+        if Connector::has_proxy(&endpoint.uri) {
             return Err(EndpointError::ResolveBehindProxy(endpoint.host()));
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::future::Future;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::limits::{Feedback, History, Permit};
-use guerdon_core::outcome::{Answer, Failure, FailureKind};
+use guerdon_core::outcome::{Answer, Failure};
 use tokio::time::Instant;
 
 use crate::fleet::member::Member;
@@ -74,14 +74,8 @@ impl Failed {
     /// Returns the failure for a missing endpoint, with the reason if it is known.
     pub fn no_endpoint(why: Option<String>) -> Self {
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        let failure = Failure {
-            kind: FailureKind::Error,
-            reason: format!("ConnectionError: there is no endpoint to send it to{why}"),
-            traceback: None,
-            retryable: true,
-            retry_after: None,
-            answer: Some(Answer::Unreachable),
-        };
+        let failure = Failure::error(format!("ConnectionError: there is no endpoint to send it to{why}"));
+        let failure = Failure { retryable: true, answer: Some(Answer::Unreachable), ..failure };
         Self { failure, others_up: false }
     }
 }

@@ -23,7 +23,7 @@ pub struct LogProb {
 impl LogProb {
     /// The score in the log-probabilities of an answer's first token, as `(token, log-probability)`
     /// of the most likely ones.
-    pub fn read(&self, most_likely: &[(&str, f64)]) -> Result<Cell, String> {
+    pub fn read(&self, most_likely: &[(String, f64)]) -> Result<Cell, String> {
         let Self { token, others, numbers } = self;
         let wanted = |seen: &str| [token].into_iter().chain(others).any(|wanted| bare(seen) == bare(wanted));
         if let Some((token, logprob)) =
@@ -82,7 +82,7 @@ fn expected(numbers: &[f64], shares: &[f64], unlisted: f64) -> (f64, f64, f64, f
 
 /// The most that the probability of a token can be that the server did not list: a missing token is
 /// not an impossible one. (Servers add the chosen token to the most likely ones.)
-fn unlisted(most_likely: &[(&str, f64)]) -> f64 {
+fn unlisted(most_likely: &[(String, f64)]) -> f64 {
     // Some servers say -9999 for "unknown, but small".
     let mut listed: Vec<f64> = most_likely.iter().map(|(_, logprob)| logprob.exp()).filter(|p| *p > 0.0).collect();
     listed.sort_by(f64::total_cmp);
@@ -103,7 +103,7 @@ mod tests {
     fn probabilities_of_the_first_token() {
         let read_logprobs = |others: &[&str], seen: &[(&str, f64)]| {
             let others = others.iter().map(|other| (*other).to_owned()).collect();
-            let seen: Vec<(&str, f64)> = seen.iter().map(|(token, p)| (*token, p.ln())).collect();
+            let seen: Vec<(String, f64)> = seen.iter().map(|(token, p)| ((*token).to_owned(), p.ln())).collect();
             LogProb { token: "Yes".to_owned(), others, numbers: Vec::new() }.read(&seen).ok()
         };
         let close = |cell: Option<Cell>, expected: f64| matches!(cell, Some(Cell::Value(value)) if (value - expected).abs() < 1e-9);
@@ -117,7 +117,7 @@ mod tests {
     fn the_expectation_of_digits_is_their_mean() {
         let read = |seen: &[(&str, f64)]| {
             let others = ["2", "3", "4", "5"].map(str::to_owned).to_vec();
-            let seen: Vec<(&str, f64)> = seen.iter().map(|(token, p)| (*token, p.ln())).collect();
+            let seen: Vec<(String, f64)> = seen.iter().map(|(token, p)| ((*token).to_owned(), p.ln())).collect();
             LogProb { token: "1".to_owned(), others, numbers: vec![1.0, 2.0, 3.0, 4.0, 5.0] }.read(&seen)
         };
         let is = |cell: Result<Cell, String>, expected: f64| matches!(cell, Ok(Cell::Value(value)) if (value - expected).abs() < 1e-9);
@@ -132,7 +132,7 @@ mod tests {
     fn unlisted_tokens_are_not_impossible() {
         let read_logprobs = |others: &[&str], seen: &[(&str, f64)]| {
             let others = others.iter().map(|other| (*other).to_owned()).collect();
-            let seen: Vec<(&str, f64)> = seen.iter().map(|(token, p)| (*token, p.ln())).collect();
+            let seen: Vec<(String, f64)> = seen.iter().map(|(token, p)| ((*token).to_owned(), p.ln())).collect();
             LogProb { token: "Yes".to_owned(), others, numbers: Vec::new() }.read(&seen)
         };
         let is = |cell: Result<Cell, String>, expected: f64| matches!(cell, Ok(Cell::Value(value)) if (value - expected).abs() < 1e-9);

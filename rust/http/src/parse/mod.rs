@@ -27,10 +27,10 @@ pub use candidates::Which;
 pub use choice::Choice;
 pub use logprob::LogProb;
 pub use parser::{AnswerText, Method, ScoreParser};
-pub use pattern::{Pattern, PatternError};
+pub use pattern::Pattern;
 pub use range::Range;
 pub use rubric::{Criterion, Judgment, Layout, Rubric};
 pub use value::score;
 
 #[cfg(test)]
-mod properties;
+mod tests;

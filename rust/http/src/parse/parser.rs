@@ -92,33 +92,16 @@ impl ScoreParser {
 
     /// Returns the judgment of each criterion of `Method::Rubric` in an answer.
     pub fn read_judgments(&self, answer: AnswerText<'_>) -> Result<Vec<Judgment>, String> {
-        let read = |rubric: &Rubric| {
+        let Method::Rubric(rubric) = &self.method else { return Err("no criteria were asked for".to_owned()) };
+        let read = || {
             let text = self.readable(answer)?;
             let judgments = rubric.read(&text, self.range).map_err(|unread| self.why(unread))?;
             if answer.cut { Err(CUT.to_owned()) } else { Ok(judgments) }
         };
-        let found = match &self.method {
-            Method::Rubric(rubric) => read(rubric),
-            _ => Err("no criteria were asked for".to_owned()),
-        };
-        found.map_err(|missing| format!("{missing} in the answer {}", quoted(answer.text)))
+        read().map_err(|missing| format!("{missing} in the answer {}", quoted(answer.text)))
     }
 
-    /// The score in the log-probabilities of an answer's first token, as `(token, log-probability)`
-    /// of the most likely ones.
-    pub fn read_logprobs(&self, most_likely: &[(&str, f64)]) -> Result<Cell, String> {
-        match &self.method {
-            Method::LogProb(logprob) => logprob.read(most_likely),
-            _ => Err("log-probabilities were not asked for".to_owned()),
-        }
-    }
-
-    /// Returns the reason why there is no score in an answer.
-    pub(super) fn unreadable(&self, answer: AnswerText<'_>) -> Option<String> {
-        self.found(answer).err()
-    }
-
-    fn found(&self, answer: AnswerText<'_>) -> Result<Cell, String> {
+    pub(super) fn found(&self, answer: AnswerText<'_>) -> Result<Cell, String> {
         let text = self.readable(answer)?;
         let candidate = self.find(&text, answer.cut).map_err(|unread| match unread {
             Unread::Missing if answer.cut => CUT.to_owned(),

@@ -13,11 +13,6 @@ use crate::quote::quoted;
 /// The most that a pattern may compile to.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A pattern that can't be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct PatternError(String);
-
 /// A pattern, and the scores of its matches.
 #[derive(Clone, Debug)]
 pub struct Pattern {
@@ -30,9 +25,9 @@ pub struct Pattern {
 impl Pattern {
     /// A pattern in Rust's syntax, which has neither backreferences nor look-around and so no
     /// catastrophic case. If there are no words, a match must be a number.
-    pub fn new(pattern: &str, words: BTreeMap<String, f64>) -> Result<Self, PatternError> {
+    pub fn new(pattern: &str, words: BTreeMap<String, f64>) -> Result<Self, String> {
         let built = RegexBuilder::new(pattern).size_limit(MOST_BYTES).build();
-        let regex = built.map_err(|error| PatternError(error.to_string()))?;
+        let regex = built.map_err(|error| error.to_string())?;
         let config = DFA::config().unicode_word_boundary(true);
         let automaton = DFA::builder().configure(config).build(pattern).ok().map(std::sync::Arc::new);
         Ok(Self { regex, words, automaton })

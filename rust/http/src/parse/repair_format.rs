@@ -8,7 +8,7 @@ impl ScoreParser {
     /// other wording would help.
     #[must_use]
     pub fn repair_message(&self, answer: AnswerText<'_>) -> Option<String> {
-        let (why, wanted) = (self.unreadable(answer)?, self.wanted()?);
+        let (why, wanted) = (self.found(answer).err()?, self.wanted()?);
         Some(format!("Your answer could not be read: {why}. Answer again, and give nothing but {wanted}."))
     }
 

@@ -1,75 +1,35 @@
 //! JSON in which a name that occurs twice in an object is an error: two people could read either.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+
+use crate::raw_json::{each, each_field};
+
+/// Deepest nesting of lists and objects that is read.
+const DEPTH: usize = 128;
 
 /// The value at the beginning of a text, and how many bytes it takes.
 pub fn first_value(text: &str) -> Option<(Value, usize)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<StrictValue>();
-    let value = values.next()?.ok()?;
-    Some((value.0, values.byte_offset()))
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let value = strict(values.next()?.ok()?, DEPTH)?;
+    Some((value, values.byte_offset()))
 }
 
 /// A value without names that occur twice.
-struct StrictValue(Value);
-
-impl<'de> Deserialize<'de> for StrictValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Self)
+fn strict(value: &RawValue, depth: usize) -> Option<Value> {
+    let inner = |value| strict(value, depth.checked_sub(1)?);
+    let text = value.get();
+    if text.starts_with('{') {
+        let (mut found, mut whole) = (Map::new(), true);
+        let read = each_field(text.as_bytes(), |name, value| {
+            whole &= inner(value).is_some_and(|value| found.insert(name.to_owned(), value).is_none());
+        });
+        return (whole && read.is_ok()).then_some(Value::Object(found));
     }
-}
-
-struct StrictVisitor;
-
-impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Value;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a JSON value")
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Value, A::Error> {
+    if text.starts_with('[') {
         let mut found = Vec::new();
-        while let Some(StrictValue(value)) = values.next_element()? {
-            found.push(value);
-        }
-        Ok(Value::Array(found))
+        each(value, |value| found.push(inner(value)));
+        return found.into_iter().collect::<Option<_>>().map(Value::Array);
     }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let mut found = Map::new();
-        while let Some(name) = fields.next_key::<String>()? {
-            let StrictValue(value) = fields.next_value()?;
-            if found.insert(name, value).is_some() {
-                return Err(Error::custom("a name stands twice in an object"));
-            }
-        }
-        Ok(Value::Object(found))
-    }
+    serde_json::from_str(text).ok()
 }

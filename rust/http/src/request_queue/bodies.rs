@@ -38,13 +38,13 @@ impl Bodies {
         samples: &[(usize, u32)],
     ) -> Option<RequestBody> {
         let template = self.template(key);
-        let texts = FrameTexts { frame_ref: frame_ref.clone(), function: self.function, samples: Vec::new() };
-        let text = |column, sample| texts.of(column, sample);
-        if template.bytes(samples, text) < LONG_BODY {
-            return template.fill(samples, text).map(RequestBody::from);
+        let texts = FrameTexts { frame_ref: frame_ref.clone(), function: self.function, samples: samples.to_vec() };
+        let text = |column, place| texts.text(column, place);
+        let parts = template.parts(samples.len(), &text)?;
+        if template.bytes(&parts, &text, false) < LONG_BODY {
+            return Some(template.fill(&parts, &text).into());
         }
-        let texts = FrameTexts { samples: samples.to_vec(), ..texts };
-        LongBody::new(template, Box::new(texts), samples.len()).map(|body| RequestBody::Long(body.into()))
+        Some(RequestBody::Long(LongBody::new(template, Box::new(texts), parts).into()))
     }
 
     /// The template of a request, in another attempt with the fault of the last answer.
@@ -98,17 +98,12 @@ struct FrameTexts {
     samples: Vec<(usize, u32)>,
 }
 
-impl FrameTexts {
-    fn of(&self, column: usize, (share, sample): (usize, u32)) -> Option<Text<'_>> {
+impl TextSource for FrameTexts {
+    fn text(&self, column: usize, place: usize) -> Option<Text<'_>> {
+        let (share, sample) = *self.samples.get(place)?;
         let raw = self.frame_ref.payload(share)?.text(self.function, column, sample)?;
         // The names are the same in all shares of a frame.
         let names = self.frame_ref.payload(0)?.names(self.function, false)?;
         Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
-    }
-}
-
-impl TextSource for FrameTexts {
-    fn text(&self, column: usize, place: usize) -> Option<Text<'_>> {
-        self.of(column, *self.samples.get(place)?)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::outcome::{Failure, Times};
 use guerdon_core::report::Report;
 use guerdon_core::tracer::Executor;
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use super::bodies::Bodies;
 use super::calls::{Call, Calls, RequestTask, TakenCall};
+use crate::compound::NO_TEXTS;
 use crate::fleet::{Failed, Fleet};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
@@ -256,7 +257,7 @@ async fn run_requests(guard: TaskGuard) {
                     () = stop.notified() => None,
                 }
             }
-            None => Some(Err(Failed { failure: no_texts(), others_up: false })),
+            None => Some(Err(Failed { failure: Failure::error(NO_TEXTS.to_owned()), others_up: false })),
         };
         if let Some(ended) = &ended {
             queue.bodies.keep_repair(&call.0, call.1, key, ended.is_ok(), &meter);
@@ -278,16 +279,5 @@ impl Drop for DroppedUsage<'_> {
         if let Some((frame_ref, call)) = self.call {
             frame_ref.report(*call, Report { extra: Vec::new(), ..self.meter.report() });
         }
-    }
-}
-
-fn no_texts() -> Failure {
-    Failure {
-        kind: FailureKind::Error,
-        reason: "internal error: the texts of its request were not captured".to_owned(),
-        traceback: None,
-        retryable: false,
-        retry_after: None,
-        answer: None,
     }
 }

@@ -47,7 +47,7 @@ impl CompoundRig {
         let (runtime, clock) = (Handle::current(), Clock::start());
         let singles = vec![None; columns];
         #[expect(clippy::expect_used, reason = "a rig that can't be set up fails its test")]
-        let lane = HttpLane::with_compounds(&runtime, clock, &functions, singles, compounds).expect("endpoints");
+        let lane = HttpLane::new(&runtime, clock, &functions, singles, compounds).expect("endpoints");
         let lane = Arc::new(lane);
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
         Self { scheduler: Scheduler::start(&runtime, clock, functions, lanes), lane }

@@ -125,7 +125,9 @@ impl Rig {
         let gather = most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO, across: true });
         let function = Function { gather, policy, ..guerdon_testkit::function("judge", Shape::Sample) };
         let (runtime, clock) = (Handle::current(), Clock::start());
-        let lane = Arc::new(HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)]).unwrap());
+        let lane = Arc::new(
+            HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)], Vec::new()).unwrap(),
+        );
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
         Self { scheduler: Scheduler::start(&runtime, clock, vec![function], lanes), lane }
     }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::super::feedback::Feedback;
 use super::super::rate_limiter::{Decision, Grant, RateLimiter, Rules, Tokens};
 use super::{MS, S, ended};
+use crate::words::Words;
 
 fn rpm(rpm: f64) -> Rules {
     Rules { rpm: Some(rpm), ..Rules::default() }
@@ -165,9 +166,9 @@ proptest! {
     }
 
     #[test]
-    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform::<_, 36>(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
+    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform::<_, { RateLimiter::COUNT }>(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
         let rules = Rules { rpm: Some(60.0), tpm: Some(1000.0), concurrency: Some(2) };
-        let mut limiter = RateLimiter::from_words(words);
+        let mut limiter = RateLimiter::take(&mut words.into_iter());
         limiter.clamp(now_ns);
         let feedback = [Feedback::Ok, Feedback::Throttled(Some(Duration::MAX)), Feedback::NoConnection, Feedback::Failed, Feedback::TimedOut, Feedback::Unknown][feedback];
         limiter.record(&rules, now_ns, Grant { sent_ns: now_ns, gap_ns: 0, others: 0, tokens: 5.0, trial: true }, ended(feedback, Some(f64::MAX)), 0, 0.5);
@@ -177,8 +178,10 @@ proptest! {
     }
 
     #[test]
-    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform::<_, 36>(0..u64::MAX / 2)) {
-        prop_assert_eq!(RateLimiter::from_words(words).to_words(), words);
+    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform::<_, { RateLimiter::COUNT }>(0..u64::MAX / 2)) {
+        let mut again = Vec::new();
+        RateLimiter::take(&mut words.into_iter()).put(&mut again);
+        prop_assert_eq!(again, words);
     }
 }
 

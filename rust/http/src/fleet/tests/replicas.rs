@@ -59,12 +59,12 @@ pub struct Asked<'a> {
 
 impl FleetRequest<usize> for Asked<'_> {
     async fn send(&self, at: &Member, until: Instant) -> Result<usize, SendError> {
-        let place: usize = at.endpoint().name()[1..].parse().unwrap();
+        let place: usize = at.endpoint.name()[1..].parse().unwrap();
         let replica = &self.replicas.0[place];
         replica.came.fetch_add(1, Ordering::Relaxed);
         let counted = InFlightGuard::new(replica);
         let mood = *replica.mood.lock();
-        let host = at.endpoint().host();
+        let host = at.endpoint.host();
         let slowness = match mood {
             Mood::Dead => return Err(error(FailureKind::Error, Some(Answer::Unreachable), true, &host)),
             Mood::Throttles => return Err(error(FailureKind::Error, Some(Answer::Status(429)), false, &host)),

@@ -1,175 +1,103 @@
 //! Answers of OpenAI's chat completions, as vLLM, SGLang, llama.cpp, Azure and most others have
-//! them.
+//! them, and of its completions, for models without a chat template.
+//!
+//! Choices may come in any order, and each event of a stream may be of another one: only the one
+//! with the index 0 counts, so that what two of them say is never joined.
 
-use serde::Deserialize;
-
-use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
-use crate::dialect::choices::{FirstChoice, IndexedChoice};
+use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed, unknown};
 use crate::dialect::usage::Usage;
-use crate::quote::quoted;
-use crate::raw_json::{First, Raw, each_as, number, push, text};
+use crate::raw_json::{Raw, each, each_field, each_in, first, number, push, text, within};
 
-#[derive(Deserialize)]
-struct ChatCompletion<'a> {
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    model: Raw<'a>,
-    #[serde(borrow, default)]
-    choices: FirstChoice<ChatChoice<'a>>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
-    #[serde(borrow, default)]
-    usage: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct ChatChoice<'a> {
-    #[serde(borrow, default)]
-    index: Raw<'a>,
-    #[serde(borrow, default)]
-    message: Option<Message<'a>>,
-    /// Text that an event adds to it.
-    #[serde(borrow, default)]
-    delta: Option<Message<'a>>,
-    #[serde(borrow, default)]
-    finish_reason: Raw<'a>,
-    #[serde(borrow, default)]
-    logprobs: Raw<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct Message<'a> {
-    #[serde(borrow, default)]
-    content: Raw<'a>,
-    #[serde(borrow, default)]
-    reasoning_content: Raw<'a>,
-    #[serde(borrow, default)]
-    reasoning: Raw<'a>,
-    #[serde(borrow, default)]
-    refusal: Raw<'a>,
-    #[serde(borrow, default)]
-    tool_calls: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct ToolCall<'a> {
-    #[serde(borrow, default)]
-    function: Option<CalledFunction<'a>>,
-}
-
-#[derive(Deserialize)]
-struct CalledFunction<'a> {
-    #[serde(borrow, default)]
-    arguments: Raw<'a>,
-}
-
-/// A piece of a content that is a list.
-#[derive(Deserialize)]
-struct ContentPart<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    /// A list of such pieces.
-    #[serde(borrow, default)]
-    thinking: Raw<'a>,
-}
-
-/// Log-probabilities of a token, and of what else it might have been.
-#[derive(Deserialize)]
-pub(super) struct FirstToken<'a> {
-    #[serde(borrow, default)]
-    top_logprobs: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct LikelyToken<'a> {
-    #[serde(borrow, default)]
-    token: Raw<'a>,
-    #[serde(borrow, default)]
-    logprob: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct ChatLogprobs<'a> {
-    #[serde(borrow, default)]
-    content: First<FirstToken<'a>>,
-}
-
-impl IndexedChoice for ChatChoice<'_> {
-    fn index(&self) -> Raw<'_> {
-        self.index
-    }
-}
-
-pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
-    let found: ChatCompletion<'_> =
-        serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
-    let choice = found.choices.0.ok_or_else(|| NotAnAnswer::missing("choices", body))?;
-    if let Some(error) = found.error {
-        return Err(NotAnAnswer::Failed(quoted(error.get())));
-    }
-    let mut answer = JudgeAnswer {
-        finish_reason: text(choice.finish_reason),
-        first_token: first_token(choice.logprobs),
-        usage: Usage::openai(found.usage),
-        model: text(found.model),
-        request_id: text(found.id),
-        ..JudgeAnswer::default()
-    };
-    say(&mut answer, choice.message.unwrap_or_default());
+pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
+    let mut answer = JudgeAnswer::default();
+    take(&mut answer, body, true)?;
     answer.end();
     Ok(answer)
 }
 
-/// Adds an event of a stream; `[DONE]` is the last one, or the end of the body.
-pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
-    let found: ChatCompletion<'_> =
-        serde_json::from_slice(data).map_err(|error| NotAnAnswer::unreadable(error, data))?;
-    if let Some(error) = found.error {
-        return Err(NotAnAnswer::Failed(quoted(error.get())));
+/// Adds an answer, or an event of its stream: `[DONE]` is the last one, or the end of the body.
+pub fn take(answer: &mut JudgeAnswer, data: &[u8], whole: bool) -> Result<(), String> {
+    let [choices, error, usage, model, id] = parsed(data, ["choices", "error", "usage", "model", "id"])?;
+    let choice = first_choice(choices).map_err(|why| unknown(why, data))?;
+    if whole && choice.is_none() {
+        return Err(missing("choices", data));
     }
-    if let Some(choice) = found.choices.0 {
-        let first_token = first_token(choice.logprobs);
-        answer.first_token = answer.first_token.take().or(first_token);
-        say(answer, choice.delta.unwrap_or_default());
-        answer.finish_reason = text(choice.finish_reason).or(answer.finish_reason.take());
+    if let Some(error) = error {
+        return Err(failed(error.get()));
     }
-    answer.about(Usage::openai(found.usage), text(found.model), text(found.id));
-    Ok(false)
+    let [message, delta, said, finish_reason, logprobs] =
+        within(choice, ["message", "delta", "text", "finish_reason", "logprobs"]);
+    match if whole { message } else { delta } {
+        message @ Some(_) => say(answer, message),
+        None => push(&mut answer.text, text(said)),
+    }
+    answer.first_token = answer.first_token.take().or_else(|| first_token(logprobs));
+    answer.finish_reason = text(finish_reason).or(answer.finish_reason.take());
+    answer.about(Usage::openai(usage), text(model), text(id));
+    Ok(())
+}
+
+/// The choice that counts: the first one that has the index 0, or none.
+fn first_choice(choices: Raw<'_>) -> Result<Raw<'_>, &'static str> {
+    let mut chosen = None;
+    let is_list = choices.is_none_or(|choices| {
+        each(choices, |choice| {
+            let [index] = within(Some(choice), ["index"]);
+            if chosen.is_none() && index.is_none_or(|index| number(Some(index)) == 0.0) {
+                chosen = Some(choice);
+            }
+        })
+    });
+    if is_list { Ok(chosen) } else { Err("choices of another type, expected a list") }
 }
 
 /// Adds what a message says.
-fn say(answer: &mut JudgeAnswer, message: Message<'_>) {
-    push(&mut answer.reasoning, text(message.reasoning_content).or_else(|| text(message.reasoning)));
-    push(&mut answer.refusal, text(message.refusal));
-    match text(message.content) {
+fn say(answer: &mut JudgeAnswer, message: Raw<'_>) {
+    let [content, reasoning_content, reasoning, refusal, tool_calls] =
+        within(message, ["content", "reasoning_content", "reasoning", "refusal", "tool_calls"]);
+    push(&mut answer.reasoning, text(reasoning_content).or_else(|| text(reasoning)));
+    push(&mut answer.refusal, text(refusal));
+    match text(content) {
         Some(written) => push(&mut answer.text, Some(written)),
-        None => each_as(message.content, |part: ContentPart<'_>| {
+        None => each_in(content, |part| {
+            let [kind, said, thinking] = within(part, ["type", "text", "thinking"]);
             // Other parts are not text of the model: the text of a citation, or in an image.
-            if text(part.kind).is_none_or(|kind| matches!(kind.as_str(), "text" | "output_text")) {
-                push(&mut answer.text, text(part.text));
+            if text(kind).is_none_or(|kind| matches!(kind.as_str(), "text" | "output_text")) {
+                push(&mut answer.text, text(said));
             }
-            each_as(part.thinking, |thought: ContentPart<'_>| push(&mut answer.reasoning, text(thought.text)));
+            each_in(thinking, |thought| {
+                let [said] = within(thought, ["text"]);
+                push(&mut answer.reasoning, text(said));
+            });
         }),
     }
-    each_as(message.tool_calls, |call: ToolCall<'_>| {
-        push(&mut answer.tool_call, call.function.and_then(|function| text(function.arguments)));
+    each_in(tool_calls, |call| {
+        let [function] = within(call, ["function"]);
+        let [arguments] = within(function, ["arguments"]);
+        push(&mut answer.tool_call, text(arguments));
     });
 }
 
+/// The most likely first tokens: of a chat in a list, of a completion in an object.
 fn first_token(logprobs: Raw<'_>) -> Option<Vec<(String, f64)>> {
-    let logprobs: ChatLogprobs<'_> = serde_json::from_str(logprobs?.get()).ok()?;
-    most_likely(logprobs.content.0?)
+    let [content, top_logprobs] = within(logprobs, ["content", "top_logprobs"]);
+    if content.is_some() {
+        return most_likely(first(content));
+    }
+    let (likely, mut found) = (first(top_logprobs)?, Vec::new());
+    let whole = each_field(likely.get().as_bytes(), |token, logprob| {
+        found.push((token.to_owned(), number(Some(logprob))));
+    });
+    whole.is_ok().then_some(found)
 }
 
 /// The most likely tokens in the place of one.
-pub(super) fn most_likely(token: FirstToken<'_>) -> Option<Vec<(String, f64)>> {
-    token.top_logprobs?;
+pub(super) fn most_likely(token: Raw<'_>) -> Option<Vec<(String, f64)>> {
+    let [top_logprobs] = within(token, ["top_logprobs"]);
     let mut found = Vec::new();
-    each_as(token.top_logprobs, |likely: LikelyToken<'_>| {
-        found.extend(text(likely.token).map(|token| (token, number(likely.logprob))));
+    each(top_logprobs?, |likely| {
+        let [token, logprob] = within(Some(likely), ["token", "logprob"]);
+        found.extend(text(token).map(|token| (token, number(logprob))));
     });
     Some(found)
 }
@@ -224,7 +152,7 @@ mod tests {
     fn one_of_several_choices() {
         let text_of = |choices: &str| {
             let answer = read(format!(r#"{{"error": null, "choices": [{choices}]}}"#).as_bytes());
-            answer.map_or_else(|error| error.to_string(), |answer| answer.text.unwrap_or_default())
+            answer.map_or_else(|error| error, |answer| answer.text.unwrap_or_default())
         };
         let one = r#"{"index": 0, "message": {"content": "7"}}"#;
         let other = r#"{"index": 1, "message": {"content": "3"}}"#;
@@ -255,7 +183,7 @@ mod tests {
         let refused = r#"{"choices": [{"message": {"content": null, "refusal": "I can't"}}]}"#;
         let answer = read(refused.as_bytes()).unwrap();
         assert!(answer.text(b"").unwrap_err().contains("refused: \"I can't\""));
-        let error = |body: &str| read(body.as_bytes()).unwrap_err().to_string();
+        let error = |body: &str| read(body.as_bytes()).unwrap_err();
         assert!(error(r#"{"error": "x"}"#).starts_with("no choices in the answer \"{"));
         assert!(error(r#"{"choices": []}"#).starts_with("no choices"));
         let failed = r#"{"choices": [{"message": {"content": "7"}}], "error": {"code": 502}}"#;
@@ -264,5 +192,19 @@ mod tests {
         assert!(error(r#"{"choices": "x"}"#).contains("expected a list"));
         let empty = read(br#"{"choices": [{}]}"#).unwrap();
         assert!(empty.text(b"{}").unwrap_err().starts_with("no text in the answer"));
+    }
+
+    #[test]
+    fn a_completion() {
+        let body = r#"{"id": "cmpl-1", "model": "m", "choices": [{"text": " 3", "finish_reason": "length",
+            "logprobs": {"tokens": [" 3"], "top_logprobs": [{" 3": -0.25, "4": "-inf"}]}}], "usage": {"total_tokens": 5}}"#;
+        let answer = read(body.as_bytes()).unwrap();
+        assert_eq!((answer.text.as_deref(), answer.cut), (Some(" 3"), true));
+        let likely = answer.first_token.unwrap();
+        assert_eq!(likely[0], (" 3".to_owned(), -0.25));
+        assert!(likely[1].1.is_nan(), "never a guess");
+        assert_eq!(answer.usage.unwrap().total, 5);
+        let without = read(br#"{"choices": [{"text": "Yes", "logprobs": null}]}"#).unwrap();
+        assert_eq!(without.first_token, None);
     }
 }
