@@ -5,11 +5,13 @@ use std::fmt::{self, Display};
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::frame::Frame;
 use crate::function::FunctionId;
 
 /// Progress of a call that a lane has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// The function runs.
     Call,

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The status of a cell. The numbers are part of the Python interface (`guerdon.Status`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Status {
     /// A number came back.
@@ -52,7 +54,7 @@ impl Status {
 }
 
 /// When user code ran; both zero when it never started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     /// The clock when user code started.
     pub started_ns: u64,
@@ -61,7 +63,7 @@ pub struct Times {
 }
 
 /// Value of a function for one cell, as a lane reports it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Cell {
     /// A number; whether it is one that a float32 holds is checked once, in the core.
     Value(f64),
@@ -91,7 +93,7 @@ impl Outcome {
 }
 
 /// Why an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
     Timeout,
     Error,
@@ -112,7 +114,7 @@ impl FailureKind {
 }
 
 /// Answer of the other side of a call, if there is one: a server, mostly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// A status as in HTTP; 429 means "too many requests", in whichever form it came.
     Status(u16),
@@ -148,7 +150,7 @@ impl Answer {
 }
 
 /// The stack of a function's code, as text that the core passes on and never reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Traceback {
     /// Text of an exception, or of the event that ended the call.
     Raised(String),
@@ -165,7 +167,7 @@ impl Traceback {
 }
 
 /// A failed attempt, as a lane reports it. The scheduler decides on another attempt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
     /// One line for `dump()`: what happened, without the function and the sample, which the result
@@ -181,7 +183,7 @@ pub struct Failure {
 }
 
 /// The words that go with a failed cell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     pub reason: String,
     pub traceback: Option<Traceback>,
