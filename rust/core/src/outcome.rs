@@ -25,6 +25,15 @@ pub enum Status {
 }
 
 impl Status {
+    /// The names in Python, in the order of the numbers.
+    pub const WORDS: [&'static str; 7] = ["ok", "abstained", "timeout", "error", "crashed", "cancelled", "skipped"];
+
+    /// Returns the name in Python.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+
     /// Returns whether the cell is one that `failures()` lists and `max_failure_rate` counts.
     #[must_use]
     pub const fn is_failure(self) -> bool {
@@ -182,6 +191,14 @@ pub struct Failure {
     pub answer: Option<Answer>,
 }
 
+impl Failure {
+    /// A failure that another attempt could mend, of which nothing more is known.
+    #[must_use]
+    pub const fn new(kind: FailureKind, reason: String) -> Self {
+        Self { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None }
+    }
+}
+
 /// The words that go with a failed cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
@@ -192,5 +209,17 @@ pub struct Note {
 impl From<Failure> for Note {
     fn from(failure: Failure) -> Self {
         Self { reason: failure.reason, traceback: failure.traceback }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_has_its_name() {
+        let words = [(Status::Ok, "ok"), (Status::Crashed, "crashed"), (Status::Skipped, "skipped")];
+        words.into_iter().for_each(|(status, word)| assert_eq!(status.word(), word));
+        assert!(Status::from_u8(Status::WORDS.len() as u8).is_none());
     }
 }

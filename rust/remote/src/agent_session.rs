@@ -109,14 +109,8 @@ fn submit(
 
 /// Fails the calls of a frame whose values can't be read; the connection and other frames go on.
 fn refuse_values(link: &Link, id: u64, calls: usize) {
-    let failure = Failure {
-        kind: FailureKind::Error,
-        reason: "its values reached the node damaged: they are not well formed".to_owned(),
-        traceback: None,
-        retryable: true,
-        retry_after: None,
-        answer: None,
-    };
+    let reason = "its values reached the node damaged: they are not well formed".to_owned();
+    let failure = Failure::new(FailureKind::Error, reason);
     link.write(|out| {
         for call in 0..calls.min(MOST_CALLS) {
             let event = FrameEvent::Failed { call, failure: failure.clone(), record: None, times: Times::default() };

@@ -44,6 +44,20 @@ pub struct AgentStats {
     pub abandoned_threads: u64,
 }
 
+impl AgentStats {
+    /// Returns the counters by their names in Python.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("workers", self.workers),
+            ("worker_forks", self.forks),
+            ("worker_restarts", self.restarts),
+            ("kills", self.kills),
+            ("abandoned_threads", self.abandoned_threads),
+        ]
+    }
+}
+
 /// Why bytes are refused: our processes never send them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum WireError {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::payload::Payload;
 use guerdon_core::sent_constants::SentConstants;
 
@@ -79,29 +79,11 @@ pub fn spec(groups: usize, group_size: usize) -> BatchSpec {
 #[must_use]
 pub fn function(name: &str, shape: Shape) -> Function {
     let policy = Policy {
-        timeout: Duration::from_secs(30),
         grace: Duration::from_millis(500),
         setup_timeout: Duration::from_secs(300),
-        total_timeout: None,
-        retries: 0,
-        concurrency: None,
-        limit: None,
-        on_failure: OnFailure::Nan,
+        ..Policy::new(Duration::from_secs(30))
     };
-    let (gather, run_if) = (None, None);
-    Function {
-        name: name.into(),
-        shape,
-        gather,
-        finish: false,
-        run_if,
-        pure: false,
-        cache: None,
-        pinned: false,
-        isolated: false,
-        lane: 0,
-        policy,
-    }
+    Function::new(name, shape, policy)
 }
 
 /// Runs a test on a clock that only moves when all wait.

@@ -174,7 +174,7 @@ pub(crate) mod tests {
     use std::any::Any;
     use std::time::Duration;
 
-    use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
+    use crate::function::{Function, FunctionId, Policy, Shape};
     use crate::payload::Payload;
     use crate::sent_constants::SentConstants;
 
@@ -198,31 +198,6 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn function() -> Function {
-        let second = Duration::from_secs(1);
-        let policy = Policy {
-            timeout: second,
-            grace: second,
-            setup_timeout: second,
-            total_timeout: None,
-            retries: 0,
-            concurrency: None,
-            limit: None,
-            on_failure: OnFailure::Nan,
-        };
-        let (gather, finish, pinned, isolated) = (None, false, false, false);
-        let (name, shape) = ("f".into(), Shape::Sample);
-        Function {
-            name,
-            shape,
-            gather,
-            finish,
-            run_if: None,
-            pure: false,
-            cache: None,
-            pinned,
-            isolated,
-            lane: 0,
-            policy,
-        }
+        Function::new("f", Shape::Sample, Policy::new(Duration::from_secs(1)))
     }
 }

@@ -1,0 +1,3 @@
+//! What the tests and models of both lanes use.
+
+pub(crate) mod fake_frame;
