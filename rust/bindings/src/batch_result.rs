@@ -30,7 +30,7 @@ pub type RecordOf<'py> = (usize, Vec<usize>, Bound<'py, PyBytes>);
 /// (rewards, status), shaped `[G, F]`
 pub type GroupArrays<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<u8>>);
 
-/// What a done batch is kept for: it holds no descriptor.
+/// The outcomes of a done batch; it holds no descriptor.
 #[pyclass(frozen, module = "guerdon._native", name = "BatchResult")]
 pub struct PyBatchResult(pub Arc<Batch>);
 

@@ -99,7 +99,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
         let on_failure = match &given.on_failure {
             OnFailureArg::Number(number) => OnFailure::Value(*number),
             OnFailureArg::Word(word) if word == "abstain" => OnFailure::Abstain,
-            // For "raise" the package raises.
+            // The package raises for "raise".
             OnFailureArg::Word(_) => OnFailure::Nan,
         };
         let policy = Policy {

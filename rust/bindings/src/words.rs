@@ -1,4 +1,4 @@
-//! Words and times of a configuration, as Python says them.
+//! Words and times of a configuration in Python.
 
 use std::time::Duration;
 

@@ -115,19 +115,12 @@ mod tests {
     use crate::function::{Function, Policy, Shape};
     use crate::outcome::{Outcome, Status, Times};
     use crate::payload::Payload;
-    use crate::sent_constants::SentConstants;
 
     struct Named([String; 1]);
 
     impl Payload for Named {
         fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
             Some(&self.0)
-        }
-
-        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-        fn bytes(&self, _: FunctionId, _: u32) -> usize {
-            0
         }
 
         fn as_any(&self) -> &dyn Any {

@@ -192,7 +192,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that another attempt could mend, of which nothing more is known.
+    /// A failure that allows another attempt, without a traceback and an answer.
     #[must_use]
     pub const fn new(kind: FailureKind, reason: String) -> Self {
         Self { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None }

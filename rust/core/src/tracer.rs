@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use crate::function::FunctionId;
-use crate::in_flight::Location;
 use crate::outcome::Status;
 
 /// Place of a running call.
@@ -32,17 +31,6 @@ impl Executor {
     #[must_use]
     pub const fn is_in_turn(&self) -> bool {
         matches!(self, Self::Worker(_) | Self::Thread(_))
-    }
-}
-
-impl From<Location> for Executor {
-    fn from(location: Location) -> Self {
-        match location {
-            Location::Thread { number, .. } => Self::Thread(number),
-            Location::Loop { index, .. } => Self::Loop(index),
-            Location::Server(server) => Self::Endpoint(server.into()),
-            Location::Worker(_) | Location::Native | Location::Node { .. } => Self::Elsewhere,
-        }
     }
 }
 

@@ -54,7 +54,7 @@ fn take(
                 let (heard_ns, clock_ns) = (clock_ns, agent.clock.now_ns());
                 let ready = ToDriver::Ready { protocol: PROTOCOL, slots, heard_ns, clock_ns };
                 if protocol != PROTOCOL {
-                    // A driver of another version can read this, and may be unable to read a refusal.
+                    // A driver of another version can read this, but perhaps no refusal.
                     link.write(|out| ready.write(out));
                     return Err(format!(
                         "its agent speaks version {PROTOCOL} of the agents' protocol, and this process version \

@@ -1,11 +1,12 @@
 //! Messages between a driver and an agent.
 //!
-//! - A message is a row of items: `u32` length of the body, little-endian, `u8` kind, the body. Kind
-//!   and body are a [`ToAgent`] or a [`ToDriver`] in postcard; a frame's values follow its head.
+//! - A message is a row of items: `u32` length of the body, little-endian, `u8` kind, the body.
+//!   Kind and body are a [`ToAgent`] or a [`ToDriver`] in postcard; a frame's values follow its
+//!   head.
 //! - Nothing is read past the end of an item, and memory is taken for bytes that are there. Texts
 //!   that are too long are shortened.
-//! - The greetings of both sides, of kind 1, have the same layout in all versions, so that each side
-//!   can name the other's.
+//! - The greetings of both sides, of kind 1, have the same layout in all versions, so that each
+//!   side can name the other's.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -98,7 +99,7 @@ pub(crate) struct FrameHead {
     /// Samples of a call.
     pub samples: usize,
     pub names: Option<Vec<String>>,
-    /// Of finish calls: the score of each sample.
+    /// The score of each sample, for finish calls.
     pub scores: Vec<Option<f64>>,
 }
 
@@ -111,7 +112,7 @@ pub(crate) enum ToDriver {
         protocol: u16,
         #[serde(with = "postcard::fixint::le")]
         slots: u32,
-        /// The driver's clock, as it was heard.
+        /// Time of the driver's greeting, by its clock.
         #[serde(with = "postcard::fixint::le")]
         heard_ns: u64,
         #[serde(with = "postcard::fixint::le")]
@@ -126,7 +127,7 @@ pub(crate) enum ToDriver {
     /// Lines that workers printed.
     Lines(Vec<u8>),
     InHand(Vec<InHandCall>),
-    /// What the agent's lanes warn of.
+    /// A warning of the agent's lanes.
     Warning(String),
 }
 
@@ -143,8 +144,8 @@ pub(crate) struct InHandCall {
     pub stack: Result<String, String>,
 }
 
-/// Appends an item; `values` writes what follows the message, and says whether it could: else nothing
-/// is written.
+/// Appends an item. `values` writes the bytes behind the message; if it returns false, nothing is
+/// written.
 fn write(message: &impl Serialize, out: &mut Vec<u8>, values: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD - 1]);

@@ -18,10 +18,6 @@ pub struct Samples {
 }
 
 impl Payload for Samples {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         for sample in samples {
             out.extend_from_slice(&sample.to_le_bytes());
@@ -46,16 +42,8 @@ impl Payload for Samples {
 pub struct Unwritable;
 
 impl Payload for Unwritable {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
     fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {
         std::panic::resume_unwind(Box::new("by the test"));
-    }
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -95,7 +95,7 @@ class Plan:
         try:
             return HttpConfig(settings)
         except (ValueError, TypeError) as error:
-            # The cause says what is wrong with a value; the error itself names our field.
+            # The cause describes a wrong value; the error itself names our field.
             raise RegistrationError(f"reward function {function!r}: {error.__cause__ or error}.") from None
 
     def identity(self) -> tuple[object, ...]:

@@ -317,9 +317,6 @@ impl Payload for OpenBatchPayload {
         self.0.kind(function, finish)?.names.as_deref()
     }
 
-    /// Frames for workers hold the values that they encode.
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {
         let Some(CallValues { values: SampleValues::Wire(rows), .. }) = self.0.kind(function, false) else { return 0 };
         rows.lock().get(sample as usize).and_then(Option::as_ref).map_or(0, |(wire, row)| wire.bytes(*row))

@@ -9,22 +9,11 @@ use crate::batch::{Batch, BatchSpec};
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId, Policy, Shape};
 use crate::payload::Payload;
-use crate::sent_constants::SentConstants;
 
 /// A payload without values.
 pub(super) struct Nothing;
 
 impl Payload for Nothing {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn mixes(&self, _: FunctionId) -> bool {
         true
     }

@@ -174,24 +174,13 @@ pub(crate) mod tests {
     use std::any::Any;
     use std::time::Duration;
 
-    use crate::function::{Function, FunctionId, Policy, Shape};
+    use crate::function::{Function, Policy, Shape};
     use crate::payload::Payload;
-    use crate::sent_constants::SentConstants;
 
     /// A payload without values.
     pub(crate) struct NoValues;
 
     impl Payload for NoValues {
-        fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-            None
-        }
-
-        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-        fn bytes(&self, _: FunctionId, _: u32) -> usize {
-            0
-        }
-
         fn as_any(&self) -> &dyn Any {
             self
         }

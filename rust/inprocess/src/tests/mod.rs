@@ -1,3 +1,3 @@
-//! What the tests and models of both lanes use.
+//! Helpers of the tests and models of both lanes.
 
 pub(crate) mod fake_frame;

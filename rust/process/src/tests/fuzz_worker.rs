@@ -13,7 +13,6 @@ use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::sent_constants::SentConstants;
 use proptest::prelude::*;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -60,16 +59,6 @@ impl Lane for Trap {
 struct Nothing;
 
 impl Payload for Nothing {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }
