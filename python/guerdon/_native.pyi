@@ -4,7 +4,7 @@ Arrays have one row per sample in submission order and one column per reward fun
 says otherwise. Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps are CLOCK_MONOTONIC.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from guerdon._insight.journal.plan import JournalConfig
 from guerdon._insight.monitor.settings import MonitorConfig
-from guerdon._lanes.http.body import Piece
 from guerdon.parse import Parse
 
 __version__: str
@@ -74,78 +73,22 @@ class Fence:
         may start no process, though others may."""
 
 @final
-class FunctionConfig:
-    """The scheduler's and the lanes' view of one reward function."""
-
-    def __new__(
-        cls,
-        name: str,
-        *,
-        lane: str,
-        shape: str,
-        timeout: float,
-        grace: float = 0.5,
-        setup_timeout: float = 300.0,
-        total_timeout: float | None = None,
-        retries: int = 0,
-        concurrency: int | None = None,
-        isolation: str = "worker",
-        pinned: bool = False,
-        finish: bool = False,
-        loop: str | None = None,
-        on_failure: str | float = ...,  # "nan"
-        memory_limit: int | None = None,
-        max_output: int | None = None,
-        env: Sequence[tuple[bytes, bytes]] = ...,  # none
-        limit: tuple[float | None, float | None, float | None, tuple[str, str] | None] | None = None,
-        http: HttpConfig | None = None,
-        gather: tuple[int, float, bool] | None = None,
-        run_if: tuple[Sequence[tuple[int, str, float]], float | None] | None = None,
-        pure: bool = False,
-        cache: tuple[OutcomeStore, bytes] | None = None,
-        compound: CompoundConfig | None = None,
-        follows: tuple[int, int] | None = None,
-        anywhere: bool = False,
-        kernel: Kernel | None = None,
-    ) -> FunctionConfig: ...
-
-@final
 class CompoundConfig:
     """Plan that turns the calls of a function of the http lane into several requests."""
 
     def __new__(
         cls,
         kind: str,
-        *,
         members: Sequence[tuple[str, HttpConfig, int, Sequence[int]]],
-        rules: Sequence[
-            tuple[
-                float,
-                int,
-                int | None,
-                tuple[float | None, float | None, float | None, tuple[str, str] | None] | None,
-            ]
-        ],
-        votes: int = 1,
-        reduce: str = "mean",
-        weights: Sequence[float] = ...,  # all the same
-        needed: int = 1,
-        min_agreement: float | None = None,
-        columns: int = 1,
-        schedule: str = "circular",
-        rounds: int | None = None,
-        score: str = "win_rate",
-        both_orders: bool = True,
-        cases: tuple[str, bool, float, float | None, float, int, str] | None = None,
+        rules: Sequence[tuple[float, int, int | None, tuple[object, ...] | None]],
+        settings: Mapping[str, Any],
     ) -> CompoundConfig:
         """See `guerdon._lanes.http.compound`.
 
         Args:
             members: Name, requests, which of the rules they obey, columns of the second sample.
             rules: Timeout in seconds, retries, requests in flight, limit.
-            cases: Of programs: the rule for outputs, whether the share of cases counts, seconds for
-                all cases, for one and for the compiler, bytes of output, what stands before a
-                program whose functions are called.
+            settings: Those of the kind.
 
         Raises:
             ValueError: A word or a number can't be.
@@ -155,38 +98,12 @@ class CompoundConfig:
 class HttpConfig:
     """Plan that turns the calls of a function of the http lane into requests."""
 
-    def __new__(
-        cls,
-        url: str,
-        *,
-        body: Sequence[Piece],
-        api: str,
-        parse: Parse | None = None,
-        path: str = "",
-        headers: Sequence[tuple[str, str]] = ...,  # none
-        key: str | None = None,
-        key_file: str | None = None,  # where it is read again
-        http2: bool = False,
-        authorities: bytes | None = None,
-        only_these_authorities: bool = False,
-        client_certificate: tuple[bytes, bytes] | None = None,
-        tariff: Tariff | None = None,
-        endpoints: Sequence[tuple[str, float]] = ...,  # the one at `url`
-        resolve_all: bool = False,
-        hedge_after: tuple[str, float] | None = None,
-        hedge_share: float = 0.05,
-    ) -> HttpConfig:
-        """See `guerdon._lanes.http.plan.Plan`.
-
-        Args:
-            body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)``
-            for one, a list for each sample. path: To the numbers, with ``api="score"`` or
-            ``"rewards"``. authorities: Certificates in PEM. client_certificate: A certificate and
-            its key, both PEM. endpoints: All URLs with their weights, `url` first. hedge_after:
-            ``("quantile", 0.95)`` or ``("seconds", 2.0)``.
+    def __new__(cls, settings: Mapping[str, Any]) -> HttpConfig:
+        """See `guerdon._lanes.http.plan.Plan.config`.
 
         Raises:
             ValueError: It can't work; the message says why.
+            TypeError: A value can't be; the cause says why.
         """
 
 @final
@@ -261,19 +178,6 @@ class SpendingCap:
             shared: The file of all processes that share it, and whether what was spent counts even
             when none of them lives.
         """
-
-@final
-class Tariff:
-    """Prices of a function's requests, and the cap on them."""
-
-    def __new__(
-        cls,
-        *,
-        price: tuple[float, float, float, float] | None = None,  # input, cached, written, output
-        caps: Sequence[SpendingCap] = ...,  # none
-        keep_answers: bool = False,
-        longest_answer: int | None = None,  # tokens, where the request bounds them
-    ) -> Tariff: ...
 
 @final
 class Link:
@@ -367,22 +271,16 @@ class Agent:
 
     def __new__(
         cls,
-        functions: Sequence[FunctionConfig],
-        *,
+        functions: Sequence[Mapping[str, Any]],
         digest: bytes,
-        workers: int,
-        python: str,
-        worker_dir: str,
-        serialized_functions: bytes | None,
-        environment: Sequence[tuple[bytes, bytes]],
-        recycle: tuple[int | None, float | None, int | None],
+        workers: Mapping[str, Any],
     ) -> Agent:
         """An agent that starts nothing yet.
 
         Args:
             functions: The functions of the drivers, in their order; none of the http lane.
             digest: What tells them from others (32 bytes).
-            workers: As for `Engine`, with all that follow.
+            workers: As for `Engine`.
         """
 
     @property
@@ -410,14 +308,9 @@ class Engine:
 
     def __new__(
         cls,
-        functions: Sequence[FunctionConfig],
+        functions: Sequence[Mapping[str, Any]],
         *,
-        workers: int,
-        python: str,
-        worker_dir: str,
-        serialized_functions: bytes | None,
-        environment: Sequence[tuple[bytes, bytes]],
-        recycle: tuple[int | None, float | None, int | None],
+        workers: Mapping[str, Any],
         monitor: MonitorConfig | None = None,
         journal: JournalConfig | None = None,
         watchdog: tuple[float, str | None] | None = None,
@@ -427,13 +320,11 @@ class Engine:
         """An engine that starts nothing yet.
 
         Args:
-            functions: The functions, in the order of the columns.
-            workers: Workers of the process lane.
-            python: Their interpreter.
-            worker_dir: The folder of their code.
-            serialized_functions: What they load.
-            environment: All of their environment.
-            recycle: Calls, seconds and resident bytes after which one is replaced.
+            functions: The functions, in the order of the columns (`FunctionSpec.config`).
+            workers: Number of ``workers`` of the process lane, their interpreter (``python``) and
+                the folder of their code (``worker_dir``), ``serialized_functions`` for them to
+                load, all of their ``environment``, and ``recycle``: calls, seconds and resident
+                bytes after which one is replaced.
             monitor: What shows it while it runs; None: nothing does.
             journal: Where outcomes are written.
             watchdog: Seconds without an end of a call that are a stall, and where the engine
@@ -686,8 +577,8 @@ class Batch:
     def groups_fileno(self) -> int:
         """Readable while a completed group was not handed out, and once all were."""
 
-    def apart(self) -> Batch:
-        """The same batch to read its result from: without descriptors, so not to be waited for."""
+    def result(self) -> BatchResult:
+        """The outcomes of a done batch."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the batch is done, the GIL released; signals are handled.
@@ -712,6 +603,16 @@ class Batch:
         Does nothing before.
         """
 
+    def group(self, index: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        """Rewards and status ``[G, F]`` of one completed group."""
+
+    def reasons(self, sample: int, /) -> list[tuple[int, str]]:
+        """The functions that failed on one sample, and why."""
+
+@final
+class BatchResult:
+    """The outcomes of a done batch, without its columns and descriptors."""
+
     def rewards(self) -> NDArray[np.float32]:
         """``[P, G, F]`` after each function's ``on_failure``; NaN where there is no number.
 
@@ -724,9 +625,6 @@ class Batch:
     def attempts(self) -> NDArray[np.uint16]: ...
     def queue_s(self) -> NDArray[np.float64]: ...
     def run_s(self) -> NDArray[np.float64]: ...
-    def group(self, index: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """Rewards and status ``[G, F]`` of one completed group."""
-
     def failures(self) -> list[tuple[int, int, int, str, str | None, int, float, float]]:
         """Every cell that failed, in order.
 
@@ -734,9 +632,6 @@ class Batch:
 
         The failures stand here whatever ``on_failure`` made of their value.
         """
-
-    def reasons(self, sample: int, /) -> list[tuple[int, str]]:
-        """The functions that failed on one sample, and why."""
 
     def records(self, function: int) -> list[tuple[int, list[int], bytes]]:
         """What a function recorded, in sample order.
@@ -1148,24 +1043,11 @@ class LoopFrame:
         answer: int | None,
     ) -> int | Turn | None: ...
 
-@final
-class TraceSummary:
-    """Contents of a timeline."""
-
-    processes: Final[list[str]]
-    tracks: Final[int]
-    slices: Final[int]
-    instants: Final[int]
-    counters: Final[int]
-    batches: Final[int]
-    dropped: Final[int]
-    span_s: Final[float]
-    functions: Final[dict[str, tuple[int, int, int, int, float, float]]]
-    """Per function: calls, failed, retries, running; seconds in all, and of the longest."""
-    moments: Final[dict[str, int]]
-
-def trace_summary(path: str) -> TraceSummary:
+def trace_summary(path: str) -> str:
     """Read a timeline's file.
+
+    Returns:
+        What it holds, as JSON.
 
     Raises:
         OSError: The file can't be read.

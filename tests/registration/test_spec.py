@@ -230,7 +230,47 @@ def test_a_recipe_is_plain_data() -> None:
 
     recipe = spec_of(reward(noisy)).recipe()
     assert json.loads(json.dumps(recipe)) == recipe
-    assert (recipe["name"], recipe["records"]) == ("noisy", ["log_metric"])
+    assert recipe == {
+        "name": "noisy",
+        "shape": "sample",
+        "rowwise": False,
+        "records": ["log_metric"],
+        "stateful": False,
+        "memory_limit": None,
+        "max_output": None,
+    }
+
+
+def test_a_config_says_all_to_the_engine() -> None:
+    options = {"loop": "judges", "limit": Limit(concurrency=4), "retries": 2, "total_timeout": 9, "grace": 0}
+    assert spec_of(reward(judge, on_failure=-1, **options)).config() == {
+        "name": "judge",
+        "lane": "asyncio",
+        "shape": "sample",
+        "timeout": 30.0,
+        "grace": 0.0,
+        "setup_timeout": 300.0,
+        "total_timeout": 9.0,
+        "retries": 2,
+        "concurrency": 4,
+        "isolation": "worker",
+        "pinned": False,
+        "finish": False,
+        "loop": "judges",
+        "on_failure": -1.0,
+        "memory_limit": None,
+        "max_output": None,
+        "gather": None,
+        "env": [],
+        "limit": (None, None, None, None),
+        "http": None,
+        "compound": None,
+        "run_if": None,
+        "pure": False,
+        "cache": None,
+        "anywhere": False,
+        "kernel": None,
+    }
 
 
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [

@@ -207,7 +207,7 @@ class PendingBatch:
         with self._news:
             if self._built is None:
                 self._batch.release()
-                self._built = self._builder.build(self._batch.apart())
+                self._built = self._builder.build(self._batch.result())
             return self._built
 
     def _result(self) -> RewardBatch:

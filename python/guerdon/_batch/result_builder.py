@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from guerdon._batch.failure_rate import FailureRate
     from guerdon._batch.failures import BatchFailures
     from guerdon._batch.quiet_rewards import QuietRewards
-    from guerdon._native import Batch
+    from guerdon._native import Batch, BatchResult
     from guerdon.results import Group, RewardBatch, SampleResult
 
 
@@ -95,7 +95,7 @@ class ResultBuilder:
         own = ((spec.name, spec.policy.max_failure_rate) for spec in self.specs)
         return FailureRate({name: default if limit is None else limit for name, limit in own})
 
-    def build(self, batch: Batch) -> RewardBatch:
+    def build(self, batch: BatchResult) -> RewardBatch:
         """The result of a complete batch."""
         from guerdon.results.reward_batch import RewardBatch
 

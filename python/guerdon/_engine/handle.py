@@ -300,12 +300,14 @@ def _start(
     try:
         engine = _native.Engine(
             configs,
-            workers=workers,
-            python=setup.python,
-            worker_dir=setup.folder,
-            serialized_functions=setup.functions,
-            environment=setup.environment,
-            recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
+            workers={
+                "workers": workers,
+                "python": setup.python,
+                "worker_dir": setup.folder,
+                "serialized_functions": setup.functions,
+                "environment": setup.environment,
+                "recycle": (None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
+            },
             monitor=monitor.config,
             journal=journal,
             watchdog=None if stall_reports is None else (stall_reports.after, stall_reports.file),

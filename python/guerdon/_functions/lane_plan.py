@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from guerdon._native import CompoundConfig, HttpConfig, Kernel, SpendingCap, Tariff
+    from guerdon._native import CompoundConfig, HttpConfig, Kernel, SpendingCap
 
 __all__ = ["CompoundCalls", "EndpointList", "KernelCalls", "RequestPlan", "TextField"]
 
@@ -71,7 +71,7 @@ class _Prices(Protocol):
     def price(self) -> tuple[float, float, float, float] | None:
         """The cost of a million tokens: input, cached, written to the cache, output."""
 
-    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
+    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> dict[str, Any]:
         """Returns the form for the engine."""
 
 
@@ -119,7 +119,7 @@ class RequestPlan(Protocol):
     def secret(self) -> _Secret:
         """The API key."""
 
-    def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
+    def config(self, function: str, *, key: bool = True, tariff: dict[str, Any] | None = None) -> HttpConfig:
         """Returns the form for the engine, with the API key."""
 
     def identity(self) -> tuple[object, ...]:
@@ -136,9 +136,9 @@ class CompoundCalls(Protocol):
 
     def native(
         self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
-    ) -> tuple[CompoundConfig | None, tuple[int, int] | None]:
-        """Returns the native form of a function that sends requests, or of one whose requests
-        another function sends."""
+    ) -> CompoundConfig | tuple[int, int]:
+        """Returns the native form of a function that sends requests; of one whose requests another
+        function sends, that one's position, and which column of the answers it has."""
 
 
 class KernelCalls(Protocol):

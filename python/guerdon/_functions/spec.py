@@ -23,9 +23,8 @@ from guerdon._system.launcher import world_size
 from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit
 
 if TYPE_CHECKING:
-    from guerdon import _native
     from guerdon._functions.lane_plan import CompoundCalls, EndpointList, KernelCalls, RequestPlan, TextField
-    from guerdon._native import OutcomeStore, SpendingCap, Tariff
+    from guerdon._native import OutcomeStore, SpendingCap
 
 __all__ = ["FunctionSpec", "Lane", "Shape", "Wants"]
 
@@ -177,7 +176,7 @@ class FunctionSpec:
         cache: tuple[OutcomeStore, bytes] | None = None,
         *,
         has_nodes: bool = False,
-    ) -> _native.FunctionConfig:
+    ) -> dict[str, Any]:
         """The function's configuration for the engine.
 
         Args:
@@ -186,48 +185,50 @@ class FunctionSpec:
             cache: Its cache folder, opened, and its version.
             has_nodes: Whether the engine has nodes.
         """
-        from guerdon._native import FunctionConfig
-        from guerdon._system.worker_environment import given_to
         from guerdon.limits import native
 
         policy, compound = self.policy, self.compound
-        leads, follows = (
-            (None, None) if compound is None else compound.native(self.name, positions or {}, dispatchers_cap)
-        )
-        return FunctionConfig(
-            self.name,
-            lane=self.lane,
-            shape=self.shape,
-            timeout=policy.timeout,
-            grace=policy.grace,
-            setup_timeout=policy.setup_timeout,
-            total_timeout=policy.total_timeout,
-            retries=policy.retries,
-            concurrency=self.concurrency,
-            isolation=policy.isolation,
-            pinned=self.pinned,
-            finish=self.finish is not None,
-            loop=self.loop,
-            on_failure=policy.on_failure,
-            memory_limit=policy.memory_limit,
-            max_output=policy.max_output,
-            env=given_to(policy.env),
-            # Each of several requests takes a permit, and the call none.
-            limit=None if compound is not None else native(policy.limit, self.lane),
-            http=None
-            if self.http is None or compound is not None
-            else self.http.config(self.name, tariff=self.tariff(dispatchers_cap)),
-            compound=leads,
-            follows=follows,
-            gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
-            run_if=None if self.run_if is None else self.run_if.native(positions or {}),
-            pure=self.pure,
-            cache=cache,
-            anywhere=has_nodes and self.node is not None,
-            kernel=None if self.kernel is None else self.kernel.kernel(self.name),
-        )
+        # Each of several requests has its own rules, and the call none.
+        http = self.http if compound is None else None
+        return {
+            **self.lane_settings(),
+            "concurrency": self.concurrency,
+            "gather": None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
+            "total_timeout": policy.total_timeout,
+            "retries": policy.retries,
+            "on_failure": policy.on_failure,
+            "limit": None if compound is not None else native(policy.limit, self.lane),
+            "http": None if http is None else http.config(self.name, tariff=self.tariff(dispatchers_cap)),
+            "compound": None if compound is None else compound.native(self.name, positions or {}, dispatchers_cap),
+            "run_if": None if self.run_if is None else self.run_if.native(positions or {}),
+            "pure": self.pure,
+            "cache": cache,
+            "anywhere": has_nodes and self.node is not None,
+            "kernel": None if self.kernel is None else self.kernel.kernel(self.name),
+        }
 
-    def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
+    def lane_settings(self) -> dict[str, Any]:
+        """Returns the part of the configuration that the function's lane needs, wherever it is."""
+        from guerdon._system.worker_environment import given_to
+
+        policy = self.policy
+        return {
+            "name": self.name,
+            "lane": self.lane,
+            "shape": self.shape,
+            "timeout": policy.timeout,
+            "grace": policy.grace,
+            "setup_timeout": policy.setup_timeout,
+            "isolation": policy.isolation,
+            "pinned": self.pinned,
+            "finish": self.finish is not None,
+            "loop": self.loop,
+            "memory_limit": policy.memory_limit,
+            "max_output": policy.max_output,
+            "env": given_to(policy.env),
+        }
+
+    def tariff(self, dispatchers_cap: SpendingCap | None) -> dict[str, Any] | None:
         """Returns the prices of its requests, if it makes any."""
         limit = self.policy.limit
         key = None if limit is None else limit.key

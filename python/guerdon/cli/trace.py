@@ -7,13 +7,10 @@ import json
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from guerdon._system.safe_text import printable
 from guerdon.profile.exit_codes import SUCCESS, UsageError
-
-if TYPE_CHECKING:
-    from guerdon._native import TraceSummary
 
 __all__ = ["add_to", "run"]
 
@@ -45,12 +42,12 @@ def run(options: argparse.Namespace) -> int:
     from guerdon import _native
 
     try:
-        summary = _native.trace_summary(path)
+        summary = json.loads(_native.trace_summary(path))
     except (OSError, ValueError) as error:
         why = f"{path}: {error.strerror or error}" if isinstance(error, OSError) else error
         raise UsageError(f"the trace can't be read: {why}.") from None
     if options.json:
-        print(_json(summary))
+        print(json.dumps(summary, indent=2))
     else:
         print(_text(summary))
         sys.stdout.flush()  # so that the hint stands last where both go to one place
@@ -71,54 +68,41 @@ def _check_trace(path: str) -> None:
         raise UsageError(f"the trace can't be read: {path!r} is empty: nothing was written to it yet.")
 
 
-def _json(summary: TraceSummary) -> str:
-    keys = ("calls", "failed", "retries", "running", "busy_s", "longest_s")
-    functions = {name: dict(zip(keys, row, strict=True)) for name, row in summary.functions.items()}
-    facts = {
-        "processes": summary.processes,
-        "span_s": summary.span_s,
-        "batches": summary.batches,
-        "tracks": summary.tracks,
-        "slices": summary.slices,
-        "instants": summary.instants,
-        "counter_values": summary.counters,
-        "dropped_events": summary.dropped,
-        "functions": functions,
-        "moments": summary.moments,
-    }
-    return json.dumps(facts, indent=2)
-
-
-def _text(summary: TraceSummary) -> str:
+def _text(summary: dict[str, Any]) -> str:
     from guerdon._insight.diagnostics.report import aligned, seconds_text
 
-    lines = [printable(process) for process in summary.processes]
+    lines = [printable(process) for process in summary["processes"]]
     parts = [
-        (summary.batches, "batch", "batches"),
-        (summary.tracks, "track", "tracks"),
-        (summary.slices, "slice", "slices"),
-        (summary.counters, "counter value", "counter values"),
-        (summary.dropped, "dropped event", "dropped events"),
+        (summary["batches"], "batch", "batches"),
+        (summary["tracks"], "track", "tracks"),
+        (summary["slices"], "slice", "slices"),
+        (summary["counter_values"], "counter value", "counter values"),
+        (summary["dropped_events"], "dropped event", "dropped events"),
     ]
     counted = [f"{count} {one if count == 1 else many}" for count, one, many in parts]
-    lines.append(", ".join([seconds_text(summary.span_s), *counted]))
-    if summary.moments:
-        lines.append(", ".join(f"{count} × {printable(name)}" for name, count in summary.moments.items()))
-    if summary.functions:
+    lines.append(", ".join([seconds_text(summary["span_s"]), *counted]))
+    if summary["moments"]:
+        lines.append(", ".join(f"{count} × {printable(name)}" for name, count in summary["moments"].items()))
+    if summary["functions"]:
         heads = ("function", "attempts", "failed", "retries", "running", "in all", "longest")
         rows = [
             (
                 printable(name),
-                *(f"{number}" for number in (attempts, failed, retries, running)),
-                seconds_text(busy),
-                seconds_text(longest) if longest or not attempts else _short(busy / attempts),
+                *(f"{function[key]}" for key in ("calls", "failed", "retries", "running")),
+                seconds_text(function["busy_s"]),
+                _longest(**function),
             )
-            for name, (attempts, failed, retries, running, busy, longest) in summary.functions.items()
+            for name, function in summary["functions"].items()
         ]
         lines += ["", aligned([heads, *rows])]
     return "\n".join(lines)
 
 
-def _short(mean: float) -> str:
-    """The longest of attempts that were too short for slices of their own (`Trace.shortest`)."""
-    return "< 50 µs" if mean < _SHORTEST_S else "-"
+def _longest(calls: int, busy_s: float, longest_s: float, **_: int) -> str:
+    """The longest attempt of a function; all may be too short for slices of their own
+    (`Trace.shortest`)."""
+    from guerdon._insight.diagnostics.report import seconds_text
+
+    if longest_s or not calls:
+        return seconds_text(longest_s)
+    return "< 50 µs" if busy_s / calls < _SHORTEST_S else "-"

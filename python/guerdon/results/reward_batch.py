@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from guerdon._native import Batch
+    from guerdon._native import BatchResult
 
 Scale = Literal["group", "batch", "none"]
 
@@ -122,7 +122,7 @@ class RewardBatch:
 
     def __init__(
         self,
-        batch: Batch,
+        batch: BatchResult,
         functions: Sequence[str],
         shapes: Sequence[str],
         weights: Sequence[float] | NDArray[np.float32],
@@ -133,7 +133,7 @@ class RewardBatch:
         cached: frozenset[str] = frozenset(),
         token_users: frozenset[str] = frozenset(),
     ) -> None:
-        self._batch: Batch | None = batch
+        self._batch: BatchResult | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
         self._shapes = tuple(shapes)
         self._gated = gated
@@ -151,7 +151,7 @@ class RewardBatch:
         self._failed_cells: list[tuple[int, int, int, str, str | None, int, float, float]] = batch.failures()
 
     @property
-    def _source(self) -> Batch:
+    def _source(self) -> BatchResult:
         assert self._batch is not None  # pickling reads everything that comes from here first
         return self._batch
 

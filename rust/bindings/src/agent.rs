@@ -24,7 +24,7 @@ use crate::gil;
 use crate::lane_kind::LaneKind;
 use crate::lanes::Lanes;
 use crate::nodes::PyLink;
-use crate::process::{EngineProcess, RecycleArg, WorkerArgs};
+use crate::process::{EngineProcess, WorkerArgs};
 use crate::runtime;
 use crate::stacks::StackReader;
 use crate::values::released::ReleasedValues;
@@ -45,11 +45,7 @@ pub struct PyAgent {
 struct AgentParts {
     agent: Arc<Agent>,
     process: EngineProcess,
-    supervisor: Arc<SupervisorQueue>,
-    threads: Arc<ThreadLane>,
-    loops: Arc<AsyncioLane>,
-    released: Arc<ReleasedValues>,
-    stacks: Arc<StackReader>,
+    lanes: Lanes,
 }
 
 impl PyAgent {
@@ -88,22 +84,10 @@ fn stats(process: &EngineProcess, threads: &ThreadLane) -> AgentStats {
 #[pymethods]
 impl PyAgent {
     #[new]
-    #[pyo3(signature = (functions, *, digest, workers, python, worker_dir, serialized_functions, environment, recycle))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn new(
-        functions: Vec<PyRef<'_, FunctionConfig>>,
-        digest: [u8; 32],
-        workers: usize,
-        python: String,
-        worker_dir: String,
-        serialized_functions: Option<Vec<u8>>,
-        environment: Vec<(Vec<u8>, Vec<u8>)>,
-        recycle: RecycleArg,
-    ) -> PyResult<Self> {
+    fn new(functions: Vec<FunctionConfig>, digest: [u8; 32], workers: WorkerArgs) -> PyResult<Self> {
         let runtime = runtime::handle()?;
         let clock = Clock::start();
-        let configs: Vec<&FunctionConfig> = functions.iter().map(|one| &**one).collect();
-        let core = configs.iter().map(|config| {
+        let core = functions.iter().map(|config| {
             let lane = match config.lane {
                 LaneKind::Thread => THREAD,
                 LaneKind::Asyncio => ASYNCIO,
@@ -117,10 +101,10 @@ impl PyAgent {
         let core = core.collect::<PyResult<Vec<_>>>()?;
         let supervisor = Arc::new(SupervisorQueue::default());
         let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &supervisor));
-        let names: Vec<Option<String>> = configs.iter().map(|config| config.event_loop.clone()).collect();
+        let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
         let loops = Arc::new(AsyncioLane::new(&runtime, clock, &core, &names, &supervisor));
-        let args = WorkerArgs { workers, python, worker_dir, serialized_functions, environment, recycle };
-        let mut config = args.config(&configs);
+        let slots = workers.workers.max(1);
+        let mut config = workers.config(&functions);
         let printing: Arc<OnceLock<Weak<Agent>>> = Arc::default();
         let printer = printing.clone();
         config.sink = Arc::new(move |lines| {
@@ -134,7 +118,7 @@ impl PyAgent {
             lanes.push(process.start(&runtime, clock, &core, PROCESS, config));
         }
         let (counted, pool) = (process.clone(), threads.clone());
-        let config = AgentConfig { digest, slots: workers.max(1), stats: Box::new(move || stats(&counted, &pool)) };
+        let config = AgentConfig { digest, slots, stats: Box::new(move || stats(&counted, &pool)) };
         let agent = Arc::new(Agent::start(&runtime, clock, core, lanes, config));
         let _ = printing.set(Arc::downgrade(&agent));
         let released = Arc::new(ReleasedValues::new(supervisor.clone()));
@@ -143,15 +127,14 @@ impl PyAgent {
         agent.inspect_with(Box::new(move |lanes, within| {
             requests.upgrade().map(|requests| reader.look(&requests, lanes, clock, within)).unwrap_or_default()
         }));
-        let parts = AgentParts { agent, process, supervisor, threads, loops, released, stacks };
+        let parts = AgentParts { agent, process, lanes: Lanes { supervisor, threads, loops, released, stacks } };
         Ok(Self { pid: std::process::id(), runtime, parts: ManuallyDrop::new(parts) })
     }
 
     /// Returns the objects that the lanes' Python threads hold on to.
     #[getter]
     fn lanes(&self) -> PyResult<Lanes> {
-        let AgentParts { supervisor, threads, loops, released, stacks, .. } = self.parts()?;
-        Ok(Lanes::new(supervisor.clone(), threads.clone(), loops.clone(), released.clone(), stacks.clone()))
+        Ok(self.parts()?.lanes.clone())
     }
 
     /// Has a driver say what the lanes' Python threads warn of.
@@ -176,15 +159,8 @@ impl PyAgent {
     /// Frames that have not ended, and what its workers did.
     fn stats(&self) -> PyResult<BTreeMap<&'static str, u64>> {
         let parts = self.parts()?;
-        let of = stats(&parts.process, &parts.threads);
-        Ok(BTreeMap::from([
-            ("frames", parts.agent.frames() as u64),
-            ("workers", of.workers),
-            ("worker_forks", of.forks),
-            ("worker_restarts", of.restarts),
-            ("kills", of.kills),
-            ("abandoned_threads", of.abandoned_threads),
-        ]))
+        let named = stats(&parts.process, &parts.lanes.threads).named();
+        Ok(named.into_iter().chain([("frames", parts.agent.frames() as u64)]).collect())
     }
 
     fn worker_pids(&self) -> PyResult<Vec<i32>> {

@@ -4,9 +4,8 @@
 //!   end, and its locks may be held by threads that the child lacks. There, waiting and cancelling
 //!   raise.
 //! - It holds a descriptor to wait for its end by, one more once somebody has waited for a group,
-//!   and one more with `max_pending`. The parts kept for its result (`apart`) hold none.
+//!   and one more with `max_pending`.
 
-use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -16,15 +15,13 @@ use guerdon_core::open_batch::{AddError, Placement};
 use guerdon_core::payload::SharedPayload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::wake::{Wake, no_descriptor};
-use numpy::PyArray3;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use tokio::runtime::Handle;
 
-use crate::batch_result::{BatchResult, FailureRow, GroupArrays, RecordOf, seconds};
+use crate::batch_result::{self, GroupArrays, PyBatchResult};
 use crate::gil;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::OpenBatchValues;
@@ -41,7 +38,6 @@ pub struct PyBatch {
     open_values: Option<Arc<OpenBatchValues>>,
     /// Values that calls on lanes' threads were the last to hold.
     released: Arc<ReleasedValues>,
-    /// Absent in the parts kept for a result.
     end: Option<Arc<Wake>>,
     runtime: Handle,
 }
@@ -56,10 +52,6 @@ impl PyBatch {
     ) -> Self {
         let (pid, end) = (std::process::id(), batch.end());
         Self { pid, batch, scheduler: Arc::downgrade(scheduler), open_values, released, end, runtime }
-    }
-
-    fn result(&self) -> BatchResult<'_> {
-        BatchResult(&self.batch)
     }
 
     fn end(&self) -> PyResult<&Wake> {
@@ -122,16 +114,6 @@ impl PyBatch {
         self.batch.is_done()
     }
 
-    #[getter]
-    fn elapsed_s(&self) -> f64 {
-        seconds(self.batch.elapsed_ns())
-    }
-
-    #[getter]
-    fn tail_s(&self) -> f64 {
-        seconds(self.batch.tail_ns())
-    }
-
     fn fileno(&self) -> PyResult<i32> {
         Ok(self.end()?.fd().as_raw_fd())
     }
@@ -141,10 +123,8 @@ impl PyBatch {
         Ok(self.news()?.fd().as_raw_fd())
     }
 
-    /// The same batch for its result, which is all that it can be read for.
-    fn apart(&self) -> Self {
-        let (batch, released, runtime) = (self.batch.clone(), self.released.clone(), self.runtime.clone());
-        Self { pid: self.pid, batch, scheduler: Weak::new(), open_values: None, released, end: None, runtime }
+    fn result(&self) -> PyBatchResult {
+        PyBatchResult(self.batch.clone())
     }
 
     #[pyo3(signature = (timeout = None))]
@@ -294,53 +274,13 @@ impl PyBatch {
         Ok(())
     }
 
-    fn rewards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f32>>> {
-        self.result().rewards(py)
-    }
-
-    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
-        self.result().status(py)
-    }
-
-    fn attempts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u16>>> {
-        self.result().attempts(py)
-    }
-
-    fn queue_s<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f64>>> {
-        self.result().queue_s(py)
-    }
-
-    fn run_s<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f64>>> {
-        self.result().run_s(py)
-    }
-
     fn group<'py>(&self, py: Python<'py>, index: usize) -> PyResult<GroupArrays<'py>> {
-        self.result().group(py, index)
-    }
-
-    fn failures(&self, py: Python<'_>) -> Vec<FailureRow> {
-        self.result().failures(py)
+        batch_result::group(py, &self.batch, index)
     }
 
     #[pyo3(signature = (sample, /))]
     fn reasons(&self, py: Python<'_>, sample: usize) -> Vec<(usize, String)> {
-        self.result().reasons(py, sample)
-    }
-
-    fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<RecordOf<'py>>> {
-        self.result().records(py, function)
-    }
-
-    fn usage(&self, function: usize) -> PyResult<Option<BTreeMap<&'static str, f64>>> {
-        self.result().usage(function)
-    }
-
-    fn extra<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<(usize, String, Bound<'py, PyAny>)>> {
-        self.result().extra(py, function)
-    }
-
-    fn timings<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Bound<'py, PyDict>> {
-        self.result().timings(py, function)
+        batch_result::reasons(py, &self.batch, sample)
     }
 }
 

@@ -1,9 +1,6 @@
 //! `CompoundConfig`: a function whose calls are several requests, as Python says it.
 
-use std::time::Duration;
-
-use guerdon_core::function::{OnFailure, Policy};
-use guerdon_core::limits::Limit;
+use guerdon_core::function::Policy;
 use guerdon_http::{
     CaseRules, Compound, CompoundFunction, CompoundMember, Outputs, Pairwise, PairwiseScore, Reduce, Reduction,
     Schedule,
@@ -13,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::http::HttpConfig;
 use crate::limit::LimitArg;
+use crate::words::{Seconds, Word, word};
 
 /// A member: its name, its requests, which of the rules they obey, and the columns that are those
 /// of the second sample of a comparison.
@@ -21,24 +19,13 @@ struct MemberArg<'py>(String, PyRef<'py, HttpConfig>, usize, Vec<usize>);
 
 /// Rules for requests: timeout, retries, requests in flight, limit.
 #[derive(FromPyObject)]
-struct RulesArg(f64, u16, Option<usize>, Option<LimitArg>);
+struct RulesArg(Seconds, u16, Option<usize>, Option<LimitArg>);
 
 impl RulesArg {
-    fn policy(self) -> PyResult<Policy> {
-        let Self(timeout, retries, concurrency, limit) = self;
-        let timeout = Duration::try_from_secs_f64(timeout)
-            .map_err(|_| PyValueError::new_err(format!("timeout={timeout} is no time in seconds")))?;
-        let limit: Option<Limit> = limit.map(|limit| limit.limit(concurrency));
-        Ok(Policy {
-            timeout,
-            grace: Duration::ZERO,
-            setup_timeout: timeout,
-            total_timeout: None,
-            retries,
-            concurrency: concurrency.map(|requests| requests.max(1)),
-            limit,
-            on_failure: OnFailure::Nan,
-        })
+    fn policy(self) -> Policy {
+        let Self(Seconds(timeout), retries, concurrency, limit) = self;
+        let limit = limit.map(|limit| limit.limit(concurrency));
+        Policy { retries, concurrency, limit, ..Policy::new(timeout) }
     }
 }
 
@@ -46,36 +33,48 @@ impl RulesArg {
 /// cases, for one and for the compiler, bytes of output, the source above a program whose functions
 /// are called.
 #[derive(FromPyObject)]
-struct CasesArg(String, bool, f64, Option<f64>, f64, usize, String);
+struct CasesArg(Word<Outputs>, bool, f64, Option<f64>, f64, usize, String);
 
 impl CasesArg {
-    fn rules(self) -> PyResult<CaseRules> {
+    fn rules(self) -> CaseRules {
         let Self(outputs, share, timeout, case_timeout, compile_timeout, max_output, callers) = self;
-        Ok(CaseRules {
-            outputs: rule_named(&outputs)?,
-            share,
-            timeout,
-            case_timeout,
-            compile_timeout,
-            max_output,
-            callers,
-        })
-    }
-}
-
-fn rule_named(name: &str) -> PyResult<Outputs> {
-    match name {
-        "exact" => Ok(Outputs::Exact),
-        "tokens" => Ok(Outputs::Tokens),
-        "numbers" => Ok(Outputs::Numbers),
-        other => Err(PyValueError::new_err(format!("unknown rule '{other}'"))),
+        CaseRules { outputs: outputs.0, share, timeout, case_timeout, compile_timeout, max_output, callers }
     }
 }
 
 /// Returns whether a program printed the expected output: the rule of sandboxes, for programs here.
 #[pyfunction]
 pub fn outputs_match(expected: &str, printed: &str, rule: &str) -> PyResult<bool> {
-    Ok(rule_named(rule)?.matches(expected, printed))
+    Ok(word::<Outputs>(rule)?.matches(expected, printed))
+}
+
+/// Settings of votes and panels.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ReductionArg {
+    reduce: Word<Reduce>,
+    #[pyo3(default)]
+    weights: Vec<f64>,
+    needed: usize,
+    #[pyo3(default)]
+    min_agreement: Option<f64>,
+}
+
+impl From<ReductionArg> for Reduction {
+    fn from(given: ReductionArg) -> Self {
+        let ReductionArg { reduce, weights, needed, min_agreement } = given;
+        Self { reduce: reduce.0, weights, needed, min_agreement }
+    }
+}
+
+/// Settings of comparisons.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PairwiseArg {
+    schedule: String,
+    rounds: Option<usize>,
+    score: Word<PairwiseScore>,
+    both_orders: bool,
 }
 
 /// One function of the http lane with compound calls. The package has checked the values.
@@ -84,74 +83,47 @@ pub struct CompoundConfig {
     pub function: CompoundFunction,
 }
 
+fn unknown(what: &str, value: &str) -> PyErr {
+    PyValueError::new_err(format!("unknown {what} '{value}'"))
+}
+
 #[pymethods]
 impl CompoundConfig {
+    /// `settings` are those of the kind.
     #[new]
-    #[pyo3(signature = (kind, *, members, rules, votes = 1, reduce = "mean", weights = Vec::new(), needed = 1,
-        min_agreement = None, columns = 1, schedule = "circular", rounds = None, score = "win_rate", both_orders = true,
-        cases = None))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         kind: &str,
         members: Vec<MemberArg<'_>>,
         rules: Vec<RulesArg>,
-        votes: usize,
-        reduce: &str,
-        weights: Vec<f64>,
-        needed: usize,
-        min_agreement: Option<f64>,
-        columns: usize,
-        schedule: &str,
-        rounds: Option<usize>,
-        score: &str,
-        both_orders: bool,
-        cases: Option<CasesArg>,
+        settings: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let unknown = |what: &str, value: &str| PyValueError::new_err(format!("unknown {what} '{value}'"));
-        let reduce = match reduce {
-            "median" => Reduce::Median,
-            "mean" => Reduce::Mean,
-            "majority" => Reduce::Majority,
-            "min" => Reduce::Min,
-            "max" => Reduce::Max,
-            other => return Err(unknown("reduction", other)),
-        };
-        let reduction = Reduction { reduce, weights, needed, min_agreement };
+        let reduction = || settings.extract::<ReductionArg>().map(Reduction::from);
         let kind = match kind {
-            "votes" => Compound::Votes(votes, reduction),
-            "panel" => Compound::Panel(reduction),
+            "votes" => Compound::Votes(settings.get_item("votes")?.extract()?, reduction()?),
+            "panel" => Compound::Panel(reduction()?),
             "criteria" => Compound::Criteria,
-            "rubric" => Compound::Rubric(columns),
+            "rubric" => Compound::Rubric(settings.get_item("columns")?.extract()?),
             "pairwise" => {
-                let schedule = match schedule {
+                let PairwiseArg { schedule, rounds, score, both_orders } = settings.extract()?;
+                let schedule = match &*schedule {
                     "circular" => Schedule::Circular,
                     "all" => Schedule::AllPairs,
                     "swiss" => Schedule::Swiss(rounds),
                     other => return Err(unknown("schedule", other)),
                 };
-                let score = match score {
-                    "bradley_terry" => PairwiseScore::BradleyTerry,
-                    "win_rate" => PairwiseScore::WinRate,
-                    other => return Err(unknown("score", other)),
-                };
-                Compound::Pairwise(Pairwise { schedule, score, both_orders })
+                Compound::Pairwise(Pairwise { schedule, score: score.0, both_orders })
             }
-            "cases" => {
-                let given = cases.ok_or_else(|| PyValueError::new_err("cases= says how programs are judged"))?;
-                Compound::Cases(given.rules()?)
-            }
+            "cases" => Compound::Cases(settings.get_item("cases")?.extract::<CasesArg>()?.rules()),
             other => return Err(unknown("kind of calls", other)),
         };
-        let rules: Vec<Policy> = rules.into_iter().map(RulesArg::policy).collect::<PyResult<_>>()?;
-        let members: Vec<CompoundMember> = members
-            .into_iter()
-            .map(|MemberArg(name, http, rules, second)| CompoundMember {
-                name,
-                request: http.function.clone(),
-                rules,
-                second,
-            })
-            .collect();
+        let rules: Vec<Policy> = rules.into_iter().map(RulesArg::policy).collect();
+        let member = |MemberArg(name, http, rules, second): MemberArg<'_>| CompoundMember {
+            name,
+            request: http.function.clone(),
+            rules,
+            second,
+        };
+        let members: Vec<CompoundMember> = members.into_iter().map(member).collect();
         if members.is_empty() || members.iter().any(|member| member.rules >= rules.len()) {
             return Err(PyValueError::new_err("members without rules"));
         }

@@ -91,15 +91,8 @@ impl Drop for Engine {
             #[expect(unsafe_code, reason = "the one place where the parts are dropped")]
             // SAFETY: `parts` is not used after this: `self` is being dropped.
             let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
-            let recorder = parts.recorder;
             // Work that still runs ends in the background: dropping must not wait.
-            let scheduler = parts.scheduler;
-            let journal = parts.journal;
-            self.runtime.spawn(async move {
-                scheduler.close().await;
-                drop(journal); // after the last cells
-                drop(recorder);
-            });
+            self.runtime.spawn(parts.close_later());
         }
     }
 }
@@ -107,17 +100,12 @@ impl Drop for Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (functions, *, workers, python, worker_dir, serialized_functions, environment, recycle, monitor = None, journal = None, watchdog = None, trace = None, remote = None))]
+    #[pyo3(signature = (functions, *, workers, monitor = None, journal = None, watchdog = None, trace = None, remote = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
-        functions: Vec<PyRef<'_, FunctionConfig>>,
-        workers: usize,
-        python: String,
-        worker_dir: String,
-        serialized_functions: Option<Vec<u8>>,
-        environment: Vec<(Vec<u8>, Vec<u8>)>,
-        recycle: (Option<u64>, Option<f64>, Option<u64>),
+        functions: Vec<FunctionConfig>,
+        workers: WorkerArgs,
         monitor: Option<MonitorConfig>,
         journal: Option<PyJournalConfig>,
         watchdog: Option<(f64, Option<PathBuf>)>,
@@ -125,8 +113,6 @@ impl Engine {
         remote: Option<RemoteArg>,
     ) -> PyResult<Self> {
         let runtime = runtime::handle()?;
-        let configs: Vec<&FunctionConfig> = functions.iter().map(|one| &**one).collect();
-        let args = WorkerArgs { workers, python, worker_dir, serialized_functions, environment, recycle };
         let options = EngineOptions {
             monitor: monitor.as_ref(),
             journal: journal.as_ref(),
@@ -134,7 +120,7 @@ impl Engine {
             trace,
             remote,
         };
-        let parts = Parts::start(py, &runtime, &configs, args, options)?;
+        let parts = Parts::start(py, &runtime, &functions, workers, options)?;
         let kind = |one: &FunctionConfig| match &parts.remote {
             Some(_) if one.anywhere => LaneKind::Process,
             _ => one.lane,
@@ -143,8 +129,8 @@ impl Engine {
         Ok(Self {
             pid: std::process::id(),
             runtime,
-            functions: configs.iter().map(|one| (kind(one), one_by_one(&one.function))).collect(),
-            pure: configs.iter().map(|one| one.function.pure).collect(),
+            functions: functions.iter().map(|one| (kind(one), one_by_one(&one.function))).collect(),
+            pure: functions.iter().map(|one| one.function.pure).collect(),
             parts: ManuallyDrop::new(parts),
             closed: AtomicBool::new(false),
         })
@@ -153,10 +139,7 @@ impl Engine {
     /// Returns the objects that the lanes' Python threads hold on to.
     #[getter]
     fn lanes(&self) -> PyResult<Lanes> {
-        let parts = self.parts()?;
-        let Parts { supervisor, threads, loops, released, stacks, .. } = parts;
-        let (supervisor, threads, loops) = (supervisor.clone(), threads.clone(), loops.clone());
-        Ok(Lanes::new(supervisor, threads, loops, released.clone(), stacks.clone()))
+        Ok(self.parts()?.lanes.clone())
     }
 
     #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, group_quorum = None, group_timeout = None, cancellable = false, step = None, journal = Vec::new()))]
@@ -178,7 +161,7 @@ impl Engine {
         journal: Vec<Option<usize>>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
-        parts.released.let_go(py);
+        parts.lanes.released.let_go(py);
         if num_generations == 0 || !samples.is_multiple_of(num_generations) {
             let problem = format!("num_generations={num_generations} does not divide {samples} samples");
             return Err(PyValueError::new_err(problem));
@@ -196,7 +179,7 @@ impl Engine {
         };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
-        let released = parts.released.clone();
+        let released = parts.lanes.released.clone();
         let batch = Bound::new(py, PyBatch::new(batch, scheduler, None, released, self.runtime.clone()))?;
         held.append(&batch)?;
         Ok(batch)
@@ -230,7 +213,7 @@ impl Engine {
         };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
-        let released = parts.released.clone();
+        let released = parts.lanes.released.clone();
         let batch = PyBatch::new(batch, scheduler, Some(open_values), released, self.runtime.clone());
         let batch = Bound::new(py, batch)?;
         held.append(&batch)?;
@@ -254,7 +237,7 @@ impl Engine {
             parts.monitor.iter().for_each(Monitor::stop);
             parts.recorder.iter().for_each(|recorder| recorder.close(TRACE_CLOSE));
         });
-        parts.released.let_go(py);
+        parts.lanes.released.let_go(py);
         Ok(done?.is_some())
     }
 
@@ -270,7 +253,7 @@ impl Engine {
 
     fn stats(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, u64>> {
         let parts = self.parts()?;
-        Ok(gil::detached(py, || parts.shown().stats()))
+        Ok(gil::detached(py, || parts.stats()))
     }
 
     /// Samples whose calls need not be made since the start, one triple a function: those that got

@@ -4,7 +4,7 @@
 //! - A failure to record or show the engine does not keep it from scoring: where it can't start,
 //!   the engine goes without it and says why. A journal is: its rows were asked for.
 
-use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use guerdon_cache::OutcomeStore;
@@ -14,13 +14,10 @@ use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_http::HttpLane;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::{Source, SupervisorQueue, SupervisorRequest};
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_native::NativeLane;
-use guerdon_remote::RemoteLane;
-use guerdon_telemetry::timeline::Recorder;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
@@ -29,6 +26,7 @@ use crate::config::FunctionConfig;
 use crate::http;
 use crate::journal::{EngineJournal, PyJournalConfig};
 use crate::lane_kind::LaneKind;
+use crate::lanes::Lanes;
 use crate::monitor::{Monitor, MonitorConfig, Shown};
 use crate::nodes::{self, Here, RemoteArg};
 use crate::process::{EngineProcess, WorkerArgs};
@@ -47,26 +45,21 @@ pub struct EngineOptions<'a> {
 }
 
 pub struct Parts {
-    pub scheduler: Arc<Scheduler>,
-    pub process: EngineProcess,
-    /// Lane for calls on nodes.
-    pub remote: Option<Arc<RemoteLane>>,
-    pub supervisor: Arc<SupervisorQueue>,
-    pub threads: Arc<ThreadLane>,
-    pub loops: Arc<AsyncioLane>,
-    pub http: Arc<HttpLane>,
-    pub released: Arc<ReleasedValues>,
-    /// Reader of stacks of this process's calls, for the live state.
-    pub stacks: Arc<StackReader>,
-    /// The cache folders of its functions.
-    pub stores: Vec<Arc<OutcomeStore>>,
+    shown: Arc<Shown>,
+    pub lanes: Lanes,
     pub journal: Option<EngineJournal>,
     /// Monitor of the running engine.
     pub monitor: Option<Monitor>,
-    /// Recorder of its timeline.
-    pub recorder: Option<Arc<Recorder>>,
     /// Reason why the timeline is missing.
     pub trace_problem: Option<String>,
+}
+
+impl Deref for Parts {
+    type Target = Shown;
+
+    fn deref(&self) -> &Shown {
+        &self.shown
+    }
 }
 
 impl Parts {
@@ -74,7 +67,7 @@ impl Parts {
     pub fn start(
         py: Python<'_>,
         runtime: &Handle,
-        functions: &[&FunctionConfig],
+        functions: &[FunctionConfig],
         workers: WorkerArgs,
         options: EngineOptions<'_>,
     ) -> PyResult<Self> {
@@ -114,96 +107,92 @@ impl Parts {
             }
         }
         let scheduler = Arc::new(Scheduler::start(runtime, clock, core, lanes));
-        let mut parts = Self {
+        let released = Arc::new(ReleasedValues::new(supervisor.clone()));
+        let stores = distinct(functions.iter().filter_map(|config| config.store.clone()));
+        let stacks = Arc::<StackReader>::default();
+        let lanes = Lanes { supervisor, threads, loops, released, stacks };
+        let mut shown = Shown {
             scheduler,
+            supervisor: lanes.supervisor.clone(),
+            stacks: lanes.stacks.clone(),
             process,
             remote: nodes,
-            released: Arc::new(ReleasedValues::new(supervisor.clone())),
-            supervisor,
-            threads,
-            loops,
             http,
-            stacks: Arc::default(),
-            stores: distinct(functions.iter().filter_map(|config| config.store.clone())),
+            stores,
             journal: None,
-            monitor: None,
             recorder: None,
-            trace_problem: None,
         };
         if let Some(options) = watchdog {
             let names = functions.iter().map(|config| config.function.name.to_string()).collect();
-            watchdog::start(runtime, &parts.scheduler, &parts.supervisor, names, options);
+            watchdog::start(runtime, &shown.scheduler, &shown.supervisor, names, options);
         }
-        match trace.map(|arg| parts.recorder(arg, functions)).transpose() {
-            Ok(recorder) => parts.recorder = recorder,
-            Err(error) => parts.trace_problem = Some(error.to_string()),
+        let mut trace_problem = None;
+        match trace.map(|arg| trace::start(arg, functions, &shown.scheduler, &shown.supervisor)).transpose() {
+            Ok(recorder) => shown.recorder = recorder,
+            Err(error) => trace_problem = Some(error.to_string()),
         }
-        parts.pass_warnings_on(functions);
-        let kept = parts.released.clone();
-        parts.scheduler.on_payload_release(move |values| kept.keep(values));
-        let journal = journal.map(|config| EngineJournal::start(py, config, clock, &parts.supervisor, &parts.released));
-        parts.journal = journal.transpose()?;
-        let mut observers = Vec::new();
+        pass_warnings_on(&shown, functions);
+        let kept = lanes.released.clone();
+        shown.scheduler.on_payload_release(move |values| kept.keep(values));
+        let journal = journal.map(|config| EngineJournal::start(py, config, clock, &lanes.supervisor, &lanes.released));
+        let journal = journal.transpose()?;
+        shown.journal = journal.as_ref().map(|journal| journal.journal().clone());
+        let shown = Arc::new(shown);
+        let (mut monitoring, mut observers) = (None, Vec::new());
         if let Some(config) = monitor {
-            let (monitor, observer) = Monitor::start(py, runtime, config, functions, &parts.shown());
-            parts.monitor = Some(monitor);
+            let (monitor, observer) = Monitor::start(py, runtime, config, functions, &shown);
+            monitoring = Some(monitor);
             observers.push(observer);
         }
-        observers.extend(parts.journal.iter().map(EngineJournal::observer));
-        parts.scheduler.observe(observers);
-        Ok(parts)
+        observers.extend(journal.iter().map(EngineJournal::observer));
+        shown.scheduler.observe(observers);
+        Ok(Self { shown, lanes, journal, monitor: monitoring, trace_problem })
     }
 
-    /// Returns the parts that the monitor shows.
-    pub fn shown(&self) -> Shown<'_> {
-        let Self { scheduler, supervisor, stacks, process, http, stores, .. } = self;
-        let remote = self.remote.as_ref();
-        let (journal, recorder) = (self.journal.as_ref().map(EngineJournal::journal), self.recorder.as_ref());
-        Shown { scheduler, supervisor, stacks, process, http, stores, journal, recorder, remote }
-    }
-
-    /// The recorder of a timeline, which records from now on.
-    fn recorder(&self, arg: TraceArg, functions: &[&FunctionConfig]) -> io::Result<Arc<Recorder>> {
-        let recorder = trace::recorder(arg, functions, self.scheduler.clock())?;
-        trace::start(&recorder, &self.scheduler, self.supervisor.clone())?;
-        Ok(recorder)
-    }
-
-    /// Passes warnings of endpoints and cache folders on to Python, and to the timeline.
-    fn pass_warnings_on(&self, functions: &[&FunctionConfig]) {
-        let clock = self.scheduler.clock();
-        let warn = || {
-            let (recorder, requests) = (self.recorder.clone(), self.supervisor.clone());
-            let names: Vec<String> = functions.iter().map(|config| config.function.name.to_string()).collect();
-            move |function: usize, warning, reason: &str| {
-                if let Some(recorder) = &recorder {
-                    trace::endpoint_warning(recorder, clock, function, warning, reason);
-                }
-                let (source, why) = match warning {
-                    LimitWarning::BreakerOpen => (Source::BreakerOpen, reason.to_owned()),
-                    LimitWarning::Hangs => (Source::EndpointHangs, reason.to_owned()),
-                    LimitWarning::LongRetryAfter(after) => {
-                        let why = format!("{} s (Retry-After); last error: {reason}", after.as_secs_f64());
-                        (Source::LongRetryAfter, why)
-                    }
-                };
-                requests.push(SupervisorRequest::Trouble { source, place: names[function].clone(), why });
-            }
-        };
-        self.scheduler.on_limit_warning(warn());
-        self.http.on_limit_warning(warn());
-        let requests = self.supervisor.clone();
-        self.http.on_descriptor_shortage(move |shortage| {
-            let why = format!("{shortage}: {}", http::ALLOW_MORE);
-            requests.push(SupervisorRequest::Trouble { source: Source::Descriptors, place: String::new(), why });
-        });
-        for store in &self.stores {
-            let (requests, folder) = (self.supervisor.clone(), store.folder().display().to_string());
-            store.on_trouble(move |reason| {
-                let (place, why) = (folder.clone(), reason.to_owned());
-                requests.push(SupervisorRequest::Trouble { source: Source::Cache, place, why });
-            });
+    /// Ends the engine; parts that nothing waits for are dropped at once.
+    pub fn close_later(self) -> impl Future<Output = ()> + Send + use<> {
+        let Self { shown, journal, .. } = self;
+        async move {
+            shown.scheduler.close().await;
+            drop(journal); // after the last cells
         }
+    }
+}
+
+/// Passes warnings of endpoints and cache folders on to Python, and to the timeline.
+fn pass_warnings_on(shown: &Shown, functions: &[FunctionConfig]) {
+    let clock = shown.scheduler.clock();
+    let warn = || {
+        let (recorder, requests) = (shown.recorder.clone(), shown.supervisor.clone());
+        let names: Vec<String> = functions.iter().map(|config| config.function.name.to_string()).collect();
+        move |function: usize, warning, reason: &str| {
+            if let Some(recorder) = &recorder {
+                trace::endpoint_warning(recorder, clock, function, warning, reason);
+            }
+            let (source, why) = match warning {
+                LimitWarning::BreakerOpen => (Source::BreakerOpen, reason.to_owned()),
+                LimitWarning::Hangs => (Source::EndpointHangs, reason.to_owned()),
+                LimitWarning::LongRetryAfter(after) => {
+                    let why = format!("{} s (Retry-After); last error: {reason}", after.as_secs_f64());
+                    (Source::LongRetryAfter, why)
+                }
+            };
+            requests.push(SupervisorRequest::Trouble { source, place: names[function].clone(), why });
+        }
+    };
+    shown.scheduler.on_limit_warning(warn());
+    shown.http.on_limit_warning(warn());
+    let requests = shown.supervisor.clone();
+    shown.http.on_descriptor_shortage(move |shortage| {
+        let why = format!("{shortage}: {}", http::ALLOW_MORE);
+        requests.push(SupervisorRequest::Trouble { source: Source::Descriptors, place: String::new(), why });
+    });
+    for store in &shown.stores {
+        let (requests, folder) = (shown.supervisor.clone(), store.folder().display().to_string());
+        store.on_trouble(move |reason| {
+            let (place, why) = (folder.clone(), reason.to_owned());
+            requests.push(SupervisorRequest::Trouble { source: Source::Cache, place, why });
+        });
     }
 }
 

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use guerdon_core::condvar::Condvar;
-use guerdon_remote::host::{CarryEnd, Ends, Patience, Peer};
+use guerdon_core::pidfd::Pidfd;
+use guerdon_remote::host::{CarryEnd, Ends, Patience};
 use guerdon_remote::{Link, Pace};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 
 use crate::gil;
@@ -128,15 +130,15 @@ pub fn carry(
         Connection { entered: SocketEntry(shared.clone()), socket: UnixStream::from_std(socket)?, _ended: ended };
     // If processes can't be watched, only the socket tells of its end.
     let peer = match handle {
-        Some(handle) => Peer::of(handle).ok(),
-        None => Peer::open(process).ok(),
+        Some(handle) => Pidfd::of(handle).ok(),
+        None => Pid::from_raw(process).and_then(|pid| Pidfd::open(pid).ok()),
     };
     let patience = patience.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     runtime.spawn(serve(connection, link.link().clone(), peer, patience));
     Ok(Carrier { pid: std::process::id(), shared })
 }
 
-async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Peer>, patience: Option<Duration>) {
+async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Pidfd>, patience: Option<Duration>) {
     let end = LinkEnd(link.clone());
     let carried =
         guerdon_remote::host::carry(&mut connection.socket, &end, peer.as_ref(), patience.map(Patience)).await;
@@ -146,7 +148,7 @@ async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Peer>, 
         CarryEnd::Silent => {
             // It would go on with frames that are tried again elsewhere.
             if let Some(peer) = &peer {
-                peer.kill();
+                let _ = peer.signal(Signal::KILL); // it may have ended
             }
             let seconds = patience.unwrap_or_default().as_secs_f64();
             link.lost(&format!("it did not answer for {seconds:.0} s, and was killed"), false);
@@ -162,8 +164,8 @@ async fn serve(mut connection: Connection, link: Arc<Link>, peer: Option<Peer>, 
 pub fn reap_child(process: i32) -> PyResult<()> {
     let runtime = runtime::handle()?;
     let _inside = runtime.enter();
-    if let Ok(peer) = Peer::open(process) {
-        runtime.spawn(async move { peer.reap().await });
+    if let Some(child) = Pid::from_raw(process).and_then(|pid| Pidfd::open(pid).ok()) {
+        runtime.spawn(async move { child.reap().await });
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
-    Api, BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece,
+    BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece,
     ResponseParser,
 };
 use pyo3::exceptions::PyValueError;
@@ -15,7 +15,8 @@ use pyo3::pybacked::PyBackedBytes;
 use tokio::runtime::Handle;
 
 use crate::parse::{ParseArg, json_path};
-use crate::tariff::PyTariff;
+use crate::tariff::TariffArg;
+use crate::words::word;
 
 /// A piece of a body: JSON as it is, ("text" or "value", column), ("repair", 0), or a list of
 /// pieces for each sample.
@@ -41,6 +42,29 @@ impl PieceArg {
     }
 }
 
+/// The dict of `Plan.config`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct HttpArg {
+    url: String,
+    body: Vec<PieceArg>,
+    api: String,
+    parse: Option<ParseArg>,
+    path: String,
+    headers: Vec<(String, String)>,
+    key: Option<String>,
+    key_file: Option<PathBuf>,
+    http2: bool,
+    authorities: Option<PyBackedBytes>,
+    only_these_authorities: bool,
+    client_certificate: Option<(PyBackedBytes, PyBackedBytes)>,
+    tariff: Option<TariffArg>,
+    endpoints: Vec<(String, f64)>,
+    resolve_all: bool,
+    hedge_after: Option<(String, f64)>,
+    hedge_share: f64,
+}
+
 /// One function of the http lane. The package has checked the rest; what only the engine can tell
 /// raises `ValueError` here.
 #[pyclass(frozen, module = "guerdon._native", name = "HttpConfig")]
@@ -51,57 +75,34 @@ pub struct HttpConfig {
 #[pymethods]
 impl HttpConfig {
     #[new]
-    #[pyo3(signature = (url, *, body, api, parse = None, path = "",
-        headers = Vec::new(), key = None, key_file = None, http2 = false, authorities = None, only_these_authorities = false,
-        client_certificate = None, tariff = None,
-        endpoints = Vec::new(), resolve_all = false, hedge_after = None, hedge_share = 0.05))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
-    fn new(
-        url: &str,
-        body: Vec<PieceArg>,
-        api: &str,
-        parse: Option<ParseArg>,
-        path: &str,
-        headers: Vec<(String, String)>,
-        key: Option<String>,
-        key_file: Option<PathBuf>,
-        http2: bool,
-        authorities: Option<PyBackedBytes>,
-        only_these_authorities: bool,
-        client_certificate: Option<(PyBackedBytes, PyBackedBytes)>,
-        tariff: Option<PyRef<'_, PyTariff>>,
-        endpoints: Vec<(String, f64)>,
-        resolve_all: bool,
-        hedge_after: Option<(&str, f64)>,
-        hedge_share: f64,
-    ) -> PyResult<Self> {
+    fn new(given: HttpArg) -> PyResult<Self> {
+        let HttpArg { key, key_file, headers, endpoints, resolve_all, hedge_share, .. } = given;
         let wrong = |why: String| PyValueError::new_err(why);
-        let judge_parser = || parse.ok_or_else(|| wrong("a judge needs a parser".to_owned()))?.parser();
-        let parser = match api {
-            "chat" => ResponseParser::Judge { api: Api::Chat, parser: judge_parser()? },
-            "completions" => ResponseParser::Judge { api: Api::Completions, parser: judge_parser()? },
-            "responses" => ResponseParser::Judge { api: Api::Responses, parser: judge_parser()? },
-            "anthropic" => ResponseParser::Judge { api: Api::Anthropic, parser: judge_parser()? },
+        let path = || if given.path.is_empty() { Ok(None) } else { json_path(&given.path).map(Some) };
+        let parser = match &*given.api {
             "sandbox" => ResponseParser::Sandbox,
-            "score" => ResponseParser::Score { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
-            "rewards" => ResponseParser::Rewards { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
-            other => return Err(wrong(format!("unknown endpoint '{other}'"))),
+            "score" => ResponseParser::Score { path: path()? },
+            "rewards" => ResponseParser::Rewards { path: path()? },
+            api => {
+                let parser = given.parse.ok_or_else(|| wrong("a judge needs a parser".to_owned()))?.parser()?;
+                ResponseParser::Judge { api: word(api)?, parser }
+            }
         };
-        let tariff = tariff.map(|tariff| tariff.tariff.clone()).unwrap_or_default();
-        let authorities = authorities.map(|pem| pem.to_vec());
+        let tariff = given.tariff.map(TariffArg::tariff).unwrap_or_default();
+        let authorities = given.authorities.map(|pem| pem.to_vec());
         let key = key.map(|key| Key::new(key).in_file(key_file));
-        let endpoint = Endpoint::new(url, headers, key, http2, authorities);
-        let client = client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));
-        let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(only_these_authorities, client));
+        let endpoint = Endpoint::new(&given.url, headers, key, given.http2, authorities);
+        let client = given.client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));
+        let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(given.only_these_authorities, client));
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
-        let after = hedge_after.map(|(unit, number)| match unit {
+        let after = given.hedge_after.map(|(unit, number)| match &*unit {
             "quantile" => Ok(HedgeAfter::Quantile(number)),
             _ => Duration::try_from_secs_f64(number).map(HedgeAfter::Time).map_err(|error| wrong(error.to_string())),
         });
         let hedging = after.transpose()?.map(|after| Hedging { after, share: hedge_share });
         let fleet = FleetOptions::of(&endpoint, &endpoints).map_err(|error| wrong(error.to_string()))?;
         let fleet = FleetOptions { resolve_all, hedging, ..fleet };
-        let pieces = body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
+        let pieces = given.body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
         Ok(Self { function: HttpFunction { endpoint, fleet, body: BodyTemplate { pieces }, parser, tariff } })
     }
 }

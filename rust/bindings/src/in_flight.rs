@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use guerdon_core::clock::seconds;
 use guerdon_core::in_flight::{InFlight, InFlightCall, Location};
 use guerdon_core::lane;
 use guerdon_core::scheduler::Scheduler;
@@ -68,7 +69,7 @@ pub fn endpoints(lane: &HttpLane, function: usize, member: usize) -> Vec<PyEndpo
         in_flight: one.in_flight,
         answered: one.answered,
         failed: one.failed,
-        p50_s: one.p50_ns.map(|time| Duration::from_nanos(time).as_secs_f64()),
+        p50_s: one.p50_ns.map(seconds),
     };
     lane.endpoints(function, member).into_iter().map(snapshot).collect()
 }
@@ -94,7 +95,7 @@ fn by_batch(one: InFlight) -> impl Iterator<Item = PyInFlight> {
         spans: Vec::new(),
         phase: phase.word(),
         attempt,
-        age_s: Duration::from_nanos(age_ns).as_secs_f64(),
+        age_s: seconds(age_ns),
         worker,
         thread,
         on_loop,

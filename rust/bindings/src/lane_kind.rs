@@ -12,6 +12,14 @@ pub enum LaneKind {
 }
 
 impl LaneKind {
+    /// Returns the lane with this name in Python, and the name: code rewards are functions of the
+    /// process lane.
+    pub fn of(word: &str) -> Option<(Self, &'static str)> {
+        let all = [Self::Thread, Self::Asyncio, Self::Http, Self::Native, Self::Process];
+        let named = all.into_iter().map(|lane| (lane, lane.word())).chain([(Self::Process, "code")]);
+        named.into_iter().find(|(_, name)| *name == word)
+    }
+
     /// The index of the lane in the engine.
     pub const fn index(self) -> usize {
         self as usize

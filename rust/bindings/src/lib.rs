@@ -35,6 +35,7 @@ mod tariff;
 mod trace;
 mod values;
 mod watchdog;
+mod words;
 
 /// The compiled engine of guerdon.
 #[pyo3::pymodule(gil_used = true)]
@@ -46,11 +47,11 @@ mod _native {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
+    use crate::batch_result::PyBatchResult;
+    #[pymodule_export]
     use crate::cache::PyOutcomeStore;
     #[pymodule_export]
     use crate::compound::{CompoundConfig, outputs_match};
-    #[pymodule_export]
-    use crate::config::FunctionConfig;
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
@@ -92,9 +93,9 @@ mod _native {
     #[pymodule_export]
     use crate::parse::read_score;
     #[pymodule_export]
-    use crate::tariff::{PyTariff, SpendingCap};
+    use crate::tariff::SpendingCap;
     #[pymodule_export]
-    use crate::trace::{TraceSummary, trace_summary};
+    use crate::trace::trace_summary;
     #[pymodule_export]
     use crate::values::columns::{PyConstant, PyFunctionColumns};
 

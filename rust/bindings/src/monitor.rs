@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use guerdon_cache::OutcomeStore;
+use guerdon_core::clock::seconds;
 use guerdon_core::in_flight::{InFlight, Location};
 use guerdon_core::lane;
 use guerdon_core::observer::BatchObserver;
@@ -30,7 +31,7 @@ use tokio::runtime::Handle;
 
 use crate::config::FunctionConfig;
 use crate::gil;
-use crate::process::{EngineProcess, WeakProcess};
+use crate::process::EngineProcess;
 use crate::stacks::StackReader;
 
 /// Settings of the package for a monitor: a `guerdon._insight.monitor.settings.MonitorConfig`.
@@ -71,20 +72,23 @@ pub fn metric_families() -> Vec<(&'static str, &'static str, Vec<&'static str>, 
 const NO_WORKERS: [(&str, u64); 4] = [("workers", 0), ("worker_restarts", 0), ("worker_loads", 0), ("kills", 0)];
 
 /// The parts of an engine that are shown.
-#[derive(Clone)]
-pub struct Shown<'a> {
-    pub scheduler: &'a Arc<Scheduler>,
-    pub supervisor: &'a Arc<SupervisorQueue>,
-    pub stacks: &'a Arc<StackReader>,
-    pub process: &'a EngineProcess,
-    pub http: &'a Arc<HttpLane>,
-    pub stores: &'a [Arc<OutcomeStore>],
-    pub journal: Option<&'a Arc<Journal>>,
-    pub recorder: Option<&'a Arc<Recorder>>,
-    pub remote: Option<&'a Arc<RemoteLane>>,
+pub struct Shown {
+    pub scheduler: Arc<Scheduler>,
+    pub supervisor: Arc<SupervisorQueue>,
+    /// Reader of stacks of this process's calls, for the live state.
+    pub stacks: Arc<StackReader>,
+    pub process: EngineProcess,
+    /// Lane for calls on nodes.
+    pub remote: Option<Arc<RemoteLane>>,
+    pub http: Arc<HttpLane>,
+    /// The cache folders of its functions.
+    pub stores: Vec<Arc<OutcomeStore>>,
+    pub journal: Option<Arc<Journal>>,
+    /// Recorder of its timeline.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
-impl Shown<'_> {
+impl Shown {
     /// Counters since the start, by name.
     pub fn stats(&self) -> BTreeMap<&'static str, u64> {
         let mut stats = BTreeMap::from(NO_WORKERS);
@@ -96,13 +100,13 @@ impl Shown<'_> {
             stats.insert("cache_bytes", counts.iter().map(|counts| counts.bytes).sum());
             stats.insert("cache_dropped", counts.iter().map(|counts| counts.dropped).sum());
         }
-        if let Some(journal) = self.journal {
+        if let Some(journal) = &self.journal {
             let counts = journal.counts();
             let named =
                 [("journal_rows", counts.rows), ("journal_dropped", counts.dropped), ("journal_bytes", counts.bytes)];
             stats.extend(named);
         }
-        stats.extend(self.recorder.map(|recorder| ("trace_dropped", recorder.dropped())));
+        stats.extend(self.recorder.as_ref().map(|recorder| ("trace_dropped", recorder.dropped())));
         stats
     }
 }
@@ -117,22 +121,14 @@ struct Known {
 
 /// See the module.
 struct EngineView {
-    scheduler: Weak<Scheduler>,
-    supervisor: Weak<SupervisorQueue>,
-    stacks: Arc<StackReader>,
-    process: WeakProcess,
-    http: Weak<HttpLane>,
-    stores: Vec<Weak<OutcomeStore>>,
-    journal: Option<Weak<Journal>>,
-    recorder: Option<Weak<Recorder>>,
-    remote: Option<Weak<RemoteLane>>,
+    shown: Weak<Shown>,
     functions: Vec<Known>,
     config: MonitorConfig,
 }
 
 impl EngineView {
-    fn snapshot_of(&self, shown: &Shown<'_>) -> Snapshot {
-        let scheduler = shown.scheduler;
+    fn snapshot_of(&self, shown: &Shown) -> Snapshot {
+        let scheduler = &shown.scheduler;
         let counts = scheduler.call_counts().into_iter().zip(scheduler.usage());
         let now = scheduler.calls_in_flight().into_iter().zip(scheduler.open_breakers());
         let functions = self.functions.iter().enumerate().zip(counts.zip(now));
@@ -164,11 +160,11 @@ impl EngineView {
                     in_flight: one.in_flight,
                     answered: one.answered,
                     failed: one.failed,
-                    p50_s: one.p50_ns.map(|time| Duration::from_nanos(time).as_secs_f64()),
+                    p50_s: one.p50_ns.map(seconds),
                 }
             })
         });
-        let nodes = shown.remote.map(|remote| remote.nodes()).unwrap_or_default().into_iter().map(node);
+        let nodes = shown.remote.as_ref().map(|remote| remote.nodes()).unwrap_or_default().into_iter().map(node);
         let isolations = self.config.isolations.iter().cloned().map(|(function, level, layers, missing)| Isolation {
             function,
             level,
@@ -199,64 +195,40 @@ impl EngineView {
             samples: call.samples.iter().chain(others).map(ExactSizeIterator::len).sum(),
             attempt: call.attempt,
             phase: call.phase.word(),
-            seconds: Duration::from_nanos(call.age_ns).as_secs_f64(),
+            seconds: seconds(call.age_ns),
             place: location.to_string(),
             stack,
             no_stack,
         }
     }
-
-    /// Calls `look` with the engine's parts, if it still exists.
-    fn with<T>(&self, look: impl FnOnce(&Shown<'_>) -> T) -> Option<T> {
-        let process = self.process.upgrade();
-        let (scheduler, supervisor) = (self.scheduler.upgrade()?, self.supervisor.upgrade()?);
-        let http = self.http.upgrade()?;
-        let journal = self.journal.as_ref().and_then(Weak::upgrade);
-        let recorder = self.recorder.as_ref().and_then(Weak::upgrade);
-        let remote = self.remote.as_ref().and_then(Weak::upgrade);
-        let stores: Vec<Arc<OutcomeStore>> = self.stores.iter().filter_map(Weak::upgrade).collect();
-        Some(look(&Shown {
-            scheduler: &scheduler,
-            supervisor: &supervisor,
-            stacks: &self.stacks,
-            process: &process,
-            http: &http,
-            stores: &stores,
-            journal: journal.as_ref(),
-            recorder: recorder.as_ref(),
-            remote: remote.as_ref(),
-        }))
-    }
 }
 
 impl Source for EngineView {
     fn snapshot(&self) -> Option<Snapshot> {
-        self.with(|shown| self.snapshot_of(shown))
+        self.shown.upgrade().map(|shown| self.snapshot_of(&shown))
     }
 
     fn state(&self, stacks: bool, within: Duration) -> State {
-        self.with(|shown| {
-            let (lanes, clock) = (shown.scheduler.lanes(), shown.scheduler.clock());
-            let seen = match stacks {
-                true => shown.stacks.look(shown.supervisor, lanes, clock, within),
-                false => lane::in_flight(lanes, clock.now_ns()),
-            };
-            let pids = shown.process.get().map(|lane| lane.worker_pids()).unwrap_or_default();
-            let mut workers: BTreeMap<i32, Worker> = pids.into_iter().map(|pid| (pid, idle_worker(pid))).collect();
-            let mut calls = Vec::with_capacity(seen.len());
-            for one in seen {
-                let pid = if let Location::Worker(pid) = one.location { Some(pid) } else { None };
-                let call = self.call(one);
-                if let Some(pid) = pid {
-                    let worker = workers.entry(pid).or_insert_with(|| idle_worker(pid));
-                    worker.function = Some(call.function.clone());
-                    (worker.sample, worker.seconds) = (Some(call.sample), Some(call.seconds));
-                }
-                calls.push(call);
+        let Some(shown) = self.shown.upgrade() else { return State::default() };
+        let (lanes, clock) = (shown.scheduler.lanes(), shown.scheduler.clock());
+        let seen = match stacks {
+            true => shown.stacks.look(&shown.supervisor, lanes, clock, within),
+            false => lane::in_flight(lanes, clock.now_ns()),
+        };
+        let pids = shown.process.get().map(|lane| lane.worker_pids()).unwrap_or_default();
+        let mut workers: BTreeMap<i32, Worker> = pids.into_iter().map(|pid| (pid, idle_worker(pid))).collect();
+        let mut calls = Vec::with_capacity(seen.len());
+        for one in seen {
+            let pid = if let Location::Worker(pid) = one.location { Some(pid) } else { None };
+            let call = self.call(one);
+            if let Some(pid) = pid {
+                let worker = workers.entry(pid).or_insert_with(|| idle_worker(pid));
+                worker.function = Some(call.function.clone());
+                (worker.sample, worker.seconds) = (Some(call.sample), Some(call.seconds));
             }
-            State { open_cells: shown.scheduler.open_cells(), calls, workers: workers.into_values().collect() }
-        })
-        .unwrap_or_default()
+            calls.push(call);
+        }
+        State { open_cells: shown.scheduler.open_cells(), calls, workers: workers.into_values().collect() }
     }
 }
 
@@ -290,32 +262,21 @@ impl Monitor {
         py: Python<'_>,
         runtime: &Handle,
         config: &MonitorConfig,
-        functions: &[&FunctionConfig],
-        shown: &Shown<'_>,
+        functions: &[FunctionConfig],
+        shown: &Arc<Shown>,
     ) -> (Self, Arc<dyn BatchObserver>) {
         let tallies = Arc::new(Tallies::new(shown.scheduler.clock(), functions.len()));
         if config.address.is_some() {
             tallies.count();
         }
-        let known = |one: &&FunctionConfig| Known {
+        let known = |one: &FunctionConfig| Known {
             name: one.function.name.to_string(),
             lane: one.lane_word,
             pure: one.function.pure,
             kept: one.store.is_some(),
         };
-        let view = EngineView {
-            scheduler: Arc::downgrade(shown.scheduler),
-            supervisor: Arc::downgrade(shown.supervisor),
-            stacks: shown.stacks.clone(),
-            process: shown.process.downgrade(),
-            http: Arc::downgrade(shown.http),
-            stores: shown.stores.iter().map(Arc::downgrade).collect(),
-            journal: shown.journal.map(Arc::downgrade),
-            recorder: shown.recorder.map(Arc::downgrade),
-            remote: shown.remote.map(Arc::downgrade),
-            functions: functions.iter().map(known).collect(),
-            config: config.clone(),
-        };
+        let functions = functions.iter().map(known).collect();
+        let view = EngineView { shown: Arc::downgrade(shown), functions, config: config.clone() };
         let identity = Identity {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),

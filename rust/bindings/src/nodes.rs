@@ -152,7 +152,7 @@ pub struct Here<'a> {
 pub fn lane(
     runtime: &Handle,
     clock: Clock,
-    configs: &[&FunctionConfig],
+    configs: &[FunctionConfig],
     functions: &[Function],
     (digest, silence): RemoteArg,
     here: Here<'_>,
@@ -227,25 +227,16 @@ pub fn drain(lane: Option<&Arc<RemoteLane>>, name: &str) -> PyResult<()> {
 }
 
 pub fn snapshots(lane: &Arc<RemoteLane>) -> Vec<PyNodeSnapshot> {
-    let snapshot = |one: NodeSnapshot| {
-        let of = one.stats;
-        PyNodeSnapshot {
-            name: one.name.to_string(),
-            state: one.state.word(),
-            slots: one.slots,
-            frames: one.frames,
-            calls: one.calls,
-            bytes: one.bytes,
-            ended: one.ended,
-            reason: one.reason,
-            stats: BTreeMap::from([
-                ("workers", of.workers),
-                ("worker_forks", of.forks),
-                ("worker_restarts", of.restarts),
-                ("kills", of.kills),
-                ("abandoned_threads", of.abandoned_threads),
-            ]),
-        }
+    let snapshot = |one: NodeSnapshot| PyNodeSnapshot {
+        name: one.name.to_string(),
+        state: one.state.word(),
+        slots: one.slots,
+        frames: one.frames,
+        calls: one.calls,
+        bytes: one.bytes,
+        ended: one.ended,
+        reason: one.reason,
+        stats: one.stats.named().into(),
     };
     lane.nodes().into_iter().map(snapshot).collect()
 }

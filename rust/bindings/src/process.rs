@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_process::{ProcessConfig, ProcessLane, Recycle};
+use pyo3::prelude::*;
 use tokio::runtime::Handle;
 
 use crate::config::FunctionConfig;
@@ -18,17 +19,9 @@ use crate::config::FunctionConfig;
 #[derive(Clone, Default)]
 pub struct EngineProcess(Arc<OnceLock<Arc<ProcessLane>>>);
 
-/// The same, without keeping it.
-#[derive(Clone, Default)]
-pub struct WeakProcess(Weak<OnceLock<Arc<ProcessLane>>>);
-
 impl EngineProcess {
     pub fn get(&self) -> Option<&Arc<ProcessLane>> {
         self.0.get()
-    }
-
-    pub fn downgrade(&self) -> WeakProcess {
-        WeakProcess(Arc::downgrade(&self.0))
     }
 
     /// Makes the lane.
@@ -44,28 +37,21 @@ impl EngineProcess {
     }
 }
 
-impl WeakProcess {
-    /// Returns the lane if it has started; nothing once the engine is gone.
-    pub fn upgrade(&self) -> EngineProcess {
-        EngineProcess(self.0.upgrade().unwrap_or_default())
-    }
-}
-
-/// Settings of Python for the workers.
+/// Settings of the package for workers.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct WorkerArgs {
     pub workers: usize,
-    pub python: String,
-    pub worker_dir: String,
-    pub serialized_functions: Option<Vec<u8>>,
-    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    pub recycle: RecycleArg,
+    python: String,
+    worker_dir: String,
+    serialized_functions: Option<Vec<u8>>,
+    environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Calls, seconds and bytes after which a worker is replaced.
+    recycle: (Option<u64>, Option<f64>, Option<u64>),
 }
 
-/// Calls, seconds and bytes after which a worker is replaced.
-pub type RecycleArg = (Option<u64>, Option<f64>, Option<u64>);
-
 impl WorkerArgs {
-    pub fn config(self, functions: &[&FunctionConfig]) -> ProcessConfig {
+    pub fn config(self, functions: &[FunctionConfig]) -> ProcessConfig {
         let Self { workers, python, worker_dir, serialized_functions, environment, recycle } = self;
         let serialized_functions = serialized_functions.unwrap_or_default();
         let mut config = ProcessConfig::new(python.into(), worker_dir.into(), serialized_functions, workers);

@@ -1,4 +1,4 @@
-//! `SpendingCap` and `Tariff`: what requests cost and how much they may, as Python says it.
+//! `SpendingCap`, and tariffs: what requests cost and how much they may, as Python says it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,24 +23,20 @@ impl SpendingCap {
     }
 }
 
-/// Prices of a function's requests, the spending cap, and whether answers are kept.
-#[pyclass(frozen, module = "guerdon._native", name = "Tariff")]
-pub struct PyTariff {
-    pub tariff: Tariff,
+/// Prices of a function's requests, the spending caps, and whether answers are kept.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct TariffArg {
+    price: Option<(f64, f64, f64, f64)>,
+    caps: Vec<Py<SpendingCap>>,
+    keep_answers: bool,
+    longest_answer: Option<u32>,
 }
 
-#[pymethods]
-impl PyTariff {
-    #[new]
-    #[pyo3(signature = (*, price = None, caps = Vec::new(), keep_answers = false, longest_answer = None))]
-    fn new(
-        price: Option<(f64, f64, f64, f64)>,
-        caps: Vec<PyRef<'_, SpendingCap>>,
-        keep_answers: bool,
-        longest_answer: Option<u32>,
-    ) -> Self {
-        let price = price.map(|(input, cached, written, output)| Price { input, cached, written, output });
-        let caps = caps.iter().map(|cap| cap.spending.clone()).collect();
-        Self { tariff: Tariff { price, caps, keep_answers, longest_answer } }
+impl TariffArg {
+    pub fn tariff(self) -> Tariff {
+        let price = self.price.map(|(input, cached, written, output)| Price { input, cached, written, output });
+        let caps = self.caps.iter().map(|cap| cap.get().spending.clone()).collect();
+        Tariff { price, caps, keep_answers: self.keep_answers, longest_answer: self.longest_answer }
     }
 }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use guerdon_core::clock::seconds;
 use guerdon_core::in_flight::{InFlight, InFlightCall, Location};
 use guerdon_core::lane;
 use guerdon_core::scheduler::Scheduler;
@@ -105,7 +106,7 @@ impl WatchdogSources {
         let first = call.samples.first().map_or(0, |span| span.start);
         let count: usize = call.samples.iter().map(ExactSizeIterator::len).sum();
         let samples = if count == 1 { format!("sample {first}") } else { format!("{count} samples from {first}") };
-        let age = Duration::from_nanos(call.age_ns).as_secs_f64();
+        let age = seconds(call.age_ns);
         let phase = call.phase.word();
         // Writing to a String can't fail.
         let _ = writeln!(text, "{name:?} on {samples} of batch {}: {phase} for {age:.1} s in {place}", call.batch);

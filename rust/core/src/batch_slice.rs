@@ -112,10 +112,9 @@ mod tests {
     use super::*;
     use crate::batch::BatchSpec;
     use crate::clock::Clock;
-    use crate::function::{Function, OnFailure, Policy, Shape};
+    use crate::function::{Function, Policy, Shape};
     use crate::outcome::{Outcome, Status, Times};
     use crate::payload::Payload;
-    use crate::sent_constants::SentConstants;
 
     struct Named([String; 1]);
 
@@ -124,42 +123,13 @@ mod tests {
             Some(&self.0)
         }
 
-        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-        fn bytes(&self, _: FunctionId, _: u32) -> usize {
-            0
-        }
-
         fn as_any(&self) -> &dyn Any {
             self
         }
     }
 
     fn batch(id: u64) -> std::io::Result<Arc<Batch>> {
-        let second = Duration::from_secs(1);
-        let policy = Policy {
-            timeout: second,
-            grace: second,
-            setup_timeout: second,
-            total_timeout: None,
-            retries: 0,
-            concurrency: None,
-            limit: None,
-            on_failure: OnFailure::Nan,
-        };
-        let function = Function {
-            name: "f".into(),
-            shape: Shape::Sample,
-            gather: None,
-            finish: false,
-            run_if: None,
-            pure: false,
-            cache: None,
-            pinned: false,
-            isolated: false,
-            lane: 0,
-            policy,
-        };
+        let function = Function::new("f", Shape::Sample, Policy::new(Duration::from_secs(1)));
         let spec = BatchSpec::whole(1, 1, Box::new(Named(["text".to_owned()])));
         Ok(Arc::new(Batch::new(id, Clock::start(), [function].into(), &Arc::default(), spec)?))
     }

@@ -56,6 +56,13 @@ fn system_ns() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
+/// A time in seconds, as Python has it.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a float has nanoseconds enough for a hundred days")]
+pub const fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
 /// A duration in nanoseconds; five centuries at most.
 #[must_use]
 pub fn nanos(duration: Duration) -> u64 {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::limits::Limit;
 use crate::outcome_cache::CachePolicy;
 
@@ -10,7 +12,8 @@ use crate::outcome_cache::CachePolicy;
 pub type FunctionId = usize;
 
 /// Samples of one call of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Shape {
     /// One sample.
     Sample,
@@ -62,31 +65,38 @@ pub struct Policy {
     pub on_failure: OnFailure,
 }
 
-/// Comparison of a source's number with the bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-    Equal,
-    NotEqual,
+impl Policy {
+    /// One attempt without grace, and no limit.
+    #[must_use]
+    pub const fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            grace: Duration::ZERO,
+            setup_timeout: timeout,
+            total_timeout: None,
+            retries: 0,
+            concurrency: None,
+            limit: None,
+            on_failure: OnFailure::Nan,
+        }
+    }
 }
 
-impl Comparison {
-    /// Returns the comparison of this Python operator.
-    #[must_use]
-    pub fn of(operator: &str) -> Option<Self> {
-        Some(match operator {
-            "<" => Self::Less,
-            "<=" => Self::AtMost,
-            ">" => Self::Greater,
-            ">=" => Self::AtLeast,
-            "==" => Self::Equal,
-            "!=" => Self::NotEqual,
-            _ => return None,
-        })
-    }
+/// Comparison of a source's number with the bound; its name is Python's operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Comparison {
+    #[serde(rename = "<")]
+    Less,
+    #[serde(rename = "<=")]
+    AtMost,
+    #[serde(rename = ">")]
+    Greater,
+    #[serde(rename = ">=")]
+    AtLeast,
+    #[serde(rename = "==")]
+    Equal,
+    #[serde(rename = "!=")]
+    NotEqual,
 }
 
 /// Condition on another function's outcome for the same sample.
@@ -152,6 +162,24 @@ pub struct Function {
 }
 
 impl Function {
+    /// A function of the first lane, with nothing beside its policy.
+    #[must_use]
+    pub fn new(name: &str, shape: Shape, policy: Policy) -> Self {
+        Self {
+            name: name.into(),
+            shape,
+            gather: None,
+            finish: false,
+            run_if: None,
+            pure: false,
+            cache: None,
+            pinned: false,
+            isolated: false,
+            lane: 0,
+            policy,
+        }
+    }
+
     /// Returns the number of samples that one call covers in a batch of `samples` in groups of
     /// `group_size`.
     #[must_use]

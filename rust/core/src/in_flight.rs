@@ -5,11 +5,14 @@ use std::fmt::{self, Display};
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::frame::Frame;
 use crate::function::FunctionId;
+use crate::tracer::Executor;
 
 /// Progress of a call that a lane has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// The function runs.
     Call,
@@ -82,6 +85,18 @@ impl Display for Location {
             Self::Native => out.write_str("native thread"),
             Self::Node { name, inner } if inner.is_empty() => write!(out, "node {name}"),
             Self::Node { name, inner } => write!(out, "node {name} {inner}"),
+        }
+    }
+}
+
+/// The executor that a timeline draws for it.
+impl From<Location> for Executor {
+    fn from(location: Location) -> Self {
+        match location {
+            Location::Thread { number, .. } => Self::Thread(number),
+            Location::Loop { index, .. } => Self::Loop(index),
+            Location::Server(server) => Self::Endpoint(server.into()),
+            Location::Worker(_) | Location::Native | Location::Node { .. } => Self::Elsewhere,
         }
     }
 }

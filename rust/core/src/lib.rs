@@ -38,6 +38,7 @@ pub mod open_batch;
 pub mod outcome;
 pub mod outcome_cache;
 pub mod payload;
+pub mod pidfd;
 pub mod report;
 pub mod scheduler;
 pub mod sent_constants;

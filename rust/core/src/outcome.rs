@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The status of a cell. The numbers are part of the Python interface (`guerdon.Status`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Status {
     /// A number came back.
@@ -23,6 +25,15 @@ pub enum Status {
 }
 
 impl Status {
+    /// The names in Python, in the order of the numbers.
+    pub const WORDS: [&'static str; 7] = ["ok", "abstained", "timeout", "error", "crashed", "cancelled", "skipped"];
+
+    /// Returns the name in Python.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+
     /// Returns whether the cell is one that `failures()` lists and `max_failure_rate` counts.
     #[must_use]
     pub const fn is_failure(self) -> bool {
@@ -52,7 +63,7 @@ impl Status {
 }
 
 /// When user code ran; both zero when it never started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     /// The clock when user code started.
     pub started_ns: u64,
@@ -61,7 +72,7 @@ pub struct Times {
 }
 
 /// Value of a function for one cell, as a lane reports it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Cell {
     /// A number; whether it is one that a float32 holds is checked once, in the core.
     Value(f64),
@@ -91,7 +102,7 @@ impl Outcome {
 }
 
 /// Why an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
     Timeout,
     Error,
@@ -112,7 +123,7 @@ impl FailureKind {
 }
 
 /// Answer of the other side of a call, if there is one: a server, mostly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// A status as in HTTP; 429 means "too many requests", in whichever form it came.
     Status(u16),
@@ -148,7 +159,7 @@ impl Answer {
 }
 
 /// The stack of a function's code, as text that the core passes on and never reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Traceback {
     /// Text of an exception, or of the event that ended the call.
     Raised(String),
@@ -165,7 +176,7 @@ impl Traceback {
 }
 
 /// A failed attempt, as a lane reports it. The scheduler decides on another attempt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
     /// One line for `dump()`: what happened, without the function and the sample, which the result
@@ -187,10 +198,16 @@ impl Failure {
         let kind = FailureKind::Error;
         Self { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None }
     }
+
+    /// A failure that allows another attempt, without a traceback and an answer.
+    #[must_use]
+    pub const fn new(kind: FailureKind, reason: String) -> Self {
+        Self { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None }
+    }
 }
 
 /// The words that go with a failed cell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     pub reason: String,
     pub traceback: Option<Traceback>,
@@ -199,5 +216,17 @@ pub struct Note {
 impl From<Failure> for Note {
     fn from(failure: Failure) -> Self {
         Self { reason: failure.reason, traceback: failure.traceback }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_has_its_name() {
+        let words = [(Status::Ok, "ok"), (Status::Crashed, "crashed"), (Status::Skipped, "skipped")];
+        words.into_iter().for_each(|(status, word)| assert_eq!(status.word(), word));
+        assert!(Status::from_u8(Status::WORDS.len() as u8).is_none());
     }
 }

@@ -16,17 +16,30 @@ use crate::text::RawText;
 pub trait Payload: Send + Sync + 'static {
     /// The keyword names of the values of a function's calls (of its `finish_group`, if `finish`);
     /// `None` means by position.
-    fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]>;
+    fn names(&self, _function: FunctionId, _finish: bool) -> Option<&[String]> {
+        None
+    }
 
-    /// The values of these samples in the wire form of lanes that run calls in other processes.
-    /// Takes no lock that Python code can hold.
-    fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], sent: &mut SentConstants, out: &mut Vec<u8>);
+    /// The values of these samples in the wire form of lanes that run calls in other processes;
+    /// nothing if the frames for workers hold the values that they encode. Takes no lock that
+    /// Python code can hold.
+    fn encode(
+        &self,
+        _function: FunctionId,
+        _finish: bool,
+        _samples: &[u32],
+        _sent: &mut SentConstants,
+        _out: &mut Vec<u8>,
+    ) {
+    }
 
     /// Calls `each` with the modules that unpickling the values of these calls imports.
     fn modules(&self, _function: FunctionId, _finish: bool, _each: &mut dyn FnMut(&str)) {}
 
     /// About how many bytes `encode` writes for one sample.
-    fn bytes(&self, function: FunctionId, sample: u32) -> usize;
+    fn bytes(&self, _function: FunctionId, _sample: u32) -> usize {
+        0
+    }
 
     /// The text of a sample in one column of a function's calls, for lanes that put texts into
     /// requests; `None` if there is none. In such calls a column's name tells the kind of its
@@ -129,16 +142,6 @@ impl Deref for SharedPayload {
 struct Gone;
 
 impl Payload for Gone {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -27,5 +27,5 @@ pub fn no_setup(setup_timeout: Duration) -> String {
 #[must_use]
 pub fn timed_out(reason: String, last_seen: Option<String>) -> Failure {
     let traceback = last_seen.map(Traceback::LastSeen);
-    Failure { kind: FailureKind::Timeout, reason, traceback, retryable: true, retry_after: None, answer: None }
+    Failure { traceback, ..Failure::new(FailureKind::Timeout, reason) }
 }

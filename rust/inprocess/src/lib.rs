@@ -8,13 +8,13 @@
 
 pub mod asyncio_lane;
 
-#[cfg(test)]
-mod fake_frame;
 mod frame;
 #[cfg(all(test, feature = "loom"))]
 mod loom;
 pub mod supervisor;
 mod sync;
+#[cfg(test)]
+mod tests;
 pub mod thread_lane;
 mod time;
 

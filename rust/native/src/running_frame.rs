@@ -132,9 +132,7 @@ impl RunningFrame {
             Ok(Some(value)) => frame.complete_soon(call, value, times),
             Ok(None) => frame.complete(call, Cell::Abstained, times),
             Err(Fault::Invalid(reason) | Fault::Input(_, reason)) => {
-                let kind = FailureKind::Error;
-                let failure =
-                    Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
+                let failure = Failure { retryable: false, ..Failure::new(FailureKind::Error, reason) };
                 frame.fail(call, failure, times);
             }
             Err(Fault::Stopped) => {} // ended from outside, or it goes back with the frame

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
@@ -98,17 +98,7 @@ fn engine(timeout: Duration, threads: usize) -> (Scheduler, Arc<NativeLane>) {
 
 /// The lane's threads are those of `runtime`.
 fn engine_on(runtime: &Handle, kernel: Scripted, timeout: Duration, threads: usize) -> (Scheduler, Arc<NativeLane>) {
-    let policy = Policy {
-        timeout,
-        grace: Duration::ZERO,
-        setup_timeout: timeout,
-        total_timeout: None,
-        retries: 0,
-        concurrency: None,
-        limit: None,
-        on_failure: OnFailure::Nan,
-    };
-    let function = Function { policy, ..guerdon_testkit::function("scripted", Shape::Sample) };
+    let function = Function { policy: Policy::new(timeout), ..guerdon_testkit::function("scripted", Shape::Sample) };
     let lane = Arc::new(NativeLane::new(runtime, vec![Some(Arc::new(kernel))], threads));
     let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
     (Scheduler::start(&Handle::current(), Clock::start(), vec![function], lanes), lane)

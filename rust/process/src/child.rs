@@ -8,12 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use guerdon_core::pidfd::Pidfd;
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 
 use crate::parent::Parent;
-use crate::pidfd::Pidfd;
 use crate::shared_page::SharedPage;
 use crate::stack_file::StackFile;
 

@@ -15,8 +15,6 @@ mod child_guard;
 mod config;
 mod descriptors;
 mod exit_status;
-#[cfg(test)]
-mod fuzz_worker;
 mod give_way;
 mod in_flight;
 mod lane;
@@ -28,7 +26,6 @@ mod orphan_marker;
 mod output;
 mod output_meter;
 mod parent;
-mod pidfd;
 mod pool_starts;
 mod recycle;
 mod resource_limits;
@@ -38,13 +35,13 @@ mod slots;
 mod stack_file;
 mod stack_request;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 mod watchdog;
 mod wire;
 mod worker_process;
 mod worker_socket;
 mod zygote;
-#[cfg(test)]
-mod zygote_loss_simulation;
 mod zygote_requests;
 
 pub use config::ProcessConfig;

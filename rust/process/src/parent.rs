@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::pidfd::Pidfd;
+use guerdon_core::pidfd::Pidfd;
 
 /// A user who ends one process that forks and then the next has ended both by then.
 const SPREAD: Duration = Duration::from_millis(50);

@@ -16,7 +16,7 @@ use crate::agent_output::AgentOutput;
 use crate::agent_session;
 use crate::agent_state::{AgentConfig, AgentState, Inspector, Sessions};
 use crate::link::Link;
-use crate::wire::to_driver;
+use crate::wire::ToDriver;
 
 /// See the module.
 pub struct Agent {
@@ -65,7 +65,7 @@ impl Agent {
     /// Has a driver say what the lanes warn of: the one that came first.
     pub fn warn(&self, what: &str) {
         if let Some(link) = self.state.sessions.all().first() {
-            link.write(|out| to_driver::warning(what, out));
+            link.write(|out| ToDriver::Warning(what.to_owned()).write(out));
         }
     }
 
@@ -78,7 +78,7 @@ impl Agent {
     /// Ends the lanes and all sessions.
     pub async fn close(&self) {
         for link in self.state.sessions.all() {
-            link.write(|out| to_driver::refused("its agent was closed", out));
+            link.write(|out| ToDriver::Refused("its agent was closed".to_owned()).write(out));
             link.close();
         }
         self.state.runner.close().await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::link::Link;
-use crate::wire::to_driver;
+use crate::wire::ToDriver;
 
 /// Lines are written while fewer bytes wait to be sent.
 const WAITING_BYTES: usize = 1 << 20;
@@ -42,10 +42,10 @@ impl AgentOutput {
         let written = link.write_below(WAITING_BYTES, |out| {
             if dropped > 0 {
                 let report = format!("[guerdon] {dropped} lines of output were dropped (they were not read in time)\n");
-                to_driver::lines(report.as_bytes(), out);
+                ToDriver::Lines(report.into_bytes()).write(out);
             }
             if !lines.is_empty() {
-                to_driver::lines(lines, out);
+                ToDriver::Lines(lines.to_vec()).write(out);
             }
         });
         if !written {

@@ -1,5 +1,6 @@
 //! Serves one driver: takes its frames, and its reports on them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use guerdon_core::frame_runner::{FrameEvent, HostedFrame};
@@ -9,7 +10,7 @@ use crate::agent_state::AgentState;
 use crate::frame_values::FrameValues;
 use crate::inspection;
 use crate::link::Link;
-use crate::wire::{FrameHead, Items, PROTOCOL, ToAgent, to_driver};
+use crate::wire::{FrameHead, Items, PROTOCOL, ToAgent, ToDriver};
 
 /// Largest number of calls in a frame, far above any of ours: a damaged count makes no more
 /// answers.
@@ -23,7 +24,7 @@ pub(crate) async fn serve(agent: Arc<AgentState>, session: u64, link: Arc<Link>)
             Ok(true) => {}
             Ok(false) => break,
             Err(reason) => {
-                link.write(|out| to_driver::refused(&reason, out));
+                link.write(|out| ToDriver::Refused(reason).write(out));
                 break;
             }
         }
@@ -42,14 +43,19 @@ fn take(
     greeted: &mut bool,
 ) -> Result<bool, String> {
     let mut items = Items::of(message);
-    while let Some(item) = ToAgent::next(&mut items, message) {
-        let item = item.map_err(|error| format!("the driver sent {error}"))?;
+    while let Some(item) = ToAgent::next(&mut items) {
+        let (item, values) = item.map_err(|error| format!("the driver sent {error}"))?;
         if !*greeted && !matches!(item, ToAgent::Hello { .. } | ToAgent::Close) {
             return Err("the driver sent a frame before its greeting".to_owned());
         }
         match item {
             ToAgent::Hello { protocol, digest, clock_ns } => {
+                let slots = u32::try_from(agent.config.slots).unwrap_or(u32::MAX);
+                let (heard_ns, clock_ns) = (clock_ns, agent.clock.now_ns());
+                let ready = ToDriver::Ready { protocol: PROTOCOL, slots, heard_ns, clock_ns };
                 if protocol != PROTOCOL {
+                    // A driver of another version can read this, but perhaps no refusal.
+                    link.write(|out| ready.write(out));
                     return Err(format!(
                         "its agent speaks version {PROTOCOL} of the agents' protocol, and this process version \
                          {protocol}; install the same version of guerdon on all nodes"
@@ -59,9 +65,9 @@ fn take(
                     return Err("its agent has other reward functions than this process".to_owned());
                 }
                 *greeted = true;
-                link.write(|out| to_driver::ready(agent.config.slots, clock_ns, agent.clock.now_ns(), out));
+                link.write(|out| ready.write(out));
             }
-            ToAgent::Frame(head) => submit(agent, session, link, message, head)?,
+            ToAgent::Frame(head) => submit(agent, session, link, message, head, values)?,
             ToAgent::TakeBack(frame) => {
                 agent.runner.take_back(session, frame);
                 // The driver must learn that none of its calls was left: it asks for others then.
@@ -70,7 +76,8 @@ fn take(
             ToAgent::Sweep(frame, calls) => agent.runner.sweep(session, frame, &calls),
             ToAgent::Ping(clock_ns) => {
                 let stats = (agent.config.stats)();
-                link.write(|out| to_driver::pong(clock_ns, agent.clock.now_ns(), stats, out));
+                let (heard_ns, clock_ns) = (clock_ns, agent.clock.now_ns());
+                link.write(|out| ToDriver::Pong { heard_ns, clock_ns, stats }.write(out));
                 agent.output.report(link);
             }
             ToAgent::Inspect(within) => inspection::answer(agent, session, link, within),
@@ -86,8 +93,9 @@ fn submit(
     link: &Arc<Link>,
     message: &Arc<Vec<u8>>,
     head: FrameHead,
+    values: Range<usize>,
 ) -> Result<(), String> {
-    let FrameHead { id, function, kind, alone, suspect, calls, samples, names, scores, values } = head;
+    let FrameHead { id, function, kind, alone, suspect, calls, samples, names, scores } = head;
     let rows = calls.checked_mul(samples).ok_or("the driver sent a frame of too many samples")?;
     let Some(values) = FrameValues::new(message.clone(), values, rows, names) else {
         refuse_values(link, id, calls);
@@ -101,19 +109,13 @@ fn submit(
 
 /// Fails the calls of a frame whose values can't be read; the connection and other frames go on.
 fn refuse_values(link: &Link, id: u64, calls: usize) {
-    let failure = Failure {
-        kind: FailureKind::Error,
-        reason: "its values reached the node damaged: they are not well formed".to_owned(),
-        traceback: None,
-        retryable: true,
-        retry_after: None,
-        answer: None,
-    };
+    let reason = "its values reached the node damaged: they are not well formed".to_owned();
+    let failure = Failure::new(FailureKind::Error, reason);
     link.write(|out| {
         for call in 0..calls.min(MOST_CALLS) {
             let event = FrameEvent::Failed { call, failure: failure.clone(), record: None, times: Times::default() };
-            to_driver::event(id, &event, out);
+            ToDriver::Frame(id, event).write(out);
         }
-        to_driver::event(id, &FrameEvent::Ended, out);
+        ToDriver::Frame(id, FrameEvent::Ended).write(out);
     });
 }

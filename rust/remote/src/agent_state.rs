@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use crate::agent_output::AgentOutput;
 use crate::backlog::{Backlog, WORTH_NS};
 use crate::link::Link;
-use crate::wire::{AgentStats, Digest, to_driver};
+use crate::wire::{AgentStats, Digest, ToDriver};
 
 /// Configuration of an agent.
 pub struct AgentConfig {
@@ -90,7 +90,7 @@ impl FrameListener for Sessions {
             }
             _ => false,
         };
-        let write = |out: &mut Vec<u8>| to_driver::event(frame, &event, out);
+        let write = |out: &mut Vec<u8>| ToDriver::Frame(frame, event).write(out);
         if hurries { one.link.write(write) } else { one.link.write_soon(write) }
     }
 }

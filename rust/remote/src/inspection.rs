@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::agent_state::AgentState;
 use crate::link::Link;
-use crate::wire::{InHandCall, to_driver};
+use crate::wire::{InHandCall, ToDriver};
 
 /// The most calls that an agent tells of, and the most bytes of their stacks.
 const MOST_CALLS: usize = 1024;
@@ -80,7 +80,7 @@ pub(crate) fn answer(agent: &Arc<AgentState>, session: u64, link: &Arc<Link>, wi
             let (phase, age_ns, place) = (call.phase, call.age_ns, location.to_string());
             Some(InHandCall { frame: of.frame(), call: of.call_of(first), phase, age_ns, place, stack })
         });
-        let calls: Vec<InHandCall> = calls.take(MOST_CALLS).collect();
-        link.write(|out| to_driver::in_hand(&calls, out));
+        let calls = ToDriver::InHand(calls.take(MOST_CALLS).collect());
+        link.write(|out| calls.write(out));
     });
 }

@@ -356,14 +356,8 @@ impl LaneState {
 /// Ends a call that two nodes were lost under and that would run in this process itself: no worker
 /// is between the two.
 fn spare_this_process(mut frame: Frame) {
-    let failure = Failure {
-        kind: FailureKind::Crashed,
-        reason: "two nodes were lost under it and no other came: it is not run in this process, which might end too"
-            .to_owned(),
-        traceback: None,
-        retryable: false,
-        retry_after: None,
-        answer: None,
-    };
+    let reason =
+        "two nodes were lost under it and no other came: it is not run in this process, which might end too".to_owned();
+    let failure = Failure { retryable: false, ..Failure::new(FailureKind::Crashed, reason) };
     frame.fail(0, failure, Times::default());
 }

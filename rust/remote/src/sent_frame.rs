@@ -291,14 +291,8 @@ impl SentFrame {
                 Charge::Failed(before) => (before, true),
                 Charge::Guilty(before) => (before, false),
             };
-            let failure = Failure {
-                kind: FailureKind::Crashed,
-                reason: format!("node '{node}' was lost under it: {}{}", loss.reason, loss::before(&before)),
-                traceback: None,
-                retryable,
-                retry_after: None,
-                answer: None,
-            };
+            let reason = format!("node '{node}' was lost under it: {}{}", loss.reason, loss::before(&before));
+            let failure = Failure { retryable, ..Failure::new(FailureKind::Crashed, reason) };
             // Times since its last message: the time since it was sent is not run time.
             let ran = |since| Times { started_ns: since, run_ns: last_ns.saturating_sub(since) };
             let times = self.heard_ns.filter(|_| position == 0).map_or_else(Times::default, ran);

@@ -26,7 +26,7 @@ use crate::lane_state::LaneState;
 use crate::link::LinkLoss;
 use crate::node::{Node, NodeHold, NodeInput, NodeState, QueuedFrame, TICK};
 use crate::sent_frame::SentFrame;
-use crate::wire::{InHandCall, Items, PROTOCOL, ToDriver, to_agent};
+use crate::wire::{InHandCall, Items, PROTOCOL, ToAgent, ToDriver};
 
 /// Interval at which the clocks are compared while there is work.
 const PING: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ impl Session {
     pub(crate) async fn serve(mut self, mut inputs: mpsc::UnboundedReceiver<NodeInput>) {
         let _served = SessionGuard(self.node.clone());
         let (digest, clock_ns) = (self.lane.config.digest, self.lane.clock.now_ns());
-        self.node.link.write(|out| to_agent::hello(&digest, clock_ns, out));
+        self.node.link.write(|out| ToAgent::Hello { protocol: PROTOCOL, digest, clock_ns }.write(out));
         let end = self.turns(&mut inputs).await;
         self.end(end, inputs);
     }
@@ -102,7 +102,7 @@ impl Session {
         inputs.close();
         match end {
             SessionEnd::Gone => {
-                self.node.link.write(to_agent::close);
+                self.node.link.write(|out| ToAgent::Close.write(out));
                 self.node.link.close();
                 self.lane.nodes.write().retain(|node| !Arc::ptr_eq(node, &self.node));
                 self.frames.clear();
@@ -194,7 +194,7 @@ impl Session {
                 if !self.frames.is_empty()
                     && let Some(within) = self.inspections.add(answer, within)
                 {
-                    self.node.link.write(|out| to_agent::inspect(within, out));
+                    self.node.link.write(|out| ToAgent::Inspect(within).write(out));
                 }
             }
             NodeInput::Close => {}
@@ -217,7 +217,7 @@ impl Session {
         let for_workers = self.lane.config.runs_on[function] == RunsOn::Workers;
         // Not written either where the node was just lost.
         let mut is_damaged = false;
-        let write = |out: &mut Vec<u8>| is_damaged = !to_agent::frame(self.last_id, &queued.frame, out);
+        let write = |out: &mut Vec<u8>| is_damaged = !ToAgent::write_frame(self.last_id, &queued.frame, out);
         // Its workers may wait for it: what came before it was sent. Threads and loops do.
         if !for_workers || self.frames.len() < self.node.backlog.low(self.node.slots()) {
             self.node.link.write(write);
@@ -280,7 +280,7 @@ impl Session {
         Ok(())
     }
 
-    fn ready(&self, protocol: u16, slots: usize) -> Result<(), LinkLoss> {
+    fn ready(&self, protocol: u16, slots: u32) -> Result<(), LinkLoss> {
         if protocol != PROTOCOL {
             let reason = format!(
                 "it speaks version {protocol} of the agents' protocol, and this process version {PROTOCOL}; install \
@@ -290,7 +290,7 @@ impl Session {
         }
         if self.node.state() == NodeState::Connecting {
             debug!(node = &*self.node.name, slots, "node ready");
-            self.node.ready(slots.clamp(1, 1 << 16));
+            self.node.ready(slots.clamp(1, 1 << 16) as usize);
             // When it is lost again, that is news.
             self.lane.local_reported.store(false, Ordering::Release);
         }
@@ -358,7 +358,7 @@ impl Session {
         if self.pinged.elapsed() >= PING {
             self.pinged = Instant::now();
             let now_ns = self.lane.clock.now_ns();
-            self.node.link.write(|out| to_agent::ping(now_ns, out));
+            self.node.link.write(|out| ToAgent::Ping(now_ns).write(out));
         }
         for answer in self.inspections.overdue() {
             let in_hand = self.frames.values().filter_map(|sent| sent.in_hand(&self.node.name));
@@ -367,7 +367,7 @@ impl Session {
         for (id, sent) in &mut self.frames {
             let swept = sent.newly_swept();
             if !swept.is_empty() {
-                self.node.link.write(|out| to_agent::sweep(*id, &swept, out));
+                self.node.link.write(|out| ToAgent::Sweep(*id, swept).write(out));
             }
         }
         self.lane.look_at(&self.node);

@@ -21,10 +21,6 @@ pub struct Identified {
 }
 
 impl Payload for Identified {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         let text = |sample: &u32| format!("{:<width$}", format!("{MARK}{} {sample}", self.batch), width = self.bytes);
         let texts: Vec<String> = samples.iter().map(text).collect();

@@ -73,12 +73,5 @@ impl<F: Fn(&Ask) -> Act + Send + Sync + 'static> Script for F {
 /// A failure that another attempt could mend.
 #[must_use]
 pub fn failure(kind: FailureKind) -> Failure {
-    Failure {
-        kind,
-        reason: format!("{kind:?} by script"),
-        traceback: None,
-        retryable: true,
-        retry_after: None,
-        answer: None,
-    }
+    Failure::new(kind, format!("{kind:?} by script"))
 }

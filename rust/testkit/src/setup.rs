@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::payload::Payload;
 use guerdon_core::sent_constants::SentConstants;
 
@@ -18,10 +18,6 @@ pub struct Samples {
 }
 
 impl Payload for Samples {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         for sample in samples {
             out.extend_from_slice(&sample.to_le_bytes());
@@ -46,16 +42,8 @@ impl Payload for Samples {
 pub struct Unwritable;
 
 impl Payload for Unwritable {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
     fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {
         std::panic::resume_unwind(Box::new("by the test"));
-    }
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -79,29 +67,11 @@ pub fn spec(groups: usize, group_size: usize) -> BatchSpec {
 #[must_use]
 pub fn function(name: &str, shape: Shape) -> Function {
     let policy = Policy {
-        timeout: Duration::from_secs(30),
         grace: Duration::from_millis(500),
         setup_timeout: Duration::from_secs(300),
-        total_timeout: None,
-        retries: 0,
-        concurrency: None,
-        limit: None,
-        on_failure: OnFailure::Nan,
+        ..Policy::new(Duration::from_secs(30))
     };
-    let (gather, run_if) = (None, None);
-    Function {
-        name: name.into(),
-        shape,
-        gather,
-        finish: false,
-        run_if,
-        pure: false,
-        cache: None,
-        pinned: false,
-        isolated: false,
-        lane: 0,
-        policy,
-    }
+    Function::new(name, shape, policy)
 }
 
 /// Runs a test on a clock that only moves when all wait.

@@ -54,7 +54,7 @@ class CompoundPlan:
         kind: ``"votes"``, ``"panel"``, ``"criteria"``, ``"rubric"`` or ``"pairwise"``.
         members: Those that share a spec share its limit.
         fields: The columns of all of them, by number.
-        settings: Keyword arguments of the engine's ``CompoundConfig``.
+        settings: Those of the kind, for the engine's ``CompoundConfig``.
     """
 
     kind: str
@@ -108,13 +108,11 @@ class CompoundPlan:
             place = specs.index(member.spec)
             requests = member.plan.config(function, key=key, tariff=tariffs[place])
             members.append((member.name, requests, place, list(member.second)))
-        return CompoundConfig(self.kind, members=members, rules=rules, **self.settings)
+        return CompoundConfig(self.kind, members, rules, self.settings)
 
-    def native(
-        self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
-    ) -> tuple[CompoundConfig, None]:
+    def native(self, function: str, positions: Mapping[str, int], cap: SpendingCap | None) -> CompoundConfig:
         """Returns the native form of a function that sends requests."""
-        return self.config(function, cap=cap), None
+        return self.config(function, cap=cap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,17 +131,15 @@ class Criterion:
 
     fields: tuple[Field, ...] = ()
 
-    def native(
-        self, function: str, positions: Mapping[str, int], cap: SpendingCap | None
-    ) -> tuple[None, tuple[int, int]]:
-        """Returns the native form of a function whose requests another function sends.
+    def native(self, function: str, positions: Mapping[str, int], cap: SpendingCap | None) -> tuple[int, int]:
+        """Returns the position of the function that sends its requests, and the column.
 
         Raises:
             RegistrationError: That one is not in the list.
         """
         if self.leader not in positions:
             raise RegistrationError(f"{function!r} is a column of a rubric: put the rubric itself into the list.")
-        return None, (positions[self.leader], self.column)
+        return positions[self.leader], self.column
 
 
 class CompoundReward(HttpReward):

@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guerdon._functions import options as checked
 from guerdon._system.launcher import run_id
@@ -21,7 +21,7 @@ from guerdon.errors import RegistrationError
 from guerdon.limits import folder
 
 if TYPE_CHECKING:
-    from guerdon._native import SpendingCap, Tariff
+    from guerdon._native import SpendingCap
 
 __all__ = ["Cost", "cap", "of_options"]
 
@@ -46,7 +46,7 @@ class Cost:
     keep_answers: bool = False
     longest_answer: int | None = None
 
-    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> Tariff:
+    def tariff(self, function: str, key: str | None, dispatchers: SpendingCap | None) -> dict[str, Any]:
         """Returns the form for the engine.
 
         Args:
@@ -54,11 +54,14 @@ class Cost:
             key: Of the function's limit.
             dispatchers: The cap of its dispatcher.
         """
-        from guerdon._native import Tariff
-
         own = None if self.max_cost is None else cap(self.max_cost, f"of {function!r}", [] if key is None else [key])
         caps = [one for one in (own, dispatchers) if one is not None and self.price is not None]
-        return Tariff(price=self.price, caps=caps, keep_answers=self.keep_answers, longest_answer=self.longest_answer)
+        return {
+            "price": self.price,
+            "caps": caps,
+            "keep_answers": self.keep_answers,
+            "longest_answer": self.longest_answer,
+        }
 
 
 def of_options(

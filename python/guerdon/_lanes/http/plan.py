@@ -4,7 +4,7 @@ plan can be pickled and shown."""
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guerdon._functions.options import BATCH_WAIT
 from guerdon._lanes.http.address import read_small_file
@@ -17,7 +17,7 @@ from guerdon.parse import Parse
 
 if TYPE_CHECKING:
     from guerdon._lanes.http.body import Piece
-    from guerdon._native import HttpConfig, Tariff
+    from guerdon._native import HttpConfig
 
 __all__ = ["Plan"]
 
@@ -61,7 +61,7 @@ class Plan:
         """The first endpoint."""
         return self.fleet.endpoints[0][0]
 
-    def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
+    def config(self, function: str, *, key: bool = True, tariff: dict[str, Any] | None = None) -> HttpConfig:
         """Returns the form for the engine, with the API key.
 
         Args:
@@ -73,30 +73,30 @@ class Plan:
         """
         from guerdon._native import HttpConfig
 
+        settings = {
+            "url": self.url,
+            "endpoints": self.fleet.endpoints,
+            "resolve_all": self.fleet.resolve_all,
+            "hedge_after": self.fleet.hedge_after,
+            "hedge_share": self.fleet.hedge_share,
+            "body": self.body,
+            "api": self.api,
+            "parse": None if self.api in ("rewards", "sandbox", "score") else self.parse,
+            "path": self.path,
+            "headers": self.headers,
+            "key": self.secret.read(function) if key else None,
+            "key_file": self.secret.path,
+            "http2": self.http2,
+            "authorities": _read(function, "ca_file", self.ca_file),
+            "only_these_authorities": self.ca_only,
+            "client_certificate": self._client_certificate(function),
+            "tariff": tariff,
+        }
         try:
-            return HttpConfig(
-                self.url,
-                endpoints=list(self.fleet.endpoints),
-                resolve_all=self.fleet.resolve_all,
-                hedge_after=self.fleet.hedge_after,
-                hedge_share=self.fleet.hedge_share,
-                body=self.body,
-                api=self.api,
-                parse=None if self.api in ("rewards", "sandbox", "score") else self.parse,
-                path=self.path,
-                headers=list(self.headers),
-                key=self.secret.read(function) if key else None,
-                key_file=self.secret.path,
-                http2=self.http2,
-                authorities=_read(function, "ca_file", self.ca_file),
-                only_these_authorities=self.ca_only,
-                client_certificate=self._client_certificate(function),
-                tariff=tariff,
-            )
-        except RegistrationError:
-            raise
+            return HttpConfig(settings)
         except (ValueError, TypeError) as error:
-            raise RegistrationError(f"reward function {function!r}: {error}.") from None
+            # The cause describes a wrong value; the error itself names our field.
+            raise RegistrationError(f"reward function {function!r}: {error.__cause__ or error}.") from None
 
     def identity(self) -> tuple[object, ...]:
         """Returns everything that decides the answer to a request and its score."""

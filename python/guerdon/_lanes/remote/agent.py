@@ -134,13 +134,15 @@ class NodeAgent:
         self.load()
         agent = _native.Agent(
             configs_of(self.content),
-            digest=self.digest,
-            workers=self.workers,
-            python=self.python,
-            worker_dir=self.worker_dir,
-            serialized_functions=self.functions,
-            environment=self.environment,
-            recycle=self.content.recycle,
+            self.digest,
+            {
+                "workers": self.workers,
+                "python": self.python,
+                "worker_dir": self.worker_dir,
+                "serialized_functions": self.functions,
+                "environment": self.environment,
+                "recycle": self.content.recycle,
+            },
         )
         if self._specs is not None:
             from guerdon._lanes.thread_supervisor import ThreadSupervisor

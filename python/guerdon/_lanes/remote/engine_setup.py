@@ -19,7 +19,6 @@ from guerdon._functions.spec import FunctionSpec
 
 if TYPE_CHECKING:
     from guerdon._lanes.recycling import Recycle
-    from guerdon._native import FunctionConfig
 
 __all__ = ["EngineContent", "EngineSetup", "configs_of", "pack", "unpack"]
 
@@ -41,7 +40,7 @@ class EngineContent(NamedTuple):
     python: str
     host: str
     functions: list[dict[str, Any]]
-    """Per function the arguments of its `FunctionConfig`."""
+    """The settings of each function for the lanes of an agent."""
     serialized: bytes | None
     """The result of `guerdon._functions.serialization.serialized_functions.serialize`."""
     worker_env: dict[str, str | None]
@@ -84,36 +83,32 @@ def this_python() -> str:
     return _PYTHON
 
 
-def configs_of(content: EngineContent) -> list[FunctionConfig]:
-    """The functions for the engine of an agent."""
-    from guerdon._native import FunctionConfig
+# Settings of a function that its driver alone uses.
+_OF_DRIVERS: Final = {
+    **dict.fromkeys(("total_timeout", "limit", "run_if", "cache", "http", "compound", "kernel")),
+    "retries": 0,
+    "on_failure": "nan",
+    "pure": False,
+    "anywhere": False,
+}
 
-    return [FunctionConfig(**options) for options in content.functions]
+
+def configs_of(content: EngineContent) -> list[dict[str, Any]]:
+    """The functions for the engine of an agent."""
+    return [{**_OF_DRIVERS, **settings} for settings in content.functions]
 
 
 def _function(spec: FunctionSpec) -> dict[str, Any]:
     """Returns the settings of a function for an agent's lanes; the rest is the driver's."""
-    from guerdon._system.worker_environment import given_to
-
-    policy = spec.policy
+    settings = spec.lane_settings()
     if not spec.leaves_process:
-        return {"name": spec.name, "lane": "thread", "shape": "sample", "timeout": 1.0}
+        # It only holds its place in the list.
+        settings |= {"lane": "thread", "shape": "sample", "loop": None, "pinned": False, "finish": False}
+        return {**settings, "concurrency": None, "gather": None}
     return {
-        "name": spec.name,
-        "lane": spec.lane,
-        "shape": spec.shape,
-        "timeout": policy.timeout,
-        "grace": policy.grace,
-        "setup_timeout": policy.setup_timeout,
+        **settings,
         # It has the whole of everything that all ranks share by default: it serves all of them.
         "concurrency": spec.concurrency if spec.node is None else spec.concurrency_of(1),
-        "isolation": policy.isolation,
-        "pinned": spec.pinned,
-        "finish": spec.finish is not None,
-        "loop": spec.loop,
-        "memory_limit": policy.memory_limit,
-        "max_output": policy.max_output,
-        "env": given_to(policy.env),
         "gather": None if spec.batch_size is None else (spec.batch_size, 0.0, False),
     }
 

@@ -29,24 +29,15 @@ use supervisor::PySupervisorRequest;
 
 /// Queue from which the lanes' Python threads take their work, and to which they report their end.
 #[pyclass(frozen, module = "guerdon._native")]
+#[derive(Clone)]
 pub struct Lanes {
-    supervisor: Arc<SupervisorQueue>,
-    threads: Arc<ThreadLane>,
-    loops: Arc<AsyncioLane>,
-    released: Arc<ReleasedValues>,
-    stacks: Arc<StackReader>,
-}
-
-impl Lanes {
-    pub const fn new(
-        supervisor: Arc<SupervisorQueue>,
-        threads: Arc<ThreadLane>,
-        loops: Arc<AsyncioLane>,
-        released: Arc<ReleasedValues>,
-        stacks: Arc<StackReader>,
-    ) -> Self {
-        Self { supervisor, threads, loops, released, stacks }
-    }
+    pub supervisor: Arc<SupervisorQueue>,
+    pub threads: Arc<ThreadLane>,
+    pub loops: Arc<AsyncioLane>,
+    /// Values that calls on lanes' threads were the last to hold.
+    pub released: Arc<ReleasedValues>,
+    /// Reader of stacks of this process's calls, for the live state.
+    pub stacks: Arc<StackReader>,
 }
 
 #[pymethods]

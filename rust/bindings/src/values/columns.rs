@@ -105,6 +105,17 @@ fn copied<'py>(list: &Bound<'py, PyList>, samples: usize) -> PyResult<Bound<'py,
     Ok(copy)
 }
 
+/// Puts values at the places of their samples in a column that grows with its batch.
+pub fn put<'py>(
+    list: &Bound<'py, PyList>,
+    values: impl Iterator<Item = Bound<'py, PyAny>>,
+    samples: &[usize],
+) -> PyResult<()> {
+    let end = samples.iter().max().map_or(0, |most| most + 1);
+    (list.len()..end).try_for_each(|_| list.append(list.py().None()))?;
+    samples.iter().zip(values).try_for_each(|(sample, value)| list.set_item(*sample, value))
+}
+
 /// The columns as they were submitted, for these uses by functions of these lanes.
 pub fn sources(
     columns: &[Bound<'_, PyAny>],

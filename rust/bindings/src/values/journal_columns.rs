@@ -5,7 +5,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::values::columns::Column;
+use crate::values::columns::{Column, put};
 
 /// The columns of a batch that its journal keeps, in the journal's order; `None` for one that the
 /// batch lacks. Lists that nobody else knows.
@@ -13,19 +13,15 @@ use crate::values::columns::Column;
 pub struct JournalColumns(pub Vec<Option<Column>>);
 
 impl JournalColumns {
-    /// Those of the columns that were submitted.
-    pub fn of(py: Python<'_>, sources: &[Column], wanted: &[Option<usize>]) -> Self {
+    /// Those of the columns that were submitted; `list` makes the journal's of a column of them.
+    pub fn of(
+        py: Python<'_>,
+        sources: &[Column],
+        wanted: &[Option<usize>],
+        list: impl Fn(&Py<PyList>) -> Py<PyList>,
+    ) -> Self {
         let column = |index: &Option<usize>| match sources.get((*index)?)? {
-            Column::List(list) => Some(Column::List(list.clone_ref(py))),
-            Column::Const(value) => Some(Column::Const(value.clone_ref(py))),
-        };
-        Self(wanted.iter().map(column).collect())
-    }
-
-    /// Makes those of an open batch: columns that grow with it.
-    pub fn of_open_batch(py: Python<'_>, sources: &[Column], wanted: &[Option<usize>]) -> Self {
-        let column = |index: &Option<usize>| match sources.get((*index)?)? {
-            Column::List(_) => Some(Column::List(PyList::empty(py).unbind())),
+            Column::List(submitted) => Some(Column::List(list(submitted))),
             Column::Const(value) => Some(Column::Const(value.clone_ref(py))),
         };
         Self(wanted.iter().map(column).collect())
@@ -53,17 +49,12 @@ impl JournalColumns {
 
     /// Makes those of an open batch: puts values in their places.
     pub fn put(&self, py: Python<'_>, sources: &[Column], wanted: &[Option<usize>], samples: &[usize]) -> PyResult<()> {
-        let Some(most) = samples.iter().max() else { return Ok(()) };
         for (column, index) in self.0.iter().zip(wanted) {
             let (Some(Column::List(list)), Some(Column::List(values))) = (column, index.and_then(|at| sources.get(at)))
             else {
                 continue;
             };
-            let (list, values) = (list.bind(py), values.bind(py));
-            (list.len()..=*most).try_for_each(|_| list.append(py.None()))?;
-            for (sample, value) in samples.iter().zip(values.iter()) {
-                list.set_item(*sample, value)?;
-            }
+            put(list.bind(py), values.bind(py).iter(), samples)?;
         }
         Ok(())
     }

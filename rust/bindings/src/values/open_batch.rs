@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::lane_kind::LaneKind;
-use crate::values::columns::{ArgumentColumns, Column, PyFunctionColumns, sources};
+use crate::values::columns::{ArgumentColumns, Column, PyFunctionColumns, put, sources};
 use crate::values::journal_columns::JournalColumns;
 use crate::values::python_values::PythonValues;
 use crate::values::wire::{WireCapture, WireValues};
@@ -172,20 +172,16 @@ impl OpenBatchValues {
         });
         let functions = functions.collect::<PyResult<Vec<_>>>()?;
         let constant = sources.iter().map(|source| matches!(source, Column::Const(_))).collect();
-        Ok(Schema { lists, constant, functions, journal: JournalColumns::of_open_batch(py, sources, journal) })
+        let journal = JournalColumns::of(py, sources, journal, |_| PyList::empty(py).unbind());
+        Ok(Schema { lists, constant, functions, journal })
     }
 
     /// Puts values in their places.
     pub fn put(&self, py: Python<'_>, addition: &Addition, samples: &[usize]) -> PyResult<()> {
         let (Some(schema), Some(most)) = (self.schema.get(), samples.iter().max()) else { return Ok(()) };
-        let fit = |list: &Bound<'_, PyList>| (list.len()..=*most).try_for_each(|_| list.append(py.None()));
         for (list, source) in schema.lists.iter().zip(&addition.sources) {
             if let (Some(list), Column::List(values)) = (list, source) {
-                let (list, values) = (list.bind(py), values.bind(py));
-                fit(list)?;
-                for (sample, value) in samples.iter().zip(values.iter()) {
-                    list.set_item(*sample, value)?;
-                }
+                put(list.bind(py), values.bind(py).iter(), samples)?;
             }
         }
         schema.journal.put(py, &addition.sources, &addition.journal, samples)?;
@@ -209,11 +205,8 @@ impl OpenBatchValues {
                 }
             }
             if let SampleValues::Python(_, Some(list)) = &kinds[0].values {
-                let list = list.bind(py);
-                fit(list)?;
-                for (sample, tuple) in samples.iter().zip(tuples) {
-                    list.set_item(*sample, tuple)?;
-                }
+                let tuples = tuples.iter().map(|tuple| tuple.bind(py).as_any().clone());
+                put(list.bind(py), tuples, samples)?;
             }
         }
         Ok(())
@@ -323,9 +316,6 @@ impl Payload for OpenBatchPayload {
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]> {
         self.0.kind(function, finish)?.names.as_deref()
     }
-
-    /// Frames for workers hold the values that they encode.
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
 
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {
         let Some(CallValues { values: SampleValues::Wire(rows), .. }) = self.0.kind(function, false) else { return 0 };

@@ -95,7 +95,7 @@ impl WholeBatchPayload {
                 Ok(FunctionArguments { call, finish, tokens: one.tokens.clone(), identities })
             })
             .collect::<PyResult<Vec<_>>>()?;
-        Ok(Self { functions, journal: JournalColumns::of(py, &sources, journal) })
+        Ok(Self { functions, journal: JournalColumns::of(py, &sources, journal, |list| list.clone_ref(py)) })
     }
 
     /// Returns its columns for the journal.

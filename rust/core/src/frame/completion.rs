@@ -33,8 +33,7 @@ impl Frame {
             self.end(call, cells, if failed { Status::Error } else { Status::Ok }, times);
         } else {
             let reason = format!("returned {} values for {expected} samples", cells.len());
-            let kind = FailureKind::Error;
-            let failure = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
+            let failure = Failure { retryable: false, ..Failure::new(FailureKind::Error, reason) };
             self.fail(call, failure, times);
         }
     }
@@ -197,8 +196,7 @@ impl Frame {
 
     /// Fails what is open of it alone, not to be tried again.
     pub fn refuse(&mut self, reason: String) {
-        let (kind, retryable) = (FailureKind::Error, false);
-        let failure = Failure { kind, reason, traceback: None, retryable, retry_after: None, answer: None };
+        let failure = Failure { retryable: false, ..Failure::new(FailureKind::Error, reason) };
         (0..self.len()).for_each(|call| self.fail(call, failure.clone(), Times::default()));
     }
 

@@ -1,9 +1,11 @@
 //! Reports of a hosted frame's calls.
 
+use serde::{Deserialize, Serialize};
+
 use crate::outcome::{Cell, Failure, Note, Times};
 
 /// One sample of a call that gave an answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndedCell {
     pub call: usize,
     pub cell: Cell,
@@ -11,7 +13,7 @@ pub struct EndedCell {
 }
 
 /// An event in the calls of a frame. Calls are numbered by their places in the frame.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FrameEvent {
     /// A lane has some of it.
     Begun,

@@ -7,24 +7,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::{beside, explore};
 use crate::batch::{Batch, BatchSpec};
 use crate::clock::Clock;
-use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use crate::function::{Function, FunctionId, Policy, Shape};
 use crate::payload::Payload;
-use crate::sent_constants::SentConstants;
 
 /// A payload without values.
 pub(super) struct Nothing;
 
 impl Payload for Nothing {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn mixes(&self, _: FunctionId) -> bool {
         true
     }
@@ -35,29 +24,8 @@ impl Payload for Nothing {
 }
 
 pub(super) fn function(retries: u16, finish: bool) -> Function {
-    let policy = Policy {
-        timeout: Duration::from_secs(1),
-        grace: Duration::ZERO,
-        setup_timeout: Duration::from_secs(1),
-        total_timeout: None,
-        retries,
-        concurrency: None,
-        limit: None,
-        on_failure: OnFailure::Nan,
-    };
-    Function {
-        name: "f".into(),
-        shape: Shape::Sample,
-        gather: None,
-        finish,
-        run_if: None,
-        pure: false,
-        cache: None,
-        pinned: false,
-        isolated: false,
-        lane: 0,
-        policy,
-    }
+    let policy = Policy { retries, ..Policy::new(Duration::from_secs(1)) };
+    Function { finish, ..Function::new("f", Shape::Sample, policy) }
 }
 
 pub(super) fn spec(samples: usize, group_size: usize) -> BatchSpec {

@@ -39,7 +39,7 @@ fn batches(frame: &Frame) -> Vec<u64> {
 
 fn fail(world: &SchedulerModel, kind: FailureKind) {
     let reason = "failed".to_owned();
-    let failure = Failure { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None };
+    let failure = Failure::new(kind, reason);
     if let Some(mut frame) = world.lane.take() {
         frame.fail(0, failure, RAN);
     }

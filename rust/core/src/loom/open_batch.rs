@@ -166,8 +166,7 @@ fn a_quorum_beside_an_attempt_that_fails() {
         let fail = job(&stream, |stream| {
             if let Some(mut frame) = stream.world.lane.take() {
                 let (kind, reason) = (FailureKind::Crashed, "died".to_owned());
-                let failure =
-                    Failure { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None };
+                let failure = Failure::new(kind, reason);
                 frame.fail(0, failure, RAN);
             }
         });

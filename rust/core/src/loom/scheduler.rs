@@ -144,7 +144,7 @@ impl SchedulerModel {
 }
 
 pub(super) fn failure(kind: FailureKind) -> Failure {
-    Failure { kind, reason: "failed".to_owned(), traceback: None, retryable: true, retry_after: None, answer: None }
+    Failure::new(kind, "failed".to_owned())
 }
 
 /// The status of a completed cell, which goes with its note.

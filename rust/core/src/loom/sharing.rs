@@ -8,23 +8,12 @@ use crate::function::{Function, FunctionId};
 use crate::open_batch::Placement;
 use crate::outcome::{Cell, FailureKind, Status};
 use crate::payload::Payload;
-use crate::sent_constants::SentConstants;
 use crate::sync::Mutex;
 
 /// Samples that are all alike.
 struct Alike;
 
 impl Payload for Alike {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn identity(&self, _: FunctionId, _: u32, _: &mut Vec<u8>) -> bool {
         true
     }

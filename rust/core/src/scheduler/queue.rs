@@ -174,55 +174,19 @@ pub(crate) mod tests {
     use std::any::Any;
     use std::time::Duration;
 
-    use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
+    use crate::function::{Function, Policy, Shape};
     use crate::payload::Payload;
-    use crate::sent_constants::SentConstants;
 
     /// A payload without values.
     pub(crate) struct NoValues;
 
     impl Payload for NoValues {
-        fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-            None
-        }
-
-        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-        fn bytes(&self, _: FunctionId, _: u32) -> usize {
-            0
-        }
-
         fn as_any(&self) -> &dyn Any {
             self
         }
     }
 
     pub(crate) fn function() -> Function {
-        let second = Duration::from_secs(1);
-        let policy = Policy {
-            timeout: second,
-            grace: second,
-            setup_timeout: second,
-            total_timeout: None,
-            retries: 0,
-            concurrency: None,
-            limit: None,
-            on_failure: OnFailure::Nan,
-        };
-        let (gather, finish, pinned, isolated) = (None, false, false, false);
-        let (name, shape) = ("f".into(), Shape::Sample);
-        Function {
-            name,
-            shape,
-            gather,
-            finish,
-            run_if: None,
-            pure: false,
-            cache: None,
-            pinned,
-            isolated,
-            lane: 0,
-            policy,
-        }
+        Function::new("f", Shape::Sample, Policy::new(Duration::from_secs(1)))
     }
 }

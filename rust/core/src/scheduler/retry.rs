@@ -127,24 +127,13 @@ fn backoff_ns(attempt: u16, random: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::OnFailure;
 
     fn policy(retries: u16) -> Policy {
-        let second = Duration::from_secs(1);
-        Policy {
-            timeout: second,
-            grace: second,
-            setup_timeout: second,
-            total_timeout: None,
-            retries,
-            concurrency: None,
-            limit: None,
-            on_failure: OnFailure::Nan,
-        }
+        Policy { retries, ..Policy::new(Duration::from_secs(1)) }
     }
 
     fn failure(kind: FailureKind) -> Failure {
-        Failure { kind, reason: String::new(), traceback: None, retryable: true, retry_after: None, answer: None }
+        Failure::new(kind, String::new())
     }
 
     fn call(attempt: u16, suspect: bool) -> Call {

@@ -13,13 +13,17 @@ use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, Chaos, FakeLane, Log, Room, done, failure, function, paused, serial, spec};
 use proptest::prelude::*;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
 
 fn sample(name: &str) -> Function {
     function(name, Shape::Sample)
 }
 
 fn condition(source: usize, operator: &str, bound: f32) -> Condition {
-    Condition { source, comparison: Comparison::of(operator).unwrap(), bound }
+    let comparison = Comparison::deserialize(IntoDeserializer::<Error>::into_deserializer(operator)).unwrap();
+    Condition { source, comparison, bound }
 }
 
 fn gated(function: Function, conditions: &[Condition], otherwise: f32) -> Function {

@@ -16,7 +16,6 @@ use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::sent_constants::SentConstants;
 use guerdon_testkit::{InstantLane, Samples, done, function, paused, spec};
 use tokio::runtime::Handle;
 
@@ -64,12 +63,6 @@ impl Lane for Broken {
 struct Unsized;
 
 impl Payload for Unsized {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         panic_now("no size is known")
     }
@@ -120,16 +113,6 @@ fn values_that_panic_break_their_batch_alone() {
 struct Gathered(Arc<AtomicBool>);
 
 impl Payload for Gathered {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn mixes(&self, _: FunctionId) -> bool {
         if self.0.load(Ordering::Relaxed) { panic_now("no mixing is known") } else { true }
     }

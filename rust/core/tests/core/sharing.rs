@@ -13,7 +13,6 @@ use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::outcome_cache::{CachePolicy, KeptOutcome, OutcomeCache, OutcomeKey};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::sent_constants::SentConstants;
 use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, failure, function, paused};
 use proptest::prelude::*;
 
@@ -21,12 +20,6 @@ use proptest::prelude::*;
 struct Alike(usize);
 
 impl Payload for Alike {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         4
     }

@@ -62,14 +62,7 @@ fn traced(functions: Vec<Function>, shortest: Duration, lane: Arc<dyn Lane>) -> 
 /// Takes as many seconds as its number; the third one fails the first time.
 fn fails_once(ask: &Ask) -> Act {
     if ask.first == 2 && ask.attempt == 1 {
-        let failure = Failure {
-            kind: FailureKind::Error,
-            reason: "gone\nand more".to_owned(),
-            traceback: None,
-            retryable: true,
-            retry_after: None,
-            answer: None,
-        };
+        let failure = Failure::new(FailureKind::Error, "gone\nand more".to_owned());
         return Act::Fail { after: Duration::from_secs(1), failure };
     }
     Act::Return { after: Duration::from_secs(ask.first as u64), cells: vec![Cell::Value(1.0); ask.samples] }

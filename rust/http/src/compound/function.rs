@@ -2,6 +2,7 @@
 //! answers.
 
 use guerdon_core::function::{FunctionId, Policy};
+use serde::Deserialize;
 
 use crate::compound::case_rules::CaseRules;
 use crate::compound::reduce::Reduction;
@@ -67,7 +68,8 @@ pub struct Pairwise {
 }
 
 /// Scores computed from comparisons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PairwiseScore {
     BradleyTerry,
     WinRate,

@@ -4,8 +4,11 @@
 //! - White space is Python's: what `str.split` splits at.
 //! - Numbers with other digits than 0 to 9 are compared as texts.
 
+use serde::Deserialize;
+
 /// When an output is right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Outputs {
     /// Ignores white space at the ends of lines and of the text.
     Exact,

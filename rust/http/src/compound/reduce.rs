@@ -5,8 +5,11 @@
 //! - Opinions that failed or abstained count for nothing else.
 //! - A tie between the most common scores abstains: it is nobody's majority.
 
+use serde::Deserialize;
+
 /// Rule that makes one score of several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Reduce {
     /// The middle one, or the mean of the two in the middle.
     Median,

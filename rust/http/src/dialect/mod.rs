@@ -16,11 +16,14 @@ pub(crate) mod score;
 pub(crate) mod statuses;
 mod usage;
 
+use serde::Deserialize;
+
 pub use answer::JudgeAnswer;
 pub use usage::Usage;
 
 /// API of a judge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Api {
     /// OpenAI's chat completions, as most servers have them.
     Chat,

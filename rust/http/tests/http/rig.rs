@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Function, FunctionId, Gather, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, Gather, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
@@ -97,16 +97,7 @@ pub fn rewards(endpoint: Endpoint) -> HttpFunction {
 }
 
 pub fn policy(timeout: Duration, retries: u16, concurrency: usize) -> Policy {
-    Policy {
-        timeout,
-        grace: Duration::ZERO,
-        setup_timeout: timeout,
-        total_timeout: None,
-        retries,
-        concurrency: Some(concurrency),
-        limit: None,
-        on_failure: OnFailure::Nan,
-    }
+    Policy { retries, concurrency: Some(concurrency), ..Policy::new(timeout) }
 }
 
 /// The engine.

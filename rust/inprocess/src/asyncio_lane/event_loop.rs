@@ -388,7 +388,7 @@ mod tests {
     use crate::asyncio_lane::call_slots::CallSlots;
     use crate::asyncio_lane::in_flight::Next;
     use crate::asyncio_lane::loop_queue::{LoopFrame, LoopQueue};
-    use crate::fake_frame::FakeFrame;
+    use crate::tests::fake_frame::FakeFrame;
 
     const TIMEOUT: Duration = Duration::from_secs(1);
     const TIMEOUT_NS: u64 = 1_000_000_000;

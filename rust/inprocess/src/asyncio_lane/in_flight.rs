@@ -240,15 +240,8 @@ impl<F: CallFrame> CallsInFlight<F> {
         for (call, progress, started_ns) in state.started() {
             if matches!(progress, Progress::Running | Progress::Cancelled) {
                 let times = Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
-                let failure = Failure {
-                    kind: FailureKind::Error,
-                    reason: "CancelledError: its event loop ended before it did".to_owned(),
-                    traceback: None,
-                    retryable: true,
-                    retry_after: None,
-                    answer: None,
-                };
-                frame.fail(call, failure, times);
+                let reason = "CancelledError: its event loop ended before it did".to_owned();
+                frame.fail(call, Failure::new(FailureKind::Error, reason), times);
             }
         }
         (state.cursor, state.in_flight) = (state.calls.len(), 0);
@@ -286,7 +279,7 @@ mod tests {
     use super::*;
     use crate::asyncio_lane::call_slots::Counts;
     use crate::asyncio_lane::call_timeouts::Overdue;
-    use crate::fake_frame::FakeFrame;
+    use crate::tests::fake_frame::FakeFrame;
 
     const MS: u64 = 1_000_000;
 

@@ -7,9 +7,9 @@ use tokio::sync::Notify;
 
 use super::{beside, explore, function};
 use crate::asyncio_lane::{EventLoop, LoopFunction, LoopQueue, Next};
-use crate::fake_frame::FakeFrame;
 use crate::frame::Timeouts;
 use crate::supervisor::SupervisorQueue;
+use crate::tests::fake_frame::FakeFrame;
 
 type Loop = Arc<EventLoop<FakeFrame>>;
 

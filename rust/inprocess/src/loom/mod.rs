@@ -12,7 +12,7 @@ mod thread_lane;
 
 use std::time::Duration;
 
-use guerdon_core::function::{Function, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, Policy, Shape};
 use loom::thread;
 
 /// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions
@@ -33,28 +33,6 @@ fn beside(these: Vec<Box<dyn FnOnce() + Send>>) {
 
 /// A function whose calls never time out by the clock: in a model that must not matter.
 fn function(concurrency: usize) -> Function {
-    let forever = Duration::from_secs(1_000_000);
-    let policy = Policy {
-        timeout: forever,
-        grace: Duration::ZERO,
-        setup_timeout: forever,
-        total_timeout: None,
-        retries: 0,
-        concurrency: Some(concurrency),
-        limit: None,
-        on_failure: OnFailure::Nan,
-    };
-    Function {
-        name: "model".into(),
-        shape: Shape::Sample,
-        gather: None,
-        finish: false,
-        pinned: false,
-        run_if: None,
-        pure: false,
-        cache: None,
-        isolated: false,
-        lane: 0,
-        policy,
-    }
+    let policy = Policy { concurrency: Some(concurrency), ..Policy::new(Duration::from_secs(1_000_000)) };
+    Function::new("model", Shape::Sample, policy)
 }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use guerdon_core::clock::Clock;
 
 use super::{beside, explore, function};
-use crate::fake_frame::FakeFrame;
 use crate::supervisor::{SupervisorQueue, SupervisorRequest};
+use crate::tests::fake_frame::FakeFrame;
 use crate::thread_lane::{Death, ThreadFrame, ThreadPool};
 
 type Pool = Arc<ThreadPool<FakeFrame>>;

@@ -188,14 +188,8 @@ impl<F: CallFrame> RunningFrame<F> {
         let started_ns = if state.current.is_some() { state.started_ns } else { now_ns };
         let next = || (state.cursor..state.end).find(|call| frame.is_pending(*call) && frame.is_open(*call));
         if let Some(call) = state.current.take().or_else(next) {
-            let failure = Failure {
-                kind: FailureKind::Error,
-                reason,
-                traceback: traceback.map(Traceback::Raised),
-                retryable: true,
-                retry_after: None,
-                answer: None,
-            };
+            let traceback = traceback.map(Traceback::Raised);
+            let failure = Failure { traceback, ..Failure::new(FailureKind::Error, reason) };
             frame.fail(call, failure, Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) });
         }
         Some(Box::new(frame))
@@ -333,7 +327,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::fake_frame::FakeFrame;
+    use crate::tests::fake_frame::FakeFrame;
 
     const MS: u64 = 1_000_000;
 

@@ -262,8 +262,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::fake_frame::FakeFrame;
     use crate::frame::Timeouts;
+    use crate::tests::fake_frame::FakeFrame;
 
     fn slots(limit: usize) -> FunctionSlots<FakeFrame> {
         FunctionSlots::new(limit)

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use guerdon_core::pidfd::Pidfd;
 use rustix::process::Pid;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -20,7 +21,6 @@ use super::process::{Loader, LoaderClone, ZygoteProcess};
 use super::requests::ForkReply;
 use crate::child::{ForkedWorker, pid_from_message};
 use crate::parent::Parent;
-use crate::pidfd::Pidfd;
 use crate::zygote_requests::{self, ZygoteSocket};
 
 /// Time that one loader forks for all, once there was no room for a process.

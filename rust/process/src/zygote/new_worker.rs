@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use guerdon_core::pidfd::Pidfd;
 use rustix::io::Errno;
 use rustix::process::Pid;
 use tokio::net::UnixStream;
@@ -14,7 +15,6 @@ use super::process::{ANSWER, stay_stopped};
 use crate::child::{Child, ForkedWorker, WorkerMark, pid_from_message};
 use crate::output;
 use crate::parent::Parent;
-use crate::pidfd::Pidfd;
 use crate::shared_page::SharedPage;
 use crate::stack_file::StackFile;
 use crate::zygote_requests::{self, ZygoteSocket};

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use guerdon_core::pidfd::{Pidfd, open_pidfd};
 use rustix::process::{Pid, Signal};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -19,7 +20,6 @@ use crate::exit_status::ExitStatus;
 use crate::orphan_marker::OrphanMarker;
 use crate::output::{self, Printer, Source};
 use crate::parent::Parent;
-use crate::pidfd::{Pidfd, open_pidfd};
 use crate::zygote_requests::{self, ZygoteSocket};
 
 /// Time that the zygote has to answer requests that it fulfils at once.

@@ -6,12 +6,12 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use guerdon_core::pidfd::Pidfd;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::host::liveness::{Patience, Progress, silence};
-use crate::host::process::Peer;
 use crate::host::record::{self, Record};
 
 /// Buffers of small records; a message larger than that goes around them.
@@ -52,7 +52,7 @@ pub enum CarryEnd {
 pub async fn carry<E: Ends>(
     socket: impl AsyncRead + AsyncWrite + Send,
     ends: &E,
-    peer: Option<&Peer>,
+    peer: Option<&Pidfd>,
     patience: Option<Patience>,
 ) -> CarryEnd {
     let (from, to) = tokio::io::split(socket);
@@ -86,7 +86,7 @@ pub async fn carry<E: Ends>(
 }
 
 /// A connection that went with its process tells less than the process does.
-async fn why(lost: String, peer: Option<&Peer>) -> String {
+async fn why(lost: String, peer: Option<&Pidfd>) -> String {
     match peer {
         Some(peer) if timeout(ENDING, peer.ended()).await.is_ok() => ENDED.to_owned(),
         _ => lost,

@@ -7,9 +7,7 @@
 
 mod carry;
 mod liveness;
-mod process;
 mod record;
 
 pub use carry::{CarryEnd, Ends, carry};
 pub use liveness::Patience;
-pub use process::Peer;

@@ -11,7 +11,7 @@ use crate::config::RunsOn;
 use crate::lane_state::LaneState;
 use crate::node::{Node, NodeState};
 use crate::sent_frame::SentFrame;
-use crate::wire::to_agent;
+use crate::wire::ToAgent;
 
 /// After how many ticks a frame that has begun is asked for again.
 const ASK_AGAIN: u32 = 4;
@@ -32,7 +32,7 @@ impl Session {
         for (id, sent) in self.frames.iter_mut().rev().filter(|(_, sent)| sent.is_movable()).take(frames) {
             left -= 1;
             sent.ask_back(true);
-            self.node.link.write(|out| to_agent::take_back(*id, out));
+            self.node.link.write(|out| ToAgent::TakeBack(*id).write(out));
         }
         self.node.backlog.unclaim(left);
     }
@@ -60,7 +60,7 @@ impl Session {
         for (id, sent) in frames.iter_mut().rev() {
             if asks(lane, node, sent) {
                 sent.ask_back(false);
-                node.link.write(|out| to_agent::take_back(*id, out));
+                node.link.write(|out| ToAgent::TakeBack(*id).write(out));
             }
         }
     }

@@ -14,6 +14,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, SchemaRef};
 use guerdon_core::batch::Batch;
+use guerdon_core::clock::seconds;
 use guerdon_core::outcome::{Note, Status, Times};
 use guerdon_core::report::Usage;
 
@@ -28,9 +29,6 @@ const LONGEST_REASON: usize = 4 << 10;
 const LONGEST_TRACEBACK: usize = 64 << 10;
 /// Longest text: more than any completion has, and few enough for a column of 32-bit offsets.
 const LONGEST_TEXT: usize = 256 << 20;
-
-/// Statuses in the order of their numbers.
-const STATUSES: [&str; 7] = ["ok", "abstained", "timeout", "error", "crashed", "cancelled", "skipped"];
 
 /// Makes a reason and a traceback of a note, as the package shows them.
 pub(crate) type Describe = fn(Note) -> (String, Option<String>);
@@ -68,7 +66,7 @@ impl Constants {
     ) -> Self {
         let names = functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>();
         let (run, names) = (Arc::new(StringArray::from(vec![run])), Arc::new(StringArray::from(names)));
-        let statuses = Arc::new(StringArray::from(STATUSES.to_vec()));
+        let statuses = Arc::new(StringArray::from(Status::WORDS.to_vec()));
         Self { rank, functions, describe, first_batch, epoch_us, run, names, statuses }
     }
 }
@@ -100,12 +98,6 @@ pub(crate) struct Rows {
     answer: StringBuilder,
     extra: StringBuilder,
     texts: Vec<StringBuilder>,
-}
-
-fn seconds(ns: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a float has nanoseconds enough for a hundred days")]
-    let ns = ns as f64;
-    ns / 1e9
 }
 
 #[expect(clippy::cast_possible_wrap, reason = "counts of tokens stay below 2^63")]
@@ -306,13 +298,5 @@ mod tests {
         assert_eq!((head("äöü", 3), tail("äöü", 3)), ("ä", "ü"));
         assert_eq!((head("abc", 9), tail("abc", 9)), ("abc", "abc"));
         assert_eq!(samples_of(&[2, 0], 3), [6, 7, 8, 0, 1, 2]);
-    }
-
-    #[test]
-    fn each_status_has_its_name() {
-        let number = |status: Status| STATUSES[status as usize];
-        assert_eq!(number(Status::Skipped), "skipped");
-        assert_eq!(number(Status::Crashed), "crashed");
-        assert!(Status::from_u8(STATUSES.len() as u8).is_none());
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use guerdon_core::clock::seconds;
+use guerdon_core::outcome::Status;
 use serde::Serialize;
 
 use crate::metrics::families::{self, FAMILIES};
@@ -10,8 +12,8 @@ use crate::metrics::histogram::Histogram;
 use crate::metrics::snapshot::{
     Cache, Call, Endpoint, Identity, Isolation, Node, Percentiles, Snapshot, State, Worker, unix_seconds,
 };
-use crate::metrics::tallies::{STATUSES, Tallies, Tally};
-use crate::metrics::text::{Number, Sample, Sink, Text, seconds};
+use crate::metrics::tallies::{Tallies, Tally};
+use crate::metrics::text::{Number, Sample, Sink, Text};
 
 /// The slowest calls in flight that are shown.
 const CALLS_SHOWN: usize = 20;
@@ -61,7 +63,7 @@ fn fill(text: &mut impl Sink, identity: &Identity, snapshot: &Snapshot, tallies:
             families::STARTED => text.family(family, [([], unix_seconds(identity.started))]),
             families::CALLS => {
                 let by_status = named().flat_map(|(name, tally)| {
-                    STATUSES.iter().zip(tally.samples).map(move |(status, count)| ([name, *status], count))
+                    Status::WORDS.iter().zip(tally.samples).map(move |(status, count)| ([name, *status], count))
                 });
                 text.family(family, by_status);
             }
@@ -213,7 +215,7 @@ pub fn state(identity: &Identity, snapshot: &Snapshot, tallies: &Tallies, state:
             lane: function.lane,
             open_cells: open_cells.get(index).copied().unwrap_or(0),
             in_flight: function.in_flight,
-            counts: STATUSES.into_iter().zip(tally.samples).collect(),
+            counts: Status::WORDS.into_iter().zip(tally.samples).collect(),
             rate: tallies.rate(&tally),
             run_s: percentiles(&tally.run),
             queue_s: percentiles(&tally.queue),

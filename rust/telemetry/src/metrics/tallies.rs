@@ -20,8 +20,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::histogram::Histogram;
 
-/// Statuses, in the order of their numbers, by the names that Python has for them.
-pub const STATUSES: [&str; 7] = ["ok", "abstained", "timeout", "error", "crashed", "cancelled", "skipped"];
 const STRIPES: usize = 4;
 /// Number of whole seconds that the rate covers.
 const RATE_SECONDS: u64 = 10;
@@ -37,7 +35,7 @@ thread_local! {
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Samples, by the number of their status.
-    pub samples: [u64; STATUSES.len()],
+    pub samples: [u64; Status::WORDS.len()],
     /// Run times of each call whose function started; of gathered samples, of each sample.
     pub run: Histogram,
     pub queue: Histogram,

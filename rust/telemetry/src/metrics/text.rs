@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use guerdon_core::clock::seconds;
+
 use crate::metrics::families::{Family, FamilyKind};
 use crate::metrics::histogram::{BOUNDS, Histogram};
 
@@ -173,9 +175,4 @@ impl Sink for Text {
             self.sample(family, "_count", &[label], None, histogram.count().into());
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "exact up to a hundred days, and close beyond")]
-pub fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

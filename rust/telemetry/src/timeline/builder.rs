@@ -9,15 +9,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use guerdon_core::clock::seconds;
 use guerdon_core::function::FunctionId;
-use guerdon_core::outcome::Status;
+use guerdon_core::in_flight::InFlight;
 use guerdon_core::scheduler::{FunctionLoad, Loads};
 use guerdon_core::tracer::{CallSpan, Executor, FrameSpan, Moment, TraceEvent};
 
 use crate::timeline::batches::{BatchState, Batches, CallTally};
 use crate::timeline::frame_layout::FrameLayout;
 use crate::timeline::item::{Details, Item, ItemKind, TrackId};
-use crate::timeline::open_calls::OpenCall;
 use crate::timeline::tracks::{TrackKind, Tracks, first_u64};
 
 /// The track that counts the events without room.
@@ -72,22 +72,6 @@ pub(crate) struct TimelineBuilder {
     lost: u64,
     dropped_track: TrackId,
     groups: HashMap<&'static str, TrackId>,
-}
-
-fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Ok => "ok",
-        Status::Abstained => "abstained",
-        Status::Timeout => "timeout",
-        Status::Error => "error",
-        Status::Crashed => "crashed",
-        Status::Cancelled => "cancelled",
-        Status::Skipped => "skipped",
-    }
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 impl TimelineBuilder {
@@ -281,7 +265,7 @@ impl TimelineBuilder {
             .flow(flow)
             .number("batch", span.batch)
             .number("sample", span.first as u64)
-            .text("status", status_name(span.status))
+            .text("status", span.status.word())
             .real("queue_s", seconds(span.started_ns.saturating_sub(span.ready_ns)));
         if span.samples > 1 {
             details = details.number("samples", span.samples as u64);
@@ -391,7 +375,7 @@ impl TimelineBuilder {
     }
 
     /// Beginnings of the calls that run now, for the end of the file.
-    pub(crate) fn open_items(&mut self, calls: Vec<OpenCall>, now_ns: u64) -> Vec<Item> {
+    pub(crate) fn open_items(&mut self, calls: Vec<InFlight>, now_ns: u64) -> Vec<Item> {
         let mut items = Vec::new();
         let mut taken: Vec<TrackId> = Vec::new();
         let running = |details: Details| details.text("status", "running");
@@ -413,13 +397,14 @@ impl TimelineBuilder {
             let kind = ItemKind::Begin(Box::new(running(details.number("calls", calls as u64))));
             items.push(Item { at_ns: from + self.offset_ns, depth: 0, track, kind });
         }
-        for call in calls {
-            let parent = self.executor_track(&call.executor, call.function);
-            let (track, from) = if call.executor.is_in_turn() {
-                (parent, call.started_ns.max(self.tracks.last_end_ns(parent)))
+        for InFlight { call, location, .. } in calls {
+            let (executor, started_ns) = (Executor::from(location), now_ns.saturating_sub(call.age_ns));
+            let parent = self.executor_track(&executor, call.function);
+            let (track, from) = if executor.is_in_turn() {
+                (parent, started_ns.max(self.tracks.last_end_ns(parent)))
             } else {
                 // Nothing begins after it on its track: it has not ended.
-                (self.tracks.free_beside(parent, call.started_ns, u64::MAX - 1, &taken), call.started_ns)
+                (self.tracks.free_beside(parent, started_ns, u64::MAX - 1, &taken), started_ns)
             };
             if taken.contains(&track) {
                 continue;
@@ -427,7 +412,7 @@ impl TimelineBuilder {
             taken.push(track);
             let details = Details::named(&self.name(call.function))
                 .number("batch", call.batch)
-                .number("sample", call.first as u64)
+                .number("sample", call.samples.first().map_or(0, |samples| samples.start) as u64)
                 .number("attempt", u64::from(call.attempt));
             let kind = ItemKind::Begin(Box::new(running(details)));
             items.push(Item { at_ns: from.min(now_ns) + self.offset_ns, depth: 0, track, kind });

@@ -12,7 +12,6 @@ mod builder;
 mod encoder;
 mod frame_layout;
 mod item;
-mod open_calls;
 mod open_file;
 mod proto;
 mod queue;
@@ -21,6 +20,5 @@ mod ring;
 mod summary;
 mod tracks;
 
-pub use open_calls::OpenCall;
 pub use recorder::{Recorder, RecorderSources, TraceConfig};
-pub use summary::{FunctionSummary, Summary};
+pub use summary::Summary;

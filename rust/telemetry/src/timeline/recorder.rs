@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use guerdon_core::clock::Clock;
+use guerdon_core::in_flight::InFlight;
 use guerdon_core::scheduler::Loads;
 use guerdon_core::tracer::{TraceEvent, Tracer};
 use parking_lot::Mutex;
@@ -21,7 +22,6 @@ use parking_lot::Mutex;
 use crate::timeline::builder::TimelineBuilder;
 use crate::timeline::encoder::{Clocks, Segment};
 use crate::timeline::item::{Item, TrackId};
-use crate::timeline::open_calls::OpenCall;
 use crate::timeline::queue::EventQueue;
 use crate::timeline::ring::Ring;
 
@@ -49,8 +49,8 @@ pub struct TraceConfig {
 pub struct RecorderSources {
     /// Reader of waiting and running calls; `None` once the engine is gone.
     pub loads: Box<dyn Fn() -> Option<Loads> + Send>,
-    /// Calls that run now, those of workers aside.
-    pub open_calls: Box<dyn Fn() -> Vec<OpenCall> + Send>,
+    /// Calls that run at this time, those of workers aside.
+    pub open_calls: Box<dyn Fn(u64) -> Vec<InFlight> + Send>,
     /// Told why nothing more is written: once.
     pub on_trouble: Box<dyn Fn(&str) + Send>,
 }
@@ -224,8 +224,8 @@ impl RecorderThread {
         if closed {
             return self.ring.close();
         }
-        let calls = (self.sources.open_calls)();
-        let open = self.timeline.open_items(calls, self.clock.now_ns());
+        let now_ns = self.clock.now_ns();
+        let open = self.timeline.open_items((self.sources.open_calls)(now_ns), now_ns);
         self.put(open, true)
     }
 

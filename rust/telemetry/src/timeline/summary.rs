@@ -7,6 +7,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use guerdon_core::clock::seconds;
+use serde::{Serialize, Serializer};
+
 use crate::timeline::builder::{DROPPED, GAVE_BACK, READY};
 use crate::timeline::encoder::{PACKET, descriptor, event, interned, packet};
 use crate::timeline::open_file::open_file;
@@ -14,7 +17,7 @@ use crate::timeline::proto::{Field, Fields};
 use crate::timeline::ring::GRAIN;
 
 /// The slices of one function.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FunctionSummary {
     /// Calls in them.
     pub calls: u64,
@@ -23,26 +26,35 @@ pub struct FunctionSummary {
     pub retries: u64,
     /// Slices that had not ended.
     pub running: u64,
+    #[serde(rename = "busy_s", serialize_with = "in_seconds")]
     pub busy_ns: u64,
+    #[serde(rename = "longest_s", serialize_with = "in_seconds")]
     pub longest_ns: u64,
 }
 
-/// See the module.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// See the module. `guerdon trace --json` prints it as it is serialized.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     pub processes: Vec<String>,
+    /// Time from the first event to the last.
+    #[serde(rename = "span_s", serialize_with = "in_seconds")]
+    pub span_ns: u64,
+    pub batches: usize,
     /// Tracks with something on them.
     pub tracks: usize,
     pub slices: usize,
     pub instants: usize,
+    #[serde(rename = "counter_values")]
     pub counters: usize,
-    pub batches: usize,
+    #[serde(rename = "dropped_events")]
     pub dropped: u64,
-    /// Time from the first event to the last.
-    pub span_ns: u64,
     pub functions: BTreeMap<String, FunctionSummary>,
     /// Counts of killed workers, opened circuit breakers and the like.
     pub moments: BTreeMap<String, u64>,
+}
+
+fn in_seconds<S: Serializer>(ns: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(seconds(*ns))
 }
 
 impl Summary {

@@ -9,9 +9,8 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use guerdon_core::batch::BatchSpec;
-use guerdon_core::function::{FunctionId, Shape};
+use guerdon_core::function::Shape;
 use guerdon_core::payload::{Payload, SharedPayload};
-use guerdon_core::sent_constants::SentConstants;
 use guerdon_telemetry::journal::{Journal, Kind, TextColumn, TextSource};
 use guerdon_testkit::{done, function, spec};
 use proptest::prelude::*;
@@ -55,16 +54,6 @@ fn each_cell_is_one_row() {
 struct Valued(Vec<Option<Result<String, u32>>>);
 
 impl Payload for Valued {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }

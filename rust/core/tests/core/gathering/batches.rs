@@ -9,7 +9,6 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
 use guerdon_core::payload::Payload;
 use guerdon_core::report::{Extra, Report, Usage};
-use guerdon_core::sent_constants::SentConstants;
 use guerdon_testkit::{failure, paused, spec};
 
 use super::rig::{RAN, WAIT, add, engine, free, gathering, give_worth, occupied, occupy, open, places, sleep, worth};
@@ -26,12 +25,6 @@ impl Named {
 impl Payload for Named {
     fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
         Some(&self.0)
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
     }
 
     fn mixes(&self, _: FunctionId) -> bool {

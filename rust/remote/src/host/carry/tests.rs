@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -102,7 +103,7 @@ async fn garbage_is_a_broken_connection() {
 #[tokio::test]
 async fn last_messages_arrive_before_the_loss() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
-    let peer = Peer::open(child.id().cast_signed()).expect("a descriptor");
+    let peer = Pidfd::open(Pid::from_child(&child)).expect("a descriptor");
     let ((_send, a), (send_b, b)) = (end(), end());
     let (one, other) = UnixStream::pair().expect("a pair");
     for number in 0..100_u8 {
@@ -110,7 +111,7 @@ async fn last_messages_arrive_before_the_loss() {
     }
     let other = tokio::spawn(async move { carry(other, &b, None, None).await });
     let (carried, ()) = tokio::join!(carry(one, &a, Some(&peer), Some(PATIENCE)), async {
-        peer.kill();
+        peer.signal(Signal::KILL).expect("it runs");
         peer.reap().await;
         drop(send_b);
     });
@@ -123,7 +124,7 @@ async fn last_messages_arrive_before_the_loss() {
 #[tokio::test]
 async fn a_process_that_ends_is_seen_while_its_socket_is_held_open() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
-    let peer = Peer::open(child.id().cast_signed()).expect("a descriptor");
+    let peer = Pidfd::open(Pid::from_child(&child)).expect("a descriptor");
     let (_send, a) = end();
     let (one, mut other) = pair();
     child.kill().expect("it lives");

@@ -7,13 +7,12 @@ use std::time::Duration;
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
-use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, Policy, Shape};
 use guerdon_core::lane::{CloseFuture, Lane, LaneWaker};
 use guerdon_core::loss_ledger::LossLedger;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_core::sent_constants::SentConstants;
 use proptest::prelude::*;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -60,45 +59,14 @@ impl Lane for Trap {
 struct Nothing;
 
 impl Payload for Nothing {
-    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
-        None
-    }
-
-    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut SentConstants, _: &mut Vec<u8>) {}
-
-    fn bytes(&self, _: FunctionId, _: u32) -> usize {
-        0
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }
 }
 
 fn function(shape: Shape) -> Function {
-    let policy = Policy {
-        timeout: Duration::from_secs(1),
-        grace: Duration::from_secs(1),
-        setup_timeout: Duration::from_secs(1),
-        total_timeout: None,
-        retries: 0,
-        concurrency: None,
-        limit: None,
-        on_failure: OnFailure::Nan,
-    };
-    Function {
-        name: "liar".into(),
-        shape,
-        gather: None,
-        finish: false,
-        pinned: false,
-        run_if: None,
-        pure: false,
-        cache: None,
-        isolated: false,
-        lane: 0,
-        policy,
-    }
+    let second = Duration::from_secs(1);
+    Function::new("liar", shape, Policy { grace: second, ..Policy::new(second) })
 }
 
 /// Behaviour of the worker.

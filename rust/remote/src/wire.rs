@@ -1,0 +1,301 @@
+//! Messages between a driver and an agent.
+//!
+//! - A message is a row of items: `u32` length of the body, little-endian, `u8` kind, the body.
+//!   Kind and body are a [`ToAgent`] or a [`ToDriver`] in postcard; a frame's values follow its
+//!   head.
+//! - Nothing is read past the end of an item, and memory is taken for bytes that are there. Texts
+//!   that are too long are shortened.
+//! - The greetings of both sides, of kind 1, have the same layout in all versions, so that each
+//!   side can name the other's.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use guerdon_core::byte_reader::ByteReader;
+use guerdon_core::call::CallKind;
+use guerdon_core::columns;
+use guerdon_core::frame::Frame;
+use guerdon_core::frame_runner::FrameEvent;
+use guerdon_core::in_flight::Phase;
+use guerdon_core::outcome::{Cell, Traceback};
+use guerdon_core::sent_constants::SentConstants;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Raised with every change of the items: both sides must have the same.
+pub(crate) const PROTOCOL: u16 = 5;
+
+/// Bytes before the body of an item.
+const HEAD: usize = 5;
+/// Most bytes kept of a text.
+const LONGEST_TEXT: usize = 64 << 10;
+
+/// Digest that tells the functions of an engine from others'.
+pub type Digest = [u8; 32];
+
+/// Counters of an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStats {
+    pub workers: u64,
+    pub forks: u64,
+    pub restarts: u64,
+    pub kills: u64,
+    /// Threads that are stuck in calls past their timeouts.
+    pub abandoned_threads: u64,
+}
+
+impl AgentStats {
+    /// Returns the counters by their names in Python.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("workers", self.workers),
+            ("worker_forks", self.forks),
+            ("worker_restarts", self.restarts),
+            ("kills", self.kills),
+            ("abandoned_threads", self.abandoned_threads),
+        ]
+    }
+}
+
+/// Why bytes are refused: our processes never send them.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum WireError {
+    #[error("an item of kind {0} that does not exist or is not well formed")]
+    Malformed(u8),
+    #[error("an item that is not whole")]
+    Truncated,
+}
+
+/// Messages of a driver, in the order of their kinds.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToAgent {
+    Close,
+    Hello {
+        #[serde(with = "postcard::fixint::le")]
+        protocol: u16,
+        digest: Digest,
+        #[serde(with = "postcard::fixint::le")]
+        clock_ns: u64,
+    },
+    Frame(FrameHead),
+    TakeBack(u64),
+    Sweep(u64, Vec<usize>),
+    Ping(u64),
+    /// Asks for its calls, and for their locations if these can be found in time.
+    Inspect(Duration),
+}
+
+/// A frame, whose values follow.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FrameHead {
+    pub id: u64,
+    pub function: usize,
+    pub kind: CallKind,
+    pub alone: bool,
+    pub suspect: bool,
+    pub calls: usize,
+    /// Samples of a call.
+    pub samples: usize,
+    pub names: Option<Vec<String>>,
+    /// The score of each sample, for finish calls.
+    pub scores: Vec<Option<f64>>,
+}
+
+/// Messages of an agent, in the order of their kinds. Times are on the agent's clock.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToDriver {
+    Frame(u64, FrameEvent),
+    Ready {
+        #[serde(with = "postcard::fixint::le")]
+        protocol: u16,
+        #[serde(with = "postcard::fixint::le")]
+        slots: u32,
+        /// Time of the driver's greeting, by its clock.
+        #[serde(with = "postcard::fixint::le")]
+        heard_ns: u64,
+        #[serde(with = "postcard::fixint::le")]
+        clock_ns: u64,
+    },
+    Refused(String),
+    Pong {
+        heard_ns: u64,
+        clock_ns: u64,
+        stats: AgentStats,
+    },
+    /// Lines that workers printed.
+    Lines(Vec<u8>),
+    InHand(Vec<InHandCall>),
+    /// A warning of the agent's lanes.
+    Warning(String),
+}
+
+/// A call that the agent has in hand.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct InHandCall {
+    pub frame: u64,
+    pub call: usize,
+    pub phase: Phase,
+    pub age_ns: u64,
+    /// The worker, thread or loop that has it.
+    pub place: String,
+    /// Its location, or the reason why that is unknown.
+    pub stack: Result<String, String>,
+}
+
+/// Appends an item. `values` writes the bytes behind the message; if it returns false, nothing is
+/// written.
+fn write(message: &impl Serialize, out: &mut Vec<u8>, values: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEAD - 1]);
+    let is_written = postcard::to_io(message, &mut *out).is_ok() && values(out);
+    if is_written {
+        let length = u32::try_from(out.len() - start - HEAD).unwrap_or(u32::MAX);
+        out[start..start + HEAD - 1].copy_from_slice(&length.to_le_bytes());
+    } else {
+        out.truncate(start);
+    }
+    is_written
+}
+
+/// The items of a message.
+pub(crate) struct Items<'a> {
+    message: &'a [u8],
+    rest: ByteReader<'a>,
+}
+
+impl<'a> Items<'a> {
+    pub(crate) const fn of(message: &'a [u8]) -> Self {
+        Self { message, rest: ByteReader(message) }
+    }
+
+    /// The next item, and the place in the message of the bytes behind it.
+    fn next<T: DeserializeOwned>(&mut self) -> Option<Result<(T, Range<usize>), WireError>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let mut item = || {
+            let length = self.rest.u32()? as usize;
+            self.rest.bytes(length.checked_add(1)?)
+        };
+        let Some(item) = item() else {
+            self.rest = ByteReader(&[]);
+            return Some(Err(WireError::Truncated));
+        };
+        let end = self.message.len() - self.rest.0.len();
+        let read = postcard::take_from_bytes(item).map_err(|_| WireError::Malformed(item[0]));
+        Some(read.map(|(message, values)| (message, end - values.len()..end)))
+    }
+}
+
+impl ToAgent {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        write(self, out, |_| true);
+    }
+
+    /// Writes a frame with all its calls; whether that was possible.
+    pub(crate) fn write_frame(id: u64, frame: &Frame, out: &mut Vec<u8>) -> bool {
+        let is_finish = frame.kind() == CallKind::Finish;
+        let scored = if is_finish { 0..frame.len() } else { 0..0 };
+        let head = FrameHead {
+            id,
+            function: frame.function_id(),
+            kind: frame.kind(),
+            alone: frame.alone(),
+            suspect: frame.is_suspect(),
+            calls: frame.len(),
+            samples: if frame.is_empty() { 0 } else { frame.size(0) },
+            names: frame.names().map(<[String]>::to_vec),
+            scores: scored.flat_map(|call| frame.scores(call)).collect(),
+        };
+        let values = |out: &mut Vec<u8>| columns::encode(frame, 0..frame.len(), &mut SentConstants::none(), out);
+        write(&Self::Frame(head), out, values)
+    }
+
+    /// The next item of a message, and the place of a frame's values in it.
+    pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<(Self, Range<usize>), WireError>> {
+        items.next()
+    }
+}
+
+impl ToDriver {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        write(self, out, |_| true);
+    }
+
+    /// The next item of a message.
+    pub(crate) fn next(items: &mut Items<'_>) -> Option<Result<Self, WireError>> {
+        Some(items.next()?.map(|(mut message, _): (Self, _)| {
+            message.shorten();
+            message
+        }))
+    }
+
+    /// Shortens its texts, which may be of any length: results keep them.
+    fn shorten(&mut self) {
+        match self {
+            Self::Refused(text) | Self::Warning(text) => cut(text),
+            Self::InHand(calls) => {
+                for InHandCall { place, stack: Ok(stack) | Err(stack), .. } in calls {
+                    cut(place);
+                    cut(stack);
+                }
+            }
+            Self::Frame(_, FrameEvent::Cells(cells)) => cells.iter_mut().for_each(|one| cut_reason(&mut one.cell)),
+            Self::Frame(_, FrameEvent::Call { cells, .. }) => cells.iter_mut().for_each(cut_reason),
+            Self::Frame(_, FrameEvent::Failed { failure, .. }) => {
+                cut(&mut failure.reason);
+                cut_traceback(failure.traceback.as_mut());
+            }
+            Self::Frame(_, FrameEvent::Broken(note)) => {
+                cut(&mut note.reason);
+                cut_traceback(note.traceback.as_mut());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn cut(text: &mut String) {
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.shrink_to_fit();
+    }
+}
+
+fn cut_traceback(traceback: Option<&mut Traceback>) {
+    if let Some(Traceback::Raised(text) | Traceback::LastSeen(text)) = traceback {
+        cut(text);
+    }
+}
+
+fn cut_reason(cell: &mut Cell) {
+    match cell {
+        Cell::Invalid(why) => cut(why),
+        Cell::Reported(of) => cut(&mut of.1),
+        Cell::Value(_) | Cell::Abstained => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guerdon_core::outcome::Note;
+
+    use super::*;
+
+    #[test]
+    fn long_texts_of_an_agent_are_shortened() {
+        let text = format!("{}ä", "x".repeat(LONGEST_TEXT - 1));
+        let note = Note { reason: text.clone(), traceback: Some(Traceback::Raised(text.clone())) };
+        let mut message = Vec::new();
+        ToDriver::Frame(7, FrameEvent::Broken(note)).write(&mut message);
+        ToDriver::Warning(text).write(&mut message);
+        let mut items = Items::of(&message);
+        let kept = |text: &str| text.len() == LONGEST_TEXT - 1;
+        let Some(Ok(ToDriver::Frame(7, FrameEvent::Broken(note)))) = ToDriver::next(&mut items) else { panic!() };
+        assert!(kept(&note.reason) && kept(note.traceback.unwrap().text()));
+        let Some(Ok(ToDriver::Warning(text))) = ToDriver::next(&mut items) else { panic!() };
+        assert!(kept(&text) && ToDriver::next(&mut items).is_none());
+    }
+}
