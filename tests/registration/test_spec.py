@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, StatefulReward, group_reward, reward
+from guerdon import Dispatcher, Limit, StatefulReward, group_reward, reward
 from guerdon._functions.build import UNDECORATED_LOOP, spec_of
 from guerdon._functions.callables import is_reward_model, name_of
 from guerdon._functions.function_list import refuse_repeated_names

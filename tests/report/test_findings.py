@@ -110,6 +110,15 @@ def test_calls_that_mostly_wait_are_named(tmp_path: Path) -> None:
     assert some(sentences(tmp_path, rows), "Calls of correct wait longer than they run")[1] == "warning"
 
 
+def test_a_judge_that_is_held_back_is_named_beside_longer_calls(tmp_path: Path) -> None:
+    rows = []
+    for each in steps():
+        rows.append(row(**each, value=float(each["sample"] % 3), run_s=2.0))
+        judged = {"run_s": 0.05, "queue_s": 15.0, "prompt_tokens": 100, "completion_tokens": 5}
+        rows.append(row(**each, function="helpful", value=float(each["sample"] % 2), **judged))
+    assert some(sentences(tmp_path, rows), "Requests of helpful wait longer than they run (15 s and 4")[1] == "warning"
+
+
 def test_two_rows_that_wait_for_workers_to_start_are_no_news(tmp_path: Path) -> None:
     rows = [row(batch=0, step=0, sample=each, value=1.0, run_s=4e-5, queue_s=0.3) for each in range(2)]
     assert not [message for message in sentences(tmp_path, rows) if "wait longer" in message]

@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 COMMON = {"failed_frac", "timeout_frac", "error_frac", "crashed_frac", "abstained_frac"}
 TIMES = {"run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s"}
 SPREAD = {"group_std", "no_spread_frac"}
-REQUESTS = {"requests"}
+REQUESTS = {"requests", "deferrals"}
 TOKENS = {"unknown", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"}
 
 

@@ -55,6 +55,8 @@ def metrics_of(result: RewardBatch, which: LogMetrics = "all") -> dict[str, floa
         of_function.update(_spread(result.rewards[:, :, place]))
         of_function.update((key, timings[key]) for key in _TIMES if timings[key] == timings[key])
         of_function.update(_used(result, name))
+        if name in result._priced:
+            of_function["deferrals"] = timings["deferrals"]
         logged = ((key, value) for key, value in of_function.items() if which == "all" or key in MAIN)
         metrics.update((f"guerdon/{name}/{key}", value) for key, value in logged)
     return metrics

@@ -41,7 +41,7 @@ Finding = dict[str, Any]
 def findings(figures: dict[str, Any]) -> list[Finding]:
     """Returns the findings in these aggregates, warnings first, at most a dozen."""
     found: list[Finding] = []
-    for kind in (_reading, _trend, _failures, _spread, _constant, _pairs, _times, _versions, _cost):
+    for kind in (_reading, _trend, _failures, _spread, _constant, _pairs, _times, _waiting, _versions, _cost):
         found += _some(list(kind(figures)))
     order = sorted(found, key=lambda each: each["severity"] != "warning")
     return order[:_MOST]
@@ -226,6 +226,20 @@ def _times(figures: dict[str, Any]) -> Iterator[Finding]:
                 "latency",
                 f"Calls of {name} wait longer than they run ({seconds(waited)} and {seconds(p50)}, medians): `guerdon profile` says "
                 "which lane it should have, and how many workers.",
+            )
+
+
+def _waiting(figures: dict[str, Any]) -> Iterator[Finding]:
+    """Yields the judges whose requests wait longer than they run: no other function makes them
+    wait."""
+    for name, each in figures["functions"].items():
+        waited, ran = each["queue_s"]["p50"] or 0.0, each["run_s"]["p50"] or 0.0
+        if waited > max(ran, LIMITS["slow_s"]) and (each["prompt_tokens"] or each["completion_tokens"]):
+            yield _finding(
+                "warning",
+                "latency",
+                f"Requests of {name} wait longer than they run ({seconds(waited)} and {seconds(ran)}, medians): its limit holds "
+                "them back, or the server does (429).",
             )
 
 

@@ -24,7 +24,8 @@ _ASYNCIO = os.path.dirname(asyncio.__file__)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _OURS = tuple(os.path.join(_PACKAGE, folder) for folder in ("_lanes", "_worker"))
 _WHAT_TO_DO = (
-    "Await what blocks (asyncio.to_thread), or make it a sync function, which runs in a worker that can be killed."
+    'Await what blocks, or make it a sync function: with lane="thread" if it waits, in a worker (the default) if it '
+    "computes."
 )
 
 
