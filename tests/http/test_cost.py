@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Limit, RegistrationError, Server, Status, http_reward, judge, reward
+from guerdon._functions.build import spec_of
 from guerdon._system.launcher import run_id
 from tests.http.billing import PRICE, Billing
 from tests.http.scoring import reached
@@ -31,6 +32,14 @@ NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "p
 def asks(url: str, **options: Any) -> Any:
     given = {"base_url": url, "model": "m", "prompt": "{completion}", "pure": False, **options}
     return judge(**reached(given))
+
+
+@pytest.mark.parametrize(
+    "body", [{"max_tokens": 20}, {"parameters": {"max_tokens": 20}}, {"extra_body": {"max_completion_tokens": 20.0}}]
+)
+def test_a_request_bounds_its_answer_at_any_depth(body: dict[str, Any]) -> None:
+    [plan] = spec_of(judge(**reached({**NOWHERE, "body": body, "price": PRICE}))).plans
+    assert plan.cost.longest_answer == 20
 
 
 def test_usage_of_a_judge_is_in_result_stats_and_log() -> None:

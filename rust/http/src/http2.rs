@@ -38,6 +38,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a server has to send its settings, which come first of all, and between two looks.
 const SETTINGS_PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Streams as long as the settings are not there. Every other number is the server's.
+const UNSAID: usize = STREAMS + 1;
 
 type Http2Sender = http2::SendRequest<SentBody>;
 
@@ -240,12 +242,12 @@ async fn handshake(io: Box<dyn Io>) -> Result<(Http2Sender, oneshot::Receiver<us
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE).keep_alive_timeout(PING_TIMEOUT);
     builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
-    builder.initial_max_send_streams(0); // another number is the server's
+    builder.initial_max_send_streams(UNSAID);
     let (sender, mut connection) = builder.handshake(io).await.map_err(TransportError::Exchange)?;
     let (told, settings) = oneshot::channel();
     tokio::spawn(async move {
         // hyper reads them in another task, which does not wake this one.
-        while connection.current_max_send_streams() == 0 && !told.is_closed() {
+        while connection.current_max_send_streams() == UNSAID && !told.is_closed() {
             if tokio::time::timeout(LOOK_AGAIN, &mut connection).await.is_ok() {
                 return;
             }

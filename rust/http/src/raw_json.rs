@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A field that may be missing, null, or of another type than expected.
@@ -72,11 +72,22 @@ pub fn each<'a>(given: &'a RawValue, take: impl FnMut(&'a RawValue)) -> bool {
     serde_json::Deserializer::from_str(given.get()).deserialize_seq(Each(take)).is_ok()
 }
 
-/// The same where there may be no list.
-pub fn each_in<'a>(given: Raw<'a>, mut take: impl FnMut(Raw<'a>)) {
+/// Takes the values of these names in each object of a list, if there is one; other values of it
+/// are passed over.
+pub fn each_object<'a, const N: usize>(
+    given: Raw<'a>,
+    names: [&str; N],
+    mut take: impl FnMut([Raw<'a>; N]) -> serde_json::Result<()>,
+) -> serde_json::Result<()> {
+    let mut result = Ok(());
     if let Some(given) = given {
-        each(given, |value| take(Some(value)));
+        each(given, |value| {
+            if result.is_ok() && value.get().starts_with('{') {
+                result = object(Some(value), names).and_then(&mut take);
+            }
+        });
     }
+    result
 }
 
 /// The first value of a list, of which there may be more.
@@ -113,16 +124,60 @@ pub fn each_field<'a>(json: &'a [u8], take: impl FnMut(&str, &'a RawValue)) -> s
 }
 
 /// The values of these names in an object, in this order; an error for a name with two different
-/// values.
+/// values. Nothing is kept of other values, which need not even be UTF-8.
 fn values<'a, const N: usize>(json: &'a [u8], names: [&str; N]) -> serde_json::Result<[Raw<'a>; N]> {
-    let (mut found, mut differ): ([Raw<'a>; N], _) = ([None; N], false);
-    each_field(json, |name, value| {
-        if let Some(place) = names.iter().position(|known| *known == name) {
-            differ |= found[place].is_some_and(|other| other.get() != value.get());
-            found[place] = Some(value);
+    struct Place<'n>(&'n [&'n str]);
+
+    impl<'de> DeserializeSeed<'de> for Place<'_> {
+        type Value = Option<usize>;
+
+        fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Option<usize>, D::Error> {
+            name.deserialize_str(self)
         }
-    })?;
-    if differ { Err(de::Error::custom("a name twice, with different values")) } else { Ok(found) }
+    }
+
+    impl Visitor<'_> for Place<'_> {
+        type Value = Option<usize>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a name")
+        }
+
+        fn visit_str<E: de::Error>(self, name: &str) -> Result<Option<usize>, E> {
+            Ok(self.0.iter().position(|known| *known == name))
+        }
+    }
+
+    struct Values<'n, const N: usize>([&'n str; N]);
+
+    impl<'de, const N: usize> Visitor<'de> for Values<'_, N> {
+        type Value = [Raw<'de>; N];
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found: Self::Value = [None; N];
+            while let Some(place) = map.next_key_seed(Place(&self.0))? {
+                let Some(place) = place else {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                };
+                let value: &RawValue = map.next_value()?;
+                if found[place].is_some_and(|other| other.get() != value.get()) {
+                    return Err(de::Error::custom(format_args!("{:?} twice, with different values", self.0[place])));
+                }
+                found[place] = Some(value);
+            }
+            Ok(found)
+        }
+    }
+
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let found = json.deserialize_map(Values(names))?;
+    json.end()?;
+    Ok(found)
 }
 
 /// The values of these names in an object, in this order; those that are null are missing.
@@ -130,9 +185,14 @@ pub fn fields<'a, const N: usize>(json: &'a [u8], names: [&str; N]) -> serde_jso
     values(json, names).map(|found| found.map(|value| value.filter(|value| value.get() != "null")))
 }
 
-/// The same of an object in an object: all are missing where it is not one.
+/// The same of an object in an object, which may be missing.
+pub fn object<'a, const N: usize>(given: Raw<'a>, names: [&str; N]) -> serde_json::Result<[Raw<'a>; N]> {
+    given.map_or(Ok([None; N]), |given| fields(given.get().as_bytes(), names))
+}
+
+/// The same where nothing is decided by it: all are missing where it is no such object.
 pub fn within<'a, const N: usize>(given: Raw<'a>, names: [&str; N]) -> [Raw<'a>; N] {
-    given.and_then(|given| fields(given.get().as_bytes(), names).ok()).unwrap_or([None; N])
+    object(given, names).unwrap_or([None; N])
 }
 
 /// The value of a name in an object, which may be null; none for a name with two different values.

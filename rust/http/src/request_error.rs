@@ -21,7 +21,7 @@ use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
 use crate::fleet::SendError;
 use crate::quote::{quoted, truncated};
-use crate::raw_json::{Raw, count, each_in, first, text, within};
+use crate::raw_json::{Raw, count, each_object, first, text, within};
 
 /// No server means a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -202,9 +202,10 @@ fn error_in(body: &[u8]) -> Raw<'_> {
 fn retry_delay(body: &[u8]) -> Option<Duration> {
     let error = error_in(body).or_else(|| serde_json::from_slice(body).ok());
     let ([details], mut wait) = (within(error, ["details"]), None);
-    each_in(details, |detail| {
-        let [delay] = within(detail, ["retryDelay"]);
+    // What contradicts itself says no time.
+    let _ = each_object(details, ["retryDelay"], |[delay]| {
         wait = wait.or_else(|| Duration::try_from_secs_f64(seconds(&text(delay)?)?).ok());
+        Ok(())
     });
     wait.map(|wait: Duration| wait.min(LONGEST_WAIT))
 }

@@ -85,8 +85,16 @@ def of_options(
             f"{where}max_cost={most:g} without price=, by which cost is counted: price={{'input': …, 'output': …}}, of a "
             "million tokens."
         )
-    bounds = (bound for bound in map(request.get, _BOUNDS) if type(bound) is int and 0 <= bound < 1 << 32)
-    return Cost(prices, most, checked.flag(function, "keep_answers", keep_answers), next(bounds, None))
+    return Cost(prices, most, checked.flag(function, "keep_answers", keep_answers), _longest_answer(request))
+
+
+def _longest_answer(request: Mapping[str, object]) -> int | None:
+    """The tokens that a request bounds its answer to, also in an object of it (``parameters``)."""
+    for tokens in (number(request[bound]) for bound in _BOUNDS if bound in request):
+        if 0 <= tokens < 1 << 32:
+            return math.ceil(tokens)
+    inner = (_longest_answer(value) for value in request.values() if isinstance(value, Mapping))
+    return next((tokens for tokens in inner if tokens is not None), None)
 
 
 def cap(most: float, whose: str, keys: Iterable[str]) -> SpendingCap:

@@ -78,13 +78,12 @@ impl JudgeAnswer {
 
 /// The values of these names in an answer or an event; `Err` says why the API has no such answer.
 pub(super) fn parsed<'a, const N: usize>(data: &'a [u8], names: [&str; N]) -> Result<[Raw<'a>; N], String> {
-    fields(data, names).map_err(|error| {
-        if error.is_data() {
-            unknown(&error.to_string(), data)
-        } else {
-            format!("invalid JSON ({error}): {}", shown(data))
-        }
-    })
+    fields(data, names).map_err(|error| unreadable(&error, data))
+}
+
+/// Returns the reason for JSON that is none, or not of the expected form.
+pub(super) fn unreadable(error: &serde_json::Error, data: &[u8]) -> String {
+    if error.is_data() { unknown(&error.to_string(), data) } else { format!("invalid JSON ({error}): {}", shown(data)) }
 }
 
 /// Returns the reason for a field of another type.

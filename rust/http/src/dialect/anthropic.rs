@@ -1,8 +1,8 @@
 //! Answers of Anthropic's messages.
 
-use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed};
+use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed, unreadable};
 use crate::dialect::usage::Usage;
-use crate::raw_json::{each_in, push, text, within};
+use crate::raw_json::{each_object, object, push, text, within};
 
 /// Adds an event of a stream.
 pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, String> {
@@ -15,7 +15,7 @@ pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, String> {
     let [prompt, model, id] = within(message, ["usage", "model", "id"]);
     answer.about(Usage::anthropic(prompt), text(model), text(id));
     let [said, thinking, partial_json, stop_reason] =
-        within(delta, ["text", "thinking", "partial_json", "stop_reason"]);
+        object(delta, ["text", "thinking", "partial_json", "stop_reason"]).map_err(|error| unreadable(&error, data))?;
     push(&mut answer.text, text(said));
     push(&mut answer.reasoning, text(thinking));
     push(&mut answer.tool_call, text(partial_json));
@@ -36,8 +36,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
     }
     let mut answer = JudgeAnswer { finish_reason: text(stop_reason), ..JudgeAnswer::default() };
     answer.about(Usage::anthropic(usage), text(model), text(id));
-    each_in(content, |block| {
-        let [kind, said, thinking, input] = within(block, ["type", "text", "thinking", "input"]);
+    let blocks = each_object(content, ["type", "text", "thinking", "input"], |[kind, said, thinking, input]| {
         match text(kind).as_deref() {
             None | Some("text") => push(&mut answer.text, text(said)),
             // Arguments of a tool that it calls.
@@ -45,7 +44,9 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
             Some(_) => {}
         }
         push(&mut answer.reasoning, text(thinking));
+        Ok(())
     });
+    blocks.map_err(|error| unreadable(&error, body))?;
     stopped(&mut answer);
     Ok(answer)
 }
@@ -87,6 +88,16 @@ mod tests {
         }
         stopped(&mut answer);
         assert_eq!(answer.text.as_deref(), Some(r#"{"score": 7}"#));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_no_answer() {
+        for delta in [r#"{"text": "0", "text": "00"}"#, r#""0""#] {
+            let event = format!(r#"{{"type": "content_block_delta", "delta": {delta}}}"#);
+            let mut answer = JudgeAnswer { text: Some("Score: 1".to_owned()), ..JudgeAnswer::default() };
+            assert!(super::event(&mut answer, event.as_bytes()).is_err(), "{delta}");
+        }
+        assert!(read(br#"{"content": [{"type": "text", "text": "1", "text": "10"}]}"#).is_err());
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //! Choices may come in any order, and each event of a stream may be of another one: only the one
 //! with the index 0 counts, so that what two of them say is never joined.
 
-use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed, unknown};
+use serde::de;
+
+use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed, unreadable};
 use crate::dialect::usage::Usage;
-use crate::raw_json::{Raw, each, each_field, each_in, first, number, push, text, within};
+use crate::raw_json::{Raw, each, each_field, each_object, first, number, object, push, text, within};
 
 pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
     let mut answer = JudgeAnswer::default();
@@ -18,64 +20,71 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
 /// Adds an answer, or an event of its stream: `[DONE]` is the last one, or the end of the body.
 pub fn take(answer: &mut JudgeAnswer, data: &[u8], whole: bool) -> Result<(), String> {
     let [choices, error, usage, model, id] = parsed(data, ["choices", "error", "usage", "model", "id"])?;
-    let choice = first_choice(choices).map_err(|why| unknown(why, data))?;
+    let choice = first_choice(choices).map_err(|error| unreadable(&error, data))?;
     if whole && choice.is_none() {
         return Err(missing("choices", data));
     }
     if let Some(error) = error {
         return Err(failed(error.get()));
     }
-    let [message, delta, said, finish_reason, logprobs] =
-        within(choice, ["message", "delta", "text", "finish_reason", "logprobs"]);
-    match if whole { message } else { delta } {
-        message @ Some(_) => say(answer, message),
-        None => push(&mut answer.text, text(said)),
-    }
-    answer.first_token = answer.first_token.take().or_else(|| first_token(logprobs));
-    answer.finish_reason = text(finish_reason).or(answer.finish_reason.take());
+    choose(answer, choice, whole).map_err(|error| unreadable(&error, data))?;
     answer.about(Usage::openai(usage), text(model), text(id));
     Ok(())
 }
 
+/// Adds a choice: what its message says, or the text of a completion.
+fn choose(answer: &mut JudgeAnswer, choice: Raw<'_>, whole: bool) -> serde_json::Result<()> {
+    let [message, delta, said, finish_reason, logprobs] =
+        object(choice, ["message", "delta", "text", "finish_reason", "logprobs"])?;
+    let length = |answer: &JudgeAnswer| answer.text.as_ref().map(String::len);
+    let before = length(answer);
+    say(answer, if whole { message } else { delta })?;
+    if length(answer) == before {
+        push(&mut answer.text, text(said));
+    }
+    answer.first_token = answer.first_token.take().or_else(|| first_token(logprobs));
+    answer.finish_reason = text(finish_reason).or(answer.finish_reason.take());
+    Ok(())
+}
+
 /// The choice that counts: the first one that has the index 0, or none.
-fn first_choice(choices: Raw<'_>) -> Result<Raw<'_>, &'static str> {
-    let mut chosen = None;
+fn first_choice(choices: Raw<'_>) -> serde_json::Result<Raw<'_>> {
+    let mut chosen = Ok(None);
     let is_list = choices.is_none_or(|choices| {
         each(choices, |choice| {
-            let [index] = within(Some(choice), ["index"]);
-            if chosen.is_none() && index.is_none_or(|index| number(Some(index)) == 0.0) {
-                chosen = Some(choice);
+            if let Ok(None) = chosen {
+                let is_first = |[index]: [Raw<'_>; 1]| index.is_none_or(|index| number(Some(index)) == 0.0);
+                chosen = object(Some(choice), ["index"]).map(|index| is_first(index).then_some(choice));
             }
         })
     });
-    if is_list { Ok(chosen) } else { Err("choices of another type, expected a list") }
+    if is_list { chosen } else { Err(de::Error::custom("choices of another type, expected a list")) }
 }
 
 /// Adds what a message says.
-fn say(answer: &mut JudgeAnswer, message: Raw<'_>) {
+fn say(answer: &mut JudgeAnswer, message: Raw<'_>) -> serde_json::Result<()> {
     let [content, reasoning_content, reasoning, refusal, tool_calls] =
-        within(message, ["content", "reasoning_content", "reasoning", "refusal", "tool_calls"]);
+        object(message, ["content", "reasoning_content", "reasoning", "refusal", "tool_calls"])?;
     push(&mut answer.reasoning, text(reasoning_content).or_else(|| text(reasoning)));
     push(&mut answer.refusal, text(refusal));
     match text(content) {
         Some(written) => push(&mut answer.text, Some(written)),
-        None => each_in(content, |part| {
-            let [kind, said, thinking] = within(part, ["type", "text", "thinking"]);
+        None => each_object(content, ["type", "text", "thinking"], |[kind, said, thinking]| {
             // Other parts are not text of the model: the text of a citation, or in an image.
             if text(kind).is_none_or(|kind| matches!(kind.as_str(), "text" | "output_text")) {
                 push(&mut answer.text, text(said));
             }
-            each_in(thinking, |thought| {
-                let [said] = within(thought, ["text"]);
+            each_object(thinking, ["text"], |[said]| {
                 push(&mut answer.reasoning, text(said));
-            });
-        }),
+                Ok(())
+            })
+        })?,
     }
-    each_in(tool_calls, |call| {
-        let [function] = within(call, ["function"]);
-        let [arguments] = within(function, ["arguments"]);
+    each_object(tool_calls, ["function"], |[function]| {
+        let [arguments] = object(function, ["arguments"])?;
         push(&mut answer.tool_call, text(arguments));
-    });
+        Ok(())
+    })
 }
 
 /// The most likely first tokens: of a chat in a list, of a completion in an object.
@@ -162,6 +171,36 @@ mod tests {
     }
 
     #[test]
+    fn what_contradicts_itself_is_no_answer() {
+        for (body, whole) in [
+            (r#"{"choices": [{"message": {"content": "1", "content": "10"}}]}"#, true),
+            (r#"{"choices": [{"message": {"content": [{"text": "1", "text": "10"}]}}]}"#, true),
+            (
+                r#"{"choices": [{"message": {"content": "1", "finish_reason": "a"}, "finish_reason": "b", "finish_reason": "c"}]}"#,
+                true,
+            ),
+            (
+                r#"{"choices": [{"index": 1, "index": 0, "message": {"content": "3"}}, {"message": {"content": "7"}}]}"#,
+                true,
+            ),
+            (r#"{"choices": [{"delta": {"content": "0", "content": "00"}}]}"#, false),
+            (r#"{"choices": [{"delta": "0"}]}"#, false),
+            (r#"{"choices": ["0"]}"#, false),
+        ] {
+            let mut answer = JudgeAnswer { text: Some("Score: 1".to_owned()), ..JudgeAnswer::default() };
+            assert!(take(&mut answer, body.as_bytes(), whole).is_err(), "{body}");
+        }
+        let same = read(br#"{"choices": [{"message": {"content": "7", "content": "7"}}]}"#).unwrap();
+        assert_eq!(same.text.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn fields_that_nobody_reads_may_be_anything() {
+        let body = b"{\"system_fingerprint\": \"\xff\", \"choices\": [{\"message\": {\"content\": \"7\"}}]}";
+        assert_eq!(read(body).unwrap().text.as_deref(), Some("7"));
+    }
+
+    #[test]
     fn an_answer_that_was_cut() {
         let cut = |tokens: u64| {
             let body = format!(
@@ -204,6 +243,8 @@ mod tests {
         assert_eq!(likely[0], (" 3".to_owned(), -0.25));
         assert!(likely[1].1.is_nan(), "never a guess");
         assert_eq!(answer.usage.unwrap().total, 5);
+        let beside = read(br#"{"choices": [{"text": "7", "message": {}}]}"#).unwrap();
+        assert_eq!(beside.text.as_deref(), Some("7"));
         let without = read(br#"{"choices": [{"text": "Yes", "logprobs": null}]}"#).unwrap();
         assert_eq!(without.first_token, None);
     }

@@ -1,9 +1,9 @@
 //! Answers of OpenAI's responses.
 
-use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed};
+use crate::dialect::answer::{JudgeAnswer, failed, missing, parsed, unreadable};
 use crate::dialect::openai::most_likely;
 use crate::dialect::usage::Usage;
-use crate::raw_json::{Raw, each_in, first, push, text, within};
+use crate::raw_json::{Raw, each_object, first, push, text, within};
 
 /// Adds an event of a stream; the last one has the whole answer.
 pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, String> {
@@ -40,46 +40,51 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, String> {
     let [reason] = within(incomplete, ["reason"]);
     let mut answer = JudgeAnswer { finish_reason: text(reason).or(status), ..JudgeAnswer::default() };
     answer.about(Usage::openai(usage), text(model), text(id));
-    each_in(output, |item| take(&mut answer, item));
+    let names = ["type", "role", "content", "summary", "arguments"];
+    each_object(output, names, |item| take(&mut answer, item)).map_err(|error| unreadable(&error, body))?;
     answer.end();
     Ok(answer)
 }
 
 /// Adds what an item says.
-fn take(answer: &mut JudgeAnswer, item: Raw<'_>) {
-    let [kind, role, content, summary, arguments] = within(item, ["type", "role", "content", "summary", "arguments"]);
+fn take(answer: &mut JudgeAnswer, item: [Raw<'_>; 5]) -> serde_json::Result<()> {
+    let [kind, role, content, summary, arguments] = item;
     let kind = text(kind);
     if let (Some("message"), Some(text)) = (kind.as_deref(), &mut answer.text) {
         text.push('\n'); // the digits of two messages are no number of two digits
     }
     match kind.as_deref() {
         Some("message") if text(role).is_some_and(|role| role != "assistant") => {}
-        Some("message") => each_in(content, |part| {
-            let [kind, said, refusal, logprobs] = within(part, ["type", "text", "refusal", "logprobs"]);
-            match text(kind).as_deref() {
-                Some("refusal") => push(&mut answer.refusal, text(refusal)),
-                Some("output_text") => {
-                    push(&mut answer.text, text(said));
-                    answer.first_token = answer.first_token.take().or_else(|| most_likely(first(logprobs)));
+        Some("message") => {
+            let names = ["type", "text", "refusal", "logprobs"];
+            each_object(content, names, |[kind, said, refusal, logprobs]| {
+                match text(kind).as_deref() {
+                    Some("refusal") => push(&mut answer.refusal, text(refusal)),
+                    Some("output_text") => {
+                        push(&mut answer.text, text(said));
+                        answer.first_token = answer.first_token.take().or_else(|| most_likely(first(logprobs)));
+                    }
+                    _ => {}
                 }
-                _ => {}
-            }
-        }),
+                Ok(())
+            })?;
+        }
         Some("function_call") => push(&mut answer.tool_call, text(arguments)),
         Some("reasoning") => {
             let mut add = |parts| {
-                each_in(parts, |part| {
-                    let [said] = within(part, ["text"]);
+                each_object(parts, ["text"], |[said]| {
                     push(&mut answer.reasoning, text(said));
-                });
-                answer.reasoning.as_ref().map_or(0, String::len)
+                    Ok(())
+                })?;
+                Ok(answer.reasoning.as_ref().map_or(0, String::len))
             };
-            if add(None) == add(content) {
-                add(summary);
+            if add(None)? == add(content)? {
+                add(summary)?;
             }
         }
         _ => {}
     }
+    Ok(())
 }
 
 #[cfg(test)]

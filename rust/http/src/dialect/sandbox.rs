@@ -4,10 +4,8 @@
 //!   could not do is none, and says so: nobody's program is wrong because a sandbox was.
 //! - An answer that contradicts itself, or lacks what decides, is none either.
 
-use serde_json::value::RawValue;
-
 use crate::quote::{quoted, truncated};
-use crate::raw_json::{Raw, fields, number, text, within};
+use crate::raw_json::{Raw, fields, number, object, text};
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,53 +60,70 @@ pub fn read(body: &[u8]) -> Result<SandboxRun, NoRun> {
             }
         })?;
     let status = text(status).ok_or_else(|| unreadable("no status"))?;
-    let is_step = |step: &&RawValue| step.get().starts_with('{');
-    let (compiled, ran) = (compiled.filter(is_step), ran.filter(is_step));
-    let broken = |step| within(step, ["status"]).map(text)[0].as_deref() == Some("Error");
-    if status == "SandboxError" || broken(compiled) || broken(ran) {
+    let twice = |error: serde_json::Error| unreadable(&error.to_string());
+    let (compiled, ran) = (Step::of(compiled).map_err(twice)?, Step::of(ran).map_err(twice)?);
+    let broken =
+        |step: &Option<Step<'_>>| step.as_ref().is_some_and(|step| text(step.status).as_deref() == Some("Error"));
+    if status == "SandboxError" || broken(&compiled) || broken(&ran) {
         let why = text(message).filter(|why| !why.trim().is_empty());
-        let why = why.or_else(|| within(ran.or(compiled), ["stderr"]).map(text)[0].take()).unwrap_or_default();
+        let stderr = ran.as_ref().or(compiled.as_ref()).and_then(|step| text(step.stderr));
+        let why = why.or(stderr).unwrap_or_default();
         return Err(NoRun::Failed(format!("SandboxError: {}", truncated(why.trim()))));
     }
     if status != "Success" && status != "Failed" {
         return Err(unreadable("an unknown status"));
     }
-    if compiled.is_some() {
-        match end_of(compiled) {
+    if let Some(compiled) = compiled {
+        match compiled.end() {
             Some(RunEnd::Exit(0)) => {}
-            Some(RunEnd::Exit(_)) => return Ok(run_of(compiled, RunEnd::NotCompiled)),
-            Some(_) => return Ok(run_of(compiled, RunEnd::CompilerTimeLimit)),
+            Some(RunEnd::Exit(_)) => return Ok(compiled.run(RunEnd::NotCompiled)),
+            Some(_) => return Ok(compiled.run(RunEnd::CompilerTimeLimit)),
             None => return Err(unreadable("no end of the compiler")),
         }
     }
-    if ran.is_none() {
-        return Err(unreadable("no run_result"));
-    }
-    let end = end_of(ran).ok_or_else(|| unreadable("no end of the run"))?;
+    let ran = ran.ok_or_else(|| unreadable("no run_result"))?;
+    let end = ran.end().ok_or_else(|| unreadable("no end of the run"))?;
     if (status == "Success") != (end == RunEnd::Exit(0)) {
         return Err(unreadable("a status that contradicts its run_result"));
     }
-    Ok(run_of(ran, end))
+    Ok(ran.run(end))
 }
 
-/// Returns the end of a step; none where the answer does not say.
-fn end_of(step: Raw<'_>) -> Option<RunEnd> {
-    let [status, return_code] = within(step, ["status", "return_code"]);
-    match text(status)?.as_str() {
-        "TimeLimitExceeded" => Some(RunEnd::TimeLimit),
-        "Finished" => return_code?.get().parse().ok().map(RunEnd::Exit),
-        _ => None,
+/// What an answer says of a compiler or a program.
+struct Step<'a> {
+    status: Raw<'a>,
+    return_code: Raw<'a>,
+    seconds: Raw<'a>,
+    stdout: Raw<'a>,
+    stderr: Raw<'a>,
+}
+
+impl<'a> Step<'a> {
+    /// Reads a step, which may be missing.
+    fn of(given: Raw<'a>) -> serde_json::Result<Option<Self>> {
+        let Some(given) = given.filter(|given| given.get().starts_with('{')) else { return Ok(None) };
+        let [status, return_code, seconds, stdout, stderr] =
+            object(Some(given), ["status", "return_code", "execution_time", "stdout", "stderr"])?;
+        Ok(Some(Self { status, return_code, seconds, stdout, stderr }))
     }
-}
 
-fn run_of(step: Raw<'_>, end: RunEnd) -> SandboxRun {
-    let [seconds, stdout, stderr] = within(step, ["execution_time", "stdout", "stderr"]);
-    let (seconds, stdout, stderr) = (number(seconds), text(stdout), text(stderr));
-    SandboxRun {
-        end,
-        seconds: if seconds > 0.0 { seconds } else { 0.0 },
-        stdout: stdout.unwrap_or_default(),
-        stderr: stderr.unwrap_or_default(),
+    /// Returns its end; none where the answer does not say.
+    fn end(&self) -> Option<RunEnd> {
+        match text(self.status)?.as_str() {
+            "TimeLimitExceeded" => Some(RunEnd::TimeLimit),
+            "Finished" => self.return_code?.get().parse().ok().map(RunEnd::Exit),
+            _ => None,
+        }
+    }
+
+    fn run(&self, end: RunEnd) -> SandboxRun {
+        let seconds = number(self.seconds);
+        SandboxRun {
+            end,
+            seconds: if seconds > 0.0 { seconds } else { 0.0 },
+            stdout: text(self.stdout).unwrap_or_default(),
+            stderr: text(self.stderr).unwrap_or_default(),
+        }
     }
 }
 
@@ -166,6 +181,7 @@ mod tests {
             answer("Success", "null", &step("Finished", "null")),
             answer("Success", "null", &step("Gone", "0")),
             answer("Done", "null", &good),
+            answer("Success", "null", &good.replace("\"stdout\"", "\"stdout\": \"4\", \"stdout\"")),
             read(b"[1]"),
             read(b"{}"),
             read(b"<html>"),
