@@ -202,7 +202,7 @@ fn error_in(body: &[u8]) -> Raw<'_> {
 fn retry_delay(body: &[u8]) -> Option<Duration> {
     let error = error_in(body).or_else(|| serde_json::from_slice(body).ok());
     let ([details], mut wait) = (within(error, ["details"]), None);
-    // What contradicts itself says no time.
+    // An object that contradicts itself has none.
     let _ = each_object(details, ["retryDelay"], |[delay]| {
         wait = wait.or_else(|| Duration::try_from_secs_f64(seconds(&text(delay)?)?).ok());
         Ok(())

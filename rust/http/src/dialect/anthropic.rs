@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_no_answer() {
+    fn contradictions_are_no_answers() {
         for delta in [r#"{"text": "0", "text": "00"}"#, r#""0""#] {
             let event = format!(r#"{{"type": "content_block_delta", "delta": {delta}}}"#);
             let mut answer = JudgeAnswer { text: Some("Score: 1".to_owned()), ..JudgeAnswer::default() };

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_no_answer() {
+    fn contradictions_are_no_answers() {
         for (body, whole) in [
             (r#"{"choices": [{"message": {"content": "1", "content": "10"}}]}"#, true),
             (r#"{"choices": [{"message": {"content": [{"text": "1", "text": "10"}]}}]}"#, true),

@@ -61,9 +61,9 @@ pub fn read(body: &[u8]) -> Result<SandboxRun, NoRun> {
         })?;
     let status = text(status).ok_or_else(|| unreadable("no status"))?;
     let twice = |error: serde_json::Error| unreadable(&error.to_string());
-    let (compiled, ran) = (Step::of(compiled).map_err(twice)?, Step::of(ran).map_err(twice)?);
+    let (compiled, ran) = (RunStep::of(compiled).map_err(twice)?, RunStep::of(ran).map_err(twice)?);
     let broken =
-        |step: &Option<Step<'_>>| step.as_ref().is_some_and(|step| text(step.status).as_deref() == Some("Error"));
+        |step: &Option<RunStep<'_>>| step.as_ref().is_some_and(|step| text(step.status).as_deref() == Some("Error"));
     if status == "SandboxError" || broken(&compiled) || broken(&ran) {
         let why = text(message).filter(|why| !why.trim().is_empty());
         let stderr = ran.as_ref().or(compiled.as_ref()).and_then(|step| text(step.stderr));
@@ -89,8 +89,8 @@ pub fn read(body: &[u8]) -> Result<SandboxRun, NoRun> {
     Ok(ran.run(end))
 }
 
-/// What an answer says of a compiler or a program.
-struct Step<'a> {
+/// A run of the compiler or of the program.
+struct RunStep<'a> {
     status: Raw<'a>,
     return_code: Raw<'a>,
     seconds: Raw<'a>,
@@ -98,7 +98,7 @@ struct Step<'a> {
     stderr: Raw<'a>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> RunStep<'a> {
     /// Reads a step, which may be missing.
     fn of(given: Raw<'a>) -> serde_json::Result<Option<Self>> {
         let Some(given) = given.filter(|given| given.get().starts_with('{')) else { return Ok(None) };
