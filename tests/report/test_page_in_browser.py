@@ -123,8 +123,8 @@ def test_no_text_of_a_journal_is_obeyed(open_page: OpenPage, report: Path) -> No
     shown = page.locator("#sample-list").inner_text()
     assert "</script><script>window.hacked = 1</script>" in shown
     assert "onerror='window.hacked = 2'" in shown
-    assert "⟨U+202E⟩" in shown
-    assert "␀" in shown
+    assert r"\u202e" in shown
+    assert r"\x00" in shown
     assert "\u202e" not in shown
     assert page.evaluate("window.hacked") is None
     assert page.locator("#sample-list img, #sample-list a, #sample-list style, #sample-list base").count() == 0
@@ -158,7 +158,7 @@ def test_names_of_a_journal_are_not_obeyed(open_page: OpenPage, tmp_path: Path) 
     assert page.evaluate("window.hacked") is None
     assert page.locator("img, main b, main u, main i:not(.legend i)").count() == 0
     assert page.locator("#functions").inner_text().count("onerror=window.hacked=1") == 1
-    assert "$title ${x} ⟨U+202E⟩e" in page.locator("#functions").inner_text()
+    assert r"$title ${x} \u202ee" in page.locator("#functions").inner_text()
 
 
 @pytest.mark.parametrize(
