@@ -81,6 +81,12 @@ def test_returned_values(expected: object, value: object, same: bool) -> None:
     assert values_match(expected, value, "exact") is same
 
 
+def test_half_surrogates_are_compared_as_they_are() -> None:
+    for rule in ("exact", "tokens", "numbers"):
+        assert outputs_match("a \ud800 b", "a \ud800 b\n", rule)  # type: ignore[arg-type]
+        assert not outputs_match("a \ud800 b", "a \ud801 b\n", rule)  # type: ignore[arg-type]
+
+
 def test_numbers_in_values_may_differ_a_little() -> None:
     assert values_match([0.1 + 0.2, {"x": 1.0}], [0.3, {"x": 1.0000000001}], "numbers")
     assert not values_match([0.3], [0.31], "numbers")

@@ -145,6 +145,17 @@ def test_a_judge_that_fails() -> None:
     assert checks(facts) == [("fails", "error")]
 
 
+def test_a_judge_whose_server_fails_is_given_up_early() -> None:
+    with serving(lambda path, body: (500, {"error": "no memory"})) as server:
+        asked = judge(base_url=server.url, model="m", prompt="{completion}")
+        start = time.monotonic()
+        facts = check_judge([asked.spec], ROWS, 20, None, 60.0)["judge"]
+        assert time.monotonic() - start < 40  # a single form would take 60 s
+    (finding,) = facts.findings
+    assert "No request got a score" in finding.message
+    assert "500" in finding.message
+
+
 def test_check_without_answers_is_not_clean() -> None:
     def rate(path: str, body: dict[str, Any]) -> Any:
         text = question(body)
@@ -189,7 +200,7 @@ def test_a_judge_without_a_server_is_given_up_early(monkeypatch: pytest.MonkeyPa
         assert time.monotonic() - start < 40  # a single form would take 60 s
         (finding,) = facts.findings
         assert (finding.check, finding.severity) == ("fails", "error")
-        assert "No request got an answer" in finding.message
+        assert "No request got a score" in finding.message
         assert "Connection refused" in finding.message
         assert facts.facts == {}
 

@@ -22,11 +22,13 @@ from guerdon.limits import Limit
 from guerdon.profile.finding import Example, Finding, excerpt, one_line
 from guerdon.profile.judge_statistics import Shift, shift_of, sign_test
 from guerdon.profile.sample_rows import Listed, SampleRows
+from guerdon.results.status import Status
 
 __all__ = ["JudgeFacts", "check_judge", "longer"]
 
 _REPEATS: Final = 3
 _FEW_AT_ONCE: Final = 2
+_LOOK_S: Final = 0.25
 _FLIPPING_ROWS: Final = 0.1
 _FLIPPING_SPREAD: Final = 0.05
 _PREAMBLE: Final = (
@@ -87,8 +89,7 @@ def check_judge(
         if leader.compound is None:
             # The first time with few requests at once, to learn what more of them cost.
             with _dispatcher([_few_at_once(spec) for spec in plain], cap) as slowly:
-                first = slowly.score(**replace(chosen, num_generations=1).batch(), batch_timeout=batch_timeout)
-                _answered_at_all(first)
+                first = _first_scores(slowly, leader, replace(chosen, num_generations=1), batch_timeout)
             spent = first.usage.get(leader.name, {}).get("cost", 0.0)
             cap = None if cap is None else max(1e-9, cap - (spent if spent == spent else 0.0))
         with _dispatcher(plain, cap) as dispatcher:
@@ -100,7 +101,7 @@ def check_judge(
                 return _rated([spec.name for spec in unit], chosen, score, first)
             return {leader.name: _compared(leader.name, rows, wanted, score)}
     except NoAnswerError as error:
-        message = f"No request got an answer, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
+        message = f"No request got a score, so nothing was checked: {one_line(str(error))}. Look at the server, its address and key."
         return {spec.name: JudgeFacts([Finding("fails", "error", message)]) for spec in unit}
 
 
@@ -112,11 +113,29 @@ def _dispatcher(unit: Sequence[FunctionSpec], max_cost: float | None) -> Dispatc
     return Dispatcher([Listed(spec) for spec in unit], max_failure_rate=1.0, max_cost=max_cost)
 
 
+def _first_scores(dispatcher: Dispatcher, leader: FunctionSpec, rows: SampleRows, batch_timeout: float) -> Any:
+    """The result of the first requests. They are given up once each endpoint has refused some, has
+    answered none, and is asked no more for now.
+
+    Raises:
+        NoAnswerError: None of them has a score.
+    """
+    pending = dispatcher.submit(**rows.batch(), batch_timeout=batch_timeout)
+    while True:
+        try:
+            return _answered_at_all(pending.result(timeout=_LOOK_S))
+        except TimeoutError:
+            endpoints = dispatcher.endpoints(leader.name)
+            if all(one.failed and not one.answered and one.breaker != "closed" for one in endpoints):
+                pending.cancel()
+
+
 def _answered_at_all(result: Any) -> Any:
     """The result of the first requests, if they have any score."""
     failures = result.failures()
     if failures and np.isnan(result.rewards).all():
-        raise NoAnswerError(failures[0].reason)
+        told = (failure.reason for failure in failures if failure.status is not Status.CANCELLED)
+        raise NoAnswerError(next(told, failures[0].reason))
     return result
 
 

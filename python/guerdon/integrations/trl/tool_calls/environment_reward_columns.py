@@ -47,13 +47,15 @@ def _reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
     Raises:
         RegistrationError: Two classes have one name.
     """
-    names = [kind.__name__ for kind in kinds]
-    for name in names:
-        if names.count(name) > 1:
+    named: dict[str, type] = {}
+    for kind in kinds:
+        if (other := named.get(kind.__name__)) is not None:
+            same = user_class_of(other) is user_class_of(kind)
             raise RegistrationError(
-                f"two calls of environments() made environments of the class {name}, which would have two reward columns of that "
-                "name: give them to one call, environments({...}), or derive a class for each."
+                f"two factories make environments of {'the class' if same else 'classes called'} {kind.__name__}, whose rewards would "
+                f"be two columns of that name: {'give both the same timeouts and limits, or derive a class for one' if same else 'rename one'}."
             )
+        named[kind.__name__] = kind
     functions = []
     for kind in kinds:
         owner = owner_of_class(kind)
