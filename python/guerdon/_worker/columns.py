@@ -139,8 +139,8 @@ class Values:
         self.pickles: dict[int, list[_Pickle]] = {}
         self._constants = constants
         self._pieces: list[_Piece] = []
+        self.rows = 0
         self._read(view)
-        self.rows = sum(piece.rows for piece in self._pieces)
 
     def decode(self) -> None:
         """Makes the columns, without the values that are unpickled for one call alone.
@@ -221,6 +221,7 @@ class Values:
                 body = self._constants.note(number, body[8:])
             parts.append((tag, positions, body))
         self._pieces.append(_Piece(rows, width, parts))
+        self.rows += rows
 
     def _decode(self, piece: _Piece, first: int) -> list[Any]:
         """The columns of a piece; `first`: the samples before it."""

@@ -121,8 +121,10 @@ class Worker:
             ran = self._interrupted(frame, words[PROGRESS] & 0xFF, error)
         words[DONE] = base + ran
         words[PROGRESS] = base
+        closed = is_output_closed()
         # The function may also have caught the exception.
-        retire = signal.fired >> 8 == frame.id or limits.exhausted or (is_output_closed() and not self._silent)
+        retire = signal.fired >> 8 == frame.id or limits.exhausted or (closed and not self._silent)
+        self._silent = closed
         self._link.done(frame.id, ran, retire)
         signal.shielded = False
         return retire
@@ -137,12 +139,14 @@ class Worker:
         call = self._prepare(frame)
         if call is None:
             return 0
-        self._import_modules(frame, values)
+        if values.modules:
+            self._import_modules(frame, values)
         if recipe.get("max_output"):
             self._start_output_count(frame, prepares or marker_written)  # a marker does not count
         if not limits.apply(recipe):
             return 0
-        self._silent = is_output_closed()
+        if prepares or marker_written:
+            self._silent = is_output_closed()
         return self._calls(frame, call, values)
 
     def _import_modules(self, frame: Frame, values: Values) -> None:
@@ -227,7 +231,8 @@ class Worker:
         results = self._page.results_of(fid)
         stamps, cells, states, pickles = results.stamps, results.values, results.states, values.pickles
         states[: frame.calls] = bytes(frame.calls)
-        records = bool(self._functions.recipe(frame.function)["records"])
+        recipe = self._functions.recipe(frame.function)
+        records = bool(recipe["records"])
         least, most = -FLOAT32_MAX, FLOAT32_MAX
         index, claim = 0, fid << 8
         for row in _rows_of(values):
@@ -253,7 +258,7 @@ class Worker:
                     return index + 1
             index += 1
         stamps[index] = clock()
-        if self._functions.recipe(frame.function).get("max_output"):
+        if recipe.get("max_output"):
             flush_output()
         return index
 
