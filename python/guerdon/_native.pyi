@@ -98,7 +98,7 @@ class CompoundConfig:
 class HttpConfig:
     """Plan that turns the calls of a function of the http lane into requests."""
 
-    def __new__(cls, settings: Mapping[str, Any]) -> HttpConfig:
+    def __new__(cls, given: Mapping[str, Any]) -> HttpConfig:
         """See `guerdon._lanes.http.plan.Plan.config`.
 
         Raises:
