@@ -82,6 +82,9 @@ pub fn read(body: &[u8]) -> Result<SandboxRun, NoRun> {
         }
     }
     let ran = ran.ok_or_else(|| unreadable("no run_result"))?;
+    if ran.stdout.is_some() && text(ran.stdout).is_none() {
+        return Err(unreadable("an output that is no text"));
+    }
     let end = ran.end().ok_or_else(|| unreadable("no end of the run"))?;
     if (status == "Success") != (end == RunEnd::Exit(0)) {
         return Err(unreadable("a status that contradicts its run_result"));
@@ -181,6 +184,7 @@ mod tests {
             answer("Success", "null", &step("Finished", "null")),
             answer("Success", "null", &step("Gone", "0")),
             answer("Done", "null", &good),
+            answer("Success", "null", &good.replace(r#""5\n""#, "5")),
             answer("Success", "null", &good.replace("\"stdout\"", "\"stdout\": \"4\", \"stdout\"")),
             read(b"[1]"),
             read(b"{}"),
