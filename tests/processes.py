@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def runs(pid: int) -> bool:
-    """Whether a process lives: an orphan that has ended may wait a while for init to reap it."""
+    """Returns whether a process lives; an ended orphan may wait a while for init to reap it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -33,6 +33,6 @@ def descriptors() -> dict[int, str]:
 
 
 def eventfds() -> int:
-    """How many descriptors wake somebody who waits, those of garbage aside."""
+    """Counts the descriptors that wake somebody who waits, without those of garbage."""
     gc.collect()
     return sum("eventfd" in target for target in descriptors().values())

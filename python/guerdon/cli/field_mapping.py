@@ -61,7 +61,7 @@ class FieldMapping:
     columns: dict[str, str]
 
     def row(self, row: InputRow) -> dict[str, Any]:
-        """What is there of a row, by column."""
+        """The values that a row has, by column."""
         named = {**self.columns, "prompt": self.prompt, "completion": self.completion}
         found = {column: ABSENT if name is None else find(row.fields, name) for column, name in named.items()}
         return {column: value for column, value in found.items() if value is not ABSENT}

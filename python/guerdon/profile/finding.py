@@ -50,7 +50,7 @@ class Example:
         return ", ".join(parts) + (f" ({self.note})" if self.note else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Its form in JSON."""
         return {"row": self.row, "completion": self.completion, "values": dict(self.values), "note": self.note}
 
 

@@ -34,7 +34,7 @@ class Times:
     max: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Its form in JSON."""
         return {"rows": self.rows, "p50_s": self.p50, "p90_s": self.p90, "p99_s": self.p99, "max_s": self.max}
 
 

@@ -41,7 +41,7 @@ class Shift:
         return self.p < CHANCE and abs(self.share) >= _LEAST_SHARE
 
     def to_dict(self) -> dict[str, float]:
-        """As JSON has it."""
+        """Its form in JSON."""
         return {
             "rows": self.rows,
             "mean_shift": self.mean,

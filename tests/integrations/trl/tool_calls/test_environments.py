@@ -393,7 +393,7 @@ def test_no_more_resets_than_the_limit_go_on_at_once(shaky: type[Shaky]) -> None
 
 
 def test_a_trainer_on_any_thread_gets_the_reset_that_was_started_ahead(shaky: type[Shaky]) -> None:
-    """As under Ray Train, whose trainers don't run on the main thread."""
+    """Ray Train's trainers don't run on the main thread."""
     owner = environments(shaky)
     one: Any = owner()
     ahead = owner.reset(one, {"start": 3})

@@ -47,7 +47,7 @@ class Scored(LineGame):
 
 
 def test_a_class_under_two_names_has_one_reward_column(tmp_path: Path) -> None:
-    """As in plain TRL: the rewards, weights and logs are the same."""
+    """The rewards, weights and logs are those of plain TRL."""
     data = rows(8).add_column("environment", ["left", "right"] * 4)
     both = dict.fromkeys(("left", "right"), Scored)
     plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", both, data=data)

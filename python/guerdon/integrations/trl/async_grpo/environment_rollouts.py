@@ -188,7 +188,7 @@ class EnvironmentRollouts:
         except Exception as error:
             rollout.failed = True
             self._counters[f"guerdon/{name}/error_total"] += 1
-            # As text: a log may keep its records, and an exception all that it was raised in.
+            # A log may keep its records, and an exception keeps all that it was raised in.
             _LOG.warning(
                 "get_reward of the environment %s failed, so its sample has no reward: %s", name, reason_of(error)
             )

@@ -134,8 +134,8 @@ class _ThreadTarget:
 
 async def _run_async(call: LocalCall) -> float:
     if call.attempted and not call.keep:
-        # Where many time out in a row, the engine takes them for those of one endpoint and tries
-        # each again. A tool runs once.
+        # The engine takes many timeouts in a row for those of one endpoint, and tries each call
+        # again. A tool runs once.
         call.timed_out = True
         return 1.0
     call.attempted = True

@@ -50,7 +50,7 @@ class ToolTurns:
     def __init__(self, completions: Sequence[Sequence[Mapping[str, Any]]], tools: Sequence[ToolsByName]) -> None:
         self._completions = completions
         self._tools = tools
-        # By sample: the calls that were started and not collected, and the message they are from.
+        # The calls of each sample that were started and not collected, and their message.
         self._started: list[deque[_TurnCall]] = [deque() for _ in completions]
         self._begun: list[Any] = [None] * len(completions)
         self._loop = EventLoopThread("guerdon tool turns", patience=_END_S)

@@ -30,7 +30,7 @@ class ProgramTime:
         self._ended = 0.0  # seconds of processes that ended
         self._running = 0.0  # of the one that runs, at most
         self._cases = 1  # left, the present one included
-        # Of the present case: its deadline, made with its first question, and seconds used and
+        # The deadline of the present case, which its first question makes, and seconds used and
         # `end` at that time.
         self._whole: Deadline | None = None
         self._before = 0.0
