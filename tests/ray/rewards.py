@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def act(completion: str, seconds: float, notes: str) -> float:
     """Does what `completion` says; a number is doubled.
 
     Args:
-        completion: "exit" ends its process; x's are counted.
+        completion: "exit" or "kill agent"; x's are counted.
         seconds: How long a number takes, twenty times as long on a slow node.
         notes: A folder for a line for each call that began, or "".
     """
@@ -34,6 +35,11 @@ def act(completion: str, seconds: float, notes: str) -> float:
         return float(len(completion))
     if completion == "exit":
         os._exit(3)
+    if completion == "kill agent":
+        for parent in psutil.Process().parents():
+            if _is_agent(parent):
+                os.kill(parent.pid, signal.SIGKILL)
+        time.sleep(60)
     time.sleep(seconds * (20 if os.environ.get("SLOW_NODE") else 1))
     return 2.0 * float(completion)
 

@@ -19,7 +19,7 @@ from guerdon import Dispatcher, GuerdonWarning, PendingBatch, Ray, RewardBatch, 
 from guerdon._lanes.remote.ray import cluster as ray_cluster
 from guerdon._lanes.remote.ray import pump
 from tests.ray import rewards
-from tests.ray.nodes import CPUS, OTHERS, Nodes, wait_until_gone
+from tests.ray.nodes import CPUS, OTHERS, Nodes, agents, wait_until_gone
 
 SAMPLES = 240
 TEXTS = [str(number) for number in range(SAMPLES)]
@@ -163,17 +163,32 @@ def test_more_than_the_object_store_holds(dispatcher: Dispatcher) -> None:
     assert result.rewards.ravel().tolist() == [float(size) for size in sizes]
 
 
+def _score_with(dispatcher: Dispatcher, deed: str) -> str:
+    """One sample among others does `deed`; the reason of its crash. The others are as ever."""
+    result = _score(dispatcher, [*TEXTS[:50], deed, *TEXTS[50:100]])
+    assert [(failure.sample, failure.status) for failure in result.failures()] == [(50, Status.CRASHED)]
+    values = result.rewards.ravel().tolist()
+    assert values[:50] + values[51:] == DOUBLED[:100]
+    return result.failures()[0].reason
+
+
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.fault(
     "a sample kills its worker on every Ray node", sees="it is `crashed` after two attempts; no other notices"
 )
 def test_a_sample_that_kills_its_workers(dispatcher: Dispatcher) -> None:
-    result = _score(dispatcher, [*TEXTS[:50], "exit", *TEXTS[50:100]])
-    (failure,) = result.failures()
-    assert (failure.sample, failure.status) == (50, Status.CRASHED)
-    assert "exit" in failure.reason
-    values = result.rewards.ravel().tolist()
-    assert values[:50] + values[51:] == DOUBLED[:100]
+    assert "exit" in _score_with(dispatcher, "exit")
+
+
+@pytest.mark.whole
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.fault(
+    "a sample kills the agent of each Ray node that it comes to",
+    sees="it is `crashed` after three nodes, with their names; no other sample is",
+)
+def test_a_sample_that_kills_agents(dispatcher: Dispatcher) -> None:
+    reason = _score_with(dispatcher, "kill agent")
+    assert any(name in reason for name in ("head", *OTHERS)), reason
 
 
 @pytest.mark.whole
@@ -197,6 +212,45 @@ def test_a_raylet_gets_sigterm(nodes: Nodes, dispatcher: Dispatcher) -> None:
     os.kill(nodes.raylet("node-1"), signal.SIGTERM)
     _expect_whole(pending)
     nodes.remove("node-1")
+
+
+@pytest.mark.whole
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.fault(
+    "Ray agents are killed at random for as long as it takes to score 3000 cells (10⁵ in the soak)",
+    sees="every cell has one outcome, that of a serial loop unless three agents were lost under it",
+)
+@pytest.mark.parametrize("cells", [3000, pytest.param(100_000, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+def test_chaos(dispatcher: Dispatcher, cells: int) -> None:
+    ended = threading.Event()
+    kills: list[int] = []
+
+    def harm() -> None:
+        while not ended.wait(2.0):
+            alive = agents()
+            if len(alive) == 3:  # one is left to finish
+                alive[len(kills) % 3].kill()
+                kills.append(1)
+
+    statuses: Counter[Status] = Counter()
+    harming = threading.Thread(target=harm)
+    harming.start()
+    try:
+        for start in range(0, cells, 500):
+            numbers = range(start, start + 500)
+            seconds = 0.01 if cells < 10_000 else 0.005
+            result = _submit(dispatcher, [str(number) for number in numbers], seconds).result(timeout=PATIENCE_S)
+            found = [Status(status) for status in result.status.ravel().tolist()]
+            statuses.update(found)
+            for number, value, status in zip(numbers, result.rewards.ravel().tolist(), found, strict=True):
+                assert status != Status.OK or value == 2.0 * number
+    finally:
+        ended.set()
+        harming.join()
+    assert statuses.total() == cells
+    assert kills
+    assert set(statuses) <= {Status.OK, Status.CRASHED}
+    assert statuses[Status.OK] > 0.99 * cells
 
 
 @pytest.mark.whole
