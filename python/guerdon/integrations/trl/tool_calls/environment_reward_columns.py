@@ -51,9 +51,10 @@ def _reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
     for kind in kinds:
         if (other := named.get(kind.__name__)) is not None:
             same = user_class_of(other) is user_class_of(kind)
+            cure = "give them to one call, environments({...}), or derive a class for one" if same else "rename one"
             raise RegistrationError(
-                f"two factories make environments of {'the class' if same else 'classes called'} {kind.__name__}, whose rewards would "
-                f"be two columns of that name: {'give both the same timeouts and limits, or derive a class for one' if same else 'rename one'}."
+                f"two factories make environments of {'the class' if same else 'classes called'} {kind.__name__}, "
+                f"whose rewards would be two columns of that name: {cure}."
             )
         named[kind.__name__] = kind
     functions = []
