@@ -184,7 +184,7 @@ def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate) -> None:
             assert values(one) + values(other) == [5.0] * 5
 
 
-class Centred(StatefulReward):
+class CentredReward(StatefulReward):
     """Its scores are finished by group."""
 
     def score(self, completions: list[str]) -> list[float]:
@@ -231,7 +231,7 @@ def every_lane() -> Iterator[Dispatcher]:
         reward(scored, name="process", batch_size=5),
         reward(gentle, name="thread", lane="thread", batch_size=8),
         reward(agentle, name="asyncio", batch_size=8),
-        reward(Centred(), name="centred", lane="thread", batch_size=4),
+        reward(CentredReward(), name="centred", lane="thread", batch_size=4),
     ]
     with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
         yield made

@@ -268,7 +268,7 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
     def plain(completion: str) -> float:
         return 1.0
 
-    class Shaped(StatefulReward):
+    class ShapedReward(StatefulReward):
         def score(self, completion: str) -> float:
             return 1.0
 
@@ -286,7 +286,7 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
         with pytest.raises(RegistrationError, match=re.escape(message)):
             reward(plain, **options)  # type: ignore[call-overload]
     with pytest.raises(RegistrationError, match="depends on its group"):
-        reward(Shaped(), cache=tmp_path)
+        reward(ShapedReward(), cache=tmp_path)
     one, other = (
         reward(plain, name=name, cache=Cache(tmp_path, size=size)) for name, size in (("a", "2GB"), ("b", "1GB"))
     )

@@ -180,7 +180,7 @@ def test_it_pickles_as_its_configuration() -> None:
         assert other.score(prompts=["p"] * 2, completions=["a", "bb"]).rewards[0, :, 0].tolist() == [1.0, 2.0]
 
 
-class Named(Dispatcher):
+class NamedDispatcher(Dispatcher):
     """A dispatcher with a signature and state of its own."""
 
     def __init__(self, title: str, **options: Any) -> None:
@@ -189,14 +189,14 @@ class Named(Dispatcher):
 
 
 def test_a_subclass_is_copied_as_what_it_is() -> None:
-    made = Named("judges", workers=1)
+    made = NamedDispatcher("judges", workers=1)
     for other in (
         copy.copy(made),
         copy.deepcopy(made),
         pickle.loads(pickle.dumps(made)),
         made.replace(batch_timeout=5),
     ):
-        assert type(other) is Named
+        assert type(other) is NamedDispatcher
         assert other.title == ["judges"]
         assert other.workers == 1
         assert other.reward_funcs[0].dispatcher is other

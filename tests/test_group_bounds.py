@@ -53,7 +53,7 @@ def whole(completions: list[str], **kwargs: Any) -> list[float]:
     return [5.0] * len(completions)
 
 
-class Shaped(StatefulReward):
+class ShapedReward(StatefulReward):
     async def score(self, pause: float) -> float:
         await asyncio.sleep(pause)
         return 1.0
@@ -122,7 +122,7 @@ def test_a_group_waits_for_its_group_function() -> None:
 
 @pytest.mark.parametrize("bound", [{"group_quorum": 2}, {"group_timeout": 3.0}])
 def test_finish_group_gets_the_scores_that_there_are(bound: Any) -> None:
-    with Dispatcher([Shaped()]) as made:
+    with Dispatcher([ShapedReward()]) as made:
         result = made.score(**batch(0.0, LONG, 0.0), num_generations=3, **bound)
         assert result.rewards[0, [0, 2], 0].tolist() == [2.0, 2.0]
         assert result.status[0, 1, 0] in (Status.CANCELLED, Status.TIMEOUT)

@@ -65,7 +65,7 @@ async def awhole(completions: list[Any], value: list[float], **kwargs: Any) -> l
     return [float(len(completions))] * len(completions)
 
 
-class Centred(StatefulReward):
+class CentredReward(StatefulReward):
     def score(self, value: float) -> float:
         return value
 
@@ -73,7 +73,7 @@ class Centred(StatefulReward):
         return [score - max(value) for score in scores if score is not None]
 
 
-EVERY = [doubled, slept, shipped, ranked, shipped_ranks, whole, awhole, Centred()]
+EVERY = [doubled, slept, shipped, ranked, shipped_ranks, whole, awhole, CentredReward()]
 
 
 @pytest.fixture(scope="module")

@@ -165,7 +165,7 @@ def test_the_same_question_is_asked_once() -> None:
 
 
 def test_wrong_options_are_refused() -> None:
-    class Shaped(StatefulReward):
+    class ShapedReward(StatefulReward):
         def score(self, completion: str) -> float:
             return 1.0
 
@@ -173,6 +173,6 @@ def test_wrong_options_are_refused() -> None:
             return scores
 
     with pytest.raises(RegistrationError, match="depends on its group"):
-        reward(Shaped(), pure=True)
+        reward(ShapedReward(), pure=True)
     with pytest.raises(RegistrationError, match="pure='yes': expected True or False"):
         reward(lambda completion: 1.0, name="f", pure="yes")  # type: ignore[call-overload]

@@ -15,7 +15,7 @@ from guerdon._lanes.remote.engine_setup import EngineSetup
 from guerdon._lanes.remote.factory import factory_of
 from guerdon._lanes.remote.ray import cluster, connection, node, nodes, pauses, released
 from guerdon._lanes.remote.ray.cluster import RayCluster
-from guerdon._lanes.remote.ray.node import Node, Shared
+from guerdon._lanes.remote.ray.node import Node, NodeContext
 from guerdon._lanes.remote.ray.starting import start_actor
 from tests.clock import eventually
 from tests.cluster.fake_ray import (
@@ -71,7 +71,7 @@ def started(ray: FakeRay, warned: list[str]) -> Iterator[Running]:
 
 
 def _a_node(engine: FakeEngine, warned: list[str]) -> Node:
-    shared: Any = Shared(engine, b"data", "/", 1.0, 5.0, warned.append)  # type: ignore[arg-type]
+    shared: Any = NodeContext(engine, b"data", "/", 1.0, 5.0, warned.append)  # type: ignore[arg-type]
     return Node(a_node("a"), 1, reserve=True, shared=shared)
 
 

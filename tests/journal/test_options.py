@@ -46,11 +46,11 @@ def test_a_folder_that_can_not_be_made_is_refused_by_the_dispatcher(tmp_path: Pa
 
 
 def test_a_path_that_can_be_no_folder_is_refused() -> None:
-    class Numbered(os.PathLike[str]):
+    class NumberedPath(os.PathLike[str]):
         def __fspath__(self) -> Any:
             return 3
 
-    for folder in ("a\0b", "lone\ud800", Numbered()):
+    for folder in ("a\0b", "lone\ud800", NumberedPath()):
         with pytest.raises(RegistrationError, match="journal="):
             Journal(folder)
 

@@ -155,14 +155,14 @@ def test_answers_and_usage_of_judges_are_kept_by_sample(tmp_path: Path) -> None:
 
 
 def test_a_stateful_function_shows_what_its_group_became(tmp_path: Path) -> None:
-    class Shaped(StatefulReward):
+    class ShapedReward(StatefulReward):
         def score(self, completion: str) -> float:
             return float(len(completion))
 
         def finish_group(self, scores: list[float | None]) -> list[float | None]:
             return [None, *((score or 0.0) * 10 for score in scores[1:])]
 
-    with Dispatcher([Shaped()], journal=tmp_path) as dispatcher:
+    with Dispatcher([ShapedReward()], journal=tmp_path) as dispatcher:
         result = dispatcher.score(completions=["a", "bb", "ccc"], num_generations=3)
     rows = rows_of(tmp_path)
     matches(rows, result)

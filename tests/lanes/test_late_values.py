@@ -15,13 +15,13 @@ from guerdon import Dispatcher, Status, reward
 ENOUGH = 60.0
 
 
-class Watched:
+class WatchedCall:
     """Tells on which thread it ended."""
 
     ended: ClassVar[list[str]] = []
 
     def __del__(self) -> None:
-        Watched.ended.append(threading.current_thread().name)
+        WatchedCall.ended.append(threading.current_thread().name)
 
 
 @pytest.mark.parametrize("next_batch", [False, True])
@@ -35,16 +35,16 @@ def test_the_last_values_of_a_late_call_end_elsewhere(next_batch: bool) -> None:
         assert go.wait(ENOUGH) or completion
         return 1.0
 
-    Watched.ended.clear()
+    WatchedCall.ended.clear()
     with Dispatcher([reward(waits, lane="thread", timeout=0.1, grace=0)], max_failure_rate=1) as dispatcher:
-        result = dispatcher.score(completions=["a"], num_generations=1, watched=[Watched()])
+        result = dispatcher.score(completions=["a"], num_generations=1, watched=[WatchedCall()])
         assert result.status.tolist() == [[[Status.TIMEOUT]]]
         go.set()
         deadline = time.monotonic() + ENOUGH
-        while not Watched.ended and time.monotonic() < deadline:
+        while not WatchedCall.ended and time.monotonic() < deadline:
             if next_batch:
                 dispatcher.score(completions=["b"], num_generations=1, watched=[1])
             gc.collect()
             time.sleep(0.01)
-    assert len(Watched.ended) == 1
-    assert Watched.ended[0] not in names
+    assert len(WatchedCall.ended) == 1
+    assert WatchedCall.ended[0] not in names

@@ -125,14 +125,14 @@ def test_group_names_are_lists() -> None:
 
 
 def test_finish_group_gets_its_columns() -> None:
-    class Ranked(StatefulReward):
+    class RankReward(StatefulReward):
         def score(self, completion: str) -> float:
             return 1.0
 
         def finish_group(self, scores: list[float | None], prompts: Any, **columns: Any) -> list[float | None]:
             return scores
 
-    got = passed(Ranked(), prompts=["p", "q"], answer=[1, 2])
+    got = passed(RankReward(), prompts=["p", "q"], answer=[1, 2])
     assert got == {"completion": ["a", "b"], "finish:prompts": ["p", "q"], "finish:answer": [1, 2]}
 
 

@@ -58,7 +58,7 @@ def rank(completions: list[str]) -> list[float]:
     return [0.0] * len(completions)
 
 
-class Centred(StatefulReward):
+class CentredReward(StatefulReward):
     def score(self, completion: str) -> float:
         return 1.0
 
@@ -176,7 +176,7 @@ def test_a_missing_prompt_is_asked_for_by_the_name_that_one_sample_has() -> None
 
 
 def test_a_function_of_groups_is_refused_with_the_reason() -> None:
-    for function in (rank, Centred()):
+    for function in (rank, CentredReward()):
         with Dispatcher([function], num_generations=2) as made:
             with pytest.raises(DataError, match=r"works on whole groups, .*use ascore\(\)"):
                 asyncio.run(made.ascore_one(completion="a"))

@@ -292,13 +292,13 @@ def test_the_option_is_checked_and_shown(tmp_path: Path) -> None:
 
 
 def test_a_path_that_can_be_no_file_is_refused(tmp_path: Path) -> None:
-    class Numbered(os.PathLike[str]):
+    class NumberedPath(os.PathLike[str]):
         def __fspath__(self) -> Any:
             return 3
 
     # Who opens a pipe waits for its other end.
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", "/dev/null", tmp_path / ("x" * 300), "lone\ud800", "a\0b", Numbered()):
+    for path in (tmp_path / "pipe", "/dev/null", tmp_path / ("x" * 300), "lone\ud800", "a\0b", NumberedPath()):
         with pytest.raises(RegistrationError, match="Trace"):
             Trace(path)
 

@@ -2,7 +2,7 @@
 the server that generates.
 
 - The server answers a prompt, time after time, with two letters, three, four and one, in turn.
-- The actor has no weights. It writes down what it is given to train on (`Trained`).
+- The actor has no weights. It writes down what it is given to train on (`TrainedBatch`).
 - In a run of a trainer that generates while it trains, the actor's first update waits until a
   reward function has seen responses that are not yet trained on.
 """
@@ -29,14 +29,14 @@ from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 # Ray's workers import another package called tests first: TransferQueue's.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-__all__ = ["Actor", "Replica", "Trained"]
+__all__ = ["Actor", "Replica", "TrainedBatch"]
 
 ACTOR = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
 PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedBatch:
     """One response as the actor was given it."""
 
     step: int
@@ -85,7 +85,7 @@ class Actor(Worker):
         return tu.get_tensordict({}, {"metrics": {"mfu": 0.0, "loss": 0.0}}).cpu()
 
 
-def _rows(data: TensorDict, step: int) -> list[Trained]:
+def _rows(data: TensorDict, step: int) -> list[TrainedBatch]:
     """The responses of a batch; version 1 keeps extra info in ``extra_fields``."""
     if "guerdon_status" in data.keys():  # noqa: SIM118 # a TensorDict's `in` is not about keys
         states = list(data["guerdon_status"])
@@ -94,7 +94,9 @@ def _rows(data: TensorDict, step: int) -> list[Trained]:
     names = ("response_mask", "rm_scores", "advantages")
     tensors = [data[name].unbind() for name in names]
     return [
-        Trained(step, model["ground_truth"], int(mask.sum()) - 1, float(scores.sum()), float(advantages[0]), str(state))
+        TrainedBatch(
+            step, model["ground_truth"], int(mask.sum()) - 1, float(scores.sum()), float(advantages[0]), str(state)
+        )
         for model, state, mask, scores, advantages in zip(data["reward_model"], states, *tensors, strict=True)
     ]
 

@@ -33,7 +33,7 @@ with warnings.catch_warnings():  # of what verl imports
     from verl.utils.dataset.rl_dataset import collate_fn
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-    from tests.verl.fake_workers import Actor, Replica, Trained
+    from tests.verl.fake_workers import Actor, Replica, TrainedBatch
 
 __all__ = ["KINDS", "Run", "train"]
 
@@ -51,7 +51,7 @@ class Kind:
 class Run:
     """Responses that were trained on in a run, and verl's log of each step."""
 
-    trained: list[Trained]
+    trained: list[TrainedBatch]
     log: list[dict[str, Any]]
 
 
@@ -109,7 +109,7 @@ def train(kind: str, folder: Path, patch: pytest.MonkeyPatch, *overrides: str) -
     validate_config(config=config, use_reference_policy=False, use_critic=False)
     chosen.fit(config)
     return Run(
-        [Trained(**row) for row in _lines(folder / "trained.jsonl")],
+        [TrainedBatch(**row) for row in _lines(folder / "trained.jsonl")],
         [row["data"] for row in _lines(folder / "log.jsonl")],
     )
 

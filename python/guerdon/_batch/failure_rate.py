@@ -5,7 +5,7 @@
   that all failed is too much.
 - Samples for which a function was not called (``run_if``) count in none of this.
 - failure-rate-2  What is judged are the batches that were added, so ranks that add the same ones
-  come to the same end. A function that was found to fail too often starts anew.
+  come to the same end. A function that was found to fail too often starts from zero.
 """
 
 from __future__ import annotations

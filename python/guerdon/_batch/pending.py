@@ -53,10 +53,8 @@ class PendingBatch:
         self._cancelled = False
         self._interrupted = False
         self._news = threading.RLock()
-        self._order: list[
-            int
-            # completed groups; appended under `_news` by the thread that took them from the batch
-        ] = []
+        # completed groups; appended under `_news` by the thread that took them from the batch
+        self._order: list[int] = []
         self._waiters = AsyncWaiters(self._news)
         self._built: RewardBatch | None = None  # written under `_news`, once
         # Why `result` raises, after it was asked: a batch counts once. Written under `_news`.

@@ -26,7 +26,7 @@ _ROWS = 256
 _SLICE = 1 << 32
 
 
-class Discarded(Exception):
+class DiscardedCall(Exception):
     """Ends a call that counts no more; it is not reported."""
 
 
@@ -116,13 +116,13 @@ def gathered_of(view: View, samples: Callable[[], bytes]) -> tuple[list[Any], in
     """The arguments of the call on the gathered `samples`, and how many these are.
 
     Raises:
-        Discarded: None of them counts any more.
+        DiscardedCall: None of them counts any more.
     """
     while True:
         packed = samples()
         places = memoryview(packed).cast("Q").tolist()
         if not places:
-            raise Discarded
+            raise DiscardedCall
         if places[-1] < _SLICE:
             lists = [value if constant else [value[place] for place in places] for constant, value in view.columns]
         else:

@@ -1,4 +1,4 @@
-"""The threads of the lanes, and how to tell that the code at hand runs on one of them."""
+"""The threads of the lanes, and a test whether this code runs on one of them."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ _TROUBLE: Final = {
     "trace": "trace {place!r}: {why}. Nothing more is written to it; scores are not touched.",
     "node": "{why}",
 }
-"""Warnings of trouble, by its source."""
+"""Warnings about faults, by their source."""
 
 
 class ThreadSupervisor:

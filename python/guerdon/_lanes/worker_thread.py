@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from guerdon._lanes.arguments import (
-    Discarded,
+    DiscardedCall,
     gathered_of,
     lists_of,
     opened,
@@ -142,7 +142,7 @@ class WorkerThread:
                 else:
                     lists = lists_of(view, firsts[at])
                     if not frame.is_open():
-                        raise Discarded
+                        raise DiscardedCall
                 raw = function(scores_from(frame.scores()), *lists) if finish else function(*lists)
                 cells, records = packed(self._awaiter.result(call, raw), size), call.records()
             except BaseException as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 
 @dataclass
-class Recorded:
+class RecordedColumns:
     """The records of one function in one batch."""
 
     extra: list[tuple[str, list[Any]]] = field(default_factory=list)
@@ -29,14 +29,14 @@ def decode(
     num_generations: int,
     blobs: Iterable[tuple[int, list[int], bytes]],
     reported: Iterable[tuple[int, str, Any]] = (),
-) -> Recorded:
+) -> RecordedColumns:
     """The records of the function `name` of this `shape`, from (first sample of the call, its
     samples if they were gathered, JSON) in sample order, and what its lane `reported` of a sample,
     as (sample, field, value).
 
     Extra fields of dict results and reported fields become columns named ``<function>/<field>``.
     """
-    recorded = Recorded()
+    recorded = RecordedColumns()
     columns: dict[str, list[Any]] = {}
     width = {"sample": 1, "group": num_generations}.get(shape, samples)
     for first, gathered, blob in blobs:

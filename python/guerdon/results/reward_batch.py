@@ -19,7 +19,7 @@ import numpy as np
 
 from guerdon.results import totals
 from guerdon.results.crash_text import without_worker_frames
-from guerdon.results.records import Recorded, decode
+from guerdon.results.records import RecordedColumns, decode
 from guerdon.results.status import Status
 from guerdon.results.usage import usage_of, usage_text
 
@@ -341,7 +341,7 @@ class RewardBatch:
         ]
 
     @cached_property
-    def _recorded(self) -> list[Recorded]:
+    def _recorded(self) -> list[RecordedColumns]:
         """Returns the records of each function, in the order of the functions."""
         prompts, generations, _ = self.rewards.shape
         return [

@@ -189,7 +189,7 @@ fn pass_warnings_on(shown: &Shown, functions: &[FunctionConfig]) {
     });
     for store in &shown.stores {
         let (requests, folder) = (shown.supervisor.clone(), store.folder().display().to_string());
-        store.on_trouble(move |reason| {
+        store.on_failure(move |reason| {
             let (place, why) = (folder.clone(), reason.to_owned());
             requests.push(SupervisorRequest::Trouble { source: Source::Cache, place, why });
         });

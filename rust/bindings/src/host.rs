@@ -33,14 +33,14 @@ impl Ends for LinkEnd {
 }
 
 /// State that Python and the carrying task share.
-struct Shared {
+struct SharedState {
     /// -1 once it is closed. Written by the task.
     socket: AtomicI32,
     ended: Mutex<bool>,
     changed: Condvar,
 }
 
-/// The socket of the task; it has left `Shared` before it is closed.
+/// The socket of the task; it has left `SharedState` before it is closed.
 struct Connection {
     // Fields are dropped in this order.
     entered: SocketEntry,
@@ -49,7 +49,7 @@ struct Connection {
     _ended: Option<OwnedFd>,
 }
 
-struct SocketEntry(Arc<Shared>);
+struct SocketEntry(Arc<SharedState>);
 
 impl Drop for SocketEntry {
     fn drop(&mut self) {
@@ -63,7 +63,7 @@ impl Drop for SocketEntry {
 #[pyclass(frozen, module = "guerdon._native", name = "Carrier")]
 pub struct Carrier {
     pid: u32,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[pymethods]
@@ -121,7 +121,7 @@ pub fn carry(
     let _inside = runtime.enter();
     let socket = StdStream::from(socket);
     socket.set_nonblocking(true)?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedState {
         socket: AtomicI32::new(socket.as_raw_fd()),
         ended: Mutex::new(false),
         changed: Condvar::new(),

@@ -13,12 +13,12 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// threads of the lanes.
 const THREADS: usize = 2;
 
-struct Tagged {
+struct ProcessRuntime {
     pid: u32,
     runtime: Runtime,
 }
 
-static CURRENT: AtomicPtr<Tagged> = AtomicPtr::new(std::ptr::null_mut());
+static CURRENT: AtomicPtr<ProcessRuntime> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The runtime of this process.
 pub fn handle() -> io::Result<Handle> {
@@ -34,7 +34,7 @@ pub fn handle() -> io::Result<Handle> {
         }
         let runtime =
             Builder::new_multi_thread().worker_threads(THREADS).thread_name("guerdon").enable_all().build()?;
-        let made = Box::into_raw(Box::new(Tagged { pid, runtime }));
+        let made = Box::into_raw(Box::new(ProcessRuntime { pid, runtime }));
         if CURRENT.compare_exchange(seen, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // Another thread was quicker. This runtime has no tasks, so letting it go does not
             // wait.

@@ -1,7 +1,7 @@
 //! The store of one folder: memory in front, the database behind it.
 //!
 //! - Looking up takes no lock that a write holds; keeping never waits.
-//! - After the first trouble there is a warning, once. A folder that can't be used, or is damaged,
+//! - The first fault gives a warning, later ones none. A folder that can't be used, or is damaged,
 //!   is left alone: what this process has in memory is still found.
 
 use std::path::{Path, PathBuf};
@@ -42,33 +42,33 @@ pub struct OutcomeStore {
     writer: Option<Writer>,
     /// Connections that nobody reads with. Written by readers.
     readers: Mutex<Vec<Database>>,
-    trouble: Arc<FolderFailure>,
+    failure: Arc<FolderFailure>,
 }
 
 impl OutcomeStore {
     /// Opens a folder, which is made if it does not exist, and keeps it within `bytes` bytes.
     #[must_use]
     pub fn open(folder: &Path, bytes: u64) -> Self {
-        let trouble = Arc::new(FolderFailure::default());
+        let failure = Arc::new(FolderFailure::default());
         let writer = match Database::create(folder, bytes) {
             Ok(database) => {
-                let writer = Writer::start(database, trouble.clone());
+                let writer = Writer::start(database, failure.clone());
                 if writer.is_none() {
-                    trouble.end("there can be no thread that writes it");
+                    failure.end("there can be no thread that writes it");
                 }
                 writer
             }
             Err(reason) => {
-                trouble.end(&reason);
+                failure.end(&reason);
                 None
             }
         };
-        Self { folder: folder.to_owned(), memory: Memory::new(bytes), writer, readers: Mutex::default(), trouble }
+        Self { folder: folder.to_owned(), memory: Memory::new(bytes), writer, readers: Mutex::default(), failure }
     }
 
     /// Calls `listener` with the failure of the folder: at once, later, or never; once.
-    pub fn on_trouble(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
-        self.trouble.listen(Box::new(listener));
+    pub fn on_failure(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        self.failure.listen(Box::new(listener));
     }
 
     #[must_use]
@@ -91,7 +91,7 @@ impl OutcomeStore {
 
     /// Returns the value that `read` gives; `None` where the folder is not used, or is busy.
     fn with_reader<T>(&self, read: impl FnOnce(&mut Database) -> rusqlite::Result<T>) -> Option<T> {
-        if self.writer.is_none() || self.trouble.is_over() {
+        if self.writer.is_none() || self.failure.is_over() {
             return None;
         }
         let idle = self.readers.lock().pop();
@@ -107,7 +107,7 @@ impl OutcomeStore {
             Ok(found) => Some(found),
             Err(error) => {
                 if !matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
-                    self.trouble.end(&describe(&error));
+                    self.failure.end(&describe(&error));
                 }
                 None
             }

@@ -53,11 +53,11 @@ pub(crate) struct WriteCounts {
 
 impl Writer {
     /// Starts the thread; `None` where there can be none.
-    pub(crate) fn start(database: Database, trouble: Arc<FolderFailure>) -> Option<Self> {
+    pub(crate) fn start(database: Database, failure: Arc<FolderFailure>) -> Option<Self> {
         let (jobs, queue) = sync_channel(WAITING);
         let (running, ended) = sync_channel(0);
         let counts = Arc::new(WriteCounts::default());
-        let thread = Thread { database, queue, counts: counts.clone(), trouble, paused_until: None };
+        let thread = Thread { database, queue, counts: counts.clone(), failure, paused_until: None };
         let run = move || {
             thread.run();
             drop(running);
@@ -101,7 +101,7 @@ struct Thread {
     database: Database,
     queue: Receiver<Job>,
     counts: Arc<WriteCounts>,
-    trouble: Arc<FolderFailure>,
+    failure: Arc<FolderFailure>,
     paused_until: Option<Instant>,
 }
 
@@ -149,7 +149,7 @@ impl Thread {
 
     fn write(&mut self, entries: &[(OutcomeKey, Vec<u8>)], used: &[OutcomeKey]) {
         let is_paused = self.paused_until.is_some_and(|until| Instant::now() < until);
-        if is_paused || self.trouble.is_over() {
+        if is_paused || self.failure.is_over() {
             self.drop_some(entries.len());
             return;
         }
@@ -161,10 +161,10 @@ impl Thread {
         match error.sqlite_error_code() {
             // Others write: these are left out.
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {}
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => self.trouble.end(&describe(&error)),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => self.failure.end(&describe(&error)),
             _ => {
                 self.paused_until = Some(Instant::now() + PAUSE);
-                self.trouble.tell(&format!("{}; what is in it is still found", describe(&error)));
+                self.failure.tell(&format!("{}; what is in it is still found", describe(&error)));
             }
         }
     }

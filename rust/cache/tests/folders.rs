@@ -1,4 +1,4 @@
-//! A store and its folder: what is kept is found, by other processes too, and trouble is reported.
+//! A store and its folder: what is kept is found, by other processes too, and faults are reported.
 #![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::fs;
@@ -57,10 +57,10 @@ fn written(folder: &Path, numbers: impl Iterator<Item = u64>) {
     assert_eq!(store.counts().dropped, 0);
 }
 
-fn troubles(store: &OutcomeStore) -> Arc<Mutex<Vec<String>>> {
+fn failures(store: &OutcomeStore) -> Arc<Mutex<Vec<String>>> {
     let reported = Arc::new(Mutex::new(Vec::new()));
     let listener = reported.clone();
-    store.on_trouble(move |reason| listener.lock().push(reason.to_owned()));
+    store.on_failure(move |reason| listener.lock().push(reason.to_owned()));
     reported
 }
 
@@ -113,8 +113,8 @@ fn a_folder_stays_within_its_size_and_what_was_used_stays() {
 }
 
 #[test]
-fn trouble_with_a_folder_is_reported_once_and_outcomes_are_in_memory_alone() {
-    let folder = Folder::new("trouble");
+fn a_fault_of_a_folder_is_reported_once_and_outcomes_are_in_memory_alone() {
+    let folder = Folder::new("fault");
     fs::create_dir_all(&folder.0).unwrap();
     let other = Folder::new("other");
     let unusable: [(&str, &dyn Fn()); 4] = [
@@ -139,7 +139,7 @@ fn trouble_with_a_folder_is_reported_once_and_outcomes_are_in_memory_alone() {
         make();
         let before = fs::read(folder.file()).ok();
         let store = OutcomeStore::open(&folder.0, SIZE);
-        let reported = troubles(&store);
+        let reported = failures(&store);
         store.keep(key(1), outcome(1, 20));
         assert_eq!(store.find(&[key(1), key(2)]), [Some(outcome(1, 20)), None]);
         store.close(Duration::from_secs(10));
@@ -168,7 +168,7 @@ fn damaged_pages_give_no_outcomes() {
     }
     fs::write(folder.file(), bytes).unwrap();
     let store = OutcomeStore::open(&folder.0, SIZE);
-    let reported = troubles(&store);
+    let reported = failures(&store);
     for number in 0..3000 {
         let found = store.find(&[key(number)]);
         assert!(found == [None] || found == [Some(outcome(number, 20))], "{number}: {found:?}");
@@ -214,7 +214,7 @@ fn killed_writers_leave_whole_outcomes_or_none() {
             writer.wait().unwrap();
         }
         let store = OutcomeStore::open(&folder.0, SIZE);
-        let reported = troubles(&store);
+        let reported = failures(&store);
         for number in first..first + 3000 {
             let found = store.find(&[key(number)]).pop().flatten();
             assert!(found.as_ref().is_none_or(|found| *found == outcome(number, 300)), "{number}");

@@ -116,9 +116,9 @@ mod tests {
     use crate::outcome::{Outcome, Status, Times};
     use crate::payload::Payload;
 
-    struct Named([String; 1]);
+    struct NamedPayload([String; 1]);
 
-    impl Payload for Named {
+    impl Payload for NamedPayload {
         fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
             Some(&self.0)
         }
@@ -130,7 +130,7 @@ mod tests {
 
     fn batch(id: u64) -> std::io::Result<Arc<Batch>> {
         let function = Function::new("f", Shape::Sample, Policy::new(Duration::from_secs(1)));
-        let spec = BatchSpec::whole(1, 1, Box::new(Named(["text".to_owned()])));
+        let spec = BatchSpec::whole(1, 1, Box::new(NamedPayload(["text".to_owned()])));
         Ok(Arc::new(Batch::new(id, Clock::start(), [function].into(), &Arc::default(), spec)?))
     }
 

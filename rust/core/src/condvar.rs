@@ -83,14 +83,14 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     #[derive(Default)]
-    struct Waited {
+    struct Permits {
         permits: Mutex<usize>,
         condvar: Condvar,
         waiting: AtomicUsize,
         served: AtomicUsize,
     }
 
-    impl Waited {
+    impl Permits {
         /// Threads that each wait for a permit.
         fn waiters(self: &Arc<Self>, count: usize) -> Vec<JoinHandle<()>> {
             let wait = |shared: Arc<Self>| {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn each_notification_of_one_wakes_somebody_who_waits() {
-        let shared = Arc::<Waited>::default();
+        let shared = Arc::<Permits>::default();
         let handles = shared.waiters(4);
         for served in 1..=4 {
             *shared.permits.lock() += 1;
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_notification_of_all_wakes_all() {
-        let shared = Arc::<Waited>::default();
+        let shared = Arc::<Permits>::default();
         let handles = shared.waiters(8);
         *shared.permits.lock() += 8;
         shared.condvar.notify_all();
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_notification_ends_a_wait_before_its_time() {
-        let shared = Arc::<Waited>::default();
+        let shared = Arc::<Permits>::default();
         let other = shared.clone();
         let waiter = spawn(move || {
             let mut permits = other.permits.lock();
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn nothing_is_missed_between_the_look_and_the_wait() {
-        let shared = Arc::<Waited>::default();
+        let shared = Arc::<Permits>::default();
         let other = shared.clone();
         let waiter = spawn(move || {
             for _ in 0..2000 {

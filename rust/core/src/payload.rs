@@ -92,13 +92,13 @@ impl PayloadRelease {
     }
 }
 
-struct Released {
+struct ReleaseOnDrop {
     /// Taken when it is dropped.
     payload: Option<Box<dyn Payload>>,
     release: Arc<PayloadRelease>,
 }
 
-impl Drop for Released {
+impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
         if let (Some(listener), Some(payload)) = (self.release.listener.get(), self.payload.take()) {
             listener(payload);
@@ -108,11 +108,11 @@ impl Drop for Released {
 
 /// A payload in the hands of several, its batch and frames (payload-1).
 #[derive(Clone)]
-pub struct SharedPayload(Arc<Released>);
+pub struct SharedPayload(Arc<ReleaseOnDrop>);
 
 impl SharedPayload {
     pub(crate) fn new(payload: Box<dyn Payload>, release: &Arc<PayloadRelease>) -> Self {
-        Self(Arc::new(Released { payload: Some(payload), release: release.clone() }))
+        Self(Arc::new(ReleaseOnDrop { payload: Some(payload), release: release.clone() }))
     }
 
     /// Returns the number of batches and frames that share it.

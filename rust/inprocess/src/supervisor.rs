@@ -29,7 +29,7 @@ pub enum SupervisorRequest {
     InspectLoop { index: usize, generation: u64 },
     /// Warn that a call of this function blocked its loop, and is over now.
     LoopWasBlocked { index: usize, generation: u64, function: usize },
-    /// Warn of trouble: the function, folder or file that has it, and what it is.
+    /// Warn of faults: the function, folder or file that has it, and what it is.
     Trouble { source: Source, place: String, why: String },
     /// Report that no call has ended for so long.
     Stalled { number: u64, stalled: Duration },
@@ -37,7 +37,7 @@ pub enum SupervisorRequest {
     ReleaseValues,
 }
 
-/// Source of the trouble.
+/// Source of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A function's circuit breaker opened; why: what its last request said.
@@ -163,7 +163,7 @@ impl SupervisorQueue {
             .retain(|request| !matches!(request, SupervisorRequest::ReadStacks { number, .. } if *number == withdrawn));
     }
 
-    /// The supervisor has a stall in hand, and Python runs.
+    /// The supervisor handles a stall, and Python runs.
     pub fn stall_seen(&self, number: u64) {
         self.requests.lock().seen_stall = number;
     }

@@ -35,10 +35,10 @@ const WITHOUT_THREADS: Duration = Duration::from_secs(1);
 /// See the module.
 pub struct NativeLane {
     runtime: Handle,
-    shared: Arc<Shared>,
+    shared: Arc<LaneState>,
 }
 
-struct Shared {
+struct LaneState {
     /// Kernel of each function that this lane runs.
     kernels: Vec<Option<Arc<dyn Kernel>>>,
     threads: usize,
@@ -63,12 +63,12 @@ impl NativeLane {
     #[must_use]
     pub fn new(runtime: &Handle, kernels: Vec<Option<Arc<dyn Kernel>>>, threads: usize) -> Self {
         let (queue, closed, gone) = (Mutex::default(), AtomicBool::new(false), Notify::new());
-        let shared = Arc::new(Shared { kernels, threads: threads.max(1), queue, closed, gone });
+        let shared = Arc::new(LaneState { kernels, threads: threads.max(1), queue, closed, gone });
         Self { runtime: runtime.clone(), shared }
     }
 }
 
-impl Shared {
+impl LaneState {
     fn running(&self) -> Vec<Arc<RunningFrame>> {
         self.queue.lock().running.clone()
     }
@@ -114,7 +114,7 @@ impl Shared {
 
 /// A thread that takes frames.
 struct Thread {
-    shared: Arc<Shared>,
+    shared: Arc<LaneState>,
     /// True if the queue counts it.
     counts: bool,
 }

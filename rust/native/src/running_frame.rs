@@ -25,7 +25,7 @@ const TAKE_BACK_NS: u64 = 20_000_000;
 struct State {
     /// Taken by its thread, at the end.
     frame: Option<Frame>,
-    /// The call in hand, and since when.
+    /// The running call, and since when.
     current: Option<(usize, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl RunningFrame {
         Self { state: Mutex::new(State { frame: Some(frame), current: None }), clock }
     }
 
-    /// The call in hand.
+    /// The running call.
     pub fn inspect(&self, now_ns: u64) -> Option<InFlightCall> {
         let state = self.state.lock();
         let (frame, (call, started_ns)) = (state.frame.as_ref()?, state.current?);
@@ -112,7 +112,7 @@ impl RunningFrame {
         Some((call, u32::try_from(frame.first(call)).ok()?))
     }
 
-    /// Returns whether the call in hand still counts.
+    /// Returns whether the running call still counts.
     fn is_open(&self, call: usize) -> bool {
         self.state.lock().frame.as_ref().is_some_and(|frame| frame.is_open(call))
     }

@@ -54,14 +54,14 @@ impl Payload for Texts {
 
 /// A number is its value; the rest is what a kernel may do.
 #[derive(Default)]
-struct Scripted {
-    /// Ends what is deaf.
+struct ScriptedKernel {
+    /// Ends calls that don't listen.
     heard: Arc<AtomicBool>,
     /// Once, where the lane catches no panic of a kernel's own.
     panics: AtomicBool,
 }
 
-impl Kernel for Scripted {
+impl Kernel for ScriptedKernel {
     fn inputs(&self) -> Vec<InputForm> {
         if self.panics.swap(false, Ordering::AcqRel) {
             std::panic::resume_unwind(Box::new("once"));
@@ -93,11 +93,16 @@ impl Kernel for Scripted {
 }
 
 fn engine(timeout: Duration, threads: usize) -> (Scheduler, Arc<NativeLane>) {
-    engine_on(&Handle::current(), Scripted::default(), timeout, threads)
+    engine_on(&Handle::current(), ScriptedKernel::default(), timeout, threads)
 }
 
 /// The lane's threads are those of `runtime`.
-fn engine_on(runtime: &Handle, kernel: Scripted, timeout: Duration, threads: usize) -> (Scheduler, Arc<NativeLane>) {
+fn engine_on(
+    runtime: &Handle,
+    kernel: ScriptedKernel,
+    timeout: Duration,
+    threads: usize,
+) -> (Scheduler, Arc<NativeLane>) {
     let function = Function { policy: Policy::new(timeout), ..guerdon_testkit::function("scripted", Shape::Sample) };
     let lane = Arc::new(NativeLane::new(runtime, vec![Some(Arc::new(kernel))], threads));
     let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
@@ -183,7 +188,7 @@ async fn a_batch_timeout_ends_the_work() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_around_one_that_never_asks_are_done() {
     let heard = Arc::new(AtomicBool::new(false));
-    let kernel = Scripted { heard: heard.clone(), ..Scripted::default() };
+    let kernel = ScriptedKernel { heard: heard.clone(), ..ScriptedKernel::default() };
     let (scheduler, lane) = engine_on(&Handle::current(), kernel, 600 * SECOND, 2);
     let texts = [["1"; 30].as_slice(), &["deaf"], &["2"; 300]].concat();
     let batch = submit(&scheduler, &texts, None);
@@ -202,7 +207,7 @@ async fn calls_around_one_that_never_asks_are_done() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_beside_a_kernel_costs_no_thread() {
-    let kernel = Scripted { panics: AtomicBool::new(true), ..Scripted::default() };
+    let kernel = ScriptedKernel { panics: AtomicBool::new(true), ..ScriptedKernel::default() };
     let (scheduler, lane) = engine_on(&Handle::current(), kernel, SECOND, 1);
     assert_eq!(outcomes(submit(&scheduler, &["1", "2"], None)).await[1].1, 2.0);
     assert!(lane.in_flight(0).is_empty());
@@ -214,7 +219,7 @@ async fn a_lane_that_gets_no_thread_closes() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let handle = runtime.handle().clone();
     runtime.shutdown_background();
-    let (scheduler, _lane) = engine_on(&handle, Scripted::default(), SECOND, 1);
+    let (scheduler, _lane) = engine_on(&handle, ScriptedKernel::default(), SECOND, 1);
     let batch = submit(&scheduler, &["1"], Some(SECOND / 10));
     assert_eq!(outcomes(batch).await[0].0, Status::Timeout);
     tokio::time::timeout(60 * SECOND, scheduler.close()).await.unwrap();

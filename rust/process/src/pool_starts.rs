@@ -82,7 +82,7 @@ pub(super) enum Next {
 
 /// Changes by a failed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct StartFailure {
     pub next: Next,
     /// Workers of the pool when it first became narrow.
     pub narrowed: Option<usize>,
@@ -129,7 +129,7 @@ impl PoolStarts {
     }
 
     /// Notes that a slot got no worker.
-    pub(super) fn failed(&self, slot: usize, now: Instant, failure: Failure<'_>) -> Failed {
+    pub(super) fn failed(&self, slot: usize, now: Instant, failure: Failure<'_>) -> StartFailure {
         let mut state = self.state.lock();
         let failed = state.failed(slot, now, failure);
         self.narrow.store(true, Ordering::Release);
@@ -149,7 +149,7 @@ impl PoolStarts {
 }
 
 impl State {
-    fn failed(&mut self, slot: usize, now: Instant, failure: Failure<'_>) -> Failed {
+    fn failed(&mut self, slot: usize, now: Instant, failure: Failure<'_>) -> StartFailure {
         if self.prober.is_some_and(|(prober, _)| prober == slot) {
             self.prober = None;
         }
@@ -168,7 +168,7 @@ impl State {
             };
             // One process that died may have been killed by whatever else goes on.
             let counts = !failure.died || self.narrow_tries > 1;
-            return Failed { next, narrowed: self.narrowed(counts), breaks: false };
+            return StartFailure { next, narrowed: self.narrowed(counts), breaks: false };
         }
         self.failures = self.failures.saturating_add(1);
         self.deaths = self.deaths.saturating_add(u32::from(failure.died));
@@ -191,7 +191,7 @@ impl State {
         };
         // The workers that are about to be ready are those that have room.
         let narrowed = self.narrowed(self.starting > 0 && !failure.died);
-        Failed { next, narrowed, breaks }
+        StartFailure { next, narrowed, breaks }
     }
 
     /// The workers there are, the first time that a failed start says that there can be no more.

@@ -13,7 +13,7 @@ const KEPT: usize = 1 << 20;
 
 /// Way of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum ReadMode {
     /// Reads if the runtime reported bytes.
     Announced,
     /// Reads all bytes, also those that the runtime has not noticed yet.
@@ -83,12 +83,12 @@ impl WorkerSocket {
     }
 
     /// Reads some of the arrived bytes; whether there was anything.
-    pub(super) fn read(&mut self, how: Read) -> bool {
+    pub(super) fn read(&mut self, how: ReadMode) -> bool {
         let buffer = self.parser.buffer();
         buffer.reserve(8 << 10);
         let read = match how {
-            Read::Announced => self.socket.try_read_buf(buffer),
-            Read::All => {
+            ReadMode::Announced => self.socket.try_read_buf(buffer),
+            ReadMode::All => {
                 let spare = rustix::buffer::spare_capacity(buffer);
                 rustix::net::recv(&self.socket, spare, RecvFlags::DONTWAIT).map(|(got, _)| got).map_err(Into::into)
             }

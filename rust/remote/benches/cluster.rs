@@ -22,7 +22,7 @@ use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Cell;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace, RemoteConfig, RemoteLane};
-use guerdon_testkit::{Act, Ask, Identified, InstantLane, done, function, paused};
+use guerdon_testkit::{Act, Ask, InstantLane, NumberedPayload, done, function, paused};
 use rig::{DIGEST, NodeSpec, Rig};
 
 const NODES: usize = 64;
@@ -53,7 +53,7 @@ fn simulate(samples: usize, scale: f64) {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         let start = tokio::time::Instant::now();
-        let payload = Box::new(Identified { batch: 1, bytes: 2048 });
+        let payload = Box::new(NumberedPayload { batch: 1, bytes: 2048 });
         let batch = rig.scheduler.submit(BatchSpec::whole(samples, 1, payload)).unwrap();
         assert!(done(&batch).await);
         let took = start.elapsed().as_secs_f64();
@@ -111,7 +111,7 @@ fn driver(samples: usize, bytes: usize) {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let mut best = Duration::MAX;
         for number in 0..3 {
-            let payload = Box::new(Identified { batch: number, bytes });
+            let payload = Box::new(NumberedPayload { batch: number, bytes });
             let (before, start) = (cpu(), Instant::now());
             let batch = scheduler.submit(BatchSpec::whole(samples, 1, payload)).unwrap();
             while !batch.is_done() {

@@ -27,7 +27,7 @@ pub struct AgentConfig {
     pub stats: Box<dyn Fn() -> AgentStats + Send + Sync>,
 }
 
-/// Looks at what the lanes have in hand; may wait so long.
+/// Looks at what the lanes run; may wait so long.
 pub type Inspector = Box<dyn Fn(&[Arc<dyn Lane>], Duration) -> Vec<InFlight> + Send + Sync>;
 
 /// Link to a driver, and its frames here.

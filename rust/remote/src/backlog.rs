@@ -75,7 +75,7 @@ impl Backlog {
     }
 
     /// Returns the largest number of frames that may have begun after a silence of `silent_ns`:
-    /// those that it has in hand, and those that it would have reported by now.
+    /// those that it runs, and those that it would have reported by now.
     pub(crate) fn may_have_begun(&self, workers: usize, silent_ns: u64) -> usize {
         let unheard = self.frames_within(workers, 1, LINGER_NS.saturating_add(silent_ns));
         unheard.map_or(usize::MAX, |frames| workers.saturating_add(frames.max(workers)))

@@ -54,7 +54,7 @@ pub struct RemoteConfig {
     pub runs_on: Vec<RunsOn>,
     /// The most bytes in one frame.
     pub frame_bytes: usize,
-    /// The most bytes that a node has in hand.
+    /// The most bytes that a node holds.
     pub node_bytes: usize,
     /// A node that says nothing for so long is lost.
     pub silence: Duration,

@@ -21,7 +21,7 @@ use crate::config::RunsOn;
 use crate::link::Link;
 use crate::wire::AgentStats;
 
-/// Frames that wait for each thread of its agent, beside the one in hand.
+/// Frames that wait for each thread of its agent, beside the running one.
 const AHEAD: usize = 1;
 /// The most calls in a frame for an event loop: what is lost with a message is little.
 pub(crate) const LOOP_CALLS: usize = 16;

@@ -262,7 +262,7 @@ impl SentFrame {
     }
 
     /// Ends the calls of a node that is lost, and whose last message came at `last_ns`: what may
-    /// have been in hand is charged with it, the rest is given back. `concurrent`: its calls run at
+    /// have run is charged with it, the rest is given back. `concurrent`: its calls run at
     /// the same time.
     pub(crate) fn lose(
         mut self,

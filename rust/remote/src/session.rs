@@ -305,7 +305,7 @@ impl Session {
         }
     }
 
-    /// Passes on what the agent says it has in hand.
+    /// Passes on what the agent says it runs.
     fn inspected(&mut self, calls: &[InHandCall]) {
         let Self { node, frames, inspections, .. } = self;
         let waiting = inspections.answered();

@@ -131,7 +131,7 @@ pub(crate) enum ToDriver {
     Warning(String),
 }
 
-/// A call that the agent has in hand.
+/// A call that the agent runs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InHandCall {
     pub frame: u64,

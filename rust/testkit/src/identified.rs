@@ -15,12 +15,12 @@ const TEXT_AT: usize = 8 + 16 + 2 + 8;
 
 /// The arguments of a batch with this number: one text, padded to `bytes` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Identified {
+pub struct NumberedPayload {
     pub batch: u64,
     pub bytes: usize,
 }
 
-impl Payload for Identified {
+impl Payload for NumberedPayload {
     fn encode(&self, _: FunctionId, _: bool, samples: &[u32], _: &mut SentConstants, out: &mut Vec<u8>) {
         let text = |sample: &u32| format!("{:<width$}", format!("{MARK}{} {sample}", self.batch), width = self.bytes);
         let texts: Vec<String> = samples.iter().map(text).collect();

@@ -63,7 +63,7 @@ pub struct FakeLane {
     runtime: Handle,
     script: Arc<dyn Script>,
     log: Arc<Log>,
-    /// Frames in hand. Written by `run` and by the end of a frame's work.
+    /// Frames that run. Written by `run` and by the end of a frame's work.
     held: Arc<AtomicUsize>,
     /// Number of times that the scheduler asked for room.
     asked: AtomicU64,
@@ -94,7 +94,7 @@ impl FakeLane {
         self.log.clone()
     }
 
-    /// Frames in hand.
+    /// Frames that run.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
@@ -186,7 +186,7 @@ impl Drop for SlotGuard {
     }
 }
 
-/// A frame in hand. Fields drop in order: the place is free when the frame's end makes the
+/// A running frame. Fields drop in order: the place is free when the frame's end makes the
 /// scheduler look for room.
 struct Job {
     script: Arc<dyn Script>,

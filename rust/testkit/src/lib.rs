@@ -22,10 +22,10 @@ pub mod training;
 
 pub use chaos::Chaos;
 pub use holding::HoldingLane;
-pub use identified::{Identified, identity};
+pub use identified::{NumberedPayload, identity};
 pub use instant::InstantLane;
 pub use lane::{FakeLane, Room};
 pub use log::{CallSeen, FrameSeen, Log};
 pub use script::{Act, Ask, Script, failure};
-pub use serial::{Expected, serial};
+pub use serial::{ExpectedCell, serial};
 pub use setup::{Samples, Unwritable, done, function, paused, seeds, spec};

@@ -33,10 +33,10 @@ pub struct CallSeen {
 }
 
 #[derive(Default)]
-struct Seen {
+struct LogState {
     frames: Vec<FrameSeen>,
     calls: Vec<CallSeen>,
-    /// Calls in hand and the most at a time, per function.
+    /// Calls that run and the most at a time, per function.
     in_hand: BTreeMap<FunctionId, (usize, usize)>,
     /// Number of times that each attempt came: (batch, function, finish, first, attempt).
     handed: BTreeMap<(u64, FunctionId, bool, usize, u16), u16>,
@@ -44,7 +44,7 @@ struct Seen {
 
 /// Shared by the lane and the test.
 #[derive(Default)]
-pub struct Log(Mutex<Seen>);
+pub struct Log(Mutex<LogState>);
 
 impl Log {
     pub fn frames(&self) -> Vec<FrameSeen> {
@@ -55,7 +55,7 @@ impl Log {
         self.0.lock().calls.clone()
     }
 
-    /// The most calls of a function that were in hand at a time.
+    /// The most calls of a function that ran at a time.
     pub fn peak(&self, function: FunctionId) -> usize {
         self.0.lock().in_hand.get(&function).map_or(0, |(_, peak)| *peak)
     }

@@ -41,11 +41,11 @@ pub enum Act {
     Crash {
         after: Duration,
     },
-    /// The lane loses the frame, the call in hand included.
+    /// The lane loses the frame, the running call included.
     Lose {
         after: Duration,
     },
-    /// The lane panics with the frame in hand.
+    /// The lane panics while it runs the frame.
     Panic,
     /// The lane gives back this call and those behind it, not started.
     GiveBack,
@@ -70,7 +70,7 @@ impl<F: Fn(&Ask) -> Act + Send + Sync + 'static> Script for F {
     }
 }
 
-/// A failure that another attempt could mend.
+/// A failure that another attempt could avoid.
 #[must_use]
 pub fn failure(kind: FailureKind) -> Failure {
     Failure::new(kind, format!("{kind:?} by script"))

@@ -7,9 +7,9 @@ use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
 
 use crate::script::{Act, Ask, Script, failure};
 
-/// Expected content of one cell, if nothing cuts its call short.
+/// The content expected of one cell, if nothing cuts its call short.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expected {
+pub struct ExpectedCell {
     pub status: Status,
     /// NaN unless `status` is ok.
     pub value: f64,
@@ -26,8 +26,8 @@ pub fn serial(
     samples: usize,
     group_size: usize,
     script: &dyn Script,
-) -> Vec<Vec<Expected>> {
-    let mut columns: Vec<Option<Vec<Expected>>> = vec![None; functions.len()];
+) -> Vec<Vec<ExpectedCell>> {
+    let mut columns: Vec<Option<Vec<ExpectedCell>>> = vec![None; functions.len()];
     while let Some((id, function)) = functions.iter().enumerate().find(|(id, one)| {
         let sources = one.run_if.iter().flat_map(|run_if| &run_if.conditions);
         columns[*id].is_none() && sources.into_iter().all(|condition| columns[condition.source].is_some())
@@ -36,7 +36,7 @@ pub fn serial(
         // Tells if the function is called for a sample at all.
         let opens = |sample: usize| {
             function.run_if.iter().flat_map(|run_if| &run_if.conditions).all(|condition| {
-                let of = |column: &Vec<Expected>| shown(&functions[condition.source], &column[sample]);
+                let of = |column: &Vec<ExpectedCell>| shown(&functions[condition.source], &column[sample]);
                 condition.holds(columns[condition.source].as_ref().map_or(f32::NAN, of))
             })
         };
@@ -46,7 +46,7 @@ pub fn serial(
             Shape::Batch => (CallKind::Batch, samples),
         };
         let call = |first| if opens(first) { run.call(kind, first, span, Vec::new()) } else { vec![skipped()] };
-        let mut cells: Vec<Expected> = (0..samples).step_by(span.max(1)).flat_map(call).collect();
+        let mut cells: Vec<ExpectedCell> = (0..samples).step_by(span.max(1)).flat_map(call).collect();
         if function.finish {
             for first in (0..samples).step_by(group_size) {
                 run.finish(first, &mut cells[first..first + group_size]);
@@ -60,7 +60,7 @@ pub fn serial(
 
 /// Returns the value of a cell that a gate sees: the number that the result shows.
 #[expect(clippy::cast_possible_truncation, reason = "the result holds float32")]
-fn shown(function: &Function, cell: &Expected) -> f32 {
+fn shown(function: &Function, cell: &ExpectedCell) -> f32 {
     match (cell.status, function.policy.on_failure) {
         (Status::Skipped, _) => function.run_if.as_ref().map_or(f32::NAN, |run_if| run_if.otherwise),
         (Status::Ok, _) => cell.value as f32,
@@ -69,8 +69,8 @@ fn shown(function: &Function, cell: &Expected) -> f32 {
     }
 }
 
-fn skipped() -> Expected {
-    Expected { status: Status::Skipped, value: f64::NAN, attempts: 1, failed: Vec::new() }
+fn skipped() -> ExpectedCell {
+    ExpectedCell { status: Status::Skipped, value: f64::NAN, attempts: 1, failed: Vec::new() }
 }
 
 struct Run<'a> {
@@ -81,21 +81,21 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn call(&self, kind: CallKind, first: usize, samples: usize, scores: Vec<Option<f64>>) -> Vec<Expected> {
+    fn call(&self, kind: CallKind, first: usize, samples: usize, scores: Vec<Option<f64>>) -> Vec<ExpectedCell> {
         let (mut attempt, mut handed, mut retries, mut crashes) = (1, 0, 0, 0);
         let mut failed = Vec::new();
         loop {
             let (batch, function) = (self.batch, self.id);
             let ask = Ask { batch, function, kind, first, samples, attempt, handed, scores: scores.clone() };
             let failure = match self.act(&ask) {
-                Ended::Again => {
+                AttemptEnd::Again => {
                     handed += 1;
                     continue;
                 }
-                Ended::Cells(cells) => {
+                AttemptEnd::Cells(cells) => {
                     return cells.into_iter().map(|cell| judged(cell, attempt, &failed)).collect();
                 }
-                Ended::Failed(failure) => failure,
+                AttemptEnd::Failed(failure) => failure,
             };
             failed.push(failure.kind.status());
             let crashed = failure.kind == FailureKind::Crashed;
@@ -104,7 +104,7 @@ impl Run<'_> {
             if !free {
                 if kind == CallKind::Finish || !failure.retryable || retries == self.function.policy.retries {
                     let status = failure.kind.status();
-                    return vec![Expected { status, value: f64::NAN, attempts: attempt, failed }; samples];
+                    return vec![ExpectedCell { status, value: f64::NAN, attempts: attempt, failed }; samples];
                 }
                 retries += 1;
             }
@@ -113,29 +113,30 @@ impl Run<'_> {
         }
     }
 
-    fn act(&self, ask: &Ask) -> Ended {
+    fn act(&self, ask: &Ask) -> AttemptEnd {
         let timeout = self.function.policy.timeout;
-        let in_time = |after, then| if after > timeout { Ended::Failed(failure(FailureKind::Timeout)) } else { then };
+        let in_time =
+            |after, then| if after > timeout { AttemptEnd::Failed(failure(FailureKind::Timeout)) } else { then };
         match self.script.act(ask) {
             Act::Return { after, cells } | Act::Late { after, cells } => {
                 if cells.len() == ask.samples {
-                    return in_time(after, Ended::Cells(cells));
+                    return in_time(after, AttemptEnd::Cells(cells));
                 }
                 let wrong = Failure { retryable: false, ..failure(FailureKind::Error) };
-                in_time(after, Ended::Failed(wrong))
+                in_time(after, AttemptEnd::Failed(wrong))
             }
-            Act::Fail { after, failure } => in_time(after, Ended::Failed(failure)),
-            Act::Crash { after } => in_time(after, Ended::Failed(failure(FailureKind::Crashed))),
-            Act::Hang => Ended::Failed(failure(FailureKind::Timeout)),
-            Act::Lose { after } => in_time(after, Ended::Again),
-            Act::Panic | Act::GiveBack => Ended::Again,
-            Act::FailSetup => Ended::Failed(Failure { retryable: false, ..failure(FailureKind::Error) }),
+            Act::Fail { after, failure } => in_time(after, AttemptEnd::Failed(failure)),
+            Act::Crash { after } => in_time(after, AttemptEnd::Failed(failure(FailureKind::Crashed))),
+            Act::Hang => AttemptEnd::Failed(failure(FailureKind::Timeout)),
+            Act::Lose { after } => in_time(after, AttemptEnd::Again),
+            Act::Panic | Act::GiveBack => AttemptEnd::Again,
+            Act::FailSetup => AttemptEnd::Failed(Failure { retryable: false, ..failure(FailureKind::Error) }),
         }
     }
 
     /// Has a group's scores shaped: failed and skipped cells stay so, and there is no call without
     /// a score.
-    fn finish(&self, first: usize, cells: &mut [Expected]) {
+    fn finish(&self, first: usize, cells: &mut [ExpectedCell]) {
         if !cells.iter().any(|cell| cell.status.is_answer()) {
             return;
         }
@@ -149,19 +150,19 @@ impl Run<'_> {
     }
 }
 
-enum Ended {
+enum AttemptEnd {
     Cells(Vec<Cell>),
     Failed(Failure),
     /// Given back or lost: the same attempt once more.
     Again,
 }
 
-fn judged(cell: Cell, attempts: u16, failed: &[Status]) -> Expected {
+fn judged(cell: Cell, attempts: u16, failed: &[Status]) -> ExpectedCell {
     let (status, value) = match cell {
         Cell::Value(value) if value.is_finite() && value.abs() <= f64::from(f32::MAX) => (Status::Ok, value),
         Cell::Abstained => (Status::Abstained, f64::NAN),
         Cell::Value(_) | Cell::Invalid(_) => (Status::Error, f64::NAN),
         Cell::Reported(reported) => (reported.0, f64::NAN),
     };
-    Expected { status, value, attempts, failed: failed.to_vec() }
+    ExpectedCell { status, value, attempts, failed: failed.to_vec() }
 }

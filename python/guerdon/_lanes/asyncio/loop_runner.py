@@ -19,7 +19,7 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any
 
 from guerdon._lanes.arguments import (
-    Discarded,
+    DiscardedCall,
     FrameArguments,
     gathered_of,
     lists_of,
@@ -248,7 +248,7 @@ class LoopFunction:
             return function(*lists), size
         lists = lists_of(view, load.firsts[index])
         if not frame.is_open(index):
-            raise Discarded
+            raise DiscardedCall
         raw = function(scores_from(frame.scores(index)), *lists) if view.kind == "finish" else function(*lists)
         return raw, view.size
 

@@ -1,7 +1,7 @@
 """The tasks that the engine runs on an event loop which it shares with user code.
 
 User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the one it runs in.
-It can't cancel a task of the engine, but for the call that this has in hand: `cancel()` answers as
+It can't cancel a task of the engine, but for the call that this one runs: `cancel()` answers as
 it does for a task that is done, and only `end()` cancels. The tasks are made past the loop's task
 factory: one of the user's may run them at once, or make something else.
 """
@@ -30,7 +30,7 @@ class EngineTask(asyncio.Task[Any]):
 
 
 class RunnerTask(EngineTask):
-    """Runs calls one after the other, and says which it has in hand.
+    """Runs calls one after the other, and says which one runs.
 
     Args:
         work: What it does, given itself.
@@ -52,7 +52,7 @@ class RunnerTask(EngineTask):
     ) -> None:
         self.load = load
         self.first = call  # what it begins with
-        # Index of the one in hand, or of the last one; None while the loop turns.
+        # Index of the running call, or of the last one; None while the loop turns.
         self.call = call if call is None or isinstance(call, int) else call.call
         self.rest: int | Turn | None = None  # what its successor goes on with
         self.spare = load is None  # it has not begun a call

@@ -15,7 +15,7 @@ from typing import Any, Final
 from guerdon.errors import DataError
 from guerdon.integrations.verl.answered_groups import Answer
 from guerdon.integrations.verl.origin import Origin
-from guerdon.integrations.verl.reward_output import Scored
+from guerdon.integrations.verl.reward_output import ScoredBatch
 from guerdon.integrations.verl.sample import Response
 
 __all__ = ["Groups"]
@@ -54,8 +54,8 @@ class Groups:
 
     def __init__(
         self,
-        score: Callable[[list[Response]], Awaitable[Scored]],
-        answers: Callable[[Hashable, list[Origin], Scored], Sequence[Answer]],
+        score: Callable[[list[Response]], Awaitable[ScoredBatch]],
+        answers: Callable[[Hashable, list[Origin], ScoredBatch], Sequence[Answer]],
         timeout: float,
     ) -> None:
         self._score = score

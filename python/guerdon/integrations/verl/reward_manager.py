@@ -25,7 +25,7 @@ from guerdon.integrations.verl import settings, worker_restarts
 from guerdon.integrations.verl.answered_groups import Answer, AnsweredGroups
 from guerdon.integrations.verl.groups import Groups
 from guerdon.integrations.verl.origin import Origin
-from guerdon.integrations.verl.reward_output import Place, Scored, has_reward, reward_output
+from guerdon.integrations.verl.reward_output import Place, ScoredBatch, has_reward, reward_output
 from guerdon.integrations.verl.routing import WorkerRouting
 from guerdon.integrations.verl.sample import Response, columns_of, has_split, own_size, read, step_of
 from guerdon.integrations.verl.siblings import Siblings
@@ -112,7 +112,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             answer = await self._groups.add(key, origin, sample, size)
         return answer
 
-    def _answers(self, key: Hashable, origins: list[Origin], scored: Scored) -> list[Answer]:
+    def _answers(self, key: Hashable, origins: list[Origin], scored: ScoredBatch) -> list[Answer]:
         """Those of a whole group, in order."""
         answers: list[Answer] = []
         group = [(scored, index) for index in range(len(origins))]
@@ -153,7 +153,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         )
         return False
 
-    def _report_failure(self, scored: Scored, index: int, score: float) -> None:
+    def _report_failure(self, scored: ScoredBatch, index: int, score: float) -> None:
         why = [str(failure) for failure in scored.result.failures() if failure.sample == index]
         rule = "the mean of the others of its prompt" if self._settings.failed == "group_mean" else "failed_reward"
         self._report(
@@ -172,10 +172,10 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         for index in range(len(samples)):
             yield index, (scored, index)
 
-    async def _score_group(self, samples: list[Response]) -> Scored:
+    async def _score_group(self, samples: list[Response]) -> ScoredBatch:
         return await self._score(samples, len(samples))
 
-    async def _score(self, samples: list[Response], group: int) -> Scored:
+    async def _score(self, samples: list[Response], group: int) -> ScoredBatch:
         """Scores responses, in groups of this size, however many fail: `ResultFailureRate` judges
         over several batches."""
         columns = {**columns_of(samples), "trainer_state": step_of(samples)}
@@ -189,7 +189,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._failure_rate.add(result)
         overlong = self._settings.overlong
         tokens = [len(sample.completion_ids) for sample in samples]
-        return Scored(result, [0.0 if overlong is None else overlong.penalty(count) for count in tokens])
+        return ScoredBatch(result, [0.0 if overlong is None else overlong.penalty(count) for count in tokens])
 
     def _key(self, data: DataProto) -> Hashable:
         name = self._settings.group_by

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from guerdon.integrations.verl.settings import Failed
     from guerdon.results import RewardBatch
 
-__all__ = ["ExtraInfo", "Place", "Scored", "has_reward", "reward_output"]
+__all__ = ["ExtraInfo", "Place", "ScoredBatch", "has_reward", "reward_output"]
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredBatch:
     """A batch of responses with its result.
 
     Attributes:
@@ -37,7 +37,7 @@ class Scored:
     penalties: Sequence[float]
 
 
-Place: TypeAlias = tuple[Scored, int]
+Place: TypeAlias = tuple[ScoredBatch, int]
 """One response: the batch that it was scored in, and its index there."""
 
 
@@ -48,13 +48,13 @@ class ExtraInfo(dict[str, Any]):
         return None
 
 
-def has_reward(scored: Scored, sample: int) -> bool:
+def has_reward(scored: ScoredBatch, sample: int) -> bool:
     """Returns whether this response of a batch has a reward."""
     return not math.isnan(scored.result.total.reshape(-1)[sample])
 
 
 def reward_output(
-    scored: Scored,
+    scored: ScoredBatch,
     sample: int,
     failed: Failed,
     group: Sequence[Place],
@@ -106,18 +106,18 @@ def reward_output(
     return {"reward_score": score, "reward_extra_info": info}
 
 
-def _value(scored: Scored, sample: int, function: int) -> float:
+def _value(scored: ScoredBatch, sample: int, function: int) -> float:
     """Returns the reward of a response by a function; NaN where it gave nothing."""
     return float(scored.result.rewards.reshape(-1, len(scored.result.functions))[sample, function])
 
 
-def _recorded(scored: Scored, sample: int, column: str) -> Any:
+def _recorded(scored: ScoredBatch, sample: int, column: str) -> Any:
     """Returns a function's record of a response; None where it recorded nothing."""
     values = scored.result.extra.get(column)
     return None if values is None else values[sample]
 
 
-def _trained_on(scored: Scored, sample: int) -> float:
+def _trained_on(scored: ScoredBatch, sample: int) -> float:
     """The total of a response, with its penalty; NaN where it has no reward."""
     return float(scored.result.total.reshape(-1)[sample]) + scored.penalties[sample]
 
@@ -131,7 +131,7 @@ def _missing_number(values: Sequence[Any], failed: Failed) -> float:
     return sum(known) / len(known) if known else 0.0
 
 
-def _substitute(scored: Scored, sample: int, failed: Failed, group: Sequence[Place], status: str) -> float:
+def _substitute(scored: ScoredBatch, sample: int, failed: Failed, group: Sequence[Place], status: str) -> float:
     """The score of a response that has no reward."""
     result = scored.result
     if failed == "raise":

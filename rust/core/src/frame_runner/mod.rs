@@ -8,8 +8,8 @@
 //! - Sessions, of several drivers, take turns frame by frame.
 
 mod event;
-mod hosted;
 mod hosted_frame;
+mod hosting;
 mod piece_queue;
 mod runner_core;
 
@@ -26,8 +26,8 @@ use crate::frame::LaneOwner;
 use crate::function::Function;
 use crate::lane::{Lane, LaneWaker};
 pub use event::{EndedCell, FrameEvent, FrameListener};
-pub use hosted::HostedCalls;
 pub use hosted_frame::HostedFrame;
+pub use hosting::HostedCalls;
 use runner_core::RunnerCore;
 
 /// The most samples of one frame: a frame with more is not ours.

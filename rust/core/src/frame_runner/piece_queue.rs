@@ -6,17 +6,17 @@ use std::sync::Arc;
 use crate::call::Call;
 use crate::function::FunctionId;
 
-use super::hosted::Hosted;
+use super::hosting::Hosting;
 
 /// Calls of a frame that go to a lane together.
 pub(super) struct Piece {
-    pub hosted: Arc<Hosted>,
+    pub hosted: Arc<Hosting>,
     pub calls: Vec<Call>,
 }
 
 /// A frame that has not ended.
 struct OpenFrame {
-    hosted: Arc<Hosted>,
+    hosted: Arc<Hosting>,
     /// Pieces of it that wait or that a lane has.
     pieces: usize,
     begun: bool,
@@ -42,7 +42,7 @@ pub(super) struct PieceQueue {
 
 impl PieceQueue {
     /// Takes a frame on, cut into pieces; false where the session has one of this number.
-    pub(super) fn add(&mut self, hosted: &Arc<Hosted>, pieces: Vec<Vec<Call>>) -> bool {
+    pub(super) fn add(&mut self, hosted: &Arc<Hosting>, pieces: Vec<Vec<Call>>) -> bool {
         let session = self.sessions.entry(hosted.session).or_default();
         if session.frames.contains_key(&hosted.id) {
             return false;
@@ -53,7 +53,7 @@ impl PieceQueue {
     }
 
     /// Puts pieces of a frame back, before all others of its session.
-    pub(super) fn put_back(&mut self, hosted: &Arc<Hosted>, pieces: Vec<Vec<Call>>) {
+    pub(super) fn put_back(&mut self, hosted: &Arc<Hosting>, pieces: Vec<Vec<Call>>) {
         let Some(session) = self.sessions.get_mut(&hosted.session) else { return };
         let Some(open) = session.frames.get_mut(&hosted.id) else { return };
         open.pieces += pieces.len();
@@ -92,7 +92,7 @@ impl PieceQueue {
     }
 
     /// A piece of a frame is gone; true when it was the last.
-    pub(super) fn piece_ended(&mut self, hosted: &Hosted, pieces: usize) -> bool {
+    pub(super) fn piece_ended(&mut self, hosted: &Hosting, pieces: usize) -> bool {
         let Some(session) = self.sessions.get_mut(&hosted.session) else { return false };
         let Some(open) = session.frames.get_mut(&hosted.id) else { return false };
         open.pieces = open.pieces.saturating_sub(pieces);
@@ -107,7 +107,7 @@ impl PieceQueue {
     }
 
     /// Takes out the waiting pieces of a frame, and returns their number.
-    pub(super) fn take_waiting(&mut self, hosted: &Hosted) -> (Vec<Call>, usize) {
+    pub(super) fn take_waiting(&mut self, hosted: &Hosting) -> (Vec<Call>, usize) {
         let Some(session) = self.sessions.get_mut(&hosted.session) else { return (Vec::new(), 0) };
         let (mut calls, mut pieces) = (Vec::new(), 0);
         session.waiting.retain_mut(|work| {
@@ -121,12 +121,12 @@ impl PieceQueue {
         (calls, pieces)
     }
 
-    pub(super) fn get(&self, session: u64, frame: u64) -> Option<Arc<Hosted>> {
+    pub(super) fn get(&self, session: u64, frame: u64) -> Option<Arc<Hosting>> {
         self.sessions.get(&session)?.frames.get(&frame).map(|open| open.hosted.clone())
     }
 
     /// The frames of a session, or of all.
-    pub(super) fn frames_of(&self, session: Option<u64>) -> Vec<Arc<Hosted>> {
+    pub(super) fn frames_of(&self, session: Option<u64>) -> Vec<Arc<Hosting>> {
         let sessions = self.sessions.iter().filter(|(id, _)| session.is_none_or(|wanted| wanted == **id));
         sessions.flat_map(|(_, session)| session.frames.values().map(|open| open.hosted.clone())).collect()
     }

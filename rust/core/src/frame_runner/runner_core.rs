@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::event::{FrameEvent, FrameListener};
-use super::hosted::{Hosted, HostedCalls, HostedOwner};
 use super::hosted_frame::HostedFrame;
+use super::hosting::{HostedCalls, HostedOwner, Hosting};
 use super::piece_queue::{Piece, PieceQueue};
 use crate::call::{Call, CallKind};
 use crate::clock::Clock;
@@ -71,7 +71,7 @@ impl RunnerCore {
         }
     }
 
-    fn lane(&self, hosted: &Hosted) -> &Arc<dyn Lane> {
+    fn lane(&self, hosted: &Hosting) -> &Arc<dyn Lane> {
         &self.lanes[self.functions[hosted.function].lane]
     }
 
@@ -79,7 +79,7 @@ impl RunnerCore {
         let id = frame.id;
         let functions = if frame.kind == CallKind::Finish { &self.finishing } else { &self.functions };
         let batch = self.last_batch.fetch_add(1, Ordering::Relaxed) + 1;
-        let (hosted, calls) = Hosted::new(self.clone(), batch, self.clock, functions, frame)?;
+        let (hosted, calls) = Hosting::new(self.clone(), batch, self.clock, functions, frame)?;
         let hosted = Arc::new(hosted);
         let pieces = self.pieces(&hosted, calls, false);
         {
@@ -96,7 +96,7 @@ impl RunnerCore {
     }
 
     /// Cuts calls up as their lane takes them; what comes back from a lane is spread over workers.
-    fn pieces(&self, hosted: &Hosted, calls: Vec<Call>, again: bool) -> Vec<Vec<Call>> {
+    fn pieces(&self, hosted: &Hosting, calls: Vec<Call>, again: bool) -> Vec<Vec<Call>> {
         if hosted.is_one_call() {
             return vec![calls];
         }
@@ -136,7 +136,7 @@ impl RunnerCore {
     }
 
     /// Lets pieces go that wait and of which nothing is open.
-    fn drop_swept(self: &Arc<Self>, hosted: &Arc<Hosted>) {
+    fn drop_swept(self: &Arc<Self>, hosted: &Arc<Hosting>) {
         let ended = {
             let mut queue = self.queue.lock();
             let (mut calls, pieces) = queue.take_waiting(hosted);
@@ -252,11 +252,11 @@ impl LaneOwner for RunnerCore {
 }
 
 impl HostedOwner for RunnerCore {
-    fn tell(&self, hosted: &Hosted, event: FrameEvent) {
+    fn tell(&self, hosted: &Hosting, event: FrameEvent) {
         self.listener.tell(hosted.session, hosted.id, event);
     }
 
-    fn returned(self: Arc<Self>, hosted: &Arc<Hosted>, mut calls: Vec<Call>, piece_ended: bool) {
+    fn returned(self: Arc<Self>, hosted: &Arc<Hosting>, mut calls: Vec<Call>, piece_ended: bool) {
         calls.retain(|call| hosted.is_open(call));
         let pieces = if calls.is_empty() { Vec::new() } else { self.pieces(hosted, calls, true) };
         let ended = {

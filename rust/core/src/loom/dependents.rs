@@ -19,7 +19,7 @@ fn gated(sources: &[FunctionId]) -> Function {
 }
 
 /// A world with a batch, whose last function is the dependent of all others.
-struct Chained {
+struct Chain {
     world: Arc<SchedulerModel>,
     batch: Arc<Batch>,
     /// Calls of the dependent that were made to their end.
@@ -34,7 +34,7 @@ enum Source {
     Fails,
 }
 
-impl Chained {
+impl Chain {
     fn new(functions: Vec<Function>, spec: BatchSpec) -> Arc<Self> {
         let world = SchedulerModel::with_functions(8, functions);
         let batch = world.scheduler.submit(spec).unwrap();
@@ -97,7 +97,7 @@ impl Chained {
     }
 }
 
-fn job(chained: &Arc<Chained>, work: impl FnOnce(&Chained) + Send + 'static) -> Box<dyn FnOnce() + Send> {
+fn job(chained: &Arc<Chain>, work: impl FnOnce(&Chain) + Send + 'static) -> Box<dyn FnOnce() + Send> {
     let chained = chained.clone();
     Box::new(move || work(&chained))
 }
@@ -122,7 +122,7 @@ impl Sweep {
         BatchSpec { batch_timeout_ns, delivery, ..spec(1, 1) }
     }
 
-    fn does(self, chained: &Chained) {
+    fn does(self, chained: &Chain) {
         match self {
             Self::Cancel => chained.world.scheduler.cancel(&chained.batch, "stop"),
             Self::Close => chained.world.close(),
@@ -144,7 +144,7 @@ fn a_source_that_ends_beside(how: Source, sweep: Sweep) {
         let total_timeout = (sweep == Sweep::TotalTimeout).then_some(Duration::from_nanos(1));
         let mut dependent = gated(&[0]);
         dependent.policy.total_timeout = total_timeout;
-        let chained = Chained::new(vec![function(0, false), dependent], sweep.spec());
+        let chained = Chain::new(vec![function(0, false), dependent], sweep.spec());
         let source = job(&chained, move |chained| {
             chained.end(0, how);
             chained.make();
@@ -209,7 +209,7 @@ fn a_source_that_meets_the_condition_of_a_call_that_is_late_at_once() {
 fn two_sources_that_end_beside_each_other() {
     for (first, second) in [(Source::Opens, Source::Opens), (Source::Opens, Source::Closes)] {
         explore(move || {
-            let chained = Chained::new(vec![function(0, false), function(0, false), gated(&[0, 1])], spec(1, 1));
+            let chained = Chain::new(vec![function(0, false), function(0, false), gated(&[0, 1])], spec(1, 1));
             beside(vec![
                 job(&chained, move |chained| chained.end(0, first)),
                 job(&chained, move |chained| chained.end(1, second)),
@@ -227,7 +227,7 @@ fn two_sources_that_end_beside_each_other() {
 #[test]
 fn two_sources_that_end_beside_a_cancel() {
     explore_within(2, || {
-        let chained = Chained::new(vec![function(0, false), function(0, false), gated(&[0, 1])], spec(1, 1));
+        let chained = Chain::new(vec![function(0, false), function(0, false), gated(&[0, 1])], spec(1, 1));
         beside(vec![
             job(&chained, |chained| chained.end(0, Source::Opens)),
             job(&chained, |chained| chained.end(1, Source::Opens)),
@@ -242,7 +242,7 @@ fn two_sources_that_end_beside_a_cancel() {
 fn a_source_that_ends_beside_a_quorum() {
     explore_within(2, || {
         let delivery = Delivery::quorum(1);
-        let chained = Chained::new(vec![function(0, false), gated(&[0])], BatchSpec { delivery, ..spec(2, 2) });
+        let chained = Chain::new(vec![function(0, false), gated(&[0])], BatchSpec { delivery, ..spec(2, 2) });
         let source = || job(&chained, |chained| chained.end(0, Source::Opens));
         let dependent = job(&chained, |chained| {
             chained.make();
@@ -258,7 +258,7 @@ fn a_source_that_ends_beside_its_addition_and_a_cancel() {
     for cancelled in [false, true] {
         explore(move || {
             let open = BatchSpec { streamed: true, ..spec(0, 1) };
-            let chained = Chained::new(vec![function(0, false), gated(&[0])], open);
+            let chained = Chain::new(vec![function(0, false), gated(&[0])], open);
             let add = job(&chained, |chained| {
                 if let Ok(added) = chained.batch.reserve(&Placement::InOrder(1)) {
                     chained.world.scheduler.add(&chained.batch, &added);

@@ -28,13 +28,13 @@ fn alike(samples: usize) -> BatchSpec {
 }
 
 /// A world whose function is pure.
-struct Shared {
+struct SharingModel {
     world: Arc<SchedulerModel>,
     /// Submitted by a thread of the model.
     later: Mutex<Option<Arc<Batch>>>,
 }
 
-impl Shared {
+impl SharingModel {
     fn new() -> Arc<Self> {
         let pure = Function { pure: true, ..function(0, false) };
         Arc::new(Self { world: SchedulerModel::new(4, pure), later: Mutex::new(None) })
@@ -87,19 +87,19 @@ impl Shared {
     }
 }
 
-fn job(shared: &Arc<Shared>, work: impl FnOnce(&Shared) + Send + 'static) -> Box<dyn FnOnce() + Send> {
+fn job(shared: &Arc<SharingModel>, work: impl FnOnce(&SharingModel) + Send + 'static) -> Box<dyn FnOnce() + Send> {
     let shared = shared.clone();
     Box::new(move || work(&shared))
 }
 
-fn joins(shared: &Arc<Shared>) -> Box<dyn FnOnce() + Send> {
+fn joins(shared: &Arc<SharingModel>) -> Box<dyn FnOnce() + Send> {
     job(shared, |shared| {
         let batch = shared.submit(1);
         *shared.later.lock() = Some(batch);
     })
 }
 
-fn joined(shared: &Shared) -> Arc<Batch> {
+fn joined(shared: &SharingModel) -> Arc<Batch> {
     shared.later.lock().take().expect("it was submitted")
 }
 
@@ -107,7 +107,7 @@ fn joined(shared: &Shared) -> Arc<Batch> {
 #[test]
 fn a_leader_that_completes_beside_one_that_joins() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let first = shared.submit(1);
         let leader = job(&shared, |shared| assert!(shared.complete()));
         beside(vec![leader, joins(&shared)]);
@@ -120,7 +120,7 @@ fn a_leader_that_completes_beside_one_that_joins() {
 #[test]
 fn a_leader_that_fails_beside_one_that_joins() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let first = shared.submit(1);
         let fail = job(&shared, |shared| shared.fail(FailureKind::Error));
         beside(vec![fail, joins(&shared)]);
@@ -133,7 +133,7 @@ fn a_leader_that_fails_beside_one_that_joins() {
 #[test]
 fn a_leader_that_is_cancelled_beside_one_that_joins() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let first = shared.submit(1);
         let cancelled = first.clone();
         let cancel = job(&shared, move |shared| shared.cancel(&cancelled));
@@ -146,7 +146,7 @@ fn a_leader_that_is_cancelled_beside_one_that_joins() {
 #[test]
 fn a_leader_that_ends_while_it_is_cancelled_beside_one_that_joins() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let first = shared.submit(1);
         let cancelled = first.clone();
         let complete = job(&shared, |shared| {
@@ -163,7 +163,7 @@ fn a_leader_that_ends_while_it_is_cancelled_beside_one_that_joins() {
 #[test]
 fn an_addition_beside_a_cancel() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let batch = shared.world.scheduler.submit(BatchSpec { streamed: true, ..alike(0) }).unwrap();
         let (open, cancelled) = (batch.clone(), batch.clone());
         let add = job(&shared, move |shared| {
@@ -182,7 +182,7 @@ fn an_addition_beside_a_cancel() {
 #[test]
 fn a_leader_that_is_tried_again_beside_a_cancel() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let (first, second) = (shared.submit(1), shared.submit(1));
         let cancelled = first.clone();
         let crash = job(&shared, |shared| shared.fail(FailureKind::Crashed));
@@ -195,7 +195,7 @@ fn a_leader_that_is_tried_again_beside_a_cancel() {
 #[test]
 fn a_leader_and_a_waiter_cancelled_beside_each_other() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let [first, second, third] = [(), (), ()].map(|()| shared.submit(1));
         let cancel = |batch: &Arc<Batch>| {
             let batch = batch.clone();
@@ -211,7 +211,7 @@ fn a_leader_and_a_waiter_cancelled_beside_each_other() {
 #[test]
 fn a_waiter_that_is_cancelled_beside_the_outcome() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let (first, second) = (shared.submit(1), shared.submit(2));
         let cancelled = second.clone();
         let complete = job(&shared, |shared| assert!(shared.complete()));
@@ -224,7 +224,7 @@ fn a_waiter_that_is_cancelled_beside_the_outcome() {
 #[test]
 fn a_batch_of_identical_calls_that_is_cancelled_beside_the_outcome() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let batch = shared.submit(3);
         let cancelled = batch.clone();
         let complete = job(&shared, |shared| assert!(shared.complete()));
@@ -237,7 +237,7 @@ fn a_batch_of_identical_calls_that_is_cancelled_beside_the_outcome() {
 #[test]
 fn a_leader_whose_batch_times_out_beside_one_that_joins() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let spec = BatchSpec { batch_timeout_ns: Some(1), ..alike(1) };
         let first = shared.world.scheduler.submit(spec).unwrap();
         let expire = job(&shared, |shared| {
@@ -253,7 +253,7 @@ fn a_leader_whose_batch_times_out_beside_one_that_joins() {
 #[test]
 fn a_leader_that_ends_beside_the_end() {
     explore(|| {
-        let shared = Shared::new();
+        let shared = SharingModel::new();
         let (first, second) = (shared.submit(1), shared.submit(1));
         let complete = job(&shared, |shared| {
             shared.complete();

@@ -11,7 +11,7 @@ use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{CallSeen, Chaos, Expected, FakeLane, Log, Room, done, function, paused, serial, spec};
+use guerdon_testkit::{CallSeen, Chaos, ExpectedCell, FakeLane, Log, Room, done, function, paused, serial, spec};
 use proptest::prelude::*;
 
 /// The clock's grain under tokio, and what may be seen late because of it.
@@ -200,7 +200,7 @@ fn check_cut_short(
     sample: usize,
     id: usize,
     [deadline, budget, cancel]: [bool; 3],
-    expected: &Expected,
+    expected: &ExpectedCell,
 ) {
     let cell = batch.cell(sample, id).expect("the cell is complete");
     let why = batch.note_of(sample, id).map(|note| note.reason);

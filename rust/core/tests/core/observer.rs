@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 
 /// Groups that were reported, with their step, and whether all was there then.
 #[derive(Default)]
-struct Seen(Mutex<Vec<(usize, Option<u64>, bool)>>);
+struct Groups(Mutex<Vec<(usize, Option<u64>, bool)>>);
 
-impl BatchObserver for Seen {
+impl BatchObserver for Groups {
     fn groups_completed(&self, batch: &Arc<Batch>, groups: &[usize]) {
         for group in groups {
             let mut samples = group * batch.group_size()..(group + 1) * batch.group_size();
@@ -29,7 +29,7 @@ impl BatchObserver for Seen {
     }
 }
 
-impl Seen {
+impl Groups {
     fn all(&self) -> Vec<(usize, Option<u64>, bool)> {
         let mut seen = self.0.lock().clone();
         seen.sort_unstable();
@@ -37,10 +37,10 @@ impl Seen {
     }
 }
 
-fn engine(functions: Vec<Function>, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> (Scheduler, Arc<Seen>) {
+fn engine(functions: Vec<Function>, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> (Scheduler, Arc<Groups>) {
     let lane: Arc<dyn Lane> = Arc::new(FakeLane::new(Room { places: 8, at_once: true, ..Room::default() }, script));
     let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(Groups::default());
     scheduler.observe(vec![seen.clone()]);
     (scheduler, seen)
 }

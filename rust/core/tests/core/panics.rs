@@ -60,9 +60,9 @@ impl Lane for Broken {
 }
 
 /// Values whose size can't be told.
-struct Unsized;
+struct PayloadWithoutSize;
 
-impl Payload for Unsized {
+impl Payload for PayloadWithoutSize {
     fn bytes(&self, _: FunctionId, _: u32) -> usize {
         panic_now("no size is known")
     }
@@ -100,7 +100,7 @@ fn a_lane_that_panics_over_its_room_breaks_that_function() {
 fn values_that_panic_break_their_batch_alone() {
     paused(async {
         let engine = start(vec![function("f", Shape::Sample)], Broken(9));
-        let broken = engine.submit(BatchSpec { payload: Box::new(Unsized), ..spec(2, 4) }).unwrap();
+        let broken = engine.submit(BatchSpec { payload: Box::new(PayloadWithoutSize), ..spec(2, 4) }).unwrap();
         let sound = engine.submit(spec(2, 4)).unwrap();
         assert!(done(&broken).await && done(&sound).await);
         assert_eq!(statuses(&broken, 0), [Status::Error; 8]);
@@ -110,9 +110,9 @@ fn values_that_panic_break_their_batch_alone() {
 }
 
 /// Says which samples may be gathered, until it panics.
-struct Gathered(Arc<AtomicBool>);
+struct PanickingPayload(Arc<AtomicBool>);
 
-impl Payload for Gathered {
+impl Payload for PanickingPayload {
     fn mixes(&self, _: FunctionId) -> bool {
         if self.0.load(Ordering::Relaxed) { panic_now("no mixing is known") } else { true }
     }
@@ -130,7 +130,7 @@ fn no_sample_is_lost_where_gathering_panics() {
         let panics = Arc::new(AtomicBool::new(true));
         let batches: Vec<Arc<Batch>> = (0..3)
             .map(|_| {
-                let payload = Box::new(Gathered(panics.clone()));
+                let payload = Box::new(PanickingPayload(panics.clone()));
                 engine.submit(BatchSpec { payload, ..spec(2, 4) }).unwrap()
             })
             .collect();
@@ -138,7 +138,7 @@ fn no_sample_is_lost_where_gathering_panics() {
             assert!(done(batch).await, "a sample was lost");
         }
         panics.store(false, Ordering::Relaxed);
-        let after = engine.submit(BatchSpec { payload: Box::new(Gathered(panics)), ..spec(2, 4) }).unwrap();
+        let after = engine.submit(BatchSpec { payload: Box::new(PanickingPayload(panics)), ..spec(2, 4) }).unwrap();
         assert!(done(&after).await);
         assert_eq!(statuses(&after, 0), [Status::Ok; 8]);
         engine.close().await;

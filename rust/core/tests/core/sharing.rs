@@ -275,12 +275,12 @@ async fn run(plan: Plan) {
 
 /// A store in memory that counts what it is asked.
 #[derive(Default)]
-struct Kept {
+struct MemoryCache {
     outcomes: std::sync::Mutex<std::collections::HashMap<OutcomeKey, Arc<KeptOutcome>>>,
     asked: std::sync::atomic::AtomicUsize,
 }
 
-impl OutcomeCache for Kept {
+impl OutcomeCache for MemoryCache {
     fn find(&self, keys: &[OutcomeKey]) -> Vec<Option<Arc<KeptOutcome>>> {
         self.asked.fetch_add(keys.len(), std::sync::atomic::Ordering::Relaxed);
         let outcomes = self.outcomes.lock().unwrap();
@@ -292,14 +292,14 @@ impl OutcomeCache for Kept {
     }
 }
 
-fn cached(store: &Arc<Kept>, version: u8) -> Function {
+fn cached(store: &Arc<MemoryCache>, version: u8) -> Function {
     Function { cache: Some(CachePolicy { store: store.clone(), version: [version; 32] }), ..pure("f") }
 }
 
 #[test]
 fn outcomes_that_were_kept_need_no_call() {
     paused(async {
-        let store = Arc::new(Kept::default());
+        let store = Arc::new(MemoryCache::default());
         let (first, log) = engine(vec![cached(&store, 1)], wide(), |ask| after(5.0, ask.first as f64));
         let batch = first.submit(alike(2, 8, 4)).unwrap();
         assert!(done(&batch).await);
@@ -326,7 +326,7 @@ fn outcomes_that_were_kept_need_no_call() {
 #[test]
 fn failures_are_not_kept_and_abstentions_are() {
     paused(async {
-        let store = Arc::new(Kept::default());
+        let store = Arc::new(MemoryCache::default());
         let (engine, log) = engine(vec![cached(&store, 1)], wide(), |ask| match ask.first % 2 {
             0 => Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) },
             _ => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Abstained] },
@@ -354,7 +354,7 @@ proptest! {
         forgets in 0..4u8,
     ) {
         paused(async move {
-            let store = Arc::new(Kept::default());
+            let store = Arc::new(MemoryCache::default());
             let (engine, _) = engine(vec![cached(&store, 1)], wide(), |ask| after(1.5, (ask.first % 4) as f64));
             let mut all = Vec::new();
             for (wait, samples, _, cancel) in batches {

@@ -13,12 +13,12 @@ use guerdon_testkit::{Act, Ask, FakeLane, Room, Script, done, failure, function,
 const SECOND: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_secs(120);
 
-struct Watched {
+struct StallRig {
     scheduler: Scheduler,
     reports: Arc<Mutex<Vec<u64>>>,
 }
 
-impl Watched {
+impl StallRig {
     fn start(room: Room, functions: Vec<Function>, script: impl Script) -> Self {
         let lane = Arc::new(FakeLane::new(room, script));
         let runtime = tokio::runtime::Handle::current();
@@ -47,7 +47,7 @@ fn value(after: Duration) -> Act {
 #[test]
 fn a_call_that_hangs_is_reported_though_its_own_timeout_is_far_off() {
     paused(async {
-        let watched = Watched::start(Room::default(), vec![patient("f")], |_: &Ask| Act::Hang);
+        let watched = StallRig::start(Room::default(), vec![patient("f")], |_: &Ask| Act::Hang);
         let _batch = watched.scheduler.submit(spec(4, 1)).unwrap();
         tokio::time::sleep(115 * SECOND).await;
         assert_eq!(watched.reports(), [0_u64; 0]);
@@ -61,7 +61,7 @@ fn a_call_that_hangs_is_reported_though_its_own_timeout_is_far_off() {
 #[test]
 fn an_engine_without_work_never_is_however_long() {
     paused(async {
-        let watched = Watched::start(Room::default(), vec![patient("f")], |_: &Ask| value(SECOND));
+        let watched = StallRig::start(Room::default(), vec![patient("f")], |_: &Ask| value(SECOND));
         tokio::time::sleep(3600 * SECOND).await;
         let batch = watched.scheduler.submit(spec(4, 1)).unwrap();
         assert!(done(&batch).await);
@@ -74,7 +74,7 @@ fn an_engine_without_work_never_is_however_long() {
 fn calls_that_end_one_by_one_in_a_long_frame_are_no_stall() {
     paused(async {
         let room = Room { places: 1, frame_calls: 64, ..Room::default() };
-        let watched = Watched::start(room, vec![patient("f")], |_: &Ask| value(100 * SECOND));
+        let watched = StallRig::start(room, vec![patient("f")], |_: &Ask| value(100 * SECOND));
         let batch = watched.scheduler.submit(spec(20, 1)).unwrap();
         assert!(done(&batch).await);
         assert_eq!(watched.reports(), [0_u64; 0]);
@@ -86,7 +86,7 @@ fn attempts_that_fail_and_are_tried_again_are_no_stall() {
     paused(async {
         let mut retried = patient("f");
         retried.policy.retries = 10;
-        let watched = Watched::start(Room::default(), vec![retried], |_: &Ask| Act::Fail {
+        let watched = StallRig::start(Room::default(), vec![retried], |_: &Ask| Act::Fail {
             after: 80 * SECOND,
             failure: failure(FailureKind::Error),
         });
@@ -102,7 +102,7 @@ fn waiting_for_a_limit_is_not_a_stall() {
         let mut limited = patient("f");
         let rules = Rules { rpm: Some(0.2), tpm: None, concurrency: None };
         limited.policy.limit = Some(Limit { rules, key: None, tokens: None });
-        let watched = Watched::start(Room::default(), vec![limited], |_: &Ask| value(SECOND));
+        let watched = StallRig::start(Room::default(), vec![limited], |_: &Ask| value(SECOND));
         let batch = watched.scheduler.submit(spec(3, 1)).unwrap();
         assert!(done(&batch).await);
         assert!(Duration::from_nanos(batch.elapsed_ns()) > 2 * AFTER, "{}", batch.elapsed_ns());
@@ -113,7 +113,7 @@ fn waiting_for_a_limit_is_not_a_stall() {
 #[test]
 fn a_batch_that_comes_meanwhile_is_no_call_that_ended() {
     paused(async {
-        let watched = Watched::start(Room::default(), vec![patient("f")], |_: &Ask| Act::Hang);
+        let watched = StallRig::start(Room::default(), vec![patient("f")], |_: &Ask| Act::Hang);
         for _ in 0..5 {
             watched.scheduler.submit(spec(2, 1)).unwrap();
             tokio::time::sleep(26 * SECOND).await;

@@ -15,9 +15,9 @@ use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused,
 use parking_lot::Mutex;
 
 /// All that was reported.
-struct Reported(Mutex<Vec<TraceEvent>>, u64);
+struct EventLog(Mutex<Vec<TraceEvent>>, u64);
 
-impl Tracer for Reported {
+impl Tracer for EventLog {
     fn shortest_ns(&self) -> u64 {
         self.1
     }
@@ -27,7 +27,7 @@ impl Tracer for Reported {
     }
 }
 
-impl Reported {
+impl EventLog {
     /// The spans of calls, by sample and attempt.
     fn calls(&self) -> Vec<CallSpan> {
         let events = self.0.lock();
@@ -48,13 +48,13 @@ fn engine(
     functions: Vec<Function>,
     shortest: Duration,
     script: impl Fn(&Ask) -> Act + Send + Sync + 'static,
-) -> (Scheduler, Arc<Reported>) {
+) -> (Scheduler, Arc<EventLog>) {
     traced(functions, shortest, Arc::new(FakeLane::new(Room { places: 8, at_once: true, ..Room::default() }, script)))
 }
 
-fn traced(functions: Vec<Function>, shortest: Duration, lane: Arc<dyn Lane>) -> (Scheduler, Arc<Reported>) {
+fn traced(functions: Vec<Function>, shortest: Duration, lane: Arc<dyn Lane>) -> (Scheduler, Arc<EventLog>) {
     let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
-    let reported = Arc::new(Reported(Mutex::default(), shortest.as_nanos() as u64));
+    let reported = Arc::new(EventLog(Mutex::default(), shortest.as_nanos() as u64));
     scheduler.trace(reported.clone());
     (scheduler, reported)
 }

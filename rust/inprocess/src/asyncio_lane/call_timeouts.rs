@@ -2,7 +2,7 @@
 //!
 //! - At `timeout` the loop cancels a call's task; at `timeout + grace` the watchdog ends the call
 //!   without it.
-//! - A call that the scheduler swept is cancelled likewise.
+//! - A call that the scheduler swept is cancelled in the same way.
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::Times;

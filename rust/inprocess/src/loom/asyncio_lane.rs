@@ -23,7 +23,7 @@ fn forever() -> Timeouts {
     Timeouts::from(&function(1).policy)
 }
 
-/// A loop with this frame in hand and its first call started.
+/// A loop that runs this frame and its first call started.
 fn started(timeouts: Timeouts, frame: &FakeFrame) -> (Loop, LoopQueue<FakeFrame>) {
     let owner = event_loop(timeouts);
     owner.push(frame.clone());

@@ -369,12 +369,12 @@ impl<F: CallFrame> ThreadFrame<F> {
         self.next(self.running.start(time::now_ns(self.pool.clock)))
     }
 
-    /// Ends the call in hand and starts the next.
+    /// Ends the running call and starts the next.
     pub fn end(&self, end: impl FnOnce(&mut F, usize, Times)) -> Option<usize> {
         self.next(self.running.end(time::now_ns(self.pool.clock), end))
     }
 
-    /// Fails the call in hand and starts the next.
+    /// Fails the running call and starts the next.
     pub fn fail(&self, failure: Failure) -> Option<usize> {
         self.next(self.running.fail(time::now_ns(self.pool.clock), failure))
     }

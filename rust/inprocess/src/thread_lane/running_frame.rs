@@ -45,7 +45,7 @@ pub enum Step<F> {
 #[derive(Debug)]
 pub enum CheckResult<F> {
     InTime,
-    /// The call in hand takes long.
+    /// The running call takes long.
     Slow,
     /// It is out of time: its thread is to be asked for its stack.
     OutOfTime,
@@ -146,7 +146,7 @@ impl<F: CallFrame> RunningFrame<F> {
         Self::advance(state, now_ns)
     }
 
-    /// Ends the call in hand and starts the next.
+    /// Ends the running call and starts the next.
     pub fn end(&self, now_ns: u64, end: impl FnOnce(&mut F, usize, Times)) -> Step<F> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -172,7 +172,7 @@ impl<F: CallFrame> RunningFrame<F> {
         Self::advance(state, 0)
     }
 
-    /// The thread has died: the call in hand failed, or the next one if there was none, so that
+    /// The thread has died: the running call failed, or the next one if there was none, so that
     /// what kills every thread comes to an end. The remaining calls go back to the scheduler with
     /// the frame, which is to be dropped without a lock held.
     pub fn die(&self, now_ns: u64, death: Death<'_>) -> Option<Box<F>> {
@@ -293,7 +293,7 @@ impl<F: CallFrame> RunningFrame<F> {
         frame.map_or(Step::Taken, |frame| Step::Finished { spent, frame: Box::new(frame) })
     }
 
-    /// Fails the call in hand.
+    /// Fails the running call.
     pub fn fail(&self, now_ns: u64, failure: Failure) -> Step<F> {
         self.end(now_ns, |frame, call, times| frame.fail(call, failure, times))
     }
@@ -310,7 +310,7 @@ impl<F> RunningFrame<F> {
 }
 
 impl RunningFrame<Frame> {
-    /// The call in hand, for people.
+    /// The running call, for people.
     pub fn inspect(&self, now_ns: u64) -> Option<InFlightCall> {
         let state = self.state.lock();
         let frame = state.frame.as_ref()?;

@@ -38,7 +38,7 @@ pub struct ThreadRemains<F> {
     pub close: bool,
     /// It could not be started, or died before it asked for work.
     pub unused: bool,
-    /// It died with this in hand.
+    /// It died while it ran this.
     pub died_in: Option<Arc<RunningFrame<F>>>,
     /// It ended before it ever asked for work, and no other is there to take these.
     pub stranded: VecDeque<F>,
@@ -198,7 +198,7 @@ impl<F> FunctionSlots<F> {
     }
 
     /// Abandons a thread, whose results do not count any more; how many such there are, unless it
-    /// had nothing in hand.
+    /// ran nothing.
     pub fn abandon(&mut self, thread: u64, in_setup: bool) -> Option<u64> {
         self.of_thread(thread)?;
         self.threads.set(thread, Some(ThreadState::Abandoned));

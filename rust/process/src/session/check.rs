@@ -11,12 +11,12 @@ use crate::output_meter::OutputAction;
 use crate::shared_page::PageSnapshot;
 use crate::watchdog::{Action, TICK};
 use crate::wire::Message;
-use crate::worker_socket::Read;
+use crate::worker_socket::ReadMode;
 
 impl Session {
     /// Looks at what the worker has in hand; when to look again.
     pub(super) fn check(&mut self) -> Result<u64, SessionEvent> {
-        if self.receive(Read::All)? {
+        if self.receive(ReadMode::All)? {
             return Err(SessionEvent::Retire { ask: false });
         }
         let now_ns = self.shared.clock.now_ns();

@@ -15,7 +15,7 @@ use crate::exit_status::ExitStatus;
 use crate::in_flight::Loss;
 use crate::slots::SlotKind;
 use crate::wire;
-use crate::worker_socket::Read;
+use crate::worker_socket::ReadMode;
 
 /// Time that a worker has to close its functions, also if it gets the order amid work.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -123,7 +123,7 @@ impl Session {
     /// Takes in the last messages of a dead worker.
     pub(super) fn drain(&mut self) {
         // Nothing more is done to the worker, whatever the messages.
-        while matches!(self.receive(Read::All), Ok(true)) {}
+        while matches!(self.receive(ReadMode::All), Ok(true)) {}
     }
 
     pub(super) fn lose(&mut self, loss: &Loss) {

@@ -37,7 +37,7 @@ use crate::slots::{QueuedFrame, Slot, SlotKind, SlotState, give_back};
 use crate::watchdog::{LATE, TICK, Watchdog};
 use crate::wire;
 use crate::worker_process::WorkerProcess;
-use crate::worker_socket::{Read, WorkerSocket};
+use crate::worker_socket::{ReadMode, WorkerSocket};
 use crate::zygote::Fork;
 
 /// Time that a forked worker has to report ready, beyond the time for loading.
@@ -257,7 +257,7 @@ impl Session {
                         Err(turn) => return turn,
                     }
                 }
-                () = self.socket.readable() => self.receive(Read::Announced),
+                () = self.socket.readable() => self.receive(ReadMode::Announced),
                 () = self.process.child.pidfd.ended() => return SessionEvent::Dead,
                 () = self.socket.writable(), if self.socket.has_unsent() => {
                     self.flush();
@@ -373,7 +373,7 @@ impl Session {
     }
 
     /// Reads the arrived bytes and acts on them; true when the worker retires.
-    fn receive(&mut self, how: Read) -> Result<bool, SessionEvent> {
+    fn receive(&mut self, how: ReadMode) -> Result<bool, SessionEvent> {
         let mut left = READS;
         while left > 0 && self.socket.read(how) {
             left -= 1;

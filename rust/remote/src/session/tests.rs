@@ -342,7 +342,7 @@ impl Model {
     }
 }
 
-/// One node was lost under each of the first `suspects` calls, and all are in hand at nodes that
+/// One node was lost under each of the first `suspects` calls, and all run on nodes that
 /// are left.
 async fn suspects(runs_on: RunsOn, suspects: usize, nodes: usize) -> Model {
     let mut model = Model::new(suspects + nodes, runs_on);

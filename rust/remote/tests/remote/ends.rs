@@ -29,9 +29,9 @@ fn takes(after: Duration) -> impl Fn(&Ask) -> Act + Send + Sync + 'static {
 
 /// A lane that counts how often it was closed.
 #[derive(Default)]
-struct Closed(AtomicUsize);
+struct CloseCounter(AtomicUsize);
 
-impl Lane for Closed {
+impl Lane for CloseCounter {
     fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
@@ -60,7 +60,7 @@ impl Lane for Closed {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_of_this_process_that_are_made_beside_close_are_closed() {
-    let local = Arc::<Closed>::default();
+    let local = Arc::<CloseCounter>::default();
     let closing = Arc::<Mutex<Option<std::thread::JoinHandle<CloseFuture>>>>::default();
     let lane_of = Arc::<Mutex<Option<Arc<RemoteLane>>>>::default();
     let (made, ends, of) = (local.clone(), closing.clone(), lane_of.clone());
@@ -90,7 +90,7 @@ async fn workers_of_this_process_that_are_made_beside_close_are_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_come_beside_close_do_not_hold_it_up() {
     for _ in 0..200 {
-        let make = || Arc::<Closed>::default() as Arc<dyn Lane>;
+        let make = || Arc::<CloseCounter>::default() as Arc<dyn Lane>;
         let lane =
             RemoteLane::new(Handle::current(), Clock::start(), &one(), RemoteConfig::new(DIGEST, 1, Box::new(make)));
         let adding = lane.clone();

@@ -11,7 +11,7 @@ use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, Pace, RemoteConfig, RemoteLane, RunsOn};
-use guerdon_testkit::{Act, Ask, FakeLane, Identified, Log, Room, Script};
+use guerdon_testkit::{Act, Ask, FakeLane, Log, NumberedPayload, Room, Script};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -159,27 +159,27 @@ type Damage = Box<dyn Fn(u64, Vec<u8>) -> Vec<u8> + Send + Sync>;
 /// Takes a node's name and what it begins.
 pub type Override = Box<dyn Fn(&str, &Ask) -> Option<Act> + Send + Sync>;
 
-struct Shared {
+struct SharedScript {
     script: Arc<dyn Script>,
     node: String,
     overrides: Arc<OnceLock<Override>>,
 }
 
-impl Script for Shared {
+impl Script for SharedScript {
     fn act(&self, ask: &Ask) -> Act {
         let overridden = self.overrides.get().and_then(|instead| instead(&self.node, ask));
         overridden.unwrap_or_else(|| self.script.act(ask))
     }
 }
 
-fn fake(script: Shared, workers: usize, frame_calls: usize) -> Arc<FakeLane> {
+fn fake(script: SharedScript, workers: usize, frame_calls: usize) -> Arc<FakeLane> {
     // As a worker of the process lane: one frame in hand, one in its socket.
     let room = Room { places: workers, frame_calls, take_back: Duration::from_millis(40), ..Room::default() };
     Arc::new(FakeLane::new(room, script))
 }
 
 /// The lane of functions that run on a loop: it takes what it gets.
-fn event_loop(script: Shared) -> Arc<FakeLane> {
+fn event_loop(script: SharedScript) -> Arc<FakeLane> {
     let room = Room { places: 64, at_once: true, ..Room::default() };
     Arc::new(FakeLane::new(room, script))
 }
@@ -193,7 +193,7 @@ impl Rig {
         let script: Arc<dyn Script> = Arc::new(script);
         let runtime = Handle::current();
         let clock = Clock::start();
-        let plain = Shared { script: script.clone(), node: String::new(), overrides: Arc::default() };
+        let plain = SharedScript { script: script.clone(), node: String::new(), overrides: Arc::default() };
         let (warnings, local) = (Arc::<Mutex<Vec<String>>>::default(), fake(plain, 1, 64));
         let (of_local, heard) = (local.clone(), warnings.clone());
         let mut config =
@@ -222,7 +222,7 @@ impl Rig {
     /// A node comes.
     pub fn add(&self, name: &str, spec: NodeSpec) {
         let script =
-            || Shared { script: self.script.clone(), node: name.to_owned(), overrides: self.overrides.clone() };
+            || SharedScript { script: self.script.clone(), node: name.to_owned(), overrides: self.overrides.clone() };
         let (lane, at_once) = (fake(script(), spec.workers, spec.frame_calls), event_loop(script()));
         let config = AgentConfig { digest: DIGEST, slots: spec.workers, stats: Box::new(AgentStats::default) };
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), at_once.clone()];
@@ -321,7 +321,7 @@ impl Rig {
     }
 
     pub fn submit(&self, number: u64, groups: usize, group_size: usize) -> Arc<Batch> {
-        let payload = Box::new(Identified { batch: number, bytes: 40 });
+        let payload = Box::new(NumberedPayload { batch: number, bytes: 40 });
         self.scheduler.submit(BatchSpec::whole(groups * group_size, group_size, payload)).unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! A certificate for `localhost`, made anew for each server.
+//! A certificate for `localhost`, made for each server.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub enum Certificate {
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Certificate and key of a TLS server, and the root for its clients.
-pub struct Made {
+pub struct Certificates {
     pub acceptor: TlsAcceptor,
     /// PEM of the authority to trust.
     pub authority: String,
@@ -30,7 +30,7 @@ pub struct Made {
 }
 
 /// A server's certificate; if `of_clients` is set it requires one of each client.
-pub fn make(http2: bool, kind: Certificate, of_clients: bool) -> Result<Made, Error> {
+pub fn make(http2: bool, kind: Certificate, of_clients: bool) -> Result<Certificates, Error> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     // Not the name that the certificate has too: it would pass for self-signed.
     params.distinguished_name.push(DnType::CommonName, "mock judge's authority");
@@ -63,7 +63,7 @@ pub fn make(http2: bool, kind: Certificate, of_clients: bool) -> Result<Made, Er
     };
     let mut config = builder.with_single_cert(chain, key)?;
     config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
-    Ok(Made {
+    Ok(Certificates {
         acceptor: TlsAcceptor::from(Arc::new(config)),
         authority: authority.pem(),
         client: (of_client.pem(), clients_key.serialize_pem()),

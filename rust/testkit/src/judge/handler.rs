@@ -52,7 +52,7 @@ pub(super) async fn handle(request: &Request, shared: &JudgeState) -> (Fault, St
     let fault = if unlucky { Fault::Status(500, None) } else { Fault::of(&text, shared) };
     let now = seen.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
     seen.most_in_flight.fetch_max(now, Ordering::Relaxed);
-    let counted = Counted(shared);
+    let counted = OpenRequest(shared);
     tokio::time::sleep(latency).await;
     drop(counted);
     let answer = reply::of(&request.path, &body, &text).to_string();
@@ -60,9 +60,9 @@ pub(super) async fn handle(request: &Request, shared: &JudgeState) -> (Fault, St
 }
 
 /// Counts a request while it is in flight.
-struct Counted<'a>(&'a JudgeState);
+struct OpenRequest<'a>(&'a JudgeState);
 
-impl Drop for Counted<'_> {
+impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
         self.0.seen.in_flight.fetch_sub(1, Ordering::Relaxed);
     }

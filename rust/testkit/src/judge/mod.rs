@@ -26,7 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 pub use certificate::Certificate;
-use certificate::Made;
+use certificate::Certificates;
 pub use latency::Latency;
 use state::JudgeState;
 pub use state::{Counts, JudgeConfig};
@@ -55,7 +55,7 @@ impl MockJudge {
             None
         };
         let (acceptor, authority, client) = match tls {
-            Some(Made { acceptor, authority, client }) => (Some(acceptor), Some(authority), Some(client)),
+            Some(Certificates { acceptor, authority, client }) => (Some(acceptor), Some(authority), Some(client)),
             None => (None, None, None),
         };
         let shared = Arc::new(JudgeState {

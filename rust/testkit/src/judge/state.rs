@@ -41,7 +41,7 @@ pub struct Counts {
     pub refused: AtomicU64,
     pub in_flight: AtomicU64,
     pub most_in_flight: AtomicU64,
-    /// Connections that ended while a request was in hand.
+    /// Connections that ended while a request ran.
     pub abandoned: AtomicU64,
 }
 

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from guerdon._lanes.remote.ray import connection, nodes, preflight, released
-from guerdon._lanes.remote.ray.node import Node, Shared
+from guerdon._lanes.remote.ray.node import Node, NodeContext
 from guerdon._lanes.remote.ray.pauses import Pauses
 from guerdon._system.warning import warn
 from guerdon.errors import RegistrationError
@@ -67,7 +67,7 @@ class RayCluster:
         self._starting: list[threading.Thread] = []
         self._watcher: threading.Thread | None = None
         self._engine: Engine | None = None
-        self._shared: Shared | None = None
+        self._shared: NodeContext | None = None
 
     def start(self, engine: Engine, setup: EngineSetup) -> None:
         """Starts the agents of the present nodes.
@@ -82,7 +82,7 @@ class RayCluster:
 
             self._engine = engine
             data = ray.put(setup.data)
-            self._shared = Shared(engine, data, os.getcwd(), self._check_timeout, self._patience, warn)
+            self._shared = NodeContext(engine, data, os.getcwd(), self._check_timeout, self._patience, warn)
             for place in self._first():
                 self._nodes[place.id] = self._made(place)
             found = preflight.started(list(self._nodes.values()), self._options.start_timeout, self._patience)

@@ -1,7 +1,7 @@
 """One node's agent, as the driver has it: started, checked, opened again after a loss.
 
 - A node that is lost is tried again for as long as Ray lists it; one whose functions can't run is
-  not. One whose thread ended for another reason says so (`ended`), and is begun anew.
+  not. One whose thread ended for another reason says so (`ended`), and is begun again.
 - All its threads end with `end`, and so does its actor, whichever it is by then.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from guerdon._lanes.remote.ray.nodes import RayNode
     from guerdon._native import Engine
 
-__all__ = ["Node", "Shared"]
+__all__ = ["Node", "NodeContext"]
 
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
@@ -30,7 +30,7 @@ _FAILURES_REPORTED: Final = 3
 """Number of failures in a row after which the user is warned."""
 
 
-class Shared(NamedTuple):
+class NodeContext(NamedTuple):
     """State that all nodes of one engine share."""
 
     engine: Engine
@@ -51,7 +51,7 @@ class Node:
         shared: What all nodes of the engine have in common.
     """
 
-    def __init__(self, place: RayNode, cpus: int, *, reserve: bool, shared: Shared) -> None:
+    def __init__(self, place: RayNode, cpus: int, *, reserve: bool, shared: NodeContext) -> None:
         self.place = place
         self.cpus = cpus
         self._reserved = cpus if reserve else 0
@@ -110,12 +110,12 @@ class Node:
 
     @property
     def drained(self) -> bool:
-        """Returns whether it was drained and has nothing in hand."""
+        """Returns whether it was drained and runs nothing."""
         return self._draining and (self._thread is None or not self._thread.is_alive())
 
     @property
     def ended(self) -> bool:
-        """Returns whether it is of no more use, though its node is there: it may be begun anew."""
+        """Returns whether it is of no more use, though its node is there: it may be begun again."""
         return self._failed or (self._thread is not None and not self._thread.is_alive() and not self._draining)
 
     def lose(self, reason: str) -> None:
@@ -165,7 +165,7 @@ class Node:
                 if not self._connect():
                     return
             except Exception as error:
-                # the engine was closed meanwhile, else the watcher begins it anew
+                # the engine was closed meanwhile, else the watcher begins it again
                 if not self._stopped.is_set():
                     self._shared.warn(f"node {self.place.name} could not be used again: {error}")
                 return

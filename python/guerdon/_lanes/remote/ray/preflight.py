@@ -15,10 +15,10 @@ from guerdon._lanes.remote.ray.reasons import is_gone, is_refusal, reason_of
 if TYPE_CHECKING:
     from guerdon._lanes.remote.ray.node import Node
 
-__all__ = ["Checked", "source", "started"]
+__all__ = ["PreflightResult", "source", "started"]
 
 
-class Checked(NamedTuple):
+class PreflightResult(NamedTuple):
     """Results of the check of nodes that were to begin: those that can work, and why others can't,
     by name.
 
@@ -45,7 +45,7 @@ def source() -> str:
     return Path(versions.__file__).read_text(encoding="utf-8")
 
 
-def started(nodes: list[Node], timeout: float, patience: float) -> Checked:
+def started(nodes: list[Node], timeout: float, patience: float) -> PreflightResult:
     """Begins sessions with `nodes`; if one of them is wrong, then with none.
 
     Args:
@@ -54,7 +54,7 @@ def started(nodes: list[Node], timeout: float, patience: float) -> Checked:
         patience: Seconds that the check of the functions may take.
     """
     here, text = versions.installed(), source()
-    found = Checked([], {}, {}, {})
+    found = PreflightResult([], {}, {}, {})
     alive = []
     for node, (answer, error) in _answers({node: node.versions(text) for node in nodes}, timeout).items():
         if error is not None:
@@ -79,7 +79,7 @@ def started(nodes: list[Node], timeout: float, patience: float) -> Checked:
     return found
 
 
-def _sort(found: Checked, node: Node, error: BaseException, late: str) -> None:
+def _sort(found: PreflightResult, node: Node, error: BaseException, late: str) -> None:
     """Puts the reason where it belongs; `late` is that of one that did not answer."""
     if type(error).__name__ == "GetTimeoutError":
         where, why = found.failed, late

@@ -20,10 +20,10 @@ from guerdon._lanes.remote.shared_engine.meeting import LOCK_TIMEOUT_S, JoinErro
 from guerdon._lanes.remote.shared_engine.peer import Peer
 from guerdon._system.socket_folders import is_served
 
-__all__ = ["Joined", "join"]
+__all__ = ["Membership", "join"]
 
 
-class Joined(NamedTuple):
+class Membership(NamedTuple):
     """A connection to the engine of the host, after the greeting."""
 
     connection: socket.socket
@@ -42,7 +42,7 @@ def join(
     *,
     lock_timeout: float = LOCK_TIMEOUT_S,
     greeting_timeout: float = greeting.TIMEOUT_S,
-) -> Joined:
+) -> Membership:
     """Joins the engine of the host.
 
     Args:
@@ -72,7 +72,7 @@ def join(
         return joined._replace(started=True)
 
 
-def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> Joined | None:
+def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> Membership | None:
     """The connection; None if there is no engine."""
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -98,7 +98,7 @@ def _connect(meeting: Meeting, digest: bytes, hello: bytes, timeout: float) -> J
                 raise JoinError(f"{served_by} closed the connection") from error
             until_joined.pop_all()
         kept, connection = connection, socket.socket(socket.AF_UNIX)
-        return Joined(kept, peer, False, answer)
+        return Membership(kept, peer, False, answer)
     except OSError as error:
         raise JoinError(str(error)) from error
     finally:

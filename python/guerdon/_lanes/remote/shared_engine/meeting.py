@@ -3,7 +3,7 @@ launch and list of functions.
 
 - A lock decides who starts the engine; the kernel frees it when its holder dies.
 - The holder of the lock may remove files of killed processes: a socket that nobody serves, and then
-  the lock's own file. A lock on a file that was removed does not count: it is taken anew.
+  the lock's own file. A lock on a file that was removed does not count: it is taken again.
 - A lock that nobody gives back within `LOCK_TIMEOUT_S` is not waited for.
 """
 

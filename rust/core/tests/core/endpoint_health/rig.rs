@@ -35,12 +35,12 @@ pub fn silent() -> Response {
 }
 
 /// Sends each call to an endpoint, which is a function of sample and attempt.
-pub struct Simulated<E> {
+pub struct SimulatedLane<E> {
     endpoint: Arc<E>,
     sent: Mutex<Vec<Instant>>,
 }
 
-impl<E: Fn(usize, u16) -> Response + Send + Sync + 'static> Lane for Simulated<E> {
+impl<E: Fn(usize, u16) -> Response + Send + Sync + 'static> Lane for SimulatedLane<E> {
     fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
@@ -91,7 +91,7 @@ pub type Warnings = Arc<Mutex<Vec<(LimitWarning, Instant)>>>;
 
 pub struct Engine<E> {
     pub scheduler: Scheduler,
-    lane: Arc<Simulated<E>>,
+    lane: Arc<SimulatedLane<E>>,
     pub warnings: Warnings,
 }
 
@@ -102,7 +102,7 @@ impl<E: Fn(usize, u16) -> Response + Send + Sync + 'static> Engine<E> {
 
     /// One of several that use the same endpoint.
     pub fn of(judge: Function, endpoint: Arc<E>) -> Self {
-        let lane = Arc::new(Simulated { endpoint, sent: Mutex::default() });
+        let lane = Arc::new(SimulatedLane { endpoint, sent: Mutex::default() });
         let runtime = tokio::runtime::Handle::current();
         let scheduler = Scheduler::start(&runtime, Clock::start(), vec![judge], vec![lane.clone()]);
         let warnings = Warnings::default();

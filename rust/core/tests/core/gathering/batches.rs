@@ -14,15 +14,15 @@ use guerdon_testkit::{failure, paused, spec};
 use super::rig::{RAN, WAIT, add, engine, free, gathering, give_worth, occupied, occupy, open, places, sleep, worth};
 
 /// Names, and whether all values are the samples' own.
-struct Named(Vec<String>, bool);
+struct NamedPayload(Vec<String>, bool);
 
-impl Named {
+impl NamedPayload {
     fn new(names: &[&str], mixes: bool) -> Box<Self> {
         Box::new(Self(names.iter().map(|name| (*name).to_owned()).collect(), mixes))
     }
 }
 
-impl Payload for Named {
+impl Payload for NamedPayload {
     fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
         Some(&self.0)
     }
@@ -97,9 +97,9 @@ fn each_batch_gets_its_part_of_what_a_request_used() {
 fn whole_batches_and_other_names_stay_apart() {
     paused(async {
         for (one, other) in [
-            (Named::new(&["completions"], true), Named::new(&["completions", "answer"], true)),
-            (Named::new(&["completions"], false), Named::new(&["completions"], true)),
-            (Named::new(&["completions"], true), Named::new(&["completions"], false)),
+            (NamedPayload::new(&["completions"], true), NamedPayload::new(&["completions", "answer"], true)),
+            (NamedPayload::new(&["completions"], false), NamedPayload::new(&["completions"], true)),
+            (NamedPayload::new(&["completions"], true), NamedPayload::new(&["completions"], false)),
         ] {
             let (engine, lane, first) = occupied(8);
             engine.submit(BatchSpec::whole(2, 1, one)).unwrap();

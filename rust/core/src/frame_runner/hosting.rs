@@ -19,13 +19,13 @@ use crate::tracer::Tracer;
 /// The runner, as its frames see it.
 pub(super) trait HostedOwner: LaneOwner {
     /// Something became of a frame.
-    fn tell(&self, hosted: &Hosted, event: FrameEvent);
+    fn tell(&self, hosted: &Hosting, event: FrameEvent);
 
     /// Takes calls back that a lane did not end, and a piece that is gone.
-    fn returned(self: Arc<Self>, hosted: &Arc<Hosted>, calls: Vec<Call>, piece_ended: bool);
+    fn returned(self: Arc<Self>, hosted: &Arc<Hosting>, calls: Vec<Call>, piece_ended: bool);
 }
 
-pub(super) struct Hosted {
+pub(super) struct Hosting {
     runner: Arc<dyn HostedOwner>,
     pub session: u64,
     pub id: u64,
@@ -38,7 +38,7 @@ pub(super) struct Hosted {
     batch: Arc<Batch>,
 }
 
-impl Hosted {
+impl Hosting {
     /// The frame, and its calls.
     pub(super) fn new(
         runner: Arc<dyn HostedOwner>,
@@ -174,7 +174,7 @@ impl Hosted {
 }
 
 /// A frame that has not ended, to tell what of it is in hand.
-pub struct HostedCalls(pub(super) Arc<Hosted>);
+pub struct HostedCalls(pub(super) Arc<Hosting>);
 
 impl HostedCalls {
     /// Its number in its session.
@@ -190,7 +190,7 @@ impl HostedCalls {
     }
 }
 
-impl LaneOwner for Hosted {
+impl LaneOwner for Hosting {
     fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
         None
     }
@@ -200,7 +200,7 @@ impl LaneOwner for Hosted {
     }
 }
 
-impl FrameOwner for Hosted {
+impl FrameOwner for Hosting {
     fn completed(self: Arc<Self>, _: &Arc<Batch>, _: FunctionId, _: bool, completed: Completed) {
         if self.kind == CallKind::Sample {
             self.tell_samples(completed.groups);
