@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import threading
@@ -26,6 +27,8 @@ from guerdon import (
     reward,
 )
 from tests.http.server import chat_completion, serving
+from tests.journal.written_rows import rows_of
+from tests.monitor import reading
 
 LANES = ("process", "thread", "asyncio", "stateful")
 
@@ -195,9 +198,33 @@ def test_members_are_called_as_samples_come() -> None:
         pending = dispatcher.stream(num_generations=2)
         for completion in ("2", "4", "6", "8"):
             pending.add(completions=[completion])
-        result = pending.finish().result()
+        pending.finish()
+        result = pending.result()
         assert result.rewards[..., 0].ravel().tolist() == [3.0, 4.0, 5.0, 6.0]
         assert result.rewards[..., 1].ravel().tolist() == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_metrics_and_a_journal_have_the_panel_alone(tmp_path: Path) -> None:
+    both = panel([made("asyncio"), four()], reduce="mean", name="both")
+    folder = tmp_path / "journal"
+    with Dispatcher([both, reward(steady, lane="thread", name="plain")], metrics_port=0, journal=folder) as dispatcher:
+        reading.text(dispatcher)  # counts from now on
+        for _ in range(2):
+            dispatcher.score(completions=["2", "fields"])
+        body = reading.text(dispatcher)
+        stats = dispatcher.stats()
+    found = reading.series(reading.families(body))
+    for name in ("both", "plain"):
+        assert reading.value(found, "guerdon_calls_total", function=name, status="ok") == 4
+    assert "both/odd" not in body
+    assert (stats["late_outcomes"], stats["open_batches"]) == (0, 0)
+    rows = rows_of(folder)
+    first = rows[0]["batch"]
+    assert {(row["function"], row["batch"] - first) for row in rows} == {
+        (name, batch) for name in ("both", "plain") for batch in range(2)
+    }
+    extras = [json.loads(row["extra"]) for row in rows if row["function"] == "both" and row["extra"]]
+    assert {"odd": 6.0, "four": 4.0, "odd/length": 6} in extras
 
 
 def test_gates_and_bounds_are_the_panels() -> None:

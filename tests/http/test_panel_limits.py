@@ -139,7 +139,9 @@ def test_members_that_disagree_about_a_key_are_refused() -> None:
     ask = {"base_url": "http://127.0.0.1:9/v1", "prompt": "{completion}", **ASK}
     one = judge(name="one", limit=Limit(rpm=10, key="disagree"), **ask)
     two = judge(name="two", limit=Limit(rpm=20, key="disagree"), **ask)
-    with pytest.raises(RegistrationError, match=r"'panel/one' and 'panel/two' give different limits for the key 'disagree'"):
+    with pytest.raises(
+        RegistrationError, match=r"'panel/one' and 'panel/two' give different limits for the key 'disagree'"
+    ):
         Dispatcher([panel([one, two])])
     with pytest.raises(RegistrationError, match="different limits for the key"):
         Dispatcher([panel([one, judge(name="three", **ask)]), two])

@@ -116,7 +116,8 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
     if spec.text_fields is not None:
         return Route(consumer, available, names, [], (), [], None, counted)
     if spec.composition is not None and not spec.pure:
-        return Route(consumer, available, (), [], (), [], FunctionColumns((), []), None)  # its members get them
+        # Its members get the values.
+        return Route(consumer, available, (), [], (), [], FunctionColumns((), []), None)
     _refuse_odd(spec.name, names)
 
     def place(source: Source) -> int:

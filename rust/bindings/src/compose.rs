@@ -1,4 +1,4 @@
-//! How a function's calls become calls of its members, as Python says it.
+//! `CompositeArg`: the members of a function and the rule for their scores, as Python gives them.
 
 use guerdon_core::compose::{Composite, Members, Reduce, Reduction};
 use guerdon_core::function::FunctionId;

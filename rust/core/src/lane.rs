@@ -97,7 +97,7 @@ pub trait Lane: Send + Sync + 'static {
     /// Completes the ended calls. Called with no lock held.
     fn complete_ended(&self) {}
 
-    /// Takes the result of a member call that one of its calls asked for. Called with no lock of
+    /// Takes the result of a member call that one of its calls requested. Called with no lock of
     /// the scheduler held.
     fn member_ended(&self, _end: MemberEnd) {}
 

@@ -1,7 +1,7 @@
-//! Member calls: calls of hidden functions that another function's call asks for (`compose`).
+//! Member calls: calls of hidden functions that another function's call requests (`compose`).
 //!
-//! Each call of a composite function may ask for one call in each of its slots. The calls of one
-//! slot are a batch of their own, `CallOwner` says whose, so that lanes, retries, limits and
+//! Each call of a composite function may request one call in each of its slots. The calls of one
+//! slot are a separate batch, whose owner is a `CallOwner`, so that lanes, retries, limits and
 //! gathering treat them as all others.
 
 use crate::function::FunctionId;
@@ -18,7 +18,7 @@ pub struct MemberCall {
 /// Result of a member call.
 #[derive(Clone, Debug)]
 pub struct MemberEnd {
-    /// The call that asked for it: batch, function and sample.
+    /// The call that requested it: batch, function and sample.
     pub owner: (u64, FunctionId, usize),
     pub slot: usize,
     pub outcome: Outcome,

@@ -91,11 +91,9 @@ pub struct Batch {
     id: u64,
     clock: Clock,
     functions: Arc<[Function]>,
-    /// Number of functions that it may have cells of: hidden ones have theirs in batches of their
-    /// own.
+    /// Number of functions that it may have cells of. Hidden ones have theirs in separate batches.
     columns: usize,
-    /// Present in a batch of member calls. Its samples have the same indexes as the owner's, and its
-    /// values are the owner's.
+    /// Present in a batch of member calls. Indexes of samples and values are the owner's.
     owner: Option<CallOwner>,
     /// Number of samples of a batch that does not grow.
     samples: usize,
@@ -158,8 +156,8 @@ impl Batch {
         Self::of_functions(id, clock, functions, all, releases, spec, end)
     }
 
-    /// The calls of a hidden function for the calls of another: each is made when its owner asks
-    /// for it, and ends as a group of one.
+    /// The calls of a hidden function for the calls of another: each is made when its owner
+    /// requests it, and ends as a group of one.
     pub(crate) fn of_member_calls(
         id: u64,
         clock: Clock,
@@ -290,7 +288,7 @@ impl Batch {
         self.owner.as_ref()
     }
 
-    /// Ends the open calls of a batch of member calls, of which nobody hears.
+    /// Ends the open calls of a batch of member calls, whose owners have ended.
     pub(crate) fn give_up(&self) {
         let outcome = Outcome::without_value(Status::Cancelled, Times::default());
         for sample in 0..self.samples() {

@@ -1,5 +1,5 @@
 //! One call of a composite function: which member calls it needs, and the score made of their
-//! results. Nothing here looks at a clock, takes a lock or waits.
+//! results, without a clock, a lock or a wait. Votes stop early as compose-3 has it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::member_call::{MemberCall, MemberEnd};
 use crate::outcome::{Cell, Failure, Status, Times};
 use crate::report::{Extra, NamedExtra, Report};
 
-/// Who is asked.
+/// The members of a composite function.
 #[derive(Clone, Debug)]
 pub enum Members {
     /// One function several times: the votes that can decide, and more only while the result is
@@ -27,9 +27,9 @@ pub struct Composite {
     pub rules: Reduction,
 }
 
-/// What a call waits for in a slot, or has from it.
+/// State of a slot for one member call.
 #[derive(Default)]
-enum Slot {
+enum SlotState {
     #[default]
     Unsent,
     Open(MemberCall),
@@ -38,17 +38,17 @@ enum Slot {
 
 /// A call that was begun.
 pub(super) struct CompositeCall {
-    slots: Vec<Slot>,
+    slots: Vec<SlotState>,
 }
 
 /// Next step of a call.
-pub(super) enum Step {
+pub(super) enum NextStep {
     Call(Vec<MemberCall>),
     Wait,
     End,
 }
 
-impl Step {
+impl NextStep {
     pub(super) const fn is_end(&self) -> bool {
         matches!(self, Self::End)
     }
@@ -60,18 +60,18 @@ pub(super) type CompositeResult = (Result<Cell, Failure>, Report, Option<Vec<u8>
 impl CompositeCall {
     /// The member calls that are under way.
     pub(super) fn open(&self) -> Vec<MemberCall> {
-        self.slots.iter().filter_map(|slot| if let Slot::Open(call) = slot { Some(*call) } else { None }).collect()
+        self.slots.iter().filter_map(|slot| if let SlotState::Open(call) = slot { Some(*call) } else { None }).collect()
     }
 
     fn ends(&self) -> impl Iterator<Item = &MemberEnd> {
-        self.slots.iter().filter_map(|slot| if let Slot::Ended(end) = slot { Some(end) } else { None })
+        self.slots.iter().filter_map(|slot| if let SlotState::Ended(end) = slot { Some(end) } else { None })
     }
 
     fn opinions(&self) -> Vec<Opinion> {
         self.ends().map(opinion).collect()
     }
 
-    /// From the start of the first member call that ran until now.
+    /// Returns the time from the start of the first member call that ran until now.
     pub(super) fn times(&self, now_ns: u64) -> Times {
         let started = self.ends().map(|end| end.outcome.times.started_ns).filter(|ns| *ns != 0).min();
         started
@@ -79,7 +79,7 @@ impl CompositeCall {
     }
 
     fn send(&mut self, calls: impl Iterator<Item = MemberCall>) -> Vec<MemberCall> {
-        calls.inspect(|call| self.slots[call.slot] = Slot::Open(*call)).collect()
+        calls.inspect(|call| self.slots[call.slot] = SlotState::Open(*call)).collect()
     }
 }
 
@@ -95,7 +95,7 @@ impl Composite {
 
     /// A new call, and the member calls that it begins with.
     pub(super) fn begin(&self) -> (CompositeCall, Vec<MemberCall>) {
-        let mut call = CompositeCall { slots: (0..self.calls()).map(|_| Slot::default()).collect() };
+        let mut call = CompositeCall { slots: (0..self.calls()).map(|_| SlotState::default()).collect() };
         let calls = match &self.members {
             Members::Votes { function, votes } => self.more_votes(&mut call, *function, *votes),
             Members::Panel(members) => {
@@ -115,21 +115,21 @@ impl Composite {
     }
 
     /// Takes the result of a member call.
-    pub(super) fn ended(&self, call: &mut CompositeCall, end: MemberEnd) -> Step {
+    pub(super) fn ended(&self, call: &mut CompositeCall, end: MemberEnd) -> NextStep {
         match call.slots.get_mut(end.slot) {
-            Some(slot @ Slot::Open(_)) => *slot = Slot::Ended(end),
-            _ => return Step::Wait, // it was told before
+            Some(slot @ SlotState::Open(_)) => *slot = SlotState::Ended(end),
+            _ => return NextStep::Wait, // it has ended before
         }
         let opinions = call.opinions();
-        let waits = opinions.len() < call.slots.iter().filter(|slot| !matches!(slot, Slot::Unsent)).count();
+        let waits = opinions.len() < call.slots.iter().filter(|slot| !matches!(slot, SlotState::Unsent)).count();
         match &self.members {
-            Members::Votes { votes, .. } if is_decided(&self.rules, &opinions, votes - opinions.len()) => Step::End,
-            Members::Votes { function, votes } if !waits => Step::Call(self.more_votes(call, *function, *votes)),
-            Members::Votes { .. } => Step::Wait,
+            Members::Votes { votes, .. } if is_decided(&self.rules, &opinions, votes - opinions.len()) => NextStep::End,
+            Members::Votes { function, votes } if !waits => NextStep::Call(self.more_votes(call, *function, *votes)),
+            Members::Votes { .. } => NextStep::Wait,
             Members::Panel(members) => {
                 let failed = opinions.iter().filter(|one| **one == Opinion::Failed).count();
                 // All that are left may give scores.
-                if !waits || members.len() - failed < self.rules.needed { Step::End } else { Step::Wait }
+                if !waits || members.len() - failed < self.rules.needed { NextStep::End } else { NextStep::Wait }
             }
         }
     }
@@ -159,7 +159,8 @@ impl Composite {
     }
 
     fn result_of_panel(&self, call: &CompositeCall, members: &[(String, FunctionId)]) -> CompositeResult {
-        let opinion_of = |slot: &Slot| if let Slot::Ended(end) = slot { opinion(end) } else { Opinion::Failed };
+        let opinion_of =
+            |slot: &SlotState| if let SlotState::Ended(end) = slot { opinion(end) } else { Opinion::Failed };
         let opinions: Vec<Opinion> = call.slots.iter().map(opinion_of).collect();
         let name = |end: &MemberEnd| &members[end.slot].0;
         let why = |end: &MemberEnd| Some(format!("{}: {}", name(end), reason(end)?));

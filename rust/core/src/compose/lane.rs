@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use crate::batch::Batch;
 use crate::clock::Clock;
-use crate::compose::call::{Composite, CompositeCall, Step};
+use crate::compose::call::{Composite, CompositeCall, NextStep};
 use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::lane::{CallsRun, CloseFuture, Lane, LaneWaker};
 use crate::member_call::{MemberCall, MemberEnd};
 use crate::sync::Mutex;
 
-/// The most calls of a function in hand: enough for full calls of members that gather samples.
+/// The most calls of a function at a time: enough for full calls of members that gather samples.
 const MOST_CALLS: usize = 1024;
 
 /// A call: batch, function and sample.
@@ -97,7 +97,7 @@ impl Lane for ComposeLane {
     }
 
     fn waits_on_purpose(&self, _function: FunctionId) -> bool {
-        true // for member calls, which lanes of their own look after
+        true // for member calls, which other lanes have
     }
 
     fn run(&self, frame: Frame) {
@@ -131,11 +131,11 @@ impl Lane for ComposeLane {
             (step, ended.ok_or(batch))
         };
         match (step, ended) {
-            (Step::Call(calls), Err(batch)) => {
+            (NextStep::Call(calls), Err(batch)) => {
                 self.ask(&batch, key, &calls);
                 self.drop_swept(Some(key));
             }
-            (Step::End, Ok(mut running)) => {
+            (NextStep::End, Ok(mut running)) => {
                 self.give_up(key, &running);
                 let (ended, report, record) = composite.result(&running.call);
                 let times = running.call.times(self.clock.now_ns());

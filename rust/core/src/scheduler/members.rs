@@ -1,9 +1,9 @@
-//! Member calls: made when the call of a composite function asks for them (`compose`).
+//! Member calls: made when the call of a composite function requests them (`compose`).
 //!
 //! - The member calls of one slot are a batch that is there from the first of them until their
 //!   owner's batch is done. Its ids follow the owner's, so they are as old.
 //! - A member call whose owner has ended is not made, or is given up: `calls_swept` comes after the
-//!   owner's cell has its outcome, and the composite's lane looks at its cell after each request.
+//!   owner's cell has its outcome, and the composite's lane checks its cell after each request.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ impl SchedulerCore {
             if let Some(cause) = cause {
                 self.end_member(&members, member, sample, &cause);
             }
-            // The sweep that closed the queue may have reached its cell before the call was asked
-            // for.
+            // The sweep that closed the queue may have reached its cell before the call was
+            // requested.
             if let Some(owner) = members.owner() {
                 self.member_ended(&members, owner, member, sample);
             }
@@ -106,7 +106,7 @@ impl SchedulerCore {
         }
     }
 
-    /// Passes the result of a member call on to the call that asked for it.
+    /// Passes the result of a member call on to the call that requested it.
     pub(super) fn member_ended(&self, members: &Batch, owner: &CallOwner, member: FunctionId, sample: usize) {
         let Some((outcome, attempts)) = members.grid().read(sample, member) else { return };
         let failed = outcome.status.is_failure();

@@ -279,15 +279,14 @@ impl Scheduler {
         self.inner.limiters.iter().map(|limiter| Some(limiter.as_ref()?.breaker_is_open())).collect()
     }
 
-    /// Returns the usage of each function that is not hidden since the start, with that of its
-    /// members.
+    /// Returns the usage of each function since the start; that of hidden ones is in their owner's.
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
         self.inner.usage.lock()[..visible(&self.inner.functions)].to_vec()
     }
 
-    /// Calls of pure functions that need not be made, and those that had to be, per function that is
-    /// not hidden since the start.
+    /// Calls of pure functions that need not be made, and those that had to be, per function since
+    /// the start; without hidden ones.
     #[must_use]
     pub fn call_counts(&self) -> Vec<CallCounts> {
         self.inner.call_counts[..visible(&self.inner.functions)].iter().map(CallCounters::read).collect()

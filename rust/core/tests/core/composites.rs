@@ -108,7 +108,7 @@ fn a_failed_member_is_named() {
     });
 }
 
-/// compose-2: whatever ends the owner's cell, lanes hear that nobody waits for its members.
+/// compose-2: whatever ends the owner's cell, lanes drop the calls of its members.
 #[test]
 fn member_calls_end_with_their_owner() {
     for end in ["batch timeout", "total timeout", "cancelled", "decided"] {
@@ -150,8 +150,8 @@ fn with_total_timeout(room: Room) -> Rig {
     let plain = |name: &str| Function { policy: long.clone(), ..function(name, Shape::Sample) };
     let bounded = Policy { total_timeout: Some(Duration::from_secs(5)), ..long.clone() };
     let mut functions = vec![Function { lane: 1, member_calls: 2, policy: bounded, ..plain("panel") }];
-    functions.extend(["a", "b"].map(|name| Function { member_of: Some(0), ..plain(name) }));
-    functions.extend(["c", "d"].map(|name| Function { member_of: Some(0), ..plain(name) })); // called by nobody
+    // The last two are called by no other.
+    functions.extend(["a", "b", "c", "d"].map(|name| Function { member_of: Some(0), ..plain(name) }));
     let (lane, clock) = (Arc::new(FakeLane::new(room, |_: &Ask| Act::Hang)), Clock::start());
     let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), Arc::new(ComposeLane::new(clock, vec![Some(composite)]))];
     let engine = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, lanes);
@@ -197,11 +197,11 @@ fn a_member_whose_setup_fails_fails_at_once() {
         let batch = rig.engine.submit(spec(40, 1)).unwrap();
         assert!(done(&batch).await);
         assert!((0..40).all(|sample| batch.cell(sample, PANEL).unwrap().outcome.value == 1.0));
-        assert_eq!(rig.log.calls().iter().filter(|call| call.function == 4).count(), 1);
+        assert_eq!(rig.log.frames().iter().filter(|frame| frame.function == 4).count(), 1);
     });
 }
 
-/// compose-1: whatever lanes do with member calls, every cell gets its outcome, and nothing is left.
+/// compose-1: whatever lanes do with member calls, every cell gets its outcome.
 #[test]
 fn no_member_call_is_lost() {
     for seed in seeds(40, 2000) {
