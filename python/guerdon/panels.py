@@ -15,19 +15,16 @@ from os import PathLike
 from typing import Any, Literal
 
 from guerdon import parse as parsers
-from guerdon._functions.build import spec_of
 from guerdon._functions.cache_folder import Cache, checked_cache
 from guerdon._functions.conditions import RunIf, checked_run_if
 from guerdon._functions.options import Options, flag
 from guerdon._functions.policy import checked_policy
-from guerdon._functions.reward_function import RewardFunction
 from guerdon._functions.signature import Wants
 from guerdon._functions.spec import Composition, FunctionSpec
-from guerdon._functions.stateful import StatefulReward
-from guerdon._lanes.http.composite import CompositeReward
+from guerdon._lanes.http.composite import CompositeReward, member_spec
 from guerdon._lanes.http.compound import CompoundPlan, CompoundReward, plan_of
 from guerdon._lanes.http.options import name_of, non_empty_text
-from guerdon._lanes.http.reward import HttpReward, is_given
+from guerdon._lanes.http.reward import HttpReward
 from guerdon._lanes.http.rubric import Rubric
 from guerdon._lanes.http.server import Server
 from guerdon._system.units import integer, number
@@ -98,7 +95,7 @@ def panel(
     members = members if isinstance(members, (list, tuple)) else ()
     if not 2 <= len(members) <= _MOST_MEMBERS:
         raise RegistrationError(f"{wrong}members: expected a list of 2 to {_MOST_MEMBERS} functions.")
-    specs = [_member(name, member) for member in members]
+    specs = [member_spec(name, "panel", member) for member in members]
     names = [spec.name for spec in specs]
     for each in names:
         if names.count(each) > 1:
@@ -343,42 +340,6 @@ def _criteria(name: str, given: object) -> dict[str, str]:
 def _column_of(field: str) -> str:
     """The column of a field that says which of two samples is meant."""
     return field[:-2] if field.endswith(("_a", "_b")) else field
-
-
-def _member(panel: str, member: object) -> FunctionSpec:
-    """A function that can be in a panel."""
-    wrong = f"reward function {panel!r}: "
-    if not isinstance(member, (HttpReward, RewardFunction, StatefulReward)):
-        raise RegistrationError(
-            f"{wrong}{member!r} can't be a member: expected what guerdon.judge, guerdon.http_reward or guerdon.reward makes, or a "
-            "guerdon.StatefulReward."
-        )
-    spec = spec_of(member)
-    if spec.compound is not None or spec.composition is not None:
-        raise RegistrationError(
-            f"{wrong}the member {spec.name!r} makes several calls itself: a panel takes functions that make one."
-        )
-    if spec.shape != "sample" or spec.finish is not None:
-        whole = "the whole batch" if spec.shape == "batch" else "a whole group"
-        raise RegistrationError(f"{wrong}the member {spec.name!r} scores {whole} at once: a panel is about one sample.")
-    if spec.cache is None and spec.pure and (not isinstance(member, HttpReward) or is_given(member, "pure", True)):
-        raise RegistrationError(f"{wrong}the member {spec.name!r} has pure=True, which is for functions by themselves.")
-    if spec.cache is not None:
-        raise RegistrationError(f"{wrong}the member {spec.name!r} has a cache=. Give it to the panel instead.")
-    if spec.batch_size is not None:
-        raise RegistrationError(
-            f"{wrong}the member {spec.name!r} has a batch_size: a panel asks about one sample at a time."
-        )
-    policy = spec.policy
-    for option, value, usual in (
-        ("total_timeout", policy.total_timeout, None),
-        ("on_failure", policy.on_failure, "nan"),
-        ("max_failure_rate", policy.max_failure_rate, None),
-        ("run_if", spec.run_if, None),
-    ):
-        if value != usual:
-            raise RegistrationError(f"{wrong}the member {spec.name!r} has a {option}: give it to the panel.")
-    return spec
 
 
 def _weights(name: str, reduce: str, weights: object, members: int) -> list[float]:

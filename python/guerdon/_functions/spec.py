@@ -34,7 +34,8 @@ class Composition:
     """How a function's calls become calls of other functions, its members, on any lane.
 
     Attributes:
-        kind: ``"votes"`` of one member, or a ``"panel"`` of several.
+        kind: ``"votes"`` of one member, a ``"panel"`` of several, or a ``"fallback"`` of two, the
+            second of which is called where the first failed.
         names: Those of the members, as ``result.extra`` calls them.
         members: They have no place in results, and follow all functions that do.
         reduce: What becomes of their scores.
@@ -44,7 +45,7 @@ class Composition:
         votes: Calls of the only member at most; None of a panel.
     """
 
-    kind: Literal["votes", "panel"]
+    kind: Literal["votes", "panel", "fallback"]
     names: tuple[str, ...]
     members: tuple[FunctionSpec, ...]
     reduce: str
@@ -56,6 +57,7 @@ class Composition:
     def native(self, positions: Sequence[int]) -> dict[str, Any]:
         """Returns the form for the engine, which has its members at these positions."""
         return {
+            "kind": self.kind,
             "members": list(zip(self.names, positions, strict=True)),
             "votes": self.votes,
             "reduce": self.reduce,
@@ -99,6 +101,7 @@ class FunctionSpec:
         compound: How its calls become several requests, or whose requests fill its cells.
         composition: How its calls become calls of members (compose lane).
         member_of: The function that calls it, of a member; it has no place in results.
+        has_fallback: Whether another member is called where it fails.
         kernel: What scores (native lane).
         factory: The call that made it, of a function that comes with Guerdon.
     """
@@ -127,6 +130,7 @@ class FunctionSpec:
     compound: CompoundCalls | None = None
     composition: Composition | None = None
     member_of: str | None = None
+    has_fallback: bool = False
     kernel: KernelCalls | None = None
     factory: Factory | None = None
 
@@ -265,6 +269,7 @@ class FunctionSpec:
             "compound": None if compound is None else compound.native(self.name, positions or {}, dispatchers_cap),
             "compose": None if self.composition is None else self.composition.native(members),
             "member_of": None if self.member_of is None else (positions or {})[self.member_of],
+            "has_fallback": self.has_fallback,
             "run_if": None if self.run_if is None else self.run_if.native(positions or {}),
             "pure": self.pure,
             "cache": cache,

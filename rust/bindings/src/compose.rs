@@ -10,6 +10,7 @@ use crate::words::Word;
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct CompositeArg {
+    kind: String,
     /// Names in `result.extra`, and positions.
     members: Vec<(String, FunctionId)>,
     /// The most calls of the only member; `None`: each member is called once.
@@ -22,9 +23,10 @@ pub struct CompositeArg {
 
 impl CompositeArg {
     pub fn composite(self) -> Composite {
-        let Self { members, votes, reduce, weights, needed, min_agreement } = self;
+        let Self { kind, members, votes, reduce, weights, needed, min_agreement } = self;
         let members = match (votes, &members[..]) {
             (Some(votes), [(_, function), ..]) => Members::Votes { function: *function, votes },
+            _ if kind == "fallback" => Members::Fallback(members),
             _ => Members::Panel(members),
         };
         Composite { members, rules: Reduction { reduce: reduce.0, weights, needed, min_agreement } }

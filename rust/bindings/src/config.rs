@@ -75,6 +75,7 @@ struct FunctionArg<'py> {
     compound: Option<CompoundArg<'py>>,
     compose: Option<CompositeArg>,
     member_of: Option<usize>,
+    has_fallback: bool,
     kernel: Option<PyRef<'py, PyKernel>>,
     anywhere: bool,
 }
@@ -144,6 +145,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionConfig {
             cache,
             member_of: given.member_of,
             member_calls: compose.as_ref().map_or(0, Composite::calls),
+            has_fallback: given.has_fallback,
             pinned: given.pinned,
             isolated: given.isolation == "call",
             lane: lane.index(),

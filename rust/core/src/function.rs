@@ -162,6 +162,9 @@ pub struct Function {
     pub member_of: Option<FunctionId>,
     /// The most member calls that one of its calls makes.
     pub member_calls: usize,
+    /// True if another function is called where it fails: its calls don't wait for an open circuit
+    /// breaker.
+    pub has_fallback: bool,
     /// True if it has a worker for itself, so that module state behaves as in the trainer's
     /// process.
     pub pinned: bool,
@@ -186,6 +189,7 @@ impl Function {
             cache: None,
             member_of: None,
             member_calls: 0,
+            has_fallback: false,
             pinned: false,
             isolated: false,
             lane: 0,

@@ -18,6 +18,8 @@ pub enum Members {
     Votes { function: FunctionId, votes: usize },
     /// Each of these once, all at the same time: name in `result.extra`, and function.
     Panel(Vec<(String, FunctionId)>),
+    /// The first of these, and the next one where it failed.
+    Fallback(Vec<(String, FunctionId)>),
 }
 
 /// A composite function.
@@ -89,7 +91,7 @@ impl Composite {
     pub const fn calls(&self) -> usize {
         match &self.members {
             Members::Votes { votes, .. } => *votes,
-            Members::Panel(members) => members.len(),
+            Members::Panel(members) | Members::Fallback(members) => members.len(),
         }
     }
 
@@ -103,6 +105,7 @@ impl Composite {
                     |(slot, (_, function)): (usize, &(String, FunctionId))| MemberCall { function: *function, slot };
                 call.send(members.iter().enumerate().map(of))
             }
+            Members::Fallback(members) => call.send(member_at(members, 0)),
         };
         (call, calls)
     }
@@ -131,6 +134,11 @@ impl Composite {
                 // All that are left may give scores.
                 if !waits || members.len() - failed < self.rules.needed { NextStep::End } else { NextStep::Wait }
             }
+            Members::Fallback(members) if opinions.last() == Some(&Opinion::Failed) => {
+                let next = call.send(member_at(members, opinions.len()));
+                if next.is_empty() { NextStep::End } else { NextStep::Call(next) }
+            }
+            Members::Fallback(_) => NextStep::End,
         }
     }
 
@@ -138,6 +146,7 @@ impl Composite {
         match &self.members {
             Members::Votes { votes, .. } => self.result_of_votes(call, *votes),
             Members::Panel(members) => self.result_of_panel(call, members),
+            Members::Fallback(members) => self.result_of_fallback(call, members),
         }
     }
 
@@ -184,6 +193,25 @@ impl Composite {
         (self.cell(&opinions, call, too_few), report, record)
     }
 
+    fn result_of_fallback(&self, call: &CompositeCall, members: &[(String, FunctionId)]) -> CompositeResult {
+        let why = |end: &MemberEnd| Some(format!("{}: {}", members[end.slot].0, reason(end)?));
+        let failures: Vec<String> = call.ends().filter_map(why).collect();
+        let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
+        let answer = call.ends().find(|end| opinion(end) != Opinion::Failed);
+        if let Some(end) = answer {
+            for (name, value) in &end.extra {
+                report.add(0, name.clone(), value.clone());
+            }
+            if !failures.is_empty() {
+                report.add(0, "by", members[end.slot].0.clone());
+                report.add(0, "failed", failures.join("; "));
+            }
+        }
+        let record = answer.and_then(|end| end.record.clone());
+        let opinion = answer.map_or(Opinion::Failed, opinion);
+        (self.cell(&[opinion], call, || failures.join("; ")), report, record)
+    }
+
     fn cell(
         &self,
         opinions: &[Opinion],
@@ -199,6 +227,11 @@ impl Composite {
             }
         }
     }
+}
+
+/// The call of the member in this place, if there is one.
+fn member_at(members: &[(String, FunctionId)], slot: usize) -> impl Iterator<Item = MemberCall> {
+    members.get(slot).map(|(_, function)| MemberCall { function: *function, slot }).into_iter()
 }
 
 const fn opinion(end: &MemberEnd) -> Opinion {
